@@ -1,0 +1,34 @@
+"""What can go wrong, and the exit code that says so.
+
+An `InputError` is the user's to mend: its message is one line that says what was found, what was
+needed and what to do.  Anything else that is raised is ours, and shows its traceback.
+"""
+
+DONE = 0
+FAILURE = 1
+USAGE = 2
+BUDGET = 3
+UNCONVERGED = 4
+STALLED = 75
+
+
+class InputError(Exception):
+    """A bad flag, file or value.  `shared` says that every rank raises it, so all can leave together."""
+
+    code = USAGE
+
+    def __init__(self, message: str, *, shared: bool = False):
+        super().__init__(" ".join(str(message).split()))
+        self.shared = shared
+
+
+class BudgetExhausted(InputError):
+    """The next release would overspend the privacy budget; nothing of it was drawn or sent."""
+
+    code = BUDGET
+
+
+def require(condition: object, message: str) -> None:
+    """Raise `InputError(message)` unless `condition` holds."""
+    if not condition:
+        raise InputError(message)
