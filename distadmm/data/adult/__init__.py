@@ -1,0 +1,83 @@
+"""The Adult table in 105 columns: 99 documented categories, six numbers divided by public maxima."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+from distadmm.data.adult import raw
+from distadmm.data.adult.domains import ATTRIBUTES, DOMAINS, MAXIMA, MISSING
+from distadmm.data.table import Matrix, Sparse, Table, clip_rows
+
+Array = np.ndarray
+
+NUMBERS = tuple(MAXIMA)
+COLUMNS = (
+    *(f"{name}={category}" for name in DOMAINS for category in DOMAINS[name]),
+    *NUMBERS,
+)
+TRAINING = 40_000  # of the 45,222 rows without a missing value, after the permutation; 5,222 are for testing
+PERMUTATION = 20191
+LICENCE = "CC BY 4.0"
+SOURCE = "Becker & Kohavi (1996), Adult, UCI Machine Learning Repository, doi 10.24432/C5XW20"
+
+
+@lru_cache(maxsize=1)
+def complete() -> Array:
+    """The 45,222 records without a missing value, in file order."""
+    records = raw.records()
+    known = np.ones(len(records), bool)
+    for name in DOMAINS:
+        known &= records[name] != MISSING
+    return records[known]
+
+
+@lru_cache(maxsize=1)
+def split() -> tuple[Array, Array]:
+    """Numbers of the training and of the test rows among `complete()`."""
+    order = np.random.default_rng(PERMUTATION).permutation(len(complete()))
+    return order[:TRAINING], order[TRAINING:]
+
+
+def adult_columns() -> dict[str, Array]:
+    """Raw columns of the complete rows, in file order: category numbers within DOMAINS, numbers, income."""
+    records = complete()
+    return {name: records[name].astype(np.int64) for name in (*ATTRIBUTES, "income")}
+
+
+def encode(records: Array, *, sparse: bool = False) -> Matrix:
+    """Rows of eight ones and six numbers in [0, 1], not yet divided by max(1, |x|)."""
+    n = len(records)
+    start = np.cumsum([0, *(len(DOMAINS[name]) for name in DOMAINS)])
+    ones = np.stack([records[name] + first for name, first in zip(DOMAINS, start)], axis=1)
+    numbers = np.stack([records[name] / MAXIMA[name] for name in NUMBERS], axis=1)
+    if not sparse:
+        X = np.zeros((n, len(COLUMNS)))
+        X[np.arange(n)[:, None], ones] = 1.0
+        X[:, start[-1] :] = numbers
+        return X
+    columns = np.hstack([ones, np.broadcast_to(start[-1] + np.arange(len(NUMBERS)), numbers.shape)])
+    values = np.hstack([np.ones(ones.shape), numbers])
+    there = values != 0.0
+    indptr = np.concatenate([[0], np.cumsum(there.sum(axis=1))])
+    return Sparse(indptr, columns[there], values[there], (n, len(COLUMNS)))
+
+
+def target(records: Array) -> Array:
+    """+1 for an income over 50,000 dollars, -1 for the others."""
+    return np.where(records["income"] == 1, 1.0, -1.0)
+
+
+def load_adult() -> tuple[Table, Table]:
+    """The 40,000 training and the 5,222 test rows, each row divided by max(1, |x|)."""
+
+    def table(rows: Array) -> Table:
+        records = complete()[rows]
+        X, _ = clip_rows(encode(records))
+        repeated = len(records) - len(np.unique(records))
+        dropped = raw.TRAINING_ROWS + raw.TEST_ROWS - len(complete())
+        return Table(X, target(records), COLUMNS, "adult", LICENCE, SOURCE, dropped, repeated)
+
+    training, test = split()
+    return table(training), table(test)

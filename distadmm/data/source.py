@@ -1,0 +1,192 @@
+"""Where the rows of a run come from: a `Source` gives each node its rows and no more.
+
+source = open_source("adult")                 a bundled table
+source = open_source("file.csv", target="y")  a whole file, cut into shards by a seeded permutation
+source = open_source("shard-{rank}.csv")      one file a node: nobody ever sees two of them
+X, y = source.node(3, n_nodes=20)             rows of norm <= 1 and their targets
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+from distadmm.data.identity import PUBLIC_KEY, data_id
+from distadmm.data.table import (
+    NOTHING_CLIPPED,
+    Array,
+    ClipReport,
+    Matrix,
+    Sparse,
+    Table,
+    clip_rows,
+    dense,
+    shard,
+    take,
+    with_intercept,
+)
+from distadmm.errors import InputError
+
+
+class Source(ABC):
+    """Rows for the nodes of a run.  `clip` is the bound on a row's norm (None: rows stay as they are)."""
+
+    name: str
+    task: str = "binary"
+    classes: tuple[Any, ...] = (-1, 1)  # what the file calls the classes; their order is that of y
+    feature_names: tuple[str, ...]
+    licence: str = "not stated"
+    source: str = "not stated"
+    pooled_allowed: bool  # may one process see all rows?
+    n_rows: int | None  # training rows; None when each node holds its own file
+    test_rows: int = 0
+
+    def __init__(self, *, clip: float | None = 1.0, intercept: bool = False):
+        self.clip, self.intercept = clip, intercept
+        self.clipped: ClipReport = NOTHING_CLIPPED  # of all rows read so far by this process
+
+    @property
+    def n_features(self) -> int:
+        """Columns of X, the intercept included."""
+        return len(self.feature_names)
+
+    @abstractmethod
+    def node(self, node: int, n_nodes: int, *, sparse: bool = False) -> tuple[Matrix, Array]:
+        """X and y of one of `n_nodes` nodes."""
+
+    def test(self, *, sparse: bool = False) -> tuple[Matrix, Array] | None:
+        """X and y of the held-out rows; None when there are none."""
+        return None
+
+    @abstractmethod
+    def data_id(self, key: bytes | None = None) -> str:
+        """Keyed hash of the data as this process sees it; bundled tables use a public key."""
+
+    def describe(self) -> dict[str, Any]:
+        """What a configuration or a dry run shows; nothing in it is computed from private rows but counts."""
+        return {
+            "name": self.name,
+            "task": self.task,
+            "rows": self.n_rows,
+            "test_rows": self.test_rows,
+            "features": self.n_features,
+            "classes": list(self.classes),
+            "clip": self.clip,
+            "intercept": self.intercept,
+            "licence": self.licence,
+            "source": self.source,
+        }
+
+    def finish(self, X: Matrix, *, sparse: bool, count: bool = True) -> Matrix:
+        """Intercept, clipping, and the form asked for."""
+        if self.intercept:
+            X = with_intercept(X)
+        if self.clip is not None:
+            X, report = clip_rows(X, self.clip)
+            if count:
+                self.clipped = self.clipped.merge(report)
+        if sparse:
+            return X if isinstance(X, Sparse) else Sparse.from_dense(X)
+        return dense(X)
+
+
+class WholeSource(Source):
+    """All rows in one place: any process can read any of them, and each reads only its own.
+
+    `training` and `testing` are row numbers of the table in the order in which they are dealt out.
+    """
+
+    pooled_allowed = True
+    training: Array
+    testing: Array
+
+    @abstractmethod
+    def read(self, rows: Array, *, sparse: bool) -> tuple[Matrix, Array]:
+        """X before intercept and clipping, and y, of these rows of the table."""
+
+    def shards(self, n_nodes: int) -> list[Array]:
+        """Positions among the training rows, node by node: consecutive pieces as array_split cuts them."""
+        assert self.n_rows is not None
+        return shard(self.n_rows, n_nodes)
+
+    def rows(self, positions: Array, *, sparse: bool = False) -> tuple[Matrix, Array]:
+        """X and y of the training rows at `positions`; reads only these where the format allows it."""
+        X, y = self.read(self.training[positions], sparse=sparse)
+        return self.finish(X, sparse=sparse), y
+
+    def node(self, node: int, n_nodes: int, *, sparse: bool = False) -> tuple[Matrix, Array]:
+        return self.rows(self.shards(n_nodes)[node], sparse=sparse)
+
+    def everything(self, *, sparse: bool = False) -> tuple[Matrix, Array]:
+        """All training rows, for an observer."""
+        X, y = self.read(self.training, sparse=sparse)
+        return self.finish(X, sparse=sparse, count=False), y
+
+    def test(self, *, sparse: bool = False) -> tuple[Matrix, Array] | None:
+        if not len(self.testing):
+            return None
+        X, y = self.read(self.testing, sparse=sparse)
+        return self.finish(X, sparse=sparse, count=False), y
+
+    def deal(self, training: Array, testing: Array) -> None:
+        self.training, self.testing = training, testing
+        self.n_rows, self.test_rows = len(training), len(testing)
+
+
+class TableSource(WholeSource):
+    """A table in memory."""
+
+    def __init__(self, table: Table, training: Array, testing: Array, **options: Any):
+        super().__init__(**options)
+        self.table = table
+        self.name, self.licence, self.source = table.name, table.licence, table.source
+        self.feature_names = (*table.feature_names, *(("intercept",) if self.intercept else ()))
+        self.deal(training, testing)
+
+    def read(self, rows: Array, *, sparse: bool) -> tuple[Matrix, Array]:
+        return take(self.table.X, rows), self.table.y[rows]
+
+    def data_id(self, key: bytes | None = None) -> str:
+        return data_id({"X": self.table.X, "y": self.table.y}, key or PUBLIC_KEY)
+
+
+class AdultSource(WholeSource):
+    """Adult in the 105-column encoding; rows are encoded when they are read."""
+
+    name = "adult"
+
+    def __init__(self, **options: Any):
+        from distadmm.data import adult
+
+        super().__init__(**options)
+        self.licence, self.source = adult.LICENCE, adult.SOURCE
+        self.feature_names = (*adult.COLUMNS, *(("intercept",) if self.intercept else ()))
+        self.deal(*adult.split())
+
+    def read(self, rows: Array, *, sparse: bool) -> tuple[Matrix, Array]:
+        from distadmm.data import adult
+
+        records = adult.complete()[rows]
+        return adult.encode(records, sparse=sparse), adult.target(records)
+
+    def data_id(self, key: bytes | None = None) -> str:
+        from distadmm.data.adult.raw import RECODED
+
+        return data_id({"adult": RECODED, "encoding": "105"}, key or PUBLIC_KEY)
+
+
+def _tiny(**options: Any) -> Source:
+    from distadmm.data import tiny
+
+    return TableSource(tiny.table(), *tiny.split(), **options)
+
+
+BUNDLED: dict[str, Callable[..., Source]] = {"adult": AdultSource, "tiny": _tiny}
+
+
+def open_source(text: str, *, clip: float | None = 1.0, intercept: bool = False) -> Source:
+    """The source that `--data TEXT` names: a bundled table, a file, or a pattern with {rank} or {node}."""
+    if text in BUNDLED:
+        return BUNDLED[text](clip=clip, intercept=intercept)
+    raise InputError(f"--data {text}: no such table; bundled: {', '.join(BUNDLED)}")

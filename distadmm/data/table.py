@@ -1,0 +1,174 @@
+"""Tables of records: features X, targets y, one row a record; shards, clipping, nothing pooled.
+
+A privacy theorem needs |x| <= 1 for every row, and a row that is a function of its own record and of public
+constants alone.  So rows are clipped one by one, and nothing here looks at a column as a whole.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from distadmm.errors import InputError, require
+
+Array = np.ndarray
+
+SHARDING = 0x5348415244  # purpose of the seeded permutation of a user's rows
+
+
+class Sparse(NamedTuple):
+    """A matrix in compressed sparse rows: row i holds data[indptr[i]:indptr[i+1]] in columns indices[...]."""
+
+    indptr: Array
+    indices: Array
+    data: Array
+    shape: tuple[int, int]
+
+    def toarray(self) -> Array:
+        """The dense matrix; entries given twice are added up."""
+        dense = np.zeros(self.shape)
+        np.add.at(dense, (self.row_of_entry(), self.indices), self.data)
+        return dense
+
+    def row_of_entry(self) -> Array:
+        return np.repeat(np.arange(self.shape[0]), np.diff(self.indptr))
+
+    def take(self, rows: Array) -> Sparse:
+        """The rows `rows`, in that order."""
+        rows = np.asarray(rows)
+        counts = (self.indptr[1:] - self.indptr[:-1])[rows]
+        indptr = np.concatenate([[0], np.cumsum(counts)])
+        entry = np.arange(indptr[-1]) + np.repeat(self.indptr[:-1][rows] - indptr[:-1], counts)
+        return Sparse(indptr, self.indices[entry], self.data[entry], (rows.size, self.shape[1]))
+
+    def norms(self) -> Array:
+        """|x_i|_2 of every row."""
+        return np.sqrt(np.bincount(self.row_of_entry(), self.data**2, minlength=self.shape[0]))
+
+    def scaled(self, factor: Array) -> Sparse:
+        """Row i multiplied by factor[i]."""
+        return self._replace(data=self.data * factor[self.row_of_entry()])
+
+    def to_scipy(self) -> Any:
+        from scipy.sparse import csr_matrix
+
+        return csr_matrix((self.data, self.indices, self.indptr), shape=self.shape)
+
+    @classmethod
+    def from_dense(cls, dense: Array) -> Sparse:
+        row, column = np.nonzero(dense)
+        indptr = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=dense.shape[0]))])
+        return cls(
+            indptr, column, dense[row, column].astype(float), (int(dense.shape[0]), int(dense.shape[1]))
+        )
+
+
+Matrix = Array | Sparse
+
+
+def take(X: Matrix, rows: Array) -> Matrix:
+    return X.take(rows) if isinstance(X, Sparse) else X[rows]
+
+
+def dense(X: Matrix) -> Array:
+    return X.toarray() if isinstance(X, Sparse) else X
+
+
+class ClipReport(NamedTuple):
+    """By how much rows were shortened to norm <= 1.  It describes private rows: show it to their owner only."""
+
+    rows: int  # rows looked at
+    clipped: int  # rows longer than the bound
+    largest: float  # largest norm before clipping
+    total_factor: float  # sum over the clipped rows of the factor they were multiplied by
+
+    @property
+    def mean_factor(self) -> float:
+        """Mean factor of the clipped rows; 1 when none was clipped."""
+        return self.total_factor / self.clipped if self.clipped else 1.0
+
+    def merge(self, other: ClipReport) -> ClipReport:
+        return ClipReport(
+            self.rows + other.rows,
+            self.clipped + other.clipped,
+            max(self.largest, other.largest),
+            self.total_factor + other.total_factor,
+        )
+
+    def sentence(self) -> str:
+        if not self.clipped:
+            return f"no row of {self.rows} clipped (largest norm {self.largest:.4g})"
+        text = f"{self.clipped} of {self.rows} rows clipped to norm 1, largest norm {self.largest:.4g}, "
+        text += f"mean factor {self.mean_factor:.3g}"
+        if self.mean_factor < 0.05:
+            text += "; columns of large numbers drown the others: give their public bounds in a --schema"
+        return text
+
+
+NOTHING_CLIPPED = ClipReport(0, 0, 0.0, 0.0)
+
+
+def clip_rows(X: Matrix, bound: float = 1.0) -> tuple[Matrix, ClipReport]:
+    """x_i / max(1, |x_i|/bound) for every row, and by how much."""
+    norms = X.norms() if isinstance(X, Sparse) else np.sqrt(np.einsum("ij,ij->i", X, X))
+    divisor = np.maximum(1.0, norms / bound)
+    long = divisor > 1.0
+    report = ClipReport(
+        len(norms), int(long.sum()), float(norms.max(initial=0.0)), float((1.0 / divisor[long]).sum())
+    )
+    if not report.clipped:
+        return X, report
+    return (X.scaled(1.0 / divisor) if isinstance(X, Sparse) else X / divisor[:, None]), report
+
+
+def with_intercept(X: Matrix) -> Matrix:
+    """A last column of ones; added before clipping, so that the norm includes it."""
+    if not isinstance(X, Sparse):
+        return np.hstack([X, np.ones((X.shape[0], 1))])
+    rows, width = X.shape
+    ends = X.indptr[1:]
+    return Sparse(
+        X.indptr + np.arange(rows + 1),
+        np.insert(X.indices, ends, width),
+        np.insert(X.data, ends, 1.0),
+        (rows, width + 1),
+    )
+
+
+@dataclass(frozen=True)
+class Table:
+    """Records with their origin.  `y` is -1/+1, a class number, or a real target."""
+
+    X: Matrix
+    y: Array
+    feature_names: tuple[str, ...]
+    name: str
+    licence: str = "not stated"
+    source: str = "not stated"
+    rows_dropped: int = 0  # rows of the source left out, for missing values
+    duplicates: int = 0  # rows equal to an earlier row; kept
+
+    @property
+    def n_rows(self) -> int:
+        return int(self.X.shape[0])
+
+    @property
+    def n_features(self) -> int:
+        return int(self.X.shape[1])
+
+
+def permutation(n_rows: int, seed: int) -> Array:
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(SHARDING, 0))).permutation(n_rows)
+
+
+def shard(n_rows: int, n_nodes: int, seed: int | None = None) -> list[Array]:
+    """Row numbers of every node: a permutation seeded by `seed` (file order when None), cut as array_split."""
+    require(n_nodes >= 1, f"the number of nodes is {n_nodes}; needed: at least 1")
+    if n_nodes > n_rows:
+        raise InputError(
+            f"{n_nodes} nodes but only {n_rows} rows to share; use at most {n_rows} nodes or a larger table"
+        )
+    order = np.arange(n_rows) if seed is None else permutation(n_rows, seed)
+    return np.array_split(order, n_nodes)
