@@ -1,0 +1,1 @@
+"""ADMM sharing over vertical features: the mathematics, one part a file."""

@@ -1,0 +1,109 @@
+"""When the parallel x-updates are stable, the proximal weight that makes them so, and signs that they fail.
+
+theta = lambda_max(sum_m P_m), P_m the projection on the columns of party m, lies in [1, M] and says how much
+the parties overlap.  For a loss of curvature h and lambda -> 0 each mode obeys a 2 x 2 recursion, and the
+Jury test gives
+
+    stable  <=>  rho > h (3 theta/(1+tau) - 4) / 2,     for every rho  <=>  1 + tau >= 3/4 theta.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from distadmm.methods.sharing.xupdate import Columns
+from distadmm.star import Star
+
+Array = np.ndarray
+
+MARGIN = 1.02  # power iteration approaches theta from below
+
+
+def proximal_weight(theta: float) -> float:
+    """tau = max(0, 3/4 * 1.02 theta - 1): stable for every rho, as light as it can be."""
+    return max(0.0, 0.75 * MARGIN * theta - 1.0)
+
+
+def least_stable_rho(theta: float, tau: float, curvature: float) -> float:
+    """The penalty above which iterations with weight tau are stable; 0 when every penalty is."""
+    return max(0.0, curvature * (3.0 * theta / (1.0 + tau) - 4.0) / 2.0)
+
+
+def overlap(
+    star: Star, blocks: Mapping[int, Columns], rows: int, seed: np.random.SeedSequence, rounds: int = 15
+) -> float:
+    """theta by power iteration v -> sum_m P_m v; one vector down and one up a party and round.
+
+    The same value on every rank, between 1 and M.
+    """
+    v = np.random.default_rng(seed).standard_normal(rows) if star.is_centre else None
+    estimate = 1.0
+    for _ in range(rounds):
+        if v is not None:
+            v = v / np.linalg.norm(v)
+        received = star.down(v, rows)
+        arrived = star.up({m: block.project(received) for m, block in blocks.items()}, rows)
+        if arrived is not None:
+            v = sum(arrived.values(), np.zeros(rows))
+            estimate = float(np.linalg.norm(v))
+    with star.counted_as("control"):
+        own = np.array([estimate]) if star.is_centre else None
+        told = star.down(own, 1, np.float64)
+    theta = float(told[0]) if told.size else estimate
+    return min(max(theta, 1.0), float(star.parties))
+
+
+def curvature_penalty(curvature: Array, rho: float) -> float:
+    """rho = 0.3 * mean l''(z); rho is kept where the loss is flat."""
+    mean = 0.3 * float(curvature.mean())
+    return mean if mean > 0 else rho
+
+
+CURVATURE_ROUNDS = (0, 1, 3, 6, 10, 15, 20)  # when the penalty is set anew; it is frozen afterwards
+
+
+@dataclass
+class Watch:
+    """Tells a run that will not converge from a slow one, by the relative primal residual |S - z|.
+
+    A converging run keeps lowering its best residual; a logistic run that fails settles on a limit cycle
+    of bounded height, so waiting for an overflow would wait for ever.
+    """
+
+    window: int = 25  # a verdict on circling needs three windows
+    floor: float = 3e-2  # below this the run is as good as there, and noise may hold it
+    residuals: list[float] = field(default_factory=list)
+
+    def see(self, residual: float) -> str | None:
+        """What is wrong, or None."""
+        self.residuals.append(residual)
+        if not np.isfinite(residual):
+            return "the iterates overflowed"
+        seen = self.residuals
+        if len(seen) > 5 and residual > 1e3 * max(min(seen), 1e-8) and residual > 10:
+            return f"the residual grew to {residual:.2g} times the predictions"
+        if len(seen) >= 3 * self.window:
+            late, before = min(seen[-len(seen) // 3 :]), min(seen[len(seen) // 4 : -len(seen) // 3])
+            if late > self.floor and late > 0.95 * before:
+                return f"the residual has circled at {late:.2g} of the predictions and no longer falls"
+        return None
+
+
+def remedy(theta: float | None, parties: int, tau: float, rho: float, curvature: float) -> str:
+    """What to do about it, in numbers."""
+    known = theta if theta is not None else float(parties)
+    bound = "theta" if theta is not None else "at most theta"
+    weight = proximal_weight(known)
+    if tau + 1e-12 < weight:
+        least = least_stable_rho(known, tau, curvature)
+        return (
+            f"the parties overlap ({bound} = {known:.3g}) and need --tau {weight:.3g} (now {tau:.3g}), "
+            f"or --rho above {least:.3g} (now {rho:.3g})"
+        )
+    return (
+        f"tau = {tau:.3g} is stable ({bound} = {known:.3g}); "
+        f"give another --rho (now {rho:.3g}) or scale the columns"
+    )

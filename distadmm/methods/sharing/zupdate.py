@@ -1,0 +1,109 @@
+"""The centre's z-update: one scalar problem a record, solved for all records at once.
+
+    z = argmin_z  l(z) - y z + rho/2 (s - z)^2  =  prox_{l/rho}(s + y/rho)        (eq. 7)
+
+Squared loss and hinge have closed forms; any other `Loss` is solved by Newton steps kept inside a bracket.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from distadmm.losses import Logistic, Loss, Squared
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True)
+class Hinge:
+    """max(0, 1 - y z), the support vector machine's loss; it has a kink, so `slope` is a subgradient."""
+
+    max_slope = 1.0
+    max_curvature = float("inf")
+    one_signed = True
+    labels = True
+
+    def value(self, z: Array, y: Array) -> Array:
+        return np.maximum(0.0, 1.0 - y * z)
+
+    def slope(self, z: Array, y: Array) -> Array:
+        return np.where(y * z < 1.0, -y, 0.0)
+
+    def curvature(self, z: Array, y: Array) -> Array:
+        return np.zeros_like(z)
+
+
+@dataclass(frozen=True)
+class SmoothHinge:
+    """The hinge with its kink replaced by a parabola on the margins [1 - width, 1]; l'' <= 1/width."""
+
+    width: float = 0.5
+    max_slope = 1.0
+    one_signed = True
+    labels = True
+
+    @property
+    def max_curvature(self) -> float:
+        return 1.0 / self.width
+
+    def value(self, z: Array, y: Array) -> Array:
+        short = np.maximum(1.0 - y * z, 0.0)
+        return np.where(short < self.width, short * short / (2 * self.width), short - 0.5 * self.width)
+
+    def slope(self, z: Array, y: Array) -> Array:
+        return -y * np.clip((1.0 - y * z) / self.width, 0.0, 1.0)
+
+    def curvature(self, z: Array, y: Array) -> Array:
+        short = 1.0 - y * z
+        return np.where((short > 0.0) & (short < self.width), 1.0 / self.width, 0.0)
+
+
+LOSSES: dict[str, Any] = {
+    "logistic": Logistic(),
+    "squared": Squared(),
+    "smooth-hinge": SmoothHinge(),
+    "hinge": Hinge(),
+}
+
+
+def prox(loss: Loss, target: Array, rho: float, n: Array, start: Array | None = None) -> Array:
+    """argmin_z l(z; target) + rho/2 (z - n)^2, entry by entry; `start` warms it up."""
+    if isinstance(loss, Squared):
+        return (target + rho * n) / (1.0 + rho)
+    if isinstance(loss, Hinge):
+        margin = target * n
+        return np.where(margin >= 1.0, n, np.where(margin <= 1.0 - 1.0 / rho, n + target / rho, target))
+    return _newton(loss, target, rho, n, n if start is None else start)
+
+
+def _newton(loss: Loss, target: Array, rho: float, n: Array, start: Array) -> Array:
+    """The root of g(z) = l'(z) + rho (z - n), which rises with z.
+
+    l' rises, so the root lies between n and n - l'(n)/rho.  A Newton step is taken when it stays in the
+    bracket (its ends included: converged entries sit on them) and is at most half of the last but one,
+    as it must be where rho is tiny and g is nearly flat; otherwise the bracket is halved.
+    """
+    other = n - loss.slope(n, target) / rho
+    low, high = np.minimum(n, other), np.maximum(n, other)
+    z = np.clip(start, low, high)
+    last = high - low
+    for _ in range(200):
+        slope = loss.slope(z, target)
+        g = slope + rho * (z - n)
+        done = np.abs(g) <= 4e-16 * (
+            np.abs(slope) + rho * (np.abs(z) + np.abs(n))
+        )  # rounding is all that is left
+        if done.all():
+            break
+        low, high = np.where(g <= 0, z, low), np.where(g >= 0, z, high)
+        newton = -g / (loss.curvature(z, target) + rho)
+        inside = (z + newton >= low) & (z + newton <= high) & (np.abs(newton) <= 0.5 * last)
+        step = np.where(done, 0.0, np.where(inside, newton, 0.5 * (low + high) - z))
+        if (np.abs(step) <= 1e-16 * np.abs(z)).all():
+            break
+        z = z + step
+        last = np.abs(step)
+    return z
