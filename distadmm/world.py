@@ -38,6 +38,7 @@ class World:
         self.comm = comm
         self.rank: int = comm.Get_rank() if comm is not None else 0
         self.size: int = comm.Get_size() if comm is not None else 1
+        self._counts: list[int] | None = None  # rows that each rank gathers
 
     @property
     def is_root(self) -> bool:
@@ -51,19 +52,64 @@ class World:
         """The values of all ranks in rank order on rank 0; None elsewhere."""
         return [value] if self.size == 1 else self.comm.gather(value, root=0)
 
+    def barrier(self) -> None:
+        if self.size > 1:
+            self.comm.Barrier()
+
+    def scatter(self, values: Sequence[T] | None) -> T:
+        """The rank-th of rank 0's `values`."""
+        if self.size == 1:
+            assert values is not None
+            return values[0]
+        return self.comm.scatter(values, root=0)
+
+    def broadcast_array(self, array: Any) -> Any:
+        """Rank 0's numpy `array`, in place, on every rank (same shape everywhere)."""
+        if self.size > 1:
+            self.comm.Bcast(array, root=0)
+        return array
+
+    def rows_order(self, numbers: Any) -> Any:
+        """How to sort rows that were gathered in the order of the ranks by their `numbers`; rank 0 only."""
+        import numpy as np
+
+        gathered = self.gather(np.asarray(numbers))
+        return None if gathered is None else np.argsort(np.concatenate(gathered), kind="stable")
+
+    def gather_rows(self, rows: Any, count: int) -> Any:
+        """All ranks' rows (of one width, `count` of them here) below one another on rank 0; None elsewhere."""
+        if self.size == 1:
+            return rows
+        import numpy as np
+
+        if self._counts is None:
+            self._counts = self.comm.allgather(count)
+        rows = np.ascontiguousarray(rows, dtype=float)
+        if not self.is_root:
+            self.comm.Gatherv(rows, None, root=0)
+            return None
+        whole = np.empty((sum(self._counts), rows.shape[1]))
+        sizes = [n * rows.shape[1] for n in self._counts]
+        self.comm.Gatherv(rows, (whole, sizes), root=0)
+        return whole
+
+    def allgather(self, value: T) -> list[T]:
+        """The values of all ranks in rank order, on every rank."""
+        return [value] if self.size == 1 else self.comm.allgather(value)
+
     def on_root(self, function: Callable[[], T]) -> T:
         """Run `function` on rank 0 only; its result, or the InputError it raised, reaches every rank."""
-        outcome: tuple[str, Any]
-        outcome = ("value", None)
+        value: Any = None
+        problem: tuple[type[InputError], str] | None = None
         if self.is_root:
             try:
-                outcome = ("value", function())
+                value = function()
             except InputError as error:
-                outcome = ("error", (type(error), str(error)))
-        kind, content = self.broadcast(outcome)
-        if kind == "error":
-            raise content[0](content[1], shared=True)
-        return content
+                problem = type(error), str(error)
+        value, problem = self.broadcast((value, problem))
+        if problem is not None:
+            raise problem[0](problem[1], shared=True)
+        return value
 
     @contextmanager
     def together(self) -> Iterator[None]:
@@ -132,8 +178,8 @@ def connect() -> World:
     comm = MPI.COMM_WORLD
     if expected is not None and expected > 1 and comm.Get_size() == 1:
         raise InputError(
-            f"the launcher started {expected} processes but each of them is alone: it belongs to another MPI than "
-            f"{MPI.Get_library_version().split(',')[0].splitlines()[0].strip()}; use the mpiexec of this MPI "
+            f"the launcher started {expected} processes but each of them is alone: it belongs to another MPI "
+            f"than {MPI.Get_library_version().split(',')[0].splitlines()[0].strip()}; use its own mpiexec "
             f"({os.path.join(os.path.dirname(sys.executable), 'mpiexec')}), or srun --mpi=pmi2"
         )
     return World(comm)

@@ -1,0 +1,34 @@
+"""Private distributed ADMM over real message passing.
+
+    import distadmm
+    run = distadmm.solve("admm", data="adult", topology="ring:20", iterations=50)
+
+Importing this package does nothing else: no rank is looked up, no thread count set, no logging configured.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+__version__ = "0.1.0"
+
+_EXPORTS = {
+    "solve": "distadmm.radmm",
+    "Run": "distadmm.run",
+    "register": "distadmm.algorithm",
+    "Node": "distadmm.algorithm",
+    "flag": "distadmm.cli",
+    "Mapping": "distadmm.mapping",
+}
+__all__ = ["__version__", *_EXPORTS]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _EXPORTS:
+        return getattr(importlib.import_module(_EXPORTS[name]), name)
+    raise AttributeError(f"module 'distadmm' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_EXPORTS])

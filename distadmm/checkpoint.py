@@ -1,0 +1,80 @@
+"""A run's state on disk: one file a rank, and a manifest that makes a set of them a checkpoint.
+
+The manifest is written last, so a checkpoint either is complete or does not exist; the one before is removed
+only after that.  Rows are stored with the numbers of their nodes, so another number of ranks can go on.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from distadmm.algorithm import Node
+from distadmm.errors import InputError
+from distadmm.results import read_json, read_npz, write_json, write_npz
+from distadmm.world import World
+
+Array = np.ndarray
+
+
+def save(folder: Path, k: int, state: Any, node: Node, world: World) -> None:
+    """Write the state after iteration k, and what the solvers remember."""
+    place = folder / f"iteration-{k:08d}"
+    world.on_root(lambda: place.mkdir(parents=True, exist_ok=True))
+    arrays = {f"state.{name}": np.asarray(value) for name, value in state._asdict().items()}
+    anchors, quadratics, taken = node.problem.memory()
+    arrays |= {"nodes": node.network.nodes, "anchor": anchors, "quadratic": quadratics, "taken": taken}
+    traffic = node.network.traffic
+    arrays["traffic"] = np.array([traffic.messages, traffic.bytes])
+    arrays |= {f"network.{name}": value for name, value in node.network.memory().items()}
+    write_npz(place / f"rank-{world.rank:05d}.npz", arrays, sync=True)
+    world.barrier()
+    if world.is_root:
+        files = [f"rank-{rank:05d}.npz" for rank in range(world.size)]
+        write_json(folder / "latest.json", {"iteration": k, "folder": place.name, "files": files})
+        for old in folder.glob("iteration-*"):
+            if old != place:
+                shutil.rmtree(old, ignore_errors=True)
+
+
+def latest(folder: Path) -> int:
+    """The iteration after which the last complete checkpoint was taken."""
+    if not (folder / "latest.json").is_file():
+        raise InputError(f"no complete checkpoint in {folder}; run with --checkpoint-every K, then --resume")
+    return int(read_json(folder / "latest.json")["iteration"])
+
+
+def load(folder: Path, state: Any, node: Node) -> Any:
+    """The state of the last complete checkpoint, for the nodes that this rank hosts now."""
+    manifest = read_json(folder / "latest.json")
+    nodes = node.network.nodes
+    wanted = {int(i): a for a, i in enumerate(nodes)}
+    rows: dict[str, list[Any]] = {}
+    messages = total = 0.0
+    for name in manifest["files"]:
+        part = read_npz(folder / manifest["folder"] / name)
+        share = 0
+        for b, i in enumerate(part["nodes"].tolist()):
+            if i not in wanted:
+                continue
+            share += 1
+            for key, value in part.items():
+                if key not in ("nodes", "traffic"):
+                    rows.setdefault(key, [None] * len(nodes))[wanted[i]] = value[b]
+        messages += part["traffic"][0] * share / max(len(part["nodes"]), 1)
+        total += part["traffic"][1] * share / max(len(part["nodes"]), 1)
+    missing = [int(i) for i, row in zip(nodes, rows.get("taken", [None] * len(nodes))) if row is None]
+    if missing:
+        raise InputError(
+            f"the checkpoint in {folder} has no node {missing[0]}; it belongs to another network"
+        )
+    whole = {key: np.stack(value) for key, value in rows.items()}
+    node.problem.restore(whole["anchor"], whole["quadratic"], whole["taken"])
+    node.network.restore(
+        {k.removeprefix("network."): v for k, v in whole.items() if k.startswith("network.")}
+    )
+    node.network.traffic.messages, node.network.traffic.bytes = round(messages), round(total)
+    return type(state)(**{name: whole[f"state.{name}"] for name in state._fields})

@@ -1,0 +1,146 @@
+"""The flags of a run that are not the algorithm's own."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from distadmm.cli import fields_of, flag
+from distadmm.errors import require
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is minimised, over which rows, on which graph."""
+
+    flags_title = "problem"
+
+    data: str = flag(
+        "adult", help="adult, tiny, a file (CSV, npz, libsvm), or 'shard-{rank}.csv': one file a node"
+    )
+    target: str | None = flag(None, help="target column of a CSV (default: the last)")
+    topology: str = flag("er20", help="a graph file, the name of a bundled one, or a spec such as ring:20")
+    loss: str = flag(
+        "logistic", help="logistic, huber, squared, softmax, or FILE.py:Name with a loss of yours"
+    )
+    weight: float = flag(1750.0, help="C: weight of each node's mean loss")
+    rho: float = flag(0.22, help="rho: weight of the ridge |f|^2/2, shared by the nodes (rho/N each)")
+    clip: bool = flag(True, help="scale rows longer than 1 down to norm 1")
+    intercept: bool = flag(False, help="add a constant column, inside the norm bound")
+    test_share: float = flag(0.0, help="share of a data file's rows kept for the test error")
+    rows_per_node: int | None = flag(None, help="use only the first so many rows of each node")
+    tolerance: float = flag(1e-10, help="primal solves end at a gradient no longer than this")
+
+    def __post_init__(self) -> None:
+        require(0 < self.weight < math.inf, f"--weight is {self.weight}; needed: a finite number above zero")
+        require(0 <= self.rho < math.inf, f"--rho is {self.rho}; needed: a finite number, zero or more")
+        require(0 <= self.test_share < 1, f"--test-share is {self.test_share}; needed: in [0, 1)")
+        require(0 < self.tolerance < 1, f"--tolerance is {self.tolerance}; needed: between 0 and 1")
+        require(
+            self.rows_per_node is None or self.rows_per_node > 0,
+            f"--rows-per-node is {self.rows_per_node}; needed: 1 or more",
+        )
+
+
+@dataclass(frozen=True)
+class Loop:
+    """How long to run, what to watch, what to keep."""
+
+    flags_title = "run"
+
+    iterations: int = flag(100, help="iterations to run (an R-ADMM pair is two)")
+    seed: int = flag(0, help="seed of all random choices that are not secret")
+    stop_tolerance: float | None = flag(None, help="stop when both residuals fall below this")
+    time_limit: float | None = flag(
+        None, help="stop after so many seconds (state saved if checkpoints are on)"
+    )
+    strict: bool = flag(False, help="exit with code 4 when --stop-tolerance is not reached")
+    observe: str = flag("1", help="measure every so many iterations, or none; changes no bit of the result")
+    out: str | None = flag(None, help="run directory (default: runs/<algorithm>-<date>-<time>)")
+    force: bool = flag(False, help="replace a run directory that is not empty")
+    checkpoint_every: int | None = flag(None, help="save the state every so many iterations")
+    resume: str | None = flag(None, help="go on from the last checkpoint of this run directory")
+    dry_run: bool = flag(False, help="print what would be run, and its traffic, and stop")
+    progress: str = flag("auto", help="bar, lines, none, or auto", choices=("auto", "bar", "lines", "none"))
+    yield_: str = flag(
+        "auto", help="how ranks wait: spin, yield, or auto by load", choices=("auto", "spin", "yield")
+    )
+    stall_timeout: float = flag(600.0, help="end the job when no rank moves for so many seconds; 0: never")
+
+    def __post_init__(self) -> None:
+        require(self.iterations >= 0, f"--iterations is {self.iterations}; needed: zero or more")
+        require(self.seed >= 0, f"--seed is {self.seed}; needed: zero or more")
+        for name in ("stop_tolerance", "time_limit"):
+            value = getattr(self, name)
+            option = "--" + name.replace("_", "-")
+            require(
+                value is None or 0 < value < math.inf, f"{option} is {value}; needed: a number above zero"
+            )
+        require(
+            self.checkpoint_every is None or self.checkpoint_every > 0,
+            f"--checkpoint-every is {self.checkpoint_every}; needed: 1 or more",
+        )
+        require(
+            self.observe == "none" or (self.observe.isdigit() and int(self.observe) > 0),
+            f"--observe is {self.observe!r}; needed: none, or a whole number of iterations",
+        )
+        require(
+            not (self.stop_tolerance and self.observe == "none"),
+            "--stop-tolerance needs measurements; leave out --observe none",
+        )
+        require(
+            self.stall_timeout >= 0, f"--stall-timeout is {self.stall_timeout}; needed: zero or more seconds"
+        )
+
+    @property
+    def observe_every(self) -> int:
+        """Iterations between measurements; 0 for none."""
+        return 0 if self.observe == "none" else int(self.observe)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The flag that decides which other flags there are."""
+
+    flags_title = "algorithm"
+
+    algorithm: str = flag(
+        "radmm", help="a name (see: python -m distadmm list) or a file of yours ending in .py"
+    )
+
+
+@dataclass(frozen=True)
+class Config:
+    """Everything that a run depends on; each part's fields are flags."""
+
+    choice: Choice
+    problem: Problem
+    loop: Loop
+    algorithm: Any  # the frozen dataclass that `choice.algorithm` names
+
+    @property
+    def name(self) -> str:
+        return self.choice.algorithm
+
+    def table(self) -> dict[str, Any]:
+        """Flag name -> value, as `config.json` keeps it and `--config` reads it."""
+        parts = (self.choice, self.problem, self.loop, self.algorithm)
+        return {name.rstrip("_"): getattr(part, name) for part in parts for name in fields_of(type(part))}
+
+    def replace(self, **changes: Any) -> Config:
+        """A copy in which the fields named have other values, whichever part they belong to."""
+        parts = {}
+        for key in ("choice", "problem", "loop", "algorithm"):
+            part = getattr(self, key)
+            own = {name: value for name, value in changes.items() if name in fields_of(type(part))}
+            parts[key] = dataclasses.replace(part, **own) if own else part
+        return Config(**parts)
+
+
+# These may differ between a run and its continuation: none of them changes what an iteration computes.
+FREE_ON_RESUME = frozenset(
+    ("iterations", "stop_tolerance", "time_limit", "strict", "out", "force", "checkpoint_every", "resume")
+    + ("dry_run", "progress", "yield", "stall_timeout", "observe")
+)

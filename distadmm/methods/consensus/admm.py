@@ -1,0 +1,64 @@
+"""Conventional ADMM and M-ADMM: every iteration solves, and every iteration reads the data.
+
+R. Zhang, M. Khalili, M. Liu: Recycled ADMM (arXiv:1910.04581), equations (8)-(9);
+M-ADMM: X. Zhang, M. Khalili, M. Liu, ICML 2018.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from distadmm.algorithm import Node, register
+from distadmm.cli import flag
+from distadmm.methods.consensus.penalty import Penalties
+
+Array = np.ndarray
+
+
+class State(NamedTuple):
+    f: Array  # models f_i, one row a node of this rank
+    s: Array  # sum of the neighbours' f_j, as last received
+    lam: Array  # duals lambda_i
+
+
+@register("admm", private=True)
+@dataclass(frozen=True)
+class ADMM(Penalties):
+    """f_i(t+1)   = argmin O_i(f) + 2 lam_i(t).f + eta sum_j |(f_i(t)+f_j(t))/2 - f|^2      (8)
+    lam_i(t+1) = lam_i(t) + eta/2 sum_j (f_i(t+1) - f_j(t+1))                              (9)
+
+    Private form: dual-variable perturbation, a linear noise term in every (8).
+    """
+
+    def init(self, node: Node) -> State:
+        f = node.start
+        return State(f, node.network.neighbour_sum(f), np.zeros_like(f))
+
+    def step(self, k: int, st: State, node: Node) -> State:
+        V, eta, theta = node.degree, self.penalty(k, node), self.dual_step_of(k, node)
+        pull = 2 * st.lam - eta * (V * st.f + st.s)
+        noise = self.noise_factor(eta, V) * node.release.draw(k, eta)
+        f = node.problem.argmin(linear=pull + noise, quadratic=2 * eta * V, start=st.f)
+        f = node.release.seal(k, f, node.problem.residual, eta)
+        s = node.network.neighbour_sum(f)
+        return State(f, s, st.lam + theta / 2 * (V * f - s))
+
+    def noise_factor(self, eta: Array, V: Array) -> Array | float:
+        return 1.0
+
+
+@register("madmm", private=True)
+@dataclass(frozen=True)
+class MADMM(ADMM):
+    """(8)-(9) with a penalty eta_i(k) of each node's own and a common dual step theta.
+
+    Private form: penalty perturbation, the noise stands inside the penalty: a linear term 2 eta_i V_i noise.
+    """
+
+    eta_growth: str = flag("1.01", help="growth q of eta_i q_i^k a solve: a number, 'node' or a table file")
+
+    def noise_factor(self, eta: Array, V: Array) -> Array | float:
+        return 2 * eta * V

@@ -1,0 +1,92 @@
+"""The penalty flags that the whole family shares, and the dual step that keeps it right.
+
+A dual step of each node's own makes sum_i lambda_i drift from zero, and the nodes then agree on the optimum
+of sum_i O_i/eta_i, not of sum_i O_i.  Where penalties differ between nodes, the duals therefore take one
+common step theta (the smallest penalty) unless `--dual-step own` asks for the paper's literal form.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from distadmm.algorithm import Facts, Node
+from distadmm.cli import flag
+from distadmm.errors import InputError, require
+from distadmm.methods.consensus.schedule import Schedule, schedule
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True)
+class Penalties:
+    flags_title = "algorithm"
+
+    eta: str = flag(
+        "auto", help="penalty: a number, 'auto' (from the graph and public constants), 'node' or a table"
+    )
+    eta_growth: str = flag("1", help="growth q of eta_i q_i^k a solve: a number, 'node' or a table file")
+    eta_cap: float | None = flag(None, help="no penalty grows beyond this (default: ten times its start)")
+    dual_step: str = flag(
+        "common", help="dual step: 'common' to all nodes, 'own' eta_i (the paper's), or a number"
+    )
+
+    # Per-node parameters that a file may give instead of one number: flag -> the node attribute it reads.
+    tables: ClassVar[dict[str, str]] = {"eta": "eta", "eta_growth": "q"}
+
+    def __post_init__(self) -> None:
+        require(self.eta_cap is None or self.eta_cap > 0, f"--eta-cap is {self.eta_cap}; needed: above zero")
+        if self.dual_step not in ("common", "own"):
+            step = as_number(self.dual_step, "--dual-step", "'common', 'own' or a number")
+            require(step > 0, f"--dual-step is {step:g}; needed: above zero")
+
+    def whole_schedule(self, node: Node) -> Schedule:
+        """Penalties of all nodes of the network; they depend on no data, so every rank knows them."""
+        eta = node.table["eta"]
+        if eta is None:
+            eta = np.full(node.facts.n_nodes, default_penalty(node.facts))
+        growth = node.table["eta_growth"]
+        return schedule(eta, 1.0 if growth is None else growth, self.eta_cap)
+
+    def penalty(self, k: int, node: Node) -> Array:
+        """eta_i at the k-th solve, as a column."""
+        return node.recall("penalty", k, lambda: self.whole_schedule(node)(k))[node.network.nodes]
+
+    def dual_step_of(self, k: int, node: Node) -> Array:
+        """theta: the step of the duals at the k-th solve, as a column."""
+        if self.dual_step == "own":
+            return self.penalty(k, node)
+        if self.dual_step != "common":
+            return np.full((node.network.n_local, 1), float(self.dual_step))
+        smallest = node.recall("penalty", k, lambda: self.whole_schedule(node)(k)).min()
+        return np.full((node.network.n_local, 1), smallest)
+
+    def claims_optimum(self, node: Node) -> bool:
+        """Whether the fixed point is the optimum of the whole network's problem."""
+        whole = self.whole_schedule(node)
+        equal = np.ptp(whole.start) == 0 and np.ptp(whole.growth) == 0
+        return bool(equal or self.dual_step != "own")
+
+
+def as_number(text: str, option: str, needed: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise InputError(f"{option} is {text!r}; needed: {needed}") from None
+
+
+def default_penalty(facts: Facts) -> float:
+    """A penalty from the graph and public constants alone, for rows of norm at most one.
+
+    Over-relaxed consensus is fastest where the edge metric is theta*/V times the geometric mean of the
+    least and the largest curvature of an objective: sqrt(r (r + C c1)), with ridge r, weight C, l'' <= c1,
+    and theta* = 1/sqrt(1 - mu^2).  Plain ADMM wants the square root of theta*.  An edge of the metric M
+    is a penalty M/2.
+    """
+    curvature = np.sqrt(facts.ridge * (facts.ridge + facts.weight * facts.max_curvature))
+    if not np.isfinite(curvature) or curvature == 0.0:
+        return 1.0
+    relaxation = (1.0 - facts.mu**2) ** -0.25 if facts.mu < 1 else 1.0
+    return float(0.35 * relaxation * curvature / np.mean(facts.degrees))

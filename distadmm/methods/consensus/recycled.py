@@ -1,0 +1,84 @@
+"""R-ADMM and MR-ADMM: every even iteration recycles what the odd one released, and costs no privacy.
+
+X. Zhang, M. Khalili, M. Liu: Recycled ADMM: Improving the Privacy and Accuracy of Distributed Algorithms
+(arXiv:1910.04581), equations (10)-(19) and Algorithms 1-3.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from distadmm.algorithm import Node, register
+from distadmm.cli import flag
+from distadmm.errors import require
+from distadmm.methods.consensus.penalty import Penalties
+
+Array = np.ndarray
+
+
+class State(NamedTuple):
+    f: Array  # models f_i, one row a node of this rank
+    s: Array  # sum of the neighbours' f_j, as last received
+    lam: Array  # duals lambda_i
+    g: Array  # perturbed gradient of the last odd step, recovered from its KKT condition
+
+
+@register("radmm", phases=2, private=True)
+@dataclass(frozen=True)
+class RADMM(Penalties):
+    """Odd iterations (2k-1), which read the data:
+
+        f_i(2k-1)   = argmin O_i(f) + (2 lam_i(2k-2) + noise_i).f
+                             + eta sum_j |(f_i(2k-2)+f_j(2k-2))/2 - f|^2                         (18)
+        lam_i(2k-1) = lam_i(2k-2) + eta/2 sum_j (f_i(2k-1) - f_j(2k-1))                          (13)
+
+    Even iterations (2k), which do not:
+
+        f_i(2k)     = f_i(2k-1) - [noise_i + grad O_i(f_i(2k-1)) + 2 lam_i(2k-1)
+                             + eta sum_j (f_i(2k-1) - f_j(2k-1))] / (2 eta V_i + gamma)          (19)
+        lam_i(2k)   = lam_i(2k-1)                                                                (11)
+
+    The first two terms of (19) are not computed from data: the KKT condition of (18) gives their sum
+    from values that have already been released.
+    """
+
+    gamma: float = flag(0.5, help="weight of the proximal term of even iterations, gamma >= 0")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.gamma >= 0, f"--gamma is {self.gamma}; needed: zero or more")
+
+    def init(self, node: Node) -> State:
+        f = node.start
+        return State(f, node.network.neighbour_sum(f), np.zeros_like(f), np.zeros_like(f))
+
+    def step(self, k: int, st: State, node: Node) -> State:
+        return self.odd(k, st, node) if k % 2 else self.even(k, st, node)
+
+    def odd(self, k: int, st: State, node: Node) -> State:
+        V, eta, theta = node.degree, self.penalty((k + 1) // 2, node), self.dual_step_of((k + 1) // 2, node)
+        pull = 2 * st.lam - eta * (V * st.f + st.s)
+        noise = node.release.draw(k, eta)
+        f = node.problem.argmin(linear=pull + noise, quadratic=2 * eta * V, start=st.f)
+        f = node.release.seal(k, f, node.problem.residual, eta)
+        g = -(pull + 2 * eta * V * f)  # = grad O_i(f) + noise, from released values alone
+        s = node.network.neighbour_sum(f)
+        return State(f, s, st.lam + theta / 2 * (V * f - s), g)
+
+    def even(self, k: int, st: State, node: Node) -> State:
+        V, eta = node.degree, self.penalty(k // 2, node)
+        node.release.recycle(k)
+        drift = st.g + 2 * st.lam + eta * (V * st.f - st.s)
+        f = st.f - drift / (2 * eta * V + self.gamma)
+        return State(f, node.network.neighbour_sum(f), st.lam, st.g)
+
+
+@register("mradmm", phases=2, private=True)
+@dataclass(frozen=True)
+class MRADMM(RADMM):
+    """R-ADMM with a penalty eta_i(2k-1) of each node's own that never decreases: (14)-(17)."""
+
+    eta_growth: str = flag("1.04", help="growth q of eta_i q_i^k a solve: a number, 'node' or a table file")

@@ -1,0 +1,179 @@
+"""What a rank sees of the graph: its own nodes, their neighbours, and the messages between them.
+
+A rank hosts one node or many; every array of node state has a leading axis "the nodes of this rank".
+One process is simply a network whose one rank hosts all nodes, so code cannot tell serial from MPI.
+
+Held up by tests:
+  * the only protocol message is a node's row to its neighbours, point to point between the ranks that
+    host them: no row passes through a third rank;
+  * all rows that go from one rank to another in an iteration travel as one message, each row once;
+  * neighbour sums add in ascending order of the neighbours' numbers, so the bits of a result do not
+    depend on where the nodes live;
+  * every message sent has been received when `close` returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from distadmm.world import World
+
+Array = np.ndarray
+_TAG = 2719
+
+
+class Neighbourhood(NamedTuple):
+    """The part of the graph that one rank is told: its nodes and who their neighbours are."""
+
+    n_nodes: int  # in the whole network
+    nodes: Array  # global numbers of this rank's nodes, ascending
+    indptr: Array  # neighbours of the a-th node: indices[indptr[a]:indptr[a+1]]
+    indices: Array  # global numbers, ascending within a node
+    hosts: Array  # the rank that hosts each of `indices`
+
+
+def split(indptr: Array, indices: Array, blocks: Sequence[Array]) -> list[Neighbourhood]:
+    """The neighbourhood of each rank, when rank r hosts the nodes `blocks[r]`."""
+    n_nodes = len(indptr) - 1
+    host = np.empty(n_nodes, dtype=np.int64)
+    for rank, block in enumerate(blocks):
+        host[block] = rank
+    parts = []
+    for block in blocks:
+        nodes = np.sort(np.asarray(block, dtype=np.int64))
+        mine = [indices[indptr[i] : indptr[i + 1]] for i in nodes]
+        local_indptr = np.concatenate(([0], np.cumsum([len(row) for row in mine], dtype=np.int64)))
+        local = np.concatenate(mine) if mine else np.empty(0, dtype=np.int64)
+        parts.append(Neighbourhood(n_nodes, nodes, local_indptr, local.astype(np.int64), host[local]))
+    return parts
+
+
+@dataclass
+class Traffic:
+    """Protocol messages of this rank's nodes, as the paper's nodes would count them."""
+
+    messages: int = 0  # one a directed edge and iteration, also between nodes that share a rank
+    bytes: int = 0
+    wire_messages: int = 0  # what really left this rank: one a neighbour rank and iteration
+    wire_bytes: int = 0
+
+
+@dataclass
+class _Channel:
+    """Buffers and persistent requests for rows of one width."""
+
+    visible: Array  # rows of this rank's nodes, then the rows of their neighbours elsewhere
+    sends: list[tuple[Array, Array]]  # (which of my rows, buffer), one a distinct set of rows
+    requests: list[Any] = field(default_factory=list)
+
+
+class Network:
+    """The nodes of this rank and the edges that touch them."""
+
+    def __init__(self, part: Neighbourhood, world: World | None = None):
+        self.world = world or World()
+        self.nodes = part.nodes
+        self.n_nodes = part.n_nodes
+        self.n_local = len(part.nodes)
+        self.indptr, self.indices = part.indptr, part.indices
+        self.degree: Array = np.diff(part.indptr).astype(float)[:, None]
+        self.traffic = Traffic()
+        self.last_sum: Array = np.zeros((self.n_local, 1))  # of the latest neighbour_sum
+        self._channels: dict[int, _Channel] = {}
+
+        elsewhere = part.hosts != self.world.rank
+        ghosts: list[Array] = []  # per neighbour rank, the global numbers of the rows it sends
+        self._peers: list[tuple[int, Array, int]] = []  # (rank, my rows it needs, how many it sends)
+        owner_of_edge = np.repeat(np.arange(self.n_local), np.diff(part.indptr))
+        for rank in np.unique(part.hosts[elsewhere]):
+            there = part.hosts == rank
+            ghosts.append(np.unique(part.indices[there]))
+            self._peers.append((int(rank), np.unique(owner_of_edge[there]), len(ghosts[-1])))
+        order = np.concatenate([part.nodes, *ghosts]) if ghosts else part.nodes
+        position = dict(zip(order.tolist(), range(len(order))))
+        self._n_visible = len(order)
+        self.columns = np.array([position[j] for j in part.indices.tolist()], dtype=np.int64)
+        # Round s adds the s-th neighbour of every node that has one: the order of the sum is the
+        # neighbours' order, whatever else this rank hosts.
+        degrees = np.diff(part.indptr)
+        self._rounds: list[tuple[Array | slice, Array]] = []
+        for s in range(int(degrees.max(initial=0))):
+            rows = np.flatnonzero(degrees > s)
+            columns = self.columns[part.indptr[rows] + s]
+            self._rounds.append((slice(None) if len(rows) == self.n_local else rows, columns))
+
+    def _channel(self, width: int) -> _Channel:
+        if width in self._channels:
+            return self._channels[width]
+        channel = _Channel(np.empty((self._n_visible, width)), [])
+        buffers: dict[bytes, Array] = {}
+        start = self.n_local
+        for rank, rows, count in self._peers:
+            if rows.tobytes() not in buffers:
+                buffers[rows.tobytes()] = np.empty((len(rows), width))
+                channel.sends.append((rows, buffers[rows.tobytes()]))
+            channel.requests.append(
+                self.world.comm.Recv_init(channel.visible[start : start + count], source=rank, tag=_TAG)
+            )
+            channel.requests.append(self.world.comm.Send_init(buffers[rows.tobytes()], dest=rank, tag=_TAG))
+            start += count
+        self._channels[width] = channel
+        return channel
+
+    def exchange(self, F: Array) -> Array:
+        """Send each node's row of `F` to its neighbours; the rows this rank can now see.
+
+        Row `columns[e]` of the result is the row of the neighbour at edge e (edges in the order of
+        `indices`).  The result is a buffer that the next exchange of this width overwrites.
+        """
+        width = F.shape[1]
+        self.traffic.messages += len(self.columns)
+        self.traffic.bytes += F.itemsize * width * len(self.columns)
+        if not self._peers:
+            return F
+        channel = self._channel(width)
+        channel.visible[: self.n_local] = F
+        for rows, buffer in channel.sends:
+            np.take(F, rows, axis=0, out=buffer, mode="clip")
+        start_all, wait_all = _persistent()
+        start_all(channel.requests)
+        wait_all(channel.requests)
+        self.traffic.wire_messages += len(self._peers)
+        self.traffic.wire_bytes += sum(F.itemsize * width * len(rows) for _, rows, _ in self._peers)
+        return channel.visible
+
+    def sum_over_neighbours(self, visible: Array) -> Array:
+        """sum_j visible_j over the neighbours j of each node, added in ascending order of j."""
+        total = np.zeros((self.n_local, visible.shape[1]))
+        for rows, columns in self._rounds:
+            total[rows] += visible[columns]
+        return total
+
+    def neighbour_sum(self, F: Array) -> Array:
+        """sum_j F_j over the neighbours j of each node: the consensus family's only message."""
+        self.last_sum = self.sum_over_neighbours(self.exchange(F))
+        return self.last_sum
+
+    def memory(self) -> dict[str, Array]:
+        """What later iterations depend on besides the algorithm's state, one row a node."""
+        return {}
+
+    def restore(self, memory: dict[str, Array]) -> None:
+        """Take back what `memory` gave."""
+
+    def close(self) -> None:
+        """Free the requests.  Nothing is in flight: every exchange waits for all it sent and all it awaits."""
+        for channel in self._channels.values():
+            for request in channel.requests:
+                request.Free()
+        self._channels.clear()
+
+
+def _persistent() -> tuple[Any, Any]:
+    from mpi4py import MPI
+
+    return MPI.Prequest.Startall, MPI.Request.Waitall

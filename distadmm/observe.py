@@ -1,0 +1,149 @@
+"""What an onlooker measures of a run.  Nothing here is protocol traffic, and no iterate depends on it.
+
+A measurement gathers every node's model and local objective on rank 0.  It sees private data through the
+losses, so it is outside every privacy guarantee; a deployment runs with `--observe none`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from distadmm.algorithm import Node
+from distadmm.world import World
+
+Array = np.ndarray
+COLUMNS = (
+    "iteration",
+    "phase",
+    "objective",
+    "average_loss",
+    "gap",
+    "consensus_error",
+    "primal_residual",
+    "dual_residual",
+    "kkt_residual",
+    "test_error",
+    "epsilon",
+    "messages",
+    "bytes",
+    "seconds",
+)
+
+
+class Measurement(NamedTuple):
+    """One line of `history.csv`."""
+
+    iteration: int
+    phase: str  # solve: reads the data; recycle: does not
+    objective: float  # sum_i O_i(f_i)
+    average_loss: float  # mean over the nodes of their mean loss at f_i
+    gap: float  # sum_i O_i(mean f) / optimum - 1; filled in when the optimum is known
+    consensus_error: float  # sqrt(sum_i |f_i - mean f|^2)
+    primal_residual: float  # |(D - A) f| / sqrt(N): how far neighbours disagree
+    dual_residual: float  # |f(t) - f(t-1)| / sqrt(N): how far the models still move
+    kkt_residual: float  # worst gradient norm left by a primal solve of this iteration
+    test_error: float  # share of test rows that the mean model gets wrong
+    epsilon: float  # spent so far by the node that has spent most
+    messages: int  # protocol messages so far, one a directed edge
+    bytes: int
+    seconds: float  # of protocol time, measurements excluded
+
+
+class Observer:
+    """Gathers and reduces; rank 0 holds the result, the others None."""
+
+    def __init__(
+        self, node: Node, world: World, test: tuple[Array, Array] | None, evaluate: Callable[..., Any]
+    ):
+        self.node, self.world, self.test, self.evaluate = node, world, test, evaluate
+        self.order = world.rows_order(node.network.nodes)
+
+    def gather(self, rows: Array) -> Array | None:
+        """Rows of all nodes in the order of the nodes, on rank 0."""
+        gathered = self.world.gather_rows(rows, self.node.network.n_local)
+        return None if gathered is None else gathered[self.order]
+
+    def traffic(self) -> tuple[int, int]:
+        """Protocol messages and bytes of all nodes so far; on rank 0."""
+        count = self.node.network.traffic
+        found = self.world.gather((count.messages, count.bytes)) or [(0, 0)]
+        return sum(m for m, _ in found), sum(b for _, b in found)
+
+    def measure(
+        self, k: int, phase: str, f: Array, before: Array, epsilon: float, seconds: float
+    ) -> Measurement | None:
+        problem, network = self.node.problem, self.node.network
+        spread = network.degree * f - network.last_sum
+        local = np.column_stack(
+            [
+                problem.values(f),
+                problem.data_losses(f),
+                problem.residual if phase == "solve" else np.full(len(f), np.nan),
+                np.einsum("ij,ij->i", spread, spread),
+                np.einsum("ij,ij->i", f - before, f - before),
+                np.full(len(f), epsilon),
+                np.full(len(f), network.traffic.messages / max(network.n_local, 1)),
+                np.full(len(f), network.traffic.bytes / max(network.n_local, 1)),
+                f,
+            ]
+        )
+        whole = self.gather(local)
+        mean = np.zeros(f.shape[1]) if whole is None else whole[:, 8:].mean(axis=0)
+        at_mean = self.gather(problem.values(np.tile(self.world.broadcast_array(mean), (len(f), 1)))[:, None])
+        if whole is None or at_mean is None:
+            return None
+        n = len(whole)
+        models = whole[:, 8:]
+        return Measurement(
+            iteration=k,
+            phase=phase,
+            objective=float(whole[:, 0].sum()),
+            average_loss=float(whole[:, 1].mean()),
+            gap=float(at_mean.sum()),  # the objective at the mean model, until the optimum is known
+            consensus_error=float(np.sqrt(((models - mean) ** 2).sum())),
+            primal_residual=float(np.sqrt(whole[:, 3].sum() / n)),
+            dual_residual=float(np.sqrt(whole[:, 4].sum() / n)),
+            kkt_residual=float(whole[:, 2].max()),
+            test_error=float("nan") if self.test is None else self.evaluate(mean, *self.test),
+            epsilon=float(whole[:, 5].max()),
+            messages=round(whole[:, 6].sum()),
+            bytes=round(whole[:, 7].sum()),
+            seconds=seconds,
+        )
+
+
+def optimum(node: Node, observer: Observer) -> tuple[Array, float]:
+    """argmin_f sum_i O_i(f) and its value, by Newton's method on the pooled objective.
+
+    It needs every node's data in one sum, so it is an onlooker's figure: a deployment cannot have it.
+    """
+    objectives = node.problem.objectives
+    world = observer.world
+    f = np.zeros(node.problem.dimension)
+
+    def total(values: Array) -> Array:
+        rows = observer.gather(values.reshape(len(objectives), -1))
+        summed = np.zeros(values[0].size) if rows is None else rows.sum(axis=0)
+        return world.broadcast_array(summed).reshape(values.shape[1:])
+
+    def value(f: Array) -> float:
+        return float(total(np.array([[o.value(f)] for o in objectives]))[0])
+
+    here = value(f)
+    for _ in range(100):
+        g = total(np.stack([o.grad(f) for o in objectives]))
+        H = total(np.stack([o.hess(f) for o in objectives]))
+        step = -np.linalg.lstsq(H, g, rcond=None)[0]
+        decrement = -float(g @ step)
+        if decrement <= 1e-15 * abs(here):
+            break
+        length = 1.0
+        while (there := value(f + length * step)) > here - 1e-4 * length * decrement and length > 1e-10:
+            length *= 0.5
+        if there >= here:
+            break
+        f, here = f + length * step, there
+    return f, here

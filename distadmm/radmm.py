@@ -1,0 +1,124 @@
+"""Decentralised consensus ADMM on a graph: ADMM, M-ADMM, R-ADMM, MR-ADMM, and algorithms of your own."""
+
+from __future__ import annotations
+
+from distadmm.cli import entering
+
+entering(__name__)  # as a command: one BLAS thread a rank, before numpy is loaded
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from distadmm.algorithm import find, names
+from distadmm.cli import fields_of, launch, parse, read_config
+from distadmm.config import FREE_ON_RESUME, Choice, Config, Loop, Problem
+from distadmm.errors import DONE, UNCONVERGED, InputError, require
+from distadmm.run import Run, execute
+from distadmm.setup import prepare
+from distadmm.world import World
+
+PROG = "distadmm.radmm"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    return launch(PROG, read, work, argv)
+
+
+def read(argv: Sequence[str]) -> Config:
+    """The configuration that `argv` and the files it names ask for."""
+    peek = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    for option in ("--algorithm", "--config", "--resume"):
+        peek.add_argument(option, default=None)
+    try:
+        early, _ = peek.parse_known_args(list(argv))
+    except argparse.ArgumentError as error:
+        raise InputError(f"{error}; see: python -m {PROG} --help") from None
+    base = early.config
+    if early.resume is not None:
+        base = str(Path(early.resume) / "config.json")
+        require(early.config is None, "--resume takes its configuration from the run; leave out --config")
+    name = early.algorithm or (read_config(base).get("algorithm") if base else None) or Choice().algorithm
+    classes = [Choice, Problem, Loop, find(name).cls]
+    arguments = list(argv) if early.resume is None else [*argv, "--config", base]
+    config = Config(*parse(PROG, description(), classes, arguments))
+    return config if early.resume is None else _continued(config, base)
+
+
+def description() -> str:
+    return (
+        f"{__doc__}\n\nalgorithms: {', '.join(names())}; their flags differ: --algorithm NAME --help\n"
+        "start on 20 ranks:   mpiexec -n 20 python -m distadmm.radmm\n"
+        "start on one:        python -m distadmm.radmm"
+    )
+
+
+def _continued(config: Config, path: str) -> Config:
+    """`config` as a continuation: equal to the run it goes on from in all that an iteration computes."""
+    before = read_config(path)
+    for key, value in config.table().items():
+        old = before.get(key)
+        old = tuple(old) if isinstance(old, list) else old
+        if key not in FREE_ON_RESUME and old != value:
+            raise InputError(
+                f"--resume: the run in {config.loop.resume} has --{key.replace('_', '-')} {old}, not {value}; "
+                "leave the flag out, or start a new run"
+            )
+    return config
+
+
+def work(config: Config, world: World) -> int:
+    from distadmm import rundir
+
+    prepared = prepare(config, world)
+    if config.loop.dry_run:
+        if world.is_root:
+            print(rundir.plan(prepared))
+        return DONE
+    folder = rundir.start(prepared)
+    run = execute(prepared, folder)
+    rundir.finish(prepared, run, folder)
+    if world.is_root:
+        print(rundir.table(run))
+    if run.ended.startswith("signal"):
+        return 128 + int(run.ended.split()[1])
+    if config.loop.strict and config.loop.stop_tolerance is not None and run.ended != "converged":
+        return UNCONVERGED
+    return DONE
+
+
+def configure(algorithm: str = "radmm", **flags: Any) -> Config:
+    """A configuration from keyword arguments named as the flags are."""
+    from distadmm.cli import build
+
+    classes = [Choice, Problem, Loop, find(algorithm).cls]
+    known = {name for cls in classes for name in fields_of(cls)}
+    flags = {key if key in known else key.rstrip("_"): value for key, value in flags.items()}
+    values = {k: str(v) if isinstance(v, Path) else v for k, v in {"algorithm": algorithm, **flags}.items()}
+    return Config(*build(classes, values, source="solve"))
+
+
+def solve(algorithm: str = "radmm", *, out: str | Path | None = None, **flags: Any) -> Run:
+    """Run in this process, which hosts all nodes; keyword arguments are the command's flags.
+
+    Nothing is written unless `out` names a run directory.  BLAS uses one thread meanwhile, so that the bits
+    are those of the command.
+    """
+    from threadpoolctl import threadpool_limits
+
+    from distadmm import rundir
+
+    flags.setdefault("progress", "none")
+    config = configure(algorithm, **flags, **({} if out is None else {"out": str(out)}))
+    with threadpool_limits(1, user_api="blas"):
+        prepared = prepare(config, World())
+        folder = rundir.start(prepared) if out is not None else None
+        run = execute(prepared, folder)
+        return rundir.finish(prepared, run, folder)
+
+
+if __name__ == "__main__":
+    from distadmm.radmm import main as run_command  # the module itself, not its __main__ double
+
+    raise SystemExit(run_command())

@@ -1,0 +1,182 @@
+"""The one loop: step, measure, stop, checkpoint, resume.
+
+A `Run` is what comes out.  Algorithms know nothing of files, clocks or flags; this module knows all three
+and nothing of what a step computes.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from distadmm import checkpoint
+from distadmm.algorithm import find
+from distadmm.config import Config
+from distadmm.observe import Measurement, Observer, optimum
+from distadmm.progress import Progress
+from distadmm.setup import Prepared
+from distadmm.watch import Watchdog
+
+Array = np.ndarray
+CONTROL_EVERY = 16  # iterations between looks at the clock and at signals where nothing is measured
+
+
+@dataclass
+class Run:
+    """A finished run; on ranks other than 0 only `ended`, `iterations` and `seconds` are known."""
+
+    config: Config
+    ended: str  # why: "iterations", "converged", "time limit", "signal 15"
+    iterations: int
+    seconds: float  # of protocol time
+    models: Array | None = None  # one row a node
+    history: list[Measurement] = field(default_factory=list)
+    optimum: float | None = None  # of the pooled problem; None where no process may see all rows
+    summary: dict[str, Any] = field(default_factory=dict)
+    path: Path | None = None
+    messages: int = 0  # of the protocol, all nodes together
+    bytes: int = 0
+
+    @property
+    def model(self) -> Array:
+        """The mean of the nodes' models."""
+        assert self.models is not None
+        return self.models.mean(axis=0)
+
+    def column(self, name: str) -> Array:
+        """One column of the history, as an array."""
+        return np.array([getattr(line, name) for line in self.history])
+
+
+class Stop(Exception):
+    """Raised inside the loop, on every rank at once, to leave it."""
+
+
+def accuracy_error(f: Array, X: Array, y: Array) -> float:
+    """Share of rows whose sign the model gets wrong."""
+    return float(np.mean(np.where(X @ f > 0, 1, -1) != y))
+
+
+class Loop:
+    """The iterations of one prepared run."""
+
+    def __init__(self, prepared: Prepared, folder: Path | None):
+        self.prepared, self.folder = prepared, folder
+        self.config, self.world, self.node = prepared.config, prepared.world, prepared.node
+        self.phases = find(self.config.name).phases
+        test = prepared.source.test() if self.world.is_root else None
+        self.observer = Observer(self.node, self.world, test, accuracy_error)
+        self.history: list[Measurement] = []
+        self.ended = "iterations"
+        self.seconds = 0.0
+        self._signal = 0
+
+    def phase(self, k: int) -> str:
+        return "recycle" if self.phases == 2 and k % 2 == 0 else "solve"
+
+    def run(self) -> tuple[int, Any]:
+        """(last iteration, final state)."""
+        loop, algorithm = self.config.loop, self.config.algorithm
+        with self.world.together():
+            state = algorithm.init(self.node)
+        k = 0
+        if loop.resume is not None and self.folder is not None:
+            with self.world.together():
+                k = checkpoint.latest(self.folder / "checkpoint")
+                state = checkpoint.load(self.folder / "checkpoint", state, self.node)
+        self.started = time.monotonic()
+        progress = Progress(loop.iterations, loop.progress if self.world.is_root else "none")
+        with self._listening(), Watchdog(self.world, loop.stall_timeout) as dog:
+            try:
+                while k < loop.iterations:
+                    k += 1
+                    before, began = state.f, time.perf_counter()
+                    state = algorithm.step(k, state, self.node)
+                    self.seconds += time.perf_counter() - began
+                    dog.beat(k)
+                    self._after(k, state, before, progress)
+            except Stop as reason:
+                self.ended = str(reason)
+            finally:
+                progress.close()
+        if loop.checkpoint_every and self.ended != "iterations":
+            self._save(k, state)
+        return k, state
+
+    def _after(self, k: int, state: Any, before: Array, progress: Progress) -> None:
+        """Measure, show, save and decide whether to go on; every rank decides alike."""
+        loop = self.config.loop
+        every = loop.observe_every
+        seen = None
+        if every and (k % every == 0 or k == loop.iterations):
+            epsilon = self.node.release.epsilon
+            seen = self.observer.measure(k, self.phase(k), state.f, before, epsilon, self.seconds)
+            if seen is not None:
+                self.history.append(seen)
+        progress.show(k, seen)
+        if loop.checkpoint_every and k % loop.checkpoint_every == 0:
+            self._save(k, state)
+        if (every and k % every == 0) or k % CONTROL_EVERY == 0:
+            reason = self.world.broadcast(self._reason_to_stop(k, seen) if self.world.is_root else "")
+            if reason:
+                raise Stop(reason)
+
+    def _reason_to_stop(self, k: int, seen: Measurement | None) -> str:
+        loop = self.config.loop
+        if self._signal:
+            return f"signal {self._signal}"
+        if loop.time_limit is not None and time.monotonic() - self.started > loop.time_limit:
+            return "time limit"
+        # Of a recycling pair only the solve's residual tells; the second half moves by a rule of its own.
+        if loop.stop_tolerance is None or seen is None or k % self.phases != 0:
+            return ""
+        worst = max(seen.primal_residual, seen.dual_residual)
+        return "converged" if worst <= loop.stop_tolerance else ""
+
+    def _save(self, k: int, state: Any) -> None:
+        if self.folder is not None:
+            checkpoint.save(self.folder / "checkpoint", k, state, self.node, self.world)
+
+    @contextmanager
+    def _listening(self) -> Iterator[None]:
+        """SIGTERM and SIGUSR1, with which schedulers announce the end, stop the run at the next control point."""
+
+        def note(number: int, frame: Any) -> None:
+            self._signal = number
+
+        try:
+            previous = {s: signal.signal(s, note) for s in (signal.SIGTERM, signal.SIGUSR1)}
+        except ValueError:  # not the main thread: a notebook's business
+            yield
+            return
+        try:
+            yield
+        finally:
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+
+
+def execute(prepared: Prepared, folder: Path | None = None) -> Run:
+    """Run to the end and gather what rank 0 keeps."""
+    loop = Loop(prepared, folder)
+    k, state = loop.run()
+    run = Run(prepared.config, loop.ended, k, loop.seconds)
+    models = loop.observer.gather(state.f)
+    run.messages, run.bytes = loop.observer.traffic()
+    best = None
+    if prepared.source.pooled_allowed and prepared.config.loop.observe_every:
+        best = optimum(prepared.node, loop.observer)[1]
+    prepared.node.network.close()
+    if models is None:
+        return run
+    run.models, run.optimum = models, best
+    scale = float("nan") if best is None else 1.0 / best
+    run.history = [line._replace(gap=line.gap * scale - 1.0) for line in loop.history]
+    return run

@@ -1,0 +1,203 @@
+"""The directory of a run: what is written, when, and the small table at the end."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import math
+import platform
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from distadmm.errors import require
+from distadmm.observe import COLUMNS
+from distadmm.results import claim_directory, read_json, write_csv, write_json, write_npz
+from distadmm.run import Run, accuracy_error
+from distadmm.setup import Prepared
+
+
+def start(prepared: Prepared) -> Path | None:
+    """Make the run directory, or check the one that is resumed; write `config.json` before anything runs."""
+    config, world = prepared.config, prepared.world
+    data_id = _data_id(prepared)
+
+    def make() -> str:
+        if config.loop.resume is not None:
+            folder = Path(config.loop.resume)
+            _same_inputs(read_json(folder / "config.json"), prepared, data_id)
+        else:
+            folder = claim_directory(
+                config.loop.out, config.name.removesuffix(".py"), force=config.loop.force
+            )
+        write_json(folder / "config.json", _configuration(prepared, data_id))
+        return str(folder)
+
+    return Path(world.on_root(make))
+
+
+def _data_id(prepared: Prepared) -> str | list[str]:
+    """The keyed name of the data: one for a whole file, one a rank where each reads its own."""
+    from distadmm.data.identity import local_key
+
+    source, world = prepared.source, prepared.world
+    bundled = prepared.config.problem.data in ("adult", "tiny")
+    if source.pooled_allowed:
+        return world.on_root(lambda: source.data_id(None if bundled else local_key()))
+    with world.together():
+        mine = source.data_id(local_key())
+    return world.allgather(mine)
+
+
+def _same_inputs(before: dict[str, Any], prepared: Prepared, data_id: Any) -> None:
+    place = prepared.config.loop.resume
+    require(
+        before["data_id"] == data_id, f"--resume {place}: the data are not those of the run; restore them"
+    )
+    old, new = before["graph"]["fingerprint"], prepared.description["graph"]["fingerprint"]
+    require(
+        old == new, f"--resume {place}: the network {prepared.config.problem.topology} is not that of the run"
+    )
+
+
+def _configuration(prepared: Prepared, data_id: Any) -> dict[str, Any]:
+    table = prepared.config.table()
+    return {
+        "config": {k: v for k, v in table.items() if k not in ("resume", "force", "dry_run")},
+        "data_id": data_id,
+        **prepared.description,
+        "ranks": prepared.world.size,
+        "versions": versions(prepared.world),
+    }
+
+
+def versions(world: Any) -> dict[str, str]:
+    found = {name: _version(name) for name in ("distadmm", "numpy", "scipy", "networkx", "mpi4py")}
+    found["python"] = platform.python_version()
+    if world.comm is not None:
+        from mpi4py import MPI
+
+        found["mpi"] = MPI.Get_library_version().strip("\0 \n").splitlines()[0]
+    found["commit"] = _commit()
+    return found
+
+
+def _version(name: str) -> str:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def _commit() -> str:
+    """The commit of the checkout that is running; empty for an installed package."""
+    home = Path(__file__).resolve().parent.parent
+    if not (home / ".git").exists():
+        return ""
+    try:
+        command = ["git", "-C", str(home), "describe", "--always", "--dirty", "--abbrev=12"]
+        return subprocess.run(command, capture_output=True, text=True, timeout=5, check=True).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return ""
+
+
+def finish(prepared: Prepared, run: Run, folder: Path | None) -> Run:
+    """Sum up, and write history, models and summary (rank 0)."""
+    if run.models is None:
+        return run
+    run.path = folder
+    test = prepared.source.test()
+    last = run.history[-1] if run.history else None
+    run.summary = {
+        "algorithm": prepared.config.name,
+        "ended": run.ended,
+        "iterations": run.iterations,
+        "nodes": len(run.models),
+        "ranks": prepared.world.size,
+        "gap": None if last is None or math.isnan(last.gap) else last.gap,
+        "pooled_allowed": prepared.source.pooled_allowed,
+        "test_error": None if test is None else accuracy_error(run.model, *test),
+        "epsilon": prepared.node.release.epsilon,
+        "messages": None if last is None else last.messages,
+        "bytes": None if last is None else last.bytes,
+        "seconds": run.seconds,
+    }
+    if folder is not None:
+        lines = [[_cell(value) for value in line] for line in run.history]
+        if prepared.config.loop.resume is not None:
+            lines = _earlier(folder, lines) + lines
+        if run.history:
+            write_csv(folder / "history.csv", COLUMNS, lines)
+        write_npz(folder / "models.npz", {"models": run.models, "mean": run.model})
+        write_json(folder / "summary.json", {k: _plain(v) for k, v in run.summary.items()})
+    return run
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, float):
+        return "" if math.isnan(value) else repr(value)
+    return value
+
+
+def _plain(value: Any) -> Any:
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _earlier(folder: Path, lines: list[list[Any]]) -> list[list[Any]]:
+    """The lines of the run before it was interrupted, up to where this part of it began."""
+    import csv
+
+    path = folder / "history.csv"
+    if not path.is_file():
+        return []
+    with open(path, newline="") as file:
+        old = list(csv.reader(file))[1:]
+    first = int(lines[0][0]) if lines else math.inf
+    return [line for line in old if int(line[0]) < first]
+
+
+def plan(prepared: Prepared) -> str:
+    """What `--dry-run` prints."""
+    config, node, world = prepared.config, prepared.node, prepared.world
+    graph, data = prepared.description["graph"], prepared.description["data"]
+    n, d = graph["nodes"], node.problem.dimension
+    messages = 2 * graph["edges"] * (config.loop.iterations + 1)
+    lines = [f"{key} = {value}" for key, value in config.table().items()]
+    lines += [
+        "",
+        f"network    {graph['topology']}: {n} nodes, {graph['edges']} edges, degrees "
+        f"{graph['degrees'][0]} to {graph['degrees'][2]} (mean {graph['degrees'][1]:.2f}), on {world.size} rank(s)",
+        f"data       {data['name']}: {data['rows']} rows, {data['features']} columns, {data['test_rows']} test rows; "
+        f"licence: {data['licence']}",
+        f"messages   {messages} of {8 * d} bytes: {messages * 8 * d / 1e6:.1f} MB in all, one a directed edge and "
+        "iteration, and one to begin with",
+    ]
+    return "\n".join(lines)
+
+
+def table(run: Run) -> str:
+    """The small table at the end of a run."""
+    s = run.summary
+    if s["gap"] is not None:
+        gap = f"{s['gap']:.3e}"
+    elif s["pooled_allowed"]:
+        gap = "not measured (--observe none)"
+    else:
+        gap = "unknown: each node holds its own rows, and the centralised optimum needs all of them"
+    error = "no test rows" if s["test_error"] is None else f"{100 * s['test_error']:.2f} %"
+    epsilon = s["epsilon"]
+    loss = "unbounded: no noise was asked for" if math.isinf(epsilon) else f"epsilon {epsilon:.4g}"
+    traffic = (
+        "not measured" if s["bytes"] is None else f"{s['bytes'] / 1e6:.2f} MB in {s['messages']} messages"
+    )
+    rows = [
+        ("algorithm", f"{s['algorithm']}, {s['nodes']} nodes on {s['ranks']} rank(s)"),
+        ("iterations", f"{s['iterations']} (ended by: {s['ended']})"),
+        ("objective gap", gap),
+        ("test error", error),
+        ("privacy loss", loss),
+        ("sent", traffic),
+        ("time", f"{s['seconds']:.2f} s of iterations"),
+    ]
+    if run.path is not None:
+        rows.append(("run directory", str(run.path)))
+    return "\n".join(f"{name:<14} {value}" for name, value in rows)

@@ -1,0 +1,182 @@
+"""From a configuration to the nodes of this rank: graph, rows, objectives, penalties."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from distadmm.algorithm import Facts, Node, find
+from distadmm.config import Config
+from distadmm.data.source import Source, open_source
+from distadmm.errors import InputError, require
+from distadmm.losses import HuberHinge, Logistic, Loss, Squared
+from distadmm.network import Neighbourhood, Network, split
+from distadmm.privacy.release import Unprotected
+from distadmm.problem import GeneralisedLinear, Problem
+from distadmm.world import World
+
+Array = np.ndarray
+_LOSSES = {"logistic": Logistic, "huber": HuberHinge, "squared": Squared}
+
+
+@dataclass
+class Prepared:
+    """What `run` needs, on every rank."""
+
+    config: Config
+    world: World
+    node: Node
+    source: Source
+    description: dict[str, Any]  # graph and data in words and numbers, for config.json and the dry run
+
+
+def loss_named(name: str) -> Loss:
+    """A built-in loss, or `FILE.py:Name`, a loss class of the user's own."""
+    if name in _LOSSES:
+        return _LOSSES[name]()
+    if ":" in name and name.split(":")[0].endswith(".py"):
+        import runpy
+
+        path, _, attribute = name.partition(":")
+        try:
+            return runpy.run_path(path)[attribute]()
+        except (OSError, KeyError):
+            raise InputError(f"--loss {name}: no class {attribute!r} in {path}; see docs/losses.md") from None
+    raise InputError(f"--loss is {name!r}; choose one of: {', '.join(_LOSSES)}, or FILE.py:Name")
+
+
+@dataclass
+class _Plan:
+    """What rank 0 works out once and tells the others."""
+
+    parts: list[Neighbourhood]
+    facts: Facts
+    table: dict[str, Array | None]
+    graph: dict[str, Any]
+
+
+def _plan(config: Config, size: int) -> _Plan:
+    from distadmm import topology as topologies
+    from distadmm.methods.graphs.facts import mu as graph_mu
+
+    topology = topologies.load(config.problem.topology)
+    require(
+        size <= topology.n,
+        f"{size} ranks for the {topology.n} nodes of {config.problem.topology}; "
+        f"start at most {topology.n}: mpiexec -n {topology.n} python -m distadmm.radmm",
+    )
+    loss = loss_named(config.problem.loss)
+    degrees = np.diff(topology.indptr)
+    facts = Facts(
+        n_nodes=topology.n,
+        degrees=degrees,
+        # Wanted for automatic penalties alone, and not cheap for large graphs.
+        mu=graph_mu(topology) if getattr(config.algorithm, "eta", "auto") == "auto" else float("nan"),
+        weight=config.problem.weight,
+        ridge=config.problem.rho / topology.n,
+        max_curvature=loss.max_curvature,
+    )
+    table = {
+        name: _per_node(getattr(config.algorithm, name), name, attribute, topology)
+        for name, attribute in getattr(config.algorithm, "tables", {}).items()
+    }
+    graph = {
+        "topology": config.problem.topology,
+        "source": topology.source,
+        "nodes": topology.n,
+        "edges": len(topology.indices) // 2,
+        "degrees": [int(degrees.min()), float(degrees.mean()), int(degrees.max())],
+        "random_walk_mu": facts.mu,
+        "fingerprint": topology.fingerprint,
+    }
+    parts = split(topology.indptr, topology.indices, topologies.blocks(topology, size))
+    return _Plan(parts, facts, table, graph)
+
+
+def _per_node(text: str, name: str, attribute: str, topology: Any) -> Array | None:
+    """A flag that is a number, 'auto' (None), 'node' (an attribute of the graph's nodes) or a CSV table."""
+    option = "--" + name.replace("_", "-")
+    if text == "auto":
+        return None
+    if text == "node":
+        return np.array([_attribute(topology, i, attribute, option) for i in range(topology.n)])
+    try:
+        return np.full(topology.n, float(text))
+    except ValueError:
+        return _from_table(text, option, topology)
+
+
+def _attribute(topology: Any, i: int, attribute: str, option: str) -> float:
+    value = topology.node_attributes.get(attribute, np.full(topology.n, np.nan))[i]
+    require(
+        np.isfinite(value),
+        f"{option} node: node {topology.names[i]} of {topology.source} has no number {attribute!r}; "
+        "give every node one, or give a number",
+    )
+    return float(value)
+
+
+def _from_table(path: str, option: str, topology: Any) -> Array:
+    """Lines `node,value` in any order, one a node."""
+    import csv
+
+    try:
+        with open(path, newline="") as file:
+            rows = [row for row in csv.reader(file) if row]
+    except OSError:
+        raise InputError(
+            f"{option} is {path!r}; needed: a number, 'auto', 'node' or a CSV of node,value"
+        ) from None
+    found: dict[str, float] = {}
+    for line, row in enumerate(rows, 1):
+        try:
+            found[row[0].strip()] = float(row[1])
+        except (IndexError, ValueError):
+            if line > 1:  # the first line may be a heading
+                raise InputError(
+                    f"{option} {path}, line {line}: {','.join(row)!r}; needed: node,value"
+                ) from None
+    missing = [name for name in topology.names if str(name) not in found]
+    require(not missing, f"{option} {path}: no line for node {missing[:1]}; needed: one line a node")
+    return np.array([found[str(name)] for name in topology.names])
+
+
+def objectives_of(config: Config, source: Source, nodes: Array, facts: Facts) -> list[GeneralisedLinear]:
+    """The local objectives of these nodes, each made from its own rows only."""
+    loss = loss_named(config.problem.loss)
+    made = []
+    for i in nodes.tolist():
+        X, y = source.node(i, facts.n_nodes)
+        if config.problem.rows_per_node is not None:
+            X, y = X[: config.problem.rows_per_node], y[: config.problem.rows_per_node]
+        made.append(GeneralisedLinear(X, y, loss, weight=facts.weight, ridge=facts.ridge))
+    return made
+
+
+def prepare(config: Config, world: World) -> Prepared:
+    """Rank 0 reads the graph and tells each rank its neighbours; every rank reads the rows of its own nodes."""
+    entry = find(config.name)
+    plan = world.on_root(lambda: _plan(config, world.size) if world.is_root else None)
+    part = plan.parts[world.rank]
+    with world.together():
+        source = open_source(config.problem.data, **source_options(config))
+        objectives = objectives_of(config, source, part.nodes, plan.facts)
+        widths = {o.dimension for o in objectives}
+    widths = set().union(*(world.allgather(widths)))
+    require(
+        len(widths) == 1,
+        f"nodes have rows of different widths {sorted(widths)}; every file needs the same columns",
+    )
+    problem = Problem(objectives, tolerance=config.problem.tolerance)
+    network = Network(part, world)
+    start = np.zeros((network.n_local, problem.dimension))
+    release = Unprotected()
+    node = Node(network, problem, release, plan.facts, start, plan.table)
+    description = {"graph": plan.graph, "data": source.describe(), "phases": entry.phases}
+    return Prepared(config, world, node, source, description)
+
+
+def source_options(config: Config) -> dict[str, Any]:
+    return {"clip": 1.0 if config.problem.clip else None, "intercept": config.problem.intercept}

@@ -1,0 +1,91 @@
+"""A watchdog: ends the job when no iteration finishes for too long, and says which rank is behind.
+
+MPI gives no error when a rank stalls or a host is cut off; the others wait for ever.  Each rank writes its
+iteration into memory that all ranks of its host share, and a thread of each looks at it.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+import sys
+import tempfile
+import threading
+import time
+from types import TracebackType
+
+from distadmm.errors import STALLED
+from distadmm.world import World
+
+_SLOT = struct.Struct("=q")
+
+
+class Watchdog:
+    def __init__(self, world: World, timeout: float):
+        self.world, self.timeout = world, timeout
+        self._done = threading.Event()
+        self._board: mmap.mmap | None = None
+
+    def beat(self, k: int) -> None:
+        """Iteration k is done here."""
+        if self._board is not None:
+            _SLOT.pack_into(self._board, 8 * self.world.rank, k)
+
+    def __enter__(self) -> Watchdog:
+        if self.timeout and self.world.size > 1:
+            self._board = self._shared_board()
+            threading.Thread(target=self._watch, daemon=True).start()
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._done.set()
+
+    def _shared_board(self) -> mmap.mmap:
+        """Shared memory of this host's ranks: a slot a rank, and one by which a single rank speaks."""
+        folder = "/dev/shm" if os.path.isdir("/dev/shm") else tempfile.gettempdir()
+        token = self.world.broadcast(f"distadmm-{os.getpid()}-{time.time_ns()}" if self.world.is_root else "")
+        path = os.path.join(folder, token)
+        size = 8 * (self.world.size + 1)
+        handle = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
+        try:
+            os.ftruncate(handle, size)  # the same size from every rank
+            board = mmap.mmap(handle, size)
+        finally:
+            os.close(handle)
+        _SLOT.pack_into(board, 8 * self.world.rank, 1 << 32)  # here, and not yet iterating
+        self.world.barrier()
+        if os.path.exists(path):
+            try:
+                os.unlink(path)
+            except FileNotFoundError:
+                pass
+        return board
+
+    def _read(self) -> dict[int, int]:
+        assert self._board is not None
+        slots = {rank: _SLOT.unpack_from(self._board, 8 * rank)[0] for rank in range(self.world.size)}
+        return {rank: 0 if k == 1 << 32 else k for rank, k in slots.items() if k}
+
+    def _watch(self) -> None:
+        latest, since = self._read(), time.monotonic()
+        while not self._done.wait(min(1.0, self.timeout / 4)):
+            now = self._read()
+            if now != latest:
+                latest, since = now, time.monotonic()
+            elif time.monotonic() - since > self.timeout:
+                self._end(latest)
+
+    def _end(self, at: dict[int, int]) -> None:
+        assert self._board is not None
+        if _SLOT.unpack_from(self._board, 8 * self.world.size)[0] == 0:
+            _SLOT.pack_into(self._board, 8 * self.world.size, 1)
+            slowest = [rank for rank, k in at.items() if k == min(at.values())]
+            ahead = max(at.values())
+            others = "" if len(slowest) == len(at) else f", others at {ahead}"
+            sys.stderr.write(
+                f"distadmm: no progress for {self.timeout:g} s; slowest rank(s) {slowest} of this host at iteration "
+                f"{min(at.values())}{others}; ending the job (--stall-timeout)\n"
+            )
+            sys.stderr.flush()
+        os._exit(STALLED)
