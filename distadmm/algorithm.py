@@ -36,8 +36,9 @@ class Release(Protocol):
     """What stands between a node's data and its neighbours; every method writes the ledger first."""
 
     private: bool
+    epsilon: float  # spent so far by the node here that has spent most
 
-    def draw(self, k: int, penalty: Array) -> Array:
+    def draw(self, k: int, penalty: Array) -> Array | float:
         """Charge the release of iteration k of every node here, then return its linear noise (n, d)."""
         ...
 

@@ -56,7 +56,7 @@ class Observer:
     """Gathers and reduces; rank 0 holds the result, the others None."""
 
     def __init__(
-        self, node: Node, world: World, test: tuple[Array, Array] | None, evaluate: Callable[..., Any]
+        self, node: Node, world: World, test: tuple[Any, Array] | None, evaluate: Callable[..., Any]
     ):
         self.node, self.world, self.test, self.evaluate = node, world, test, evaluate
         self.order = world.rows_order(node.network.nodes)

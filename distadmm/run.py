@@ -59,7 +59,7 @@ class Stop(Exception):
     """Raised inside the loop, on every rank at once, to leave it."""
 
 
-def accuracy_error(f: Array, X: Array, y: Array) -> float:
+def accuracy_error(f: Array, X: Any, y: Array) -> float:
     """Share of rows whose sign the model gets wrong."""
     return float(np.mean(np.where(X @ f > 0, 1, -1) != y))
 

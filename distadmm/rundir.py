@@ -117,8 +117,8 @@ def finish(prepared: Prepared, run: Run, folder: Path | None) -> Run:
         "pooled_allowed": prepared.source.pooled_allowed,
         "test_error": None if test is None else accuracy_error(run.model, *test),
         "epsilon": prepared.node.release.epsilon,
-        "messages": None if last is None else last.messages,
-        "bytes": None if last is None else last.bytes,
+        "messages": run.messages,
+        "bytes": run.bytes,
         "seconds": run.seconds,
     }
     if folder is not None:
@@ -186,16 +186,13 @@ def table(run: Run) -> str:
     error = "no test rows" if s["test_error"] is None else f"{100 * s['test_error']:.2f} %"
     epsilon = s["epsilon"]
     loss = "unbounded: no noise was asked for" if math.isinf(epsilon) else f"epsilon {epsilon:.4g}"
-    traffic = (
-        "not measured" if s["bytes"] is None else f"{s['bytes'] / 1e6:.2f} MB in {s['messages']} messages"
-    )
     rows = [
         ("algorithm", f"{s['algorithm']}, {s['nodes']} nodes on {s['ranks']} rank(s)"),
         ("iterations", f"{s['iterations']} (ended by: {s['ended']})"),
         ("objective gap", gap),
         ("test error", error),
         ("privacy loss", loss),
-        ("sent", traffic),
+        ("sent", f"{s['bytes'] / 1e6:.2f} MB in {s['messages']} messages"),
         ("time", f"{s['seconds']:.2f} s of iterations"),
     ]
     if run.path is not None:

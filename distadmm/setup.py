@@ -10,6 +10,7 @@ import numpy as np
 from distadmm.algorithm import Facts, Node, find
 from distadmm.config import Config
 from distadmm.data.source import Source, open_source
+from distadmm.data.table import dense, take
 from distadmm.errors import InputError, require
 from distadmm.losses import HuberHinge, Logistic, Loss, Squared
 from distadmm.network import Neighbourhood, Network, split
@@ -150,15 +151,16 @@ def objectives_of(config: Config, source: Source, nodes: Array, facts: Facts) ->
     for i in nodes.tolist():
         X, y = source.node(i, facts.n_nodes)
         if config.problem.rows_per_node is not None:
-            X, y = X[: config.problem.rows_per_node], y[: config.problem.rows_per_node]
-        made.append(GeneralisedLinear(X, y, loss, weight=facts.weight, ridge=facts.ridge))
+            first = np.arange(min(config.problem.rows_per_node, len(y)))
+            X, y = take(X, first), y[first]
+        made.append(GeneralisedLinear(dense(X), y, loss, weight=facts.weight, ridge=facts.ridge))
     return made
 
 
 def prepare(config: Config, world: World) -> Prepared:
     """Rank 0 reads the graph and tells each rank its neighbours; every rank reads the rows of its own nodes."""
     entry = find(config.name)
-    plan = world.on_root(lambda: _plan(config, world.size) if world.is_root else None)
+    plan = world.on_root(lambda: _plan(config, world.size))
     part = plan.parts[world.rank]
     with world.together():
         source = open_source(config.problem.data, **source_options(config))

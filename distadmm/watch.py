@@ -6,6 +6,7 @@ iteration into memory that all ranks of its host share, and a thread of each loo
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import os
 import struct
@@ -56,10 +57,8 @@ class Watchdog:
         _SLOT.pack_into(board, 8 * self.world.rank, 1 << 32)  # here, and not yet iterating
         self.world.barrier()
         if os.path.exists(path):
-            try:
+            with contextlib.suppress(FileNotFoundError):  # another rank of this host was faster
                 os.unlink(path)
-            except FileNotFoundError:
-                pass
         return board
 
     def _read(self) -> dict[int, int]:
