@@ -141,6 +141,8 @@ class Config:
 
 # These may differ between a run and its continuation: none of them changes what an iteration computes.
 FREE_ON_RESUME = frozenset(
-    ["iterations", "stop_tolerance", "time_limit", "strict", "stall_timeout", "observe", "progress", "yield"]
-    + ["out", "force", "checkpoint_every", "resume", "dry_run"]
+    {
+        *("iterations", "stop_tolerance", "time_limit", "strict", "stall_timeout", "observe", "progress"),
+        *("yield", "out", "force", "checkpoint_every", "resume", "dry_run"),
+    }
 )

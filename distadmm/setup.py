@@ -120,7 +120,7 @@ def _attribute(topology: Any, i: int, attribute: str, option: str) -> float:
 
 
 def _from_table(path: str, option: str, topology: Any) -> Array:
-    """Lines `node,value` in any order, one a node."""
+    """Lines `node,value` in any order, one a node; or `node,value1,value2,...` with a value for each solve."""
     import csv
 
     try:
@@ -130,10 +130,10 @@ def _from_table(path: str, option: str, topology: Any) -> Array:
         raise InputError(
             f"{option} is {path!r}; needed: a number, 'auto', 'node' or a CSV of node,value"
         ) from None
-    found: dict[str, float] = {}
+    found: dict[str, list[float]] = {}
     for line, row in enumerate(rows, 1):
         try:
-            found[row[0].strip()] = float(row[1])
+            found[row[0].strip()] = [float(cell) for cell in (row[1], *row[2:])]
         except (IndexError, ValueError):
             if line > 1:  # the first line may be a heading
                 raise InputError(
@@ -141,7 +141,9 @@ def _from_table(path: str, option: str, topology: Any) -> Array:
                 ) from None
     missing = [name for name in topology.names if str(name) not in found]
     require(not missing, f"{option} {path}: no line for node {missing[:1]}; needed: one line a node")
-    return np.array([found[str(name)] for name in topology.names])
+    values = [found[str(name)] for name in topology.names]
+    require(len({len(row) for row in values}) == 1, f"{option} {path}: nodes have different numbers of values")
+    return np.array(values)[:, 0] if len(values[0]) == 1 else np.array(values).T
 
 
 def objectives_of(config: Config, source: Source, nodes: Array, facts: Facts) -> list[GeneralisedLinear]:

@@ -1,4 +1,4 @@
-"""Penalties eta_i(k) and noise parameters alpha_i(k) over the iterations: constant, or growing to a cap.
+"""Penalties eta_i(k) and noise parameters alpha_i(k) over the iterations: constant, growing to a cap, or tabled.
 
     eta_i(k) = min(eta_i q_i^k, cap_i),   k = 1, 2, ... counting the iterations that read data
 
@@ -9,17 +9,18 @@ fifty iterations).
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 
-from distadmm.errors import require
+from distadmm.errors import InputError, require
 
 Array = np.ndarray
 DEFAULT_CAP = 10.0  # times the start
 
 
-class Schedule(NamedTuple):
+@dataclass(frozen=True)
+class Growing:
     start: Array  # one entry a node, as a column
     growth: Array
     cap: Array
@@ -28,22 +29,43 @@ class Schedule(NamedTuple):
         return np.minimum(self.start * self.growth**k, self.cap)
 
     @property
-    def constant(self) -> bool:
-        return bool(np.all(self.growth == 1.0))
+    def uniform(self) -> bool:
+        """Whether all nodes have the same value at every k."""
+        return bool(np.ptp(self.start) == 0 and np.ptp(self.growth) == 0)
 
 
-def schedule(start: Array, growth: Array | float = 1.0, cap: float | None = None) -> Schedule:
-    start = np.asarray(start, dtype=float).reshape(-1, 1)
+@dataclass(frozen=True)
+class Tabled:
+    """Row k-1 holds the values of the k-th solve, one entry a node."""
+
+    rows: Array
+
+    def __call__(self, k: int) -> Array:
+        if k > len(self.rows):
+            raise InputError(
+                f"the schedule's table ends after {len(self.rows)} solves and solve {k} was reached; "
+                "give one value a solve, or fewer --iterations"
+            )
+        return self.rows[k - 1][:, None]
+
+    @property
+    def uniform(self) -> bool:
+        return bool(np.all(np.ptp(self.rows, axis=1) == 0))
+
+
+Schedule = Growing | Tabled
+
+
+def schedule(values: Array, growth: Array | float = 1.0, cap: float | None = None, *, name: str = "--eta") -> Schedule:
+    """The schedule of all nodes: `values` has one entry a node, or one row a solve of one entry a node."""
+    values = np.asarray(values, dtype=float)
+    require(np.all(np.isfinite(values)) and np.all(values > 0), f"{name} has the value {values.min():g}; needed: above 0")
+    if values.ndim == 2:
+        require(np.all(np.diff(values, axis=0) >= 0), f"{name} decreases between solves; needed: values that never do")
+        return Tabled(values)
+    start = values.reshape(-1, 1)
     growth = np.broadcast_to(np.asarray(growth, dtype=float).reshape(-1, 1), start.shape)
-    require(
-        np.all(np.isfinite(start)) and np.all(start > 0), f"penalty is {start.min():g}; needed: above zero"
-    )
-    require(
-        np.all(growth >= 1),
-        f"penalty growth is {growth.min():g}; needed: 1 or more (penalties never decrease)",
-    )
+    require(np.all(growth >= 1), f"{name}-growth is {growth.min():g}; needed: 1 or more (penalties never decrease)")
     limit = start * DEFAULT_CAP if cap is None else np.full_like(start, cap)
-    require(
-        np.all(limit >= start * growth), f"penalty cap {limit.min():g} is below the penalty; raise --eta-cap"
-    )
-    return Schedule(start, growth, limit)
+    require(np.all(limit >= start), f"{name}-cap {limit.min():g} is below the start {start.max():g}; raise it")
+    return Growing(start, growth, limit)
