@@ -6,6 +6,7 @@ A plain hash of private data leaks: who guesses the rows can confirm the guess. 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import os
@@ -34,7 +35,8 @@ def local_key(path: str | Path | None = None) -> bytes:
         key = path.read_bytes()
     except OSError as error:
         raise InputError(
-            f"cannot keep the data-id key {path}: {error.strerror}; set XDG_CONFIG_HOME to a writable directory"
+            f"cannot keep the data-id key {path}: {error.strerror}; "
+            "set XDG_CONFIG_HOME to a writable directory"
         ) from None
     if len(key) < 16:
         raise InputError(
@@ -49,16 +51,14 @@ def _create(path: Path) -> None:
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(os.urandom(32))
-        try:
-            os.link(temporary, path)  # of several ranks that get here together, the first one wins
-        except FileExistsError:
-            pass
+        with contextlib.suppress(FileExistsError):  # of several ranks that get here together, the first wins
+            os.link(temporary, path)
     finally:
         os.unlink(temporary)
 
 
 def data_id(content: Mapping[str, object], key: bytes) -> str:
-    """HMAC-SHA256 of named arrays, tables in sparse rows, bytes or texts; the order of names is irrelevant."""
+    """HMAC-SHA256 of named arrays, sparse tables, bytes or texts; the order of names is irrelevant."""
     code = hmac.new(key, digestmod=hashlib.sha256)
     for name in sorted(content):
         _absorb(code, name, content[name])

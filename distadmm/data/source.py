@@ -9,10 +9,11 @@ X, y = source.node(3, n_nodes=20)             rows of norm <= 1 and their target
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from distadmm.data.identity import PUBLIC_KEY, data_id
+from distadmm.data.sanitise import ColumnMapping
 from distadmm.data.table import (
     NOTHING_CLIPPED,
     Array,
@@ -26,7 +27,7 @@ from distadmm.data.table import (
     take,
     with_intercept,
 )
-from distadmm.errors import InputError
+from distadmm.errors import InputError, require
 
 
 class Source(ABC):
@@ -156,24 +157,30 @@ class AdultSource(WholeSource):
 
     name = "adult"
 
-    def __init__(self, **options: Any):
+    def __init__(self, *, sanitise: Mapping[str, ColumnMapping] | None = None, seed: int = 0, **options: Any):
         from distadmm.data import adult
 
         super().__init__(**options)
         self.licence, self.source = adult.LICENCE, adult.SOURCE
-        self.feature_names = (*adult.COLUMNS, *(("intercept",) if self.intercept else ()))
+        self.replaced = adult.sanitised(sanitise or {}, seed)
+        self.feature_names = (
+            *adult.columns(self.replaced),
+            *(("intercept",) if self.intercept else ()),
+        )
         self.deal(*adult.split())
 
     def read(self, rows: Array, *, sparse: bool) -> tuple[Matrix, Array]:
         from distadmm.data import adult
 
         records = adult.complete()[rows]
-        return adult.encode(records, sparse=sparse), adult.target(records)
+        replaced = {name: column._replace(codes=column.codes[rows]) for name, column in self.replaced.items()}
+        return adult.encode(records, replaced, sparse=sparse), adult.target(records)
 
     def data_id(self, key: bytes | None = None) -> str:
         from distadmm.data.adult.raw import RECODED
 
-        return data_id({"adult": RECODED, "encoding": "105"}, key or PUBLIC_KEY)
+        replaced = {name: column.codes for name, column in self.replaced.items()}
+        return data_id({"adult": RECODED, **replaced}, key or PUBLIC_KEY)
 
 
 def _tiny(**options: Any) -> Source:
@@ -182,11 +189,45 @@ def _tiny(**options: Any) -> Source:
     return TableSource(tiny.table(), *tiny.split(), **options)
 
 
-BUNDLED: dict[str, Callable[..., Source]] = {"adult": AdultSource, "tiny": _tiny}
+def _a9a(**options: Any) -> Source:
+    from distadmm.data.adult import a9a
+
+    return TableSource(a9a.table(), *a9a.split(), **options)
 
 
-def open_source(text: str, *, clip: float | None = 1.0, intercept: bool = False) -> Source:
-    """The source that `--data TEXT` names: a bundled table, a file, or a pattern with {rank} or {node}."""
+BUNDLED: dict[str, Callable[..., Source]] = {"adult": AdultSource, "tiny": _tiny, "a9a": _a9a}
+
+
+def open_source(
+    text: str,
+    *,
+    clip: float | None = 1.0,
+    intercept: bool = False,
+    seed: int = 0,
+    sanitise: Mapping[str, ColumnMapping] | None = None,
+    world: Any = None,
+    **reading: Any,
+) -> Source:
+    """The source that `--data TEXT` names: a bundled table, a file, or a pattern with {rank} or {node}.
+
+    `reading` says how a user's file is to be read (see `filesource.from_text`).  With a `world` of several
+    ranks, all of them call this together: rank 0 checks a whole file and tells the others what they need.
+    """
+    if clip is not None:
+        require(clip > 0, f"--clip is {clip}; needed: a bound above 0 on the norm of a row")
+    options: dict[str, Any] = {"clip": clip, "intercept": intercept}
     if text in BUNDLED:
-        return BUNDLED[text](clip=clip, intercept=intercept)
-    raise InputError(f"--data {text}: no such table; bundled: {', '.join(BUNDLED)}")
+        for name, value in reading.items():
+            given = value not in (None, 0.0, (), "binary")
+            flag = name.replace("_", "-")
+            require(not given, f"--{flag} is for files of your own; the bundled table {text!r} needs none")
+        if text == "adult":
+            options |= {"sanitise": sanitise, "seed": seed}
+        else:
+            require(not sanitise, f"--sanitise: {text!r} has no raw categorical columns; use --data adult")
+        return BUNDLED[text](**options)
+    from distadmm.data.filesource import from_text
+
+    if "{" not in text and "." not in text and "/" not in text:
+        raise InputError(f"--data {text}: no such table; bundled: {', '.join(BUNDLED)}; or give a file name")
+    return from_text(text, sanitise=sanitise, seed=seed, world=world, **reading, **options)

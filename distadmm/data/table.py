@@ -77,7 +77,7 @@ def dense(X: Matrix) -> Array:
 
 
 class ClipReport(NamedTuple):
-    """By how much rows were shortened to norm <= 1.  It describes private rows: show it to their owner only."""
+    """By how much rows were shortened.  It describes private rows: show it to their owner only."""
 
     rows: int  # rows looked at
     clipped: int  # rows longer than the bound
@@ -164,7 +164,7 @@ def permutation(n_rows: int, seed: int) -> Array:
 
 
 def shard(n_rows: int, n_nodes: int, seed: int | None = None) -> list[Array]:
-    """Row numbers of every node: a permutation seeded by `seed` (file order when None), cut as array_split."""
+    """Row numbers of every node: a seeded permutation (file order when `seed` is None) cut by array_split."""
     require(n_nodes >= 1, f"the number of nodes is {n_nodes}; needed: at least 1")
     if n_nodes > n_rows:
         raise InputError(

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 
 import numpy as np
 
 from distadmm.data.adult import raw
 from distadmm.data.adult.domains import ATTRIBUTES, DOMAINS, MAXIMA, MISSING
+from distadmm.data.sanitise import ColumnMapping, Replaced, check_columns, replace, symbol_names
 from distadmm.data.table import Matrix, Sparse, Table, clip_rows
 
 Array = np.ndarray
 
 NUMBERS = tuple(MAXIMA)
-COLUMNS = (
-    *(f"{name}={category}" for name in DOMAINS for category in DOMAINS[name]),
-    *NUMBERS,
-)
+NOTHING: Mapping[str, Replaced] = {}
 TRAINING = 40_000  # of the 45,222 rows without a missing value, after the permutation; 5,222 are for testing
 PERMUTATION = 20191
 LICENCE = "CC BY 4.0"
@@ -46,22 +45,54 @@ def adult_columns() -> dict[str, Array]:
     return {name: records[name].astype(np.int64) for name in (*ATTRIBUTES, "income")}
 
 
-def encode(records: Array, *, sparse: bool = False) -> Matrix:
+def sanitised(mappings: Mapping[str, ColumnMapping], seed: int) -> dict[str, Replaced]:
+    """The columns of `mappings`, randomised for all complete rows.
+
+    `education-num` says in numbers what `education` says in words, so it leaves together with it.
+    """
+    check_columns(mappings, DOMAINS)
+    return {
+        name: replace(mapping, complete()[name].astype(np.int64), DOMAINS[name], name, seed)
+        for name, mapping in mappings.items()
+    }
+
+
+def _numbers_beside(replaced: Mapping[str, Replaced]) -> tuple[str, ...]:
+    return tuple(name for name in NUMBERS if not (name == "education-num" and "education" in replaced))
+
+
+def columns(replaced: Mapping[str, Replaced] = NOTHING) -> tuple[str, ...]:
+    """Names of the columns that `encode` makes."""
+    names: list[str] = []
+    for name, domain in DOMAINS.items():
+        if name in replaced:
+            names += symbol_names(name, replaced[name].size)
+        else:
+            names += [f"{name}={category}" for category in domain]
+    return (*names, *_numbers_beside(replaced))
+
+
+COLUMNS = columns()
+
+
+def encode(records: Array, replaced: Mapping[str, Replaced] = NOTHING, *, sparse: bool = False) -> Matrix:
     """Rows of eight ones and six numbers in [0, 1], not yet divided by max(1, |x|)."""
     n = len(records)
-    start = np.cumsum([0, *(len(DOMAINS[name]) for name in DOMAINS)])
-    ones = np.stack([records[name] + first for name, first in zip(DOMAINS, start)], axis=1)
-    numbers = np.stack([records[name] / MAXIMA[name] for name in NUMBERS], axis=1)
+    blocks = [replaced.get(name) or Replaced(records[name], len(DOMAINS[name])) for name in DOMAINS]
+    start = np.cumsum([0, *(block.size for block in blocks)])
+    ones = np.stack([block.codes + first for block, first in zip(blocks, start)], axis=1)
+    numbers = np.stack([records[name] / MAXIMA[name] for name in _numbers_beside(replaced)], axis=1)
+    width = int(start[-1]) + numbers.shape[1]
     if not sparse:
-        X = np.zeros((n, len(COLUMNS)))
+        X = np.zeros((n, width))
         X[np.arange(n)[:, None], ones] = 1.0
         X[:, start[-1] :] = numbers
         return X
-    columns = np.hstack([ones, np.broadcast_to(start[-1] + np.arange(len(NUMBERS)), numbers.shape)])
+    places = np.hstack([ones, np.broadcast_to(start[-1] + np.arange(numbers.shape[1]), numbers.shape)])
     values = np.hstack([np.ones(ones.shape), numbers])
     there = values != 0.0
     indptr = np.concatenate([[0], np.cumsum(there.sum(axis=1))])
-    return Sparse(indptr, columns[there], values[there], (n, len(COLUMNS)))
+    return Sparse(indptr, places[there], values[there], (n, width))
 
 
 def target(records: Array) -> Array:

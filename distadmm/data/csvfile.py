@@ -1,0 +1,202 @@
+"""CSV files with a header line."""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from distadmm.data.sanitise import ColumnMapping, replace, symbol_names
+from distadmm.data.schema import Category, Number, Schema
+from distadmm.data.table import Array, Matrix
+from distadmm.data.textfile import numbered_lines, read_text
+from distadmm.errors import InputError, require
+
+
+class CsvFile:
+    """Cells are split when rows are read, and only of these rows."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        target: str | None = None,
+        schema: Schema | None = None,
+        drop: Sequence[str] = (),
+        targetless: bool = False,
+        featureless: bool = False,
+    ):
+        self.path = path
+        text = read_text(path)
+        lines, self.line_numbers = numbered_lines(text)
+        self.delimiter = next((d for d in ",;\t" if d in lines[0]), ",")
+        self._lines: list[str] | list[list[str]] = lines
+        if '"' in text:  # a quoted cell may hold the delimiter, even a line break
+            reader = csv.reader(
+                io.StringIO(text, newline=""), delimiter=self.delimiter, skipinitialspace=True
+            )
+            parsed = [(row, reader.line_num) for row in reader if any(cell.strip() for cell in row)]
+            self._lines, self.line_numbers = [row for row, _ in parsed], [number for _, number in parsed]
+        self.header = [cell.strip() for cell in self._split(0)]
+        self._check_header()
+        self.n_rows = len(self._lines) - 1
+        require(self.n_rows > 0, f"{path} has a header line but no rows; needed: at least one row")
+        for name in drop:
+            self._find(name)
+        last = [name for name in self.header if name not in drop][-1:]
+        require(last, f"{path} has no column but {', '.join(drop)}; needed: features or a target")
+        self.target = None if targetless else self._find(target or (schema and schema.target) or last[0])
+        if schema is None:
+            kept = [name for name in self.header if name != self.target and name not in drop]
+            self.schema = Schema(tuple(Number(name) for name in kept))
+        else:
+            schema.match([name for name in self.header if name not in drop], self.target or "", path)
+            self.schema = schema
+        require(
+            featureless or self.schema.columns,
+            f"{path} has no column but the target {self.target!r}; needed: feature columns",
+        )
+        self.feature_names = self.schema.feature_names
+
+    def _split(self, index: int) -> list[str]:
+        line = self._lines[index]
+        return line.split(self.delimiter) if isinstance(line, str) else line
+
+    def _check_header(self) -> None:
+        for name in self.header:
+            require(
+                name, f"{self.path} line 1: a column has no name; needed: a header line with a name for each"
+            )
+            require(
+                self.header.count(name) == 1,
+                f"{self.path} line 1 has two columns named {name!r}; give each column its own name",
+            )
+        if all(_is_number(name) for name in self.header):
+            raise InputError(
+                f"{self.path} line 1 holds numbers, not names; needed: a header line such as x1,x2,y"
+            )
+
+    def _find(self, name: str) -> str:
+        if name not in self.header:
+            near = difflib.get_close_matches(name, self.header, n=1)
+            hint = f"did you mean {near[0]!r}? " if near else ""
+            shown = ", ".join(self.header[:12]) + (", ..." if len(self.header) > 12 else "")
+            raise InputError(f"{self.path} has no column {name!r}; {hint}its columns: {shown}")
+        return name
+
+    def place(self, row: int) -> str:
+        return f"line {self.line_numbers[row + 1]}"
+
+    def cells(self, rows: Array | None = None) -> tuple[Array, list[tuple[str, ...]]]:
+        """Row numbers and the columns of these rows, as text."""
+        rows = np.arange(self.n_rows) if rows is None else np.asarray(rows)
+        records = [self._split(row + 1) for row in rows.tolist()]
+        width = len(self.header)
+        for row, record in zip(rows.tolist(), records):
+            if len(record) != width:
+                raise InputError(
+                    f"{self.path} {self.place(row)} has {len(record)} cells, the header has {width}; "
+                    "mend that line"
+                )
+        return rows, list(zip(*records)) if records else [()] * width
+
+    def column(self, name: str) -> list[str]:
+        """One column of all rows, as text."""
+        position = self.header.index(self._find(name))
+        return [cell.strip() for cell in self.cells()[1][position]]
+
+    def read(self, rows: Array | None = None) -> tuple[Matrix, Array]:
+        """X and the target cells of these rows (all when None)."""
+        X, target, _ = self._encode(rows, {})
+        return X, target
+
+    def read_sanitised(
+        self, mappings: Mapping[str, ColumnMapping], seed: int, node: int
+    ) -> tuple[Matrix, Array, tuple[str, ...]]:
+        """X with the columns of `mappings` randomised, the target cells, and the names of X's columns."""
+        return self._encode(None, mappings, seed, node)
+
+    def _encode(
+        self, rows: Array | None, mappings: Mapping[str, ColumnMapping], seed: int = 0, node: int = 0
+    ) -> tuple[Matrix, Array, tuple[str, ...]]:
+        rows, columns = self.cells(rows)
+        by_name = dict(zip(self.header, columns))
+        blocks: list[Array] = []
+        names: list[str] = []
+        for column in self.schema.columns:
+            cells = by_name[column.name]
+            if isinstance(column, Number):
+                blocks.append(self._numbers(column, rows, cells)[:, None])
+                names.append(column.name)
+                continue
+            codes, size = self.codes(column, rows, cells), len(column.domain)
+            labels = column.labels
+            if column.name in mappings:
+                mapping = mappings[column.name]
+                codes, size = replace(mapping, codes, column.domain, column.name, seed, node)
+                labels = symbol_names(column.name, size)
+            blocks.append((codes[:, None] == np.arange(size)).astype(float))
+            names += labels
+        target = by_name[self.target] if self.target is not None else ()
+        X = np.concatenate(blocks, axis=1) if blocks else np.zeros((len(rows), 0))
+        return X, np.array([cell.strip() for cell in target], dtype=object), tuple(names)
+
+    def codes(self, column: Category, rows: Array, cells: Sequence[str]) -> Array:
+        """The number of each cell within the domain; -1 for a missing one."""
+        code = {value: number for number, value in enumerate(column.domain)}
+        code |= {value: -1 for value in self.schema.missing if value not in code}
+        try:
+            return np.array([code[cell.strip()] for cell in cells], dtype=np.int64)
+        except KeyError:
+            bad = next(i for i, cell in enumerate(cells) if cell.strip() not in code)
+            raise InputError(
+                f"{self._cell(rows[bad], column.name)}: {cells[bad].strip()!r} is not in the domain "
+                "that the --schema gives; mend the cell, or add the value to the domain"
+            ) from None
+
+    def _numbers(self, column: Number, rows: Array, cells: Sequence[str]) -> Array:
+        try:
+            values = np.fromiter(map(float, cells), float, len(cells))
+        except ValueError:
+            bad = next(i for i, cell in enumerate(cells) if not _is_number(cell))
+            raise InputError(self._not_a_number(rows[bad], column.name, cells[bad].strip())) from None
+        finite = np.isfinite(values)
+        if not finite.all():
+            bad = int(np.argmin(finite))
+            raise InputError(
+                f"{self._cell(rows[bad], column.name)}: the value is {cells[bad].strip()}; "
+                "needed: a finite number; fill it in or leave the row out"
+            )
+        if column.high is None:
+            return values
+        outside = (values < column.low) | (values > column.high)
+        if outside.any():
+            bad = int(np.argmax(outside))
+            raise InputError(
+                f"{self._cell(rows[bad], column.name)}: {cells[bad].strip()} is outside the bounds "
+                f"{column.low:g} to {column.high:g} of the --schema; mend the cell, or widen the bounds"
+            )
+        return (values - column.low) / (column.high - column.low)
+
+    def _cell(self, row: int, name: str) -> str:
+        return f"{self.path} {self.place(int(row))}, column {name!r}"
+
+    def _not_a_number(self, row: int, name: str, cell: str) -> str:
+        if not cell:
+            return f"{self._cell(row, name)}: the cell is empty; fill it in or leave out the row"
+        return (
+            f"{self._cell(row, name)}: {cell!r} is not a number; mend it, or describe a text column by its public "
+            "domain in a --schema file"
+        )
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True

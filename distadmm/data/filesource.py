@@ -1,0 +1,382 @@
+"""The user's own files as sources: one file for all nodes, or one file a node."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import string
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from distadmm.data import sanitise
+from distadmm.data.csvfile import CsvFile
+from distadmm.data.identity import data_id, local_key
+from distadmm.data.libsvm import LibsvmFile
+from distadmm.data.npzfile import NpzFile
+from distadmm.data.schema import Category, Schema, read_schema
+from distadmm.data.source import Source, WholeSource
+from distadmm.data.table import Array, Matrix, permutation, take
+from distadmm.data.targets import TASKS, find_classes, given_classes, to_targets
+from distadmm.data.textfile import kind
+from distadmm.errors import InputError, require
+
+HELD_OUT = 0x7FFFFFFF  # stands where a node's number would, in the random choices of a test file
+LIBSVM = (".libsvm", ".svm", ".txt")
+
+
+class TableFile(Protocol):
+    path: Path
+    n_rows: int
+    feature_names: tuple[str, ...]
+
+    def place(self, row: int) -> str: ...
+
+    def read(self, rows: Array | None = None) -> tuple[Matrix, Array]: ...
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a file is read: what is public about it, none of it computed from its rows."""
+
+    target: str | None = None
+    task: str = "binary"
+    labels: tuple[str, ...] = ()
+    schema: Schema | None = None
+    features: int | None = None
+    sanitise: Mapping[str, sanitise.ColumnMapping] = field(default_factory=dict)
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        require(self.task in TASKS, f"--task is {self.task!r}; choose one of: {', '.join(TASKS)}")
+        require(
+            self.features is None or self.features >= 1,
+            f"--features is {self.features}; needed: the number of columns, at least 1",
+        )
+        if self.labels:
+            given_classes(self.labels, self.task)
+        categorical = {
+            c.name: c for c in (self.schema.columns if self.schema else ()) if isinstance(c, Category)
+        }
+        sanitise.check_columns(self.sanitise, categorical)
+
+    def open(
+        self, path: Path, *, drop: Sequence[str] = (), targetless: bool = False, featureless: bool = False
+    ) -> TableFile:
+        """The file, by its suffix: without the columns `drop`, and, where allowed, without target or features."""
+        suffix = kind(path)
+        if suffix in LIBSVM:
+            require(self.schema is None, f"{path}: a --schema describes CSV columns; leave it out for libsvm")
+            require(
+                self.target is None,
+                f"{path}: a libsvm file begins each row with its label; leave out --target",
+            )
+            return LibsvmFile(path, features=self.features)
+        if suffix == ".npz":
+            require(self.schema is None, f"{path}: a --schema describes CSV columns; leave it out for .npz")
+            return NpzFile(path, target=self.target, targetless=targetless)
+        if suffix in (".csv", ".tsv"):
+            return CsvFile(
+                path,
+                target=self.target,
+                schema=self.schema,
+                drop=drop,
+                targetless=targetless,
+                featureless=featureless,
+            )
+        raise InputError(
+            f"{path}: what is {suffix or 'a file without suffix'}? Known: .csv, .tsv, .npz, {', '.join(LIBSVM)}, "
+            "the texts also as .gz, .bz2, .xz"
+        )
+
+    def given(self) -> tuple[Any, ...] | None:
+        """The classes where they are stated, not found."""
+        if self.task == "regression":
+            return ()
+        labels = self.labels or (self.schema.labels if self.schema else ())
+        return given_classes(labels, self.task) if labels else None
+
+    def read(self, file: TableFile, node: int = 0) -> tuple[Matrix, Array, tuple[str, ...]]:
+        """All of X with its sanitised columns in place, the target cells, and the names of the columns."""
+        if not self.sanitise:
+            return (*file.read(), file.feature_names)
+        assert isinstance(file, CsvFile)
+        return file.read_sanitised(self.sanitise, self.seed, node)
+
+    def as_text(self) -> str:
+        return repr((self.target, self.task, self.labels, self.schema, self.features, sorted(self.sanitise)))
+
+
+class Facts(NamedTuple):
+    """What every rank must know of a whole file before it reads its rows."""
+
+    n_rows: int
+    feature_names: tuple[str, ...]
+    classes: tuple[Any, ...]
+
+
+def file_digest(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+class FileSource(WholeSource):
+    """One file, cut into shards by a permutation seeded by `seed`.
+
+    The process without `facts` reads and checks all rows; one that is told the facts reads its own only.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        reading: Reading,
+        *,
+        test_fraction: float = 0.0,
+        test_data: Path | None = None,
+        facts: Facts | None = None,
+        **options: Any,
+    ):
+        super().__init__(**options)
+        self.path, self.reading, self.name, self.source = path, reading, path.name, str(path)
+        self.task, self.test_data = reading.task, test_data
+        self._rows: tuple[Matrix, Array] | None = None
+        self.file = (reading if facts is None else _with_width(reading, facts)).open(path)
+        if facts is None or reading.sanitise:
+            facts = self._read_all()
+        require(
+            facts.n_rows == self.file.n_rows,
+            f"{path} has {self.file.n_rows} rows here and {facts.n_rows} on rank 0; give all ranks the same file",
+        )
+        self.facts, self.classes = facts, facts.classes
+        self.feature_names = (*facts.feature_names, *(("intercept",) if self.intercept else ()))
+        self._deal(test_fraction)
+
+    def _read_all(self) -> Facts:
+        X, target, names = self.reading.read(self.file)
+        where = f"{self.path}, target"
+        classes = self.reading.given()
+        if classes is None:
+            classes = find_classes(target, self.task, where, whole=True)
+        self._rows = X, to_targets(target, classes, self.task, where, self.file.place)
+        return Facts(self.file.n_rows, names, classes)
+
+    def _deal(self, test_fraction: float) -> None:
+        require(
+            0.0 <= test_fraction < 1.0, f"--test-fraction is {test_fraction}; needed: at least 0, less than 1"
+        )
+        require(
+            not (test_fraction and self.test_data),
+            "--test-fraction and --test-data both hold rows out; give one of them",
+        )
+        n = self.file.n_rows
+        held_out = round(test_fraction * n)
+        require(held_out < n, f"--test-fraction {test_fraction} leaves no row of {n} to train on; give less")
+        order = permutation(n, self.reading.seed)
+        self.deal(order[: n - held_out], order[n - held_out :])
+
+    def read(self, rows: Array, *, sparse: bool) -> tuple[Matrix, Array]:
+        if self._rows is not None:
+            X, y = self._rows
+            return take(X, rows), y[rows]
+        X, target = self.file.read(rows)
+        place = lambda i: self.file.place(int(rows[i]))  # noqa: E731
+        return X, to_targets(target, self.classes, self.task, f"{self.path}, target", place)
+
+    def test(self, *, sparse: bool = False) -> tuple[Matrix, Array] | None:
+        if self.test_data is None:
+            return super().test(sparse=sparse)
+        X, y = _held_out(self.test_data, self.reading, self.facts, self.path)
+        return self.finish(X, sparse=sparse, count=False), y
+
+    def data_id(self, key: bytes | None = None) -> str:
+        content = {"file": file_digest(self.path), "reading": self.reading.as_text()}
+        return data_id(content, key or local_key())
+
+
+def _held_out(path: Path, reading: Reading, facts: Facts, training: Path) -> tuple[Matrix, Array]:
+    """X and y of a file of test rows, which has the columns and the classes of the training file."""
+    file = _with_width(reading, facts).open(path)
+    X, target, names = reading.read(file, HELD_OUT)
+    _same_columns(training, facts.feature_names, path, names)
+    return X, to_targets(target, facts.classes, reading.task, f"{path}, target", file.place)
+
+
+def _with_width(reading: Reading, facts: Facts) -> Reading:
+    """A libsvm file says its width only when all of it is read; `facts` know it."""
+    if reading.features is not None:
+        return reading
+    return dataclasses.replace(reading, features=len(facts.feature_names))
+
+
+def _same_columns(path: Path, names: tuple[str, ...], other: Path, other_names: tuple[str, ...]) -> None:
+    if len(names) != len(other_names):
+        raise InputError(
+            f"{other} has {len(other_names)} feature columns, {path} has {len(names)}; needed: the same columns"
+        )
+    for position, (name, other_name) in enumerate(zip(names, other_names), 1):
+        if name != other_name:
+            raise InputError(
+                f"feature column {position} is {other_name!r} in {other} and {name!r} in {path}; "
+                "needed: the same columns in the same order"
+            )
+
+
+class PatternSource(Source):
+    """`shard-{rank}.csv`: node i reads file i, counted from 0, and no other.
+
+    Nothing is learnt from the rows of all nodes together: neither bounds nor classes nor their number.
+    """
+
+    pooled_allowed = False
+    n_rows = None
+
+    def __init__(self, pattern: str, reading: Reading, *, test_data: Path | None = None, **options: Any):
+        super().__init__(**options)
+        if reading.sanitise:  # a seed that others know would undo what the mapping hides
+            reading = dataclasses.replace(reading, seed=int.from_bytes(local_key(), "big"))
+        self.pattern, self.reading, self.name, self.source = pattern, reading, pattern, pattern
+        self.task, self.test_data = reading.task, test_data
+        fields = {name for _, name, _, _ in string.Formatter().parse(pattern) if name is not None}
+        require(
+            fields <= {"rank", "node"},
+            f"--data {pattern}: unknown {{{', '.join(sorted(fields - {'rank', 'node'}))}}}; use {{rank}}",
+        )
+        if kind(self.path(0)) in LIBSVM:
+            require(
+                reading.features is not None,
+                f"--data {pattern}: a libsvm file does not say its number of columns; give --features N",
+            )
+        self.feature_names = ()
+        self.classes = ()
+        self.nodes_read: set[int] = set()
+        self.facts: Facts | None = None  # of the first file read
+        self.read_from: Path | None = None
+
+    def path(self, node: int) -> Path:
+        return Path(self.pattern.format(rank=node, node=node))
+
+    def node(self, node: int, n_nodes: int, *, sparse: bool = False) -> tuple[Matrix, Array]:
+        path = self.path(node)
+        self._check_number(n_nodes, path)
+        file = self.reading.open(path)
+        X, target, names = self.reading.read(file, node)
+        where = f"{path}, target"
+        classes = self.reading.given()
+        if classes is None:
+            classes = find_classes(target, self.task, where, whole=False)
+        y = to_targets(target, classes, self.task, where, file.place)
+        if self.facts is None:
+            self.facts, self.read_from = Facts(0, names, classes), path
+            self.feature_names = (*names, *(("intercept",) if self.intercept else ()))
+            self.classes = classes
+        agree([self.signature(), Signature(str(path), names, classes)])
+        self.nodes_read.add(node)
+        return self.finish(X, sparse=sparse), y
+
+    def _check_number(self, n_nodes: int, path: Path) -> None:
+        """As many files as nodes; on a machine that holds its own only, that this one is there."""
+        if not path.exists():
+            there = [number for number in range(n_nodes + 1) if self.path(number).exists()]
+            seen = f"files {there[0]} to {there[-1]}, {len(there)} in all," if there else "none of them"
+            raise InputError(
+                f"no file {path}; {n_nodes} nodes need {self.path(0)} to {self.path(n_nodes - 1)}, "
+                f"and {seen} can be seen here"
+            )
+        extra = self.path(n_nodes)
+        require(
+            not extra.exists(),
+            f"{extra} is one file more than the {n_nodes} nodes of the network; use a network of as many nodes, "
+            "or take the file away",
+        )
+
+    def signature(self) -> Signature:
+        """What must be the same in all files; it tells nothing of the rows."""
+        assert self.facts is not None, "read a node first"
+        return Signature(str(self.read_from), self.facts.feature_names, self.facts.classes)
+
+    def test(self, *, sparse: bool = False) -> tuple[Matrix, Array] | None:
+        """The held-out file, which everybody may know; read after a node's own file."""
+        if self.test_data is None or self.facts is None or self.read_from is None:
+            return None
+        X, y = _held_out(self.test_data, self.reading, self.facts, self.read_from)
+        return self.finish(X, sparse=sparse, count=False), y
+
+    def node_ids(self, key: bytes | None = None) -> dict[int, str]:
+        """The keyed hash of each node's file that this process has read."""
+        key = key or local_key()
+        reading = self.reading.as_text()
+        return {
+            node: data_id({"file": file_digest(self.path(node)), "reading": reading}, key)
+            for node in sorted(self.nodes_read)
+        }
+
+    def data_id(self, key: bytes | None = None) -> str:
+        """Of the files that this process has read, together."""
+        key = key or local_key()
+        return data_id({str(node): name for node, name in self.node_ids(key).items()}, key)
+
+
+class Signature(NamedTuple):
+    file: str
+    feature_names: tuple[str, ...]
+    classes: tuple[Any, ...]
+
+
+def agree(signatures: Sequence[Signature]) -> None:
+    """Files of different nodes have the same columns and name their classes alike."""
+    first = signatures[0]
+    for other in signatures[1:]:
+        _same_columns(Path(first.file), first.feature_names, Path(other.file), other.feature_names)
+        require(
+            first.classes == other.classes,
+            f"the classes are {first.classes} in {first.file} and {other.classes} in {other.file}; "
+            "write them alike, or give --labels",
+        )
+
+
+def from_text(
+    text: str,
+    *,
+    target: str | None = None,
+    task: str = "binary",
+    labels: Sequence[str] = (),
+    schema: str | None = None,
+    features: int | None = None,
+    test_fraction: float = 0.0,
+    test_data: str | None = None,
+    sanitise: Mapping[str, sanitise.ColumnMapping] | None = None,
+    seed: int = 0,
+    world: Any = None,
+    **options: Any,
+) -> Source:
+    """The source of a file name or of a pattern."""
+    reading = Reading(
+        target, task, tuple(labels), read_schema(schema) if schema else None, features, sanitise or {}, seed
+    )
+    held_out = Path(test_data) if test_data else None
+    if "{" in text:
+        require(
+            not test_fraction,
+            "--test-fraction: each node holds its own file; give the held-out rows by --test-data",
+        )
+        return PatternSource(text, reading, test_data=held_out, **options)
+
+    def whole(facts: Facts | None = None) -> FileSource:
+        return FileSource(
+            Path(text), reading, test_fraction=test_fraction, test_data=held_out, facts=facts, **options
+        )
+
+    if world is None or world.size == 1:
+        return whole()
+    mine: list[FileSource] = []
+
+    def inspect() -> Facts:
+        mine.append(whole())
+        return mine[0].facts
+
+    facts = world.on_root(inspect)
+    with world.together():
+        if not mine:
+            mine.append(whole(facts))
+    return mine[0]

@@ -1,0 +1,123 @@
+"""From what a file calls the classes to -1/+1, to class numbers, or to real targets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from distadmm.data.table import Array
+from distadmm.errors import InputError
+
+TASKS = ("binary", "multiclass", "regression")
+_FAMILIAR = ((-1.0, 1.0), (0.0, 1.0))  # these need no look at the column as a whole
+
+
+def _numbers(values: Sequence[Any] | Array) -> Array | None:
+    try:
+        return np.asarray(values, dtype=float)
+    except ValueError:
+        return None
+
+
+def _shown(values: Sequence[Any], limit: int = 5) -> str:
+    texts = [f"{v:g}" if isinstance(v, float) else str(v) for v in values[:limit]]
+    return ", ".join(texts) + (", ..." if len(values) > limit else "")
+
+
+def _distinct(values: Array) -> list[Any]:
+    numbers = _numbers(values)
+    if numbers is not None:
+        return [float(v) for v in np.unique(numbers)]
+    return sorted({str(v).strip() for v in values})
+
+
+def find_classes(values: Array, task: str, where: str, *, whole: bool) -> tuple[Any, ...]:
+    """The classes of a target column in the order of y; empty for regression.
+
+    `whole` says that `values` is the target of every row.  A node that sees only its own file may not take
+    the classes from it: another node could find others.
+    """
+    if task == "regression":
+        return ()
+    found = _distinct(values)
+    if task == "binary":
+        for pair in _FAMILIAR:
+            if set(found) <= set(pair) and (len(found) == 2 or not whole):
+                return pair
+        if not whole:
+            raise InputError(
+                f"{where} holds {_shown(found)}; a node that sees only its own file cannot know the "
+                "other class: write -1 and 1 (or 0 and 1), or give --labels NEGATIVE,POSITIVE"
+            )
+        if len(found) == 1:
+            raise InputError(
+                f"{where} holds one class only ({_shown(found)}); needed: two classes; check --target"
+            )
+        if len(found) > 2:
+            raise InputError(
+                f"{where} holds {len(found)} distinct values ({_shown(found)}); a binary target has two: "
+                "check --target, or give --task multiclass or --task regression"
+            )
+        return tuple(found)
+    if not whole:
+        raise InputError(f"{where}: with one file a node the classes must be given: --labels A,B,C")
+    if len(found) < 2:
+        raise InputError(
+            f"{where} holds one class only ({_shown(found)}); needed: two classes or more; check --target"
+        )
+    if len(found) > max(100, len(values) // 10):
+        raise InputError(
+            f"{where} holds {len(found)} distinct values in {len(values)} rows ({_shown(found)}); these are "
+            "no classes: check --target, or give --task regression"
+        )
+    return tuple(found)
+
+
+def given_classes(labels: Sequence[str], task: str) -> tuple[Any, ...]:
+    """The classes as the user lists them with --labels."""
+    if task == "regression":
+        raise InputError("--labels is for classes; a regression target has none; leave it out")
+    numbers = _numbers(list(labels))
+    classes = tuple(labels) if numbers is None else tuple(float(v) for v in numbers)
+    if len(set(classes)) < len(classes) or len(classes) < 2 or (task == "binary" and len(classes) != 2):
+        needed = "two different labels" if task == "binary" else "two or more different labels"
+        raise InputError(f"--labels is {','.join(labels)}; needed: {needed}, as in --labels no,yes")
+    return classes
+
+
+def to_targets(values: Array, classes: tuple[Any, ...], task: str, where: str, line: Any = None) -> Array:
+    """y: -1/+1, class numbers 0, 1, ..., or the numbers themselves; `line(i)` says where row i stands."""
+    place = line or (lambda i: f"row {i + 1}")
+    numbers = _numbers(values)
+    if task == "regression":
+        if numbers is None:
+            bad = next(i for i, v in enumerate(values) if _numbers([v]) is None)
+            raise InputError(
+                f"{where}, {place(bad)}: {values[bad]!r} is not a number, as a regression target is; "
+                "check --target"
+            )
+        _refuse_infinite(numbers, where, place)
+        return numbers
+    if classes and isinstance(classes[0], str):
+        values = np.array([str(v).strip() for v in values], dtype=object)
+    elif numbers is not None:
+        _refuse_infinite(numbers, where, place)
+        values = numbers
+    y = np.full(len(values), -1, dtype=np.int64)
+    for number, name in enumerate(classes):
+        y[values == name] = number
+    if (y < 0).any():
+        bad = int(np.argmax(y < 0))
+        raise InputError(
+            f"{where}, {place(bad)}: {_shown([values[bad]])} is none of the classes {_shown(classes)}; "
+            "mend the file, or give --labels"
+        )
+    return 2.0 * y - 1.0 if task == "binary" else y
+
+
+def _refuse_infinite(numbers: Array, where: str, place: Any) -> None:
+    if not np.isfinite(numbers).all():
+        bad = int(np.argmin(np.isfinite(numbers)))
+        raise InputError(f"{where}, {place(bad)}: the target is {numbers[bad]}; remove or fill in that row")
