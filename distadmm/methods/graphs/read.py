@@ -1,0 +1,117 @@
+"""Graph files as texts: edge list, adjacency list, node-link JSON.  What they hold is checked elsewhere."""
+
+from __future__ import annotations
+
+import ast
+import json
+from typing import Any, NamedTuple
+
+from distadmm.errors import InputError, require
+
+
+class Raw(NamedTuple):
+    """A graph as a file tells it."""
+
+    nodes: dict[str, dict[str, Any]]  # name -> attributes, in the order of the file
+    edges: list[tuple[str, str, dict[str, Any]]]  # each edge once; twice means a multigraph
+    directed: bool = False
+
+
+def edge_list(text: str, source: str) -> Raw:
+    """Lines `a b`, `a b 1.5` (a weight) or `a b {'latency': 0.02}`; blank or comma between; # starts a comment."""
+    nodes: dict[str, dict[str, Any]] = {}
+    edges = []
+    for number, line in enumerate(text.splitlines(), 1):
+        line = line.split("#", 1)[0].strip()
+        if not line:
+            continue
+        ends, brace, table = line.partition("{")
+        parts = ends.replace(",", " ").split()
+        if len(parts) not in ((2,) if brace else (2, 3)):
+            raise InputError(f"{source}, line {number}: found {line[:60]!r}; needed: two nodes, as in: 0 1")
+        attributes: dict[str, Any] = {}
+        if brace:
+            try:
+                attributes = dict(ast.literal_eval(brace + table))
+            except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+                raise InputError(
+                    f"{source}, line {number}: {line[:60]!r} has no readable {{...}}; write: 0 1 {{'latency': 0.02}}"
+                ) from None
+        elif len(parts) == 3:
+            attributes = {"weight": _number(parts[2])}
+        a, b = parts[:2]
+        nodes.setdefault(a, {})
+        nodes.setdefault(b, {})
+        edges.append((a, b, attributes))
+    return Raw(nodes, edges)
+
+
+def adjacency_list(text: str, source: str) -> Raw:
+    """Lines `a b c d`: a is next to b, c and d.  Each edge stands at one of its ends, or every edge at both."""
+    nodes: dict[str, dict[str, Any]] = {}
+    listed: dict[tuple[str, str], int] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        parts = line.split("#", 1)[0].replace(",", " ").split()
+        for name in parts:
+            nodes.setdefault(name, {})
+        for b in parts[1:]:
+            a = parts[0]
+            if (a, b) in listed:
+                raise InputError(
+                    f"{source}, line {number}: edge {a}-{b} was already in line {listed[a, b]}; "
+                    "a multigraph is no network here, list it once"
+                )
+            listed[a, b] = number
+    both = {edge for edge in listed if edge[::-1] in listed}
+    once = [edge for edge in listed if edge not in both]
+    if once and any(a != b for a, b in both):
+        (a, b), (c, d) = once[0], next((a, b) for a, b in listed if (b, a) in listed and a != b)
+        raise InputError(
+            f"{source}: {c}-{d} is listed at both ends but {a}-{b} only at {a}, so the graph looks directed; "
+            "list every edge at one end, or every edge at both"
+        )
+    rank = {name: place for place, name in enumerate(nodes)}
+    return Raw(nodes, [(a, b, {}) for a, b in listed if once or rank[a] <= rank[b]])
+
+
+def node_link(text: str, source: str) -> Raw:
+    """{"nodes": [{"id": 0}, ...], "links": [{"source": 0, "target": 1}, ...]}; "edges" for "links" is the same."""
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{source} is not valid JSON ({error}); needed: node-link JSON") from None
+    shape = 'needed: {"nodes": [{"id": ...}], "links" or "edges": [{"source": ..., "target": ...}]}'
+    require(
+        isinstance(content, dict) and isinstance(content.get("nodes"), list),
+        f'{source} has no "nodes"; {shape}',
+    )
+    links = content.get("links", content.get("edges"))
+    require(isinstance(links, list), f'{source} has neither "links" nor "edges"; {shape}')
+    nodes: dict[str, dict[str, Any]] = {}
+    for node in content["nodes"]:
+        name = node.get("id") if isinstance(node, dict) else None
+        require(_is_name(name), f"{source}: {str(node)[:60]} is no node with an id; {shape}")
+        require(str(name) not in nodes, f"{source}: node {name} is there twice; give each node its own id")
+        nodes[str(name)] = {key: value for key, value in node.items() if key != "id"}
+    edges = []
+    for link in links:
+        a, b = (link.get("source"), link.get("target")) if isinstance(link, dict) else (None, None)
+        require(_is_name(a) and _is_name(b), f"{source}: {str(link)[:60]} is no edge; {shape}")
+        for end in (str(a), str(b)):
+            require(
+                end in nodes, f"{source}: the edge {a}-{b} ends at {end}, which is no node; add it to nodes"
+            )
+        rest = {key: value for key, value in link.items() if key not in ("source", "target", "key")}
+        edges.append((str(a), str(b), rest))
+    return Raw(nodes, edges, content.get("directed", False) is not False)
+
+
+def _number(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _is_name(value: Any) -> bool:
+    return isinstance(value, (str, int)) and not isinstance(value, bool)
