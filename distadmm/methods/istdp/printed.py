@@ -1,0 +1,114 @@
+"""Algorithm 1 of Yuan and Peng (2023) as printed: for study, never for protection.
+
+    g^k      = grad L(theta^k),   xi^k = g^k + b^k,   b^k ~ N(0, sigma^2 I)                    (1.1)
+    alpha_k  = <d_theta, d_theta> / <d_g, d_g>  from the exact gradients, clipped              (1.2)
+    theta^   = argmin <xi^k, theta> + 1/(2 alpha_k) |theta - theta^k|^2 + R(theta)            (1.3.1)
+    accepted when F(theta^k) - F(theta^) >= beta alpha_k / 2 |theta^ - theta^k|^2,
+    else alpha_k <- eta alpha_k and again                                                      (1.3.2)
+
+Theorem 3.3 claims (epsilon, delta) for its sigma.  The claim is refuted: the scale of the noise that
+reaches theta^k+1 is alpha_k, which is computed from the records without noise, and the set of accepted
+points has an edge that moves with a single record.  The inner loop need not end either: about half of
+the time xi points uphill and no step is accepted.  Here it ends after `inner` refusals, theta stays, and
+the iteration is reported.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from distadmm.losses import Loss
+from distadmm.methods.istdp.penalties import MCP, Penalty
+
+Array = np.ndarray
+
+REFUTED = (
+    "the Barzilai-Borwein step and the line search of Algorithm 1 read the records without noise; "
+    "Theorem 3.3's bound is refuted"
+)
+
+
+@dataclass(frozen=True)
+class PrintedMCP(MCP):
+    """MCP with the shrinkage printed in section 2, which minimises what it should at step 1 only."""
+
+    def prox(self, s: Array, step: float) -> Array:
+        gamma, lam, alpha = step, self.lam, self.alpha
+        size, cap = np.abs(s), alpha * lam
+        inner = np.minimum(cap, np.maximum(0.0, alpha * (size - gamma * lam) / (alpha - 1)))
+        C = np.stack([np.zeros_like(size), np.full_like(size, cap), inner])
+        h1 = 0.5 * (C - size) ** 2 + lam * gamma * C - C**2 / (2 * alpha)
+        t1 = np.take_along_axis(C, h1.argmin(axis=0)[None], 0)[0]
+        t2 = np.maximum(cap, size)
+        h2 = 0.5 * (t2 - size) ** 2 + alpha * (lam * gamma) ** 2 / 2
+        return np.sign(s) * np.where(h1.min(axis=0) <= h2, t1, t2)
+
+
+class State(NamedTuple):
+    theta: Array  # theta^k+1
+    step: float  # the alpha_k that was accepted, or the last one tried
+    refusals: int  # how many were refused before
+    accepted: bool  # False: the printed loop would not have ended (theta stays)
+
+
+def noise_scale(epsilon: float, delta: float, T: int, U: float) -> float:
+    """sigma of Theorem 3.3, for gradients bounded by U and T iterations."""
+    epsilon_k = min(epsilon / (2 * math.sqrt(2 * T * math.log(2 / delta))), 0.5 * math.sqrt(epsilon / T))
+    delta_k = delta / (2 * T)
+    return 2 * U / epsilon_k * math.sqrt(2 * math.log(1.25 / delta_k))
+
+
+def step_length(d_theta: Array, d_g: Array, shortest: float, longest: float) -> float:
+    """(1.2); |d_g|^2 = 0 gives the longest step."""
+    bend = float(d_g @ d_g)
+    moved = float(d_theta @ d_theta)
+    return min(max(moved / bend, shortest), longest) if bend * longest > moved else longest
+
+
+def iterate(
+    X: Array,
+    y: Array,
+    loss: Loss,
+    penalty: Penalty,
+    draw: Callable[[int], Array],
+    *,
+    before: Array,
+    start: Array,
+    shortest: float,
+    longest: float,
+    beta: float = 1e-4,
+    eta: float = 0.5,
+    inner: int = 40,
+) -> Iterator[State]:
+    """theta^2, theta^3, ... from theta^0 = `before` and theta^1 = `start`; `draw(k)` is b^k, k = 1, 2, ..."""
+    n = len(y)
+
+    def F(theta: Array) -> float:
+        return float(loss.value(X @ theta, y).mean()) + penalty.value(theta)
+
+    def gradient(theta: Array) -> Array:
+        return loss.slope(X @ theta, y) @ X / n
+
+    theta_before, theta = np.array(before, dtype=float), np.array(start, dtype=float)
+    g_before = gradient(theta_before)
+    k = 1
+    while True:
+        g = gradient(theta)
+        xi = g + draw(k)
+        step = step_length(theta - theta_before, g - g_before, shortest, longest)
+        F_theta, theta_new, refusals = F(theta), theta, 0
+        while refusals < inner:
+            trial = penalty.prox(theta - step * xi, step)
+            if F_theta - F(trial) >= beta * step / 2 * float((trial - theta) @ (trial - theta)):
+                theta_new = trial
+                break
+            refusals += 1
+            step *= eta
+        yield State(theta_new, step, refusals, refusals < inner)
+        theta_before, g_before, theta = theta, g, theta_new
+        k += 1

@@ -1,0 +1,180 @@
+"""What protects, and what the printed algorithm leaks."""
+
+import math
+from itertools import islice
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import brentq
+from scipy.stats import norm
+
+from distadmm.errors import InputError
+from distadmm.losses import Logistic, Squared
+from distadmm.methods.istdp import printed, private
+from distadmm.methods.istdp.penalties import L1, MCP
+
+
+@given(seed=st.integers(0, 9999), clip=st.floats(0.01, 5.0), logistic=st.booleans())
+@settings(deadline=None, max_examples=40)
+def test_clipped_gradient_is_the_mean_of_clipped_gradients(seed, clip, logistic):
+    rng = np.random.default_rng(seed)
+    n, d = 12, 5
+    X, theta = rng.standard_normal((n, d)) * 3, rng.standard_normal(d)
+    X[0] = 0.0
+    y = rng.choice([-1.0, 1.0], n) if logistic else rng.standard_normal(n)
+    loss = Logistic() if logistic else Squared()
+    expected = np.zeros(d)
+    for x, target in zip(X, y):
+        g = loss.slope(np.array([x @ theta]), np.array([target]))[0] * x
+        expected += g / max(1.0, np.linalg.norm(g) / clip)
+    found = private.ClippedGradient(X, y, loss, clip, n)(theta)
+    np.testing.assert_allclose(found, expected / n, atol=1e-12)
+
+
+@given(seed=st.integers(0, 9999), clip=st.floats(0.1, 3.0))
+@settings(deadline=None, max_examples=40)
+def test_no_record_moves_the_gradient_by_more_than_the_sensitivity(seed, clip):
+    rng = np.random.default_rng(seed)
+    n, d = 8, 4
+    X, y = rng.standard_normal((n, d)) * 10, rng.choice([-1.0, 1.0], n)
+    theta = rng.standard_normal(d) * 5
+    here = private.ClippedGradient(X, y, Logistic(), clip, n)(theta)
+    # The worst replacement: the same row, mirrored and long.
+    X_other, y_other = X.copy(), y.copy()
+    X_other[3] *= -100 * rng.choice([-1.0, 1.0])
+    y_other[3] *= rng.choice([-1.0, 1.0])
+    replaced = private.ClippedGradient(X_other, y_other, Logistic(), clip, n)(theta)
+    slack = 1 + 1e-9
+    assert np.linalg.norm(here - replaced) <= slack * private.sensitivity(clip, n, "replace")
+    fewer = private.ClippedGradient(X[1:], y[1:], Logistic(), clip, n)(theta)
+    assert np.linalg.norm(here - fewer) <= slack * private.sensitivity(clip, n, "add-remove")
+
+
+def test_the_sensitivity_is_reached():
+    X, y = np.array([[3.0, 0.0], [3.0, 0.0]]), np.array([-1.0, 1.0])
+    gradients = [private.ClippedGradient(X[[i]], y[[i]], Logistic(), 1.0, 1.0)(np.zeros(2)) for i in (0, 1)]
+    assert np.linalg.norm(gradients[0] - gradients[1]) == pytest.approx(
+        private.sensitivity(1.0, 1.0, "replace")
+    )
+
+
+def test_adjacency_has_no_default():
+    with pytest.raises(InputError, match="no default"):
+        private.sensitivity(1.0, 10, "both")
+
+
+def test_the_iteration_asks_for_one_noisy_gradient_an_iterate():
+    asked = []
+
+    def xi(k, theta):
+        asked.append(k)
+        return theta - 1.0
+
+    steps = private.NoisySteps("bb", 0.5, 0.1, 2.0)
+    assert len(list(islice(private.iterate(xi, np.zeros(3), L1(0.01), steps), 7))) == 7
+    assert asked == list(range(7))
+
+
+@given(seed=st.integers(0, 9999), rule=st.sampled_from(["bb", "fixed"]))
+@settings(deadline=None, max_examples=25)
+def test_steps_stay_within_their_data_free_bounds(seed, rule):
+    rng = np.random.default_rng(seed)
+    steps = private.NoisySteps(rule, 1.0, 0.5, 3.0)
+    iterates = private.iterate(lambda k, theta: rng.standard_normal(4), np.zeros(4), MCP(0.1, 5.0), steps)
+    taken = [iterate.step for iterate in islice(iterates, 30)]
+    assert all(0.5 <= step <= 3.0 for step in taken)
+    assert rule == "bb" or set(taken) == {1.0}
+
+
+def test_lambda_rule_is_the_size_of_pure_noise():
+    rng = np.random.default_rng(1)
+    sigma, d = 0.3, 400
+    largest = np.abs(sigma * rng.standard_normal((500, d))).max(axis=1)
+    assert np.median(largest) == pytest.approx(private.noise_level_lambda(sigma, d), rel=0.1)
+
+
+# -- Algorithm 1 as printed: two pairs of neighbouring tables that it tells apart ---------------------------
+
+
+def delta_between(scale, shift, other_scale, epsilon):
+    """sup over |t| > c of P(N(0, scale) beyond c) - e^epsilon P(N(shift, other) beyond c)."""
+    cuts = np.geomspace(other_scale * 1e-3, scale * 5, 4000)
+    here = 2 * norm.sf(cuts / scale)
+    there = norm.sf((cuts - shift) / other_scale) + norm.cdf((-cuts - shift) / other_scale)
+    return float((here - math.exp(epsilon) * there).max())
+
+
+@pytest.mark.parametrize(
+    ("n", "longest", "at_least"), [(100, 1e4, 0.85), (100, 1e6, 0.99), (10_000, 1e6, 0.85)]
+)
+def test_exact_steps_give_one_record_away(n, longest, at_least):
+    """D: n rows of zeros.  D' has one row more, x = 1, y = 1.  The step is the scale of the noise."""
+    epsilon, delta = 1.0, 1e-5
+    sigma = printed.noise_scale(epsilon, delta, 2, 1.0)
+    before, start = np.array([0.01]), np.zeros(1)
+    steps, drifts = [], []
+    for X in (np.zeros((n, 1)), np.vstack([np.zeros((n, 1)), [[1.0]]])):
+        y = np.ones(len(X))
+        gradient = [Logistic().slope(X @ theta, y) @ X / len(X) for theta in (before, start)]
+        # The step of section 2, <d_theta, d_theta> / <d_theta, d_g>; the one of Algorithm 1 has longer ones.
+        bend = float((start - before) @ (gradient[1] - gradient[0]))
+        steps.append(min(float((start - before) @ (start - before)) / bend, longest) if bend > 0 else longest)
+        drifts.append(float(gradient[1][0]))
+        assert printed.step_length(start - before, gradient[1] - gradient[0], 1e-8, longest) >= steps[-1]
+    assert steps[0] == longest
+    assert steps[1] == pytest.approx(4 * (n + 1), rel=1e-3)
+    true_delta = delta_between(steps[0] * sigma, -steps[1] * drifts[1], steps[1] * sigma, epsilon)
+    assert true_delta >= at_least  # claimed: 1e-5
+
+
+def test_bounds_of_the_step_that_hide_the_record_hide_it():
+    assert delta_between(5.0, 0.0, 5.0, 1.0) <= 0.0
+
+
+def accepted_edge(n_positive, n_negative, start, beta, step):
+    """The far edge of the points that the printed line search accepts at this step (penalty off)."""
+    n = n_positive + n_negative
+
+    def F(theta):
+        return (n_positive * np.logaddexp(0, -theta) + n_negative * np.logaddexp(0, theta)) / n
+
+    def spare(theta):
+        return F(start) - F(theta) - beta * step / 2 * (theta - start) ** 2
+
+    bottom = start / 2
+    return brentq(spare, -3 * start, bottom)
+
+
+def test_the_line_search_gives_one_record_away():
+    """n = 20 rows x = 1 with balanced labels against one positive more, first step fixed."""
+    n, start, step, beta = 20, 1.0, 1.0, 1e-4
+    sigma = printed.noise_scale(1.0, 1e-5, 2, 1.0)
+    X = np.ones((n, 1))
+    y = np.repeat([1.0, -1.0], n // 2)
+    X_more, y_more = np.ones((n + 1, 1)), np.append(y, 1.0)
+    # Nothing below the edge for an arbitrarily short step is ever accepted under D'.
+    edge = accepted_edge(n // 2 + 1, n // 2, start, beta, 0.0)
+    edge_here = accepted_edge(n // 2, n // 2, start, beta, 0.0)
+    # xi is nearly all noise, so the first halving that lands short of the edge does so evenly in log distance.
+    expected = 0.5 * math.log2((start - edge_here) / (start - edge))
+    assert expected > 0.05  # a lower bound of the true delta; claimed: 1e-5
+    rng = np.random.default_rng(0)
+    below = [0, 0]
+    stuck = trials = 0
+    for b in sigma * rng.standard_normal(1500):
+        trials += 1
+        for table, (rows, labels) in enumerate(((X, y), (X_more, y_more))):
+            state = next(
+                printed.iterate(
+                    rows, labels, Logistic(), L1(0.0), lambda k, b=b: np.array([b]),
+                    before=np.array([start]), start=np.array([start]), shortest=step, longest=step, beta=beta,
+                )
+            )  # fmt: skip
+            below[table] += state.theta[0] < edge
+            stuck += table == 0 and not state.accepted
+    share = below[0] / trials
+    assert below[1] == 0
+    assert share == pytest.approx(expected, abs=0.02)
+    assert stuck / trials == pytest.approx(0.5, abs=0.05)  # the printed loop would not have ended
