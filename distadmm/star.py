@@ -142,6 +142,14 @@ class Star:
             request.Wait()
         return {m: _widen(packets[m]) for m in sorted(packets)} if self.is_centre else None
 
+    def texts_up(self, texts: Mapping[int, str]) -> dict[int, str] | None:
+        """Every party's text at the centre; None on other ranks."""
+        packets = {m: np.frombuffer(text.encode(), dtype=np.uint8) for m, text in texts.items()}
+        sizes = self.up({m: np.array([packet.size]) for m, packet in packets.items()}, 1, np.int64)
+        shapes = {m: int(size[0]) for m, size in sizes.items()} if sizes else dict.fromkeys(packets, 0)
+        received = self.up(packets, shapes, np.uint8)
+        return {m: packet.tobytes().decode() for m, packet in received.items()} if received else None
+
     def rounded(self, vector: Array) -> Array:
         """`vector` as its receiver reads it off the wire."""
         return _widen(np.asarray(vector, dtype=self.wire))

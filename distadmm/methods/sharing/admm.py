@@ -203,7 +203,7 @@ def averaged(
     M = star.parties
     r = M * state.rho
     message = (state.total - state.z) / M + state.y / r if star.is_centre else None
-    q = star.down(message, rows)
+    q = _told(star, message, rows)
     x, sent = {}, {}
     for m, block in blocks.items():
         w = state.v[m] - q
@@ -228,9 +228,13 @@ def _pull(star: Star, state: State, rows: int, two_vectors: bool) -> Array:
         residual = star.down(state.total - state.z if star.is_centre else None, rows)
         dual = star.down(state.y if star.is_centre else None, rows)
         return residual + dual / state.rho if residual.size else residual
-    own = state.total - state.z + state.y / state.rho if star.is_centre else None
-    received = star.down(own, rows)
-    return received if own is None else star.rounded(own)
+    return _told(star, state.total - state.z + state.y / state.rho if star.is_centre else None, rows)
+
+
+def _told(star: Star, message: Array | None, rows: int) -> Array:
+    """The centre's message at every party of this rank, and at the centre itself, to the wire's precision."""
+    received = star.down(message, rows)
+    return received if message is None else star.rounded(message)
 
 
 def _sum(arrived: Mapping[int, Array], rows: int) -> Array:

@@ -108,7 +108,10 @@ def _weight(star: Star, blocks: Mapping[int, Columns], plan: Plan, rows: int) ->
     if plan.form in ("paper", "gauss-seidel") or plan.tau is not None:
         return None, plan.tau or 0.0
     if isinstance(plan.theta, float):
-        require(1 <= plan.theta <= M, f"--theta is {plan.theta:g}; the overlap of {M} parties is in [1, {M}]")
+        with star.world.together():
+            require(
+                1 <= plan.theta <= M, f"--theta is {plan.theta:g}; the overlap of {M} parties is in [1, {M}]"
+            )
         return plan.theta, stability.proximal_weight(plan.theta)
     if plan.theta == "bound" or (plan.theta == "auto" and M == 2):
         return float(M), stability.proximal_weight(M)

@@ -94,7 +94,7 @@ def region_named(text: str) -> Region:
         return Box(*bounds)
     if name == "ball" and (radius := _numbers(rest, 1)):
         return Ball(*radius)
-    require(False, f"--set is {text!r}; choose one of: whole, box:LOW:HIGH, ball:RADIUS")
+    require(False, f"--region is {text!r}; choose one of: whole, box:LOW:HIGH, ball:RADIUS")
     raise AssertionError
 
 

@@ -1,0 +1,115 @@
+"""An observer that sees everything, apart from the protocol: curves, and the two models to compare with.
+
+Nothing here reaches the centre or a party; a run with and without it has the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from distadmm.losses import Loss
+from distadmm.methods.sharing import admm
+from distadmm.methods.sharing.loop import Plan, run
+from distadmm.methods.sharing.parts import Parts, pooled, sparse_or_dense
+from distadmm.methods.sharing.xupdate import Columns
+from distadmm.star import Star
+
+Array = np.ndarray
+
+
+class Metrics(NamedTuple):
+    """Of one model: the objective of the training records over N, and losses per test record."""
+
+    objective: float
+    test_loss: float
+    accuracy: float
+
+
+class Model(NamedTuple):
+    """A linear model in plain columns: score = D x + b."""
+
+    x: dict[int, Array]
+    b: float
+
+
+class Observer:
+    """Holds all columns on rank 0; other ranks only lend theirs."""
+
+    def __init__(self, star: Star, parts: Parts, problem: admm.Problem):
+        self.star, self.problem = star, problem
+        self.labels, self.test_labels = parts.labels, parts.test_labels
+        self.train = pooled(star, parts.train) or {}
+        self.test = pooled(star, parts.test) or {}
+        self.means = {
+            m: np.asarray(matrix.mean(axis=0)).ravel() if problem.intercept else np.zeros(matrix.shape[1])
+            for m, matrix in self.train.items()
+        }
+
+    def metrics(self, x: Mapping[int, Array], b: float) -> Metrics | None:
+        """Of the model whose parts the ranks hold; on rank 0, else None."""
+        gathered = self.star.world.gather(dict(x))
+        if gathered is None:
+            return None
+        whole = {m: part[m] for part in gathered for m in part}
+        shift = sum(float(whole[m] @ self.means[m]) for m in sorted(whole))
+        return self.measure(Model({m: whole[m] for m in sorted(whole)}, b - shift))
+
+    def measure(self, model: Model) -> Metrics:
+        """Rank 0: the metrics of a model of all parties, or of some."""
+        problem, labels = self.problem, self.labels
+        assert labels is not None
+        loss = problem.loss.value(_scores(self.train, model), labels).sum()
+        objective = loss + problem.lam * sum(problem.reg.value(x) for x in model.x.values())
+        if self.test_labels is None or not self.test:
+            return Metrics(float(objective) / labels.size, float("nan"), float("nan"))
+        score = _scores(self.test, model)
+        return Metrics(float(objective) / labels.size, *test_metrics(problem.loss, score, self.test_labels))
+
+    def reference(self, parties: tuple[int, ...]) -> Metrics:
+        """Rank 0: the model trained in one place on the columns of these parties."""
+        assert self.labels is not None
+        x, b = centralised([self.train[m] for m in parties], self.labels, self.problem)
+        edges = np.cumsum([0, *(self.train[m].shape[1] for m in parties)])
+        return self.measure(Model({m: x[edges[i] : edges[i + 1]] for i, m in enumerate(parties)}, b))
+
+
+def centralised(blocks: list[Any], labels: Array, problem: admm.Problem) -> tuple[Array, float]:
+    """(x, b) of the problem solved in one place: the same iteration with a single party."""
+    from scipy.sparse import hstack, issparse
+
+    joined = hstack(blocks).tocsr() if any(map(issparse, blocks)) else np.hstack(blocks)
+    columns = Columns(sparse_or_dense(joined), centre=problem.intercept)
+    plan = Plan(iterations=500, tolerance=1e-7, tau=0.0)
+    found = run(Star(parties=1), {1: columns}, labels, problem, plan, labels.size)
+    x = found.state.x[1]
+    return x, found.state.b - float(columns.mean @ x)
+
+
+def test_metrics(loss: Loss, score: Array, labels: Array) -> tuple[float, float]:
+    """(mean loss, share of right signs); the share is NaN where targets are not labels."""
+    accuracy = float((np.where(score >= 0, 1.0, -1.0) == labels).mean()) if loss.labels else float("nan")
+    return float(loss.value(score, labels).mean()), accuracy
+
+
+def _scores(matrices: Mapping[int, Any], model: Model) -> Array:
+    return sum(matrices[m] @ x for m, x in model.x.items()) + model.b
+
+
+def table(rows: Mapping[str, Metrics | None]) -> str:
+    """The closing table: one model a line."""
+    width = max(map(len, rows))
+    lines = [f"{'':{width}}  objective/N  test loss  accuracy"]
+    for name, metrics in rows.items():
+        if metrics is None:
+            lines.append(f"{name:{width}}  not measured (--observe none)")
+            continue
+        cells = [f"{metrics.objective:11.6f}", _cell(metrics.test_loss, 9, 5), _cell(metrics.accuracy, 8, 4)]
+        lines.append(f"{name:{width}}  " + "  ".join(cells))
+    return "\n".join(lines)
+
+
+def _cell(value: float, width: int, digits: int) -> str:
+    return f"{'-':>{width}}" if np.isnan(value) else f"{value:{width}.{digits}f}"

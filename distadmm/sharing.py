@@ -1,0 +1,255 @@
+"""ADMM sharing: one model over features that several parties hold about the same records.
+
+    python -m distadmm.sharing --split 15,15
+    mpiexec -n 4 python -m distadmm.sharing --data adult
+    python -m distadmm.sharing predict runs/sharing-...  --data new.csv
+
+Rank 0 is the centre and holds the labels; ranks 1..M are the parties and hold their columns; with fewer
+ranks parties share one, and a single process hosts them all.
+"""
+
+from distadmm.cli import entering
+
+entering(__name__)
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from distadmm.cli import flag, launch, parse
+from distadmm.errors import DONE, UNCONVERGED, InputError, require
+from distadmm.losses import Loss
+from distadmm.methods.sharing import admm, loop, sgd
+from distadmm.methods.sharing.loop import FORMS, Plan
+from distadmm.methods.sharing.parts import Parts, check, sparse_or_dense
+from distadmm.methods.sharing.penalties import region_named, regulariser_named
+from distadmm.methods.sharing.xupdate import Columns
+from distadmm.methods.sharing.zupdate import LOSSES
+from distadmm.sharing_data import DataOptions, load
+from distadmm.star import WIRES, Star
+from distadmm.world import World
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    flags_title = "model and algorithm"
+    algorithm: str = flag(
+        "admm", help="admm, or sgd: synchronous FDML for comparison", choices=("admm", "sgd")
+    )
+    form: str = flag("corrected", help="corrected, or paper: Algorithm 1 to the letter", choices=FORMS)
+    loss: str = flag("logistic", help=f"{', '.join(LOSSES)}, or FILE.py:Name of your own")
+    reg: str = flag("l2", help="regulariser: l2, l1 or enet:ALPHA")
+    region: str = flag("whole", help="where each model is kept: whole, box:LOW:HIGH or ball:RADIUS")
+    lambda_: float = flag(1.0, help="weight of the regulariser against the SUM of the losses (1 is C=1)")
+    mean: bool = flag(False, help="--lambda and --rho are against the mean of the losses")
+    rho: float | None = flag(None, help="penalty; fixed when given (default: the curvature rule)")
+    rho_rule: str = flag("auto", help="auto, fixed or curvature", choices=("auto", "fixed", "curvature"))
+    tau: float | None = flag(None, help="proximal weight (default: 3/4 * 1.02 theta - 1)")
+    theta: str = flag("auto", help="overlap of the parties: auto, power, bound or a number in [1, M]")
+    iterations: int = flag(100, help="most iterations (epochs for sgd)")
+    tolerance: float = flag(
+        1e-4, help="stop when residual and movement are below this share of the predictions"
+    )
+    wire: str = flag("float64", help="precision of the messages", choices=tuple(WIRES))
+    eta: float = flag(1.0, help="sgd: step size eta/sqrt(t)")
+    batch: int = flag(100, help="sgd: records a mini-batch")
+
+    def __post_init__(self) -> None:
+        require(self.rho is None or self.rho > 0, f"--rho is {self.rho}; needed: a penalty > 0")
+        require(self.lambda_ >= 0, f"--lambda is {self.lambda_:g}; needed: a weight >= 0")
+        require(self.iterations >= 1, f"--iterations is {self.iterations}; needed: at least 1")
+        regulariser_named(self.reg)
+        region_named(self.region)
+        loss_named(self.loss)
+        self.plan(0)
+
+    def problem(self, rows: int) -> admm.Problem:
+        """The literal form has neither centring nor intercept."""
+        scale = rows if self.mean else 1
+        return admm.Problem(
+            loss_named(self.loss),
+            self.lambda_ * scale,
+            regulariser_named(self.reg),
+            region_named(self.region),
+            intercept=self.form != "paper",
+        )
+
+    def plan(self, seed: int, rows: int = 1) -> Plan:
+        rule = self.rho_rule == "curvature" or (self.rho_rule == "auto" and self.rho is None)
+        try:
+            theta: float | str = float(self.theta)
+        except ValueError:
+            theta = self.theta
+        rho = self.rho * rows if self.rho and self.mean else self.rho
+        return Plan(self.form, rho, rule, self.tau, theta, self.iterations, self.tolerance, seed)
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    flags_title = "run"
+    observe: str = flag(
+        "each", help="curves and comparisons: each iteration, end, or none", choices=("each", "end", "none")
+    )
+    out: str | None = flag(None, help="run directory (default: runs/sharing-...)")
+    force: bool = flag(False, help="replace a non-empty --out")
+    strict: bool = flag(False, help="exit with code 4 when the run did not converge")
+    seed: int = flag(0, help="seed of all random choices")
+
+
+class Solution(NamedTuple):
+    """A trained model and how it came about."""
+
+    models: dict[int, Array]  # of the parties hosted by this rank
+    means: dict[int, Array]  # column means of these parties, taken off before the model is applied
+    intercept: float
+    iterations: int
+    converged: bool
+    failure: str | None
+    theta: float | None
+    tau: float
+    rho: float
+
+
+def loss_named(text: str) -> Loss:
+    """A known loss, or `FILE.py:Name`, a class that follows `distadmm.losses.Loss`."""
+    if text in LOSSES:
+        return LOSSES[text]
+    path, _, name = text.rpartition(":")
+    require(
+        path.endswith(".py"),
+        f"--loss is {text!r}; choose one of: {', '.join(LOSSES)}, or FILE.py:Name, a class of your own",
+    )
+    import runpy
+
+    try:
+        loss = runpy.run_path(path)[name]()
+    except (OSError, KeyError):
+        raise InputError(f"--loss {text}: no class {name!r} in {path}; see docs/sharing.md") from None
+    needed = ("value", "slope", "curvature", "max_slope", "max_curvature", "one_signed", "labels")
+    missing = [member for member in needed if not hasattr(loss, member)]
+    require(not missing, f"--loss {text} lacks {', '.join(missing)}; see docs/sharing.md")
+    return loss
+
+
+def solve(
+    blocks: Sequence[Any],
+    labels: Array,
+    *,
+    problem: admm.Problem | None = None,
+    plan: Plan | None = None,
+    wire: str = "float64",
+    observe: loop.Observer | None = None,
+) -> Solution:
+    """Train over `blocks`, one matrix a party, in this process.
+
+    >>> solution = solve([A, B], labels)
+    >>> scores = predict([A_new, B_new], solution)
+    """
+    problem = problem or admm.Problem(LOSSES["logistic"], intercept=True)
+    star = Star(parties=len(blocks), wire=wire)
+    matrices = {m: sparse_or_dense(block) for m, block in enumerate(blocks, 1)}
+    labels = np.asarray(labels, dtype=float)
+    parts = Parts(matrices, {}, labels, {}, None, labels.size)
+    check(star, parts, problem.loss)
+    return train(star, parts, problem, plan or Plan(), observe)
+
+
+def train(
+    star: Star, parts: Parts, problem: admm.Problem, plan: Plan, observe: loop.Observer | None = None
+) -> Solution:
+    """Train what the ranks of `star` hold by ADMM sharing; called by every rank."""
+    blocks = {m: Columns(matrix, centre=problem.intercept) for m, matrix in parts.train.items()}
+    _refuse_degenerate(star, blocks, problem)
+    found = loop.run(star, blocks, parts.labels, problem, plan, parts.rows, observe=observe)
+    state = found.state
+    return Solution(
+        state.x, {m: block.mean for m, block in blocks.items()}, state.b, found.iterations,
+        found.converged, found.failure, found.theta, found.tau, state.rho,
+    )  # fmt: skip
+
+
+def train_sgd(
+    star: Star,
+    parts: Parts,
+    problem: admm.Problem,
+    steps: sgd.Steps,
+    epochs: int,
+    observe: Callable[[int, sgd.Model], None] | None = None,
+) -> Solution:
+    """Train by synchronous stochastic gradients for a fixed number of epochs."""
+    blocks = {m: Columns(matrix, centre=problem.intercept) for m, matrix in parts.train.items()}
+    model = sgd.start(blocks, steps)
+    for number in range(1, epochs + 1):
+        model = sgd.epoch(star, blocks, parts.labels, problem, steps, model, number, parts.rows)
+        if observe is not None:
+            observe(number, model)
+    means = {m: block.mean for m, block in blocks.items()}
+    return Solution(model.x, means, model.b, epochs, True, None, None, 0.0, float("nan"))
+
+
+def _refuse_degenerate(star: Star, blocks: Mapping[int, Columns], problem: admm.Problem) -> None:
+    """Without a strictly convex penalty dependent columns have no single best model."""
+    if problem.lam * problem.reg.l2 > 0:
+        return
+    with star.world.together():
+        for m, block in blocks.items():
+            require(
+                problem.lam > 0 or block.rank == block.width,
+                f"party {m}: its {block.width} columns have rank {block.rank} and --lambda is 0, so no model is "
+                "the best; give --lambda above 0, or drop the dependent columns",
+            )
+
+
+def predict(blocks: Sequence[Any], solution: Solution) -> Array:
+    """The scores of new records; `blocks` are their columns, party by party."""
+    scores = np.full(blocks[0].shape[0], solution.intercept)
+    for m, block in enumerate(blocks, 1):
+        scores += block @ solution.models[m] - solution.means[m] @ solution.models[m]
+    return scores
+
+
+def _read(argv: Sequence[str]) -> tuple[Any, ...]:
+    return parse("distadmm.sharing", __doc__ or "", [DataOptions, ModelOptions, RunOptions], argv)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if arguments[:1] == ["predict"]:
+        from distadmm import sharing_predict
+
+        return sharing_predict.main(arguments[1:])
+    return launch("distadmm.sharing", _read, work, arguments)
+
+
+def work(options: tuple[DataOptions, ModelOptions, RunOptions], world: World) -> int:
+    from distadmm import sharing_run
+
+    data, model, run = options
+    loss = loss_named(model.loss)
+    with world.together():
+        star = Star(world, data.count(world), party_one_is_centre=data.labels_at_party_one, wire=model.wire)
+    parts = load(data, star, run.seed, regression=not loss.labels)
+    problem = model.problem(parts.rows)
+    check(star, parts, problem.loss)
+    directory = sharing_run.Directory(star, options, run.out, force=run.force)
+    recorder = sharing_run.Recorder(star, parts, problem, run.observe)
+    if model.algorithm == "sgd":
+        steps = sgd.Steps(model.eta, model.batch, run.seed)
+        solution = train_sgd(star, parts, problem, steps, model.iterations, recorder)
+    else:
+        solution = train(star, parts, problem, model.plan(run.seed, parts.rows), recorder)
+    text = directory.finish(parts, solution, recorder)
+    if world.is_root:
+        print(text)
+    return UNCONVERGED if run.strict and not solution.converged else DONE
+
+
+if __name__ == "__main__":
+    from distadmm.sharing import main as run_main  # the real module, not its __main__ double
+
+    raise SystemExit(run_main())

@@ -1,0 +1,119 @@
+"""ADMM sharing over real ranks: the bits do not depend on who hosts whom."""
+
+import json
+
+import numpy as np
+import pytest
+
+from distadmm import sharing
+from distadmm.results import read_npz
+from distadmm.world import World
+
+
+def _run(folder, *arguments):
+    return sharing.main(["--out", str(folder), "--split", "8,12,10", *map(str, arguments)])
+
+
+def _models(folder):
+    return [read_npz(folder / "models" / f"party-{m}.npz")["x"].tobytes() for m in (1, 2, 3)]
+
+
+def _alone(world, monkeypatch, folder, *arguments):
+    """The same run by rank 0 in a world of its own."""
+    if world.is_root:
+        with monkeypatch.context() as patch:
+            patch.setattr("distadmm.world.connect", lambda: World())
+            assert _run(folder, *arguments) == 0
+    world.broadcast(None)
+
+
+@pytest.mark.mpi(min_size=4, sizes=[4])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--iterations", 12, "--wire", "float32"),
+        ("--iterations", 5, "--form", "gauss-seidel"),
+        ("--iterations", 5, "--form", "averaged"),
+        ("--iterations", 5, "--form", "paper", "--rho", 0.3),
+        ("--iterations", 2, "--algorithm", "sgd"),
+    ],
+)
+def test_four_ranks_give_the_bits_of_one_process(arguments, world, shared_path, monkeypatch):
+    assert _run(shared_path / "ranks", *arguments) == 0
+    _alone(world, monkeypatch, shared_path / "alone", *arguments)
+    assert _models(shared_path / "ranks") == _models(shared_path / "alone")
+    one, other = ((shared_path / name / "history.csv").read_text() for name in ("ranks", "alone"))
+    assert one == other
+    traffic = [
+        json.loads((shared_path / name / "config.json").read_text())["result"]["traffic"]
+        for name in ("ranks", "alone")
+    ]
+    assert traffic[0] == traffic[1]
+
+
+@pytest.mark.mpi(min_size=2, sizes=[2])
+def test_parties_may_share_a_rank(world, shared_path, monkeypatch):
+    assert _run(shared_path / "ranks", "--iterations", 6) == 0
+    _alone(world, monkeypatch, shared_path / "alone", "--iterations", 6)
+    assert _models(shared_path / "ranks") == _models(shared_path / "alone")
+
+
+@pytest.mark.mpi(min_size=3, sizes=[3])
+def test_each_rank_reads_its_own_file_only(world, shared_path, monkeypatch):
+    """Every rank can read its own party's file and no other; the keys still bring the rows together."""
+    rng = np.random.default_rng(0)
+    columns = rng.normal(size=(30, 4))
+    labels = np.where(columns[:, 0] + columns[:, 2] > 0, 1, -1)
+    if world.is_root:
+        for name, header, cells in (
+            ("labels", "id,y", labels[:, None]),
+            ("party1", "id,a,b", columns[:, :2]),
+            ("party2", "id,c,d", columns[:, 2:]),
+        ):
+            order = rng.permutation(30)
+            lines = [header, *(",".join([f"k{i}", *map(str, cells[i])]) for i in order)]
+            (shared_path / f"{name}.csv").write_text("\n".join(lines) + "\n")
+    world.broadcast(None)
+    own = {0: "labels", 1: "party1", 2: "party2"}[world.rank]
+    from distadmm.data import vertical
+
+    read = vertical.read_party
+
+    def only_mine(path, *arguments, **keywords):
+        assert path.endswith(f"{own}.csv"), f"rank {world.rank} opened {path}"
+        return read(path, *arguments, **keywords)
+
+    monkeypatch.setattr(vertical, "read_party", only_mine)
+    files = [str(shared_path / f"{name}.csv") for name in ("party1", "party2")]
+    arguments = [
+        "--party-files",
+        ",".join(files),
+        "--label-file",
+        str(shared_path / "labels.csv"),
+        "--key",
+        "id",
+    ]
+    assert sharing.main([*arguments, "--out", str(shared_path / "run"), "--iterations", "5"]) == 0
+    assert read_npz(shared_path / "run" / "models" / "party-2.npz")["x"].shape == (2,)
+
+
+@pytest.mark.mpi(min_size=4, sizes=[4])
+def test_more_ranks_than_work_are_refused(shared_path):
+    assert sharing.main(["--split", "15,15", "--out", str(shared_path / "r")]) == 2
+    assert not (shared_path / "r").exists()
+
+
+@pytest.mark.mpi(min_size=3, sizes=[3])
+def test_a_party_in_trouble_ends_the_run_everywhere(world, shared_path, monkeypatch):
+    from distadmm import sharing as module
+
+    load = module.load
+
+    def damaged(*arguments, **keywords):
+        parts = load(*arguments, **keywords)
+        if world.rank == 2:
+            parts.train[2][:] = np.nan
+        return parts
+
+    monkeypatch.setattr(module, "load", damaged)
+    assert sharing.main(["--split", "15,15", "--out", str(shared_path / "r")]) == 2
