@@ -91,6 +91,8 @@ class Node:
 
 
 class Algorithm(Protocol):
+    """An optional `check(node, iterations)` refuses, before anything runs, what cannot be run."""
+
     def init(self, node: Node) -> Any: ...
 
     def step(self, k: int, st: Any, node: Node) -> Any: ...

@@ -178,6 +178,9 @@ def prepare(config: Config, world: World) -> Prepared:
     start = np.zeros((network.n_local, problem.dimension))
     release = Unprotected()
     node = Node(network, problem, release, plan.facts, start, plan.table)
+    if hasattr(config.algorithm, "check"):
+        with world.together():
+            config.algorithm.check(node, config.loop.iterations)
     description = {"graph": plan.graph, "data": source.describe(), "phases": entry.phases}
     return Prepared(config, world, node, source, description)
 

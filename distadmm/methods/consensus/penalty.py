@@ -34,6 +34,7 @@ class Penalties:
     )
 
     # Per-node parameters that a file may give instead of one number: flag -> the node attribute it reads.
+    phases: ClassVar[int] = 1  # iterations a solve
     tables: ClassVar[dict[str, str]] = {"eta": "eta", "eta_growth": "q"}
 
     def __post_init__(self) -> None:
@@ -41,6 +42,12 @@ class Penalties:
         if self.dual_step not in ("common", "own"):
             step = as_number(self.dual_step, "--dual-step", "'common', 'own' or a number")
             require(step > 0, f"--dual-step is {step:g}; needed: above zero")
+
+    def check(self, node: Node, iterations: int) -> None:
+        """Refuse what cannot be run before anything is."""
+        solves = -(-iterations // self.phases)
+        if solves:
+            self.whole_schedule(node)(solves)
 
     def whole_schedule(self, node: Node) -> Schedule:
         """Penalties of all nodes of the network; they depend on no data, so every rank knows them."""

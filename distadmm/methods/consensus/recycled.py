@@ -7,7 +7,7 @@ X. Zhang, M. Khalili, M. Liu: Recycled ADMM: Improving the Privacy and Accuracy 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -44,6 +44,8 @@ class RADMM(Penalties):
     The first two terms of (19) are not computed from data: the KKT condition of (18) gives their sum
     from values that have already been released.
     """
+
+    phases: ClassVar[int] = 2
 
     gamma: float = flag(0.5, help="weight of the proximal term of even iterations, gamma >= 0")
 

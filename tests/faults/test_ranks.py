@@ -1,0 +1,179 @@
+"""Failing, stalling and preempted ranks: the job ends, soon, with a code and a reason."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+BASE = ["--data", "tiny", "--topology", "er5", "--progress", "none"]
+
+FAILING = """
+import os, time
+from dataclasses import dataclass
+from typing import NamedTuple
+import distadmm
+from distadmm.errors import InputError
+
+class State(NamedTuple):
+    f: object
+
+@distadmm.register("failing")
+@dataclass(frozen=True)
+class Failing:
+    how: str = distadmm.flag("raise", help="how to fail")
+
+    def init(self, node):
+        return State(node.start)
+
+    def step(self, k, st, node):
+        if k == 3 and 2 in node.network.nodes:
+            if self.how == "raise":
+                raise RuntimeError("node two is unwell")
+            if self.how == "exit":
+                raise SystemExit(7)
+            if self.how == "input":
+                raise InputError("node two cannot read its rows; mend them")
+            time.sleep(60)
+        node.network.neighbour_sum(st.f)
+        return st
+"""
+
+
+def start(mpiexec: list[str], ranks: int, arguments: list[str], **options) -> subprocess.Popen:
+    command = [*mpiexec, "-n", str(ranks), sys.executable, "-m", "distadmm.radmm", *arguments]
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True, **options
+    )
+
+
+def finish(process: subprocess.Popen, limit: float = 60) -> tuple[int, str, str]:
+    try:
+        out, err = process.communicate(timeout=limit)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        pytest.fail(f"no end within {limit:g} s")
+    return process.returncode, out, err
+
+
+@pytest.fixture
+def failing(tmp_path: Path) -> str:
+    path = tmp_path / "failing.py"
+    path.write_text(FAILING)
+    return str(path)
+
+
+@pytest.mark.parametrize(("how", "told"), [("raise", "node two is unwell"), ("exit", "SystemExit: 7")])
+def test_a_rank_that_raises_ends_all_and_says_which(how: str, told: str, failing: str, mpiexec, tmp_path) -> None:
+    arguments = [*BASE, "--algorithm", failing, "--how", how, "--iterations", "5", "--out", str(tmp_path / "o")]
+    code, _, err = finish(start(mpiexec, 5, arguments))
+    assert code != 0
+    assert told in err
+    assert "[rank 2] " in err
+    assert "Traceback" in err
+
+
+def test_an_input_error_of_one_rank_is_one_line_and_code_two(failing: str, mpiexec, tmp_path) -> None:
+    arguments = [*BASE, "--algorithm", failing, "--how", "input", "--iterations", "5", "--out", str(tmp_path / "o")]
+    code, _, err = finish(start(mpiexec, 5, arguments))
+    assert code == 2
+    assert "cannot read its rows" in err
+    assert "Traceback" not in err
+
+
+def test_a_stalled_rank_is_named(failing: str, mpiexec, tmp_path) -> None:
+    arguments = [*BASE, "--algorithm", failing, "--how", "stall", "--iterations", "5", "--stall-timeout", "2"]
+    code, _, err = finish(start(mpiexec, 5, [*arguments, "--out", str(tmp_path / "o")]), 30)
+    assert code != 0
+    assert "slowest rank(s) [2]" in err or "at iteration 2" in err
+    assert "--stall-timeout" in err
+
+
+@pytest.mark.parametrize("signal_sent", [signal.SIGKILL, signal.SIGSEGV])
+def test_a_killed_rank_ends_the_job(signal_sent: int, failing: str, mpiexec, tmp_path) -> None:
+    pids = tmp_path / "pids"
+    pids.mkdir()
+    code = FAILING.replace("time.sleep(60)", f"os.kill(os.getpid(), {int(signal_sent)})")
+    Path(failing).write_text(code)
+    arguments = [*BASE, "--algorithm", failing, "--how", "die", "--iterations", "5", "--out", str(tmp_path / "o")]
+    assert finish(start(mpiexec, 5, arguments))[0] != 0
+
+
+def test_more_ranks_than_nodes(mpiexec, tmp_path: Path) -> None:
+    code, out, err = finish(start(mpiexec, 6, [*BASE, "--iterations", "2"], cwd=tmp_path))
+    assert code == 2
+    assert out == ""
+    assert "mpiexec -n 5" in err
+    assert len(err.strip().splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_bad_flags_are_told_once_by_twenty_ranks(mpiexec) -> None:
+    code, out, err = finish(start(mpiexec, 20, ["--etta", "1"]))
+    assert (code, out) == (2, "")
+    assert len(err.strip().splitlines()) == 1
+
+
+def test_one_help_page_from_all_ranks(mpiexec) -> None:
+    code, out, _ = finish(start(mpiexec, 4, ["--help"]))
+    assert code == 0
+    assert out.count("usage:") == 1
+
+
+def test_a_launcher_of_another_mpi_is_refused(tmp_path: Path) -> None:
+    """Such a launcher sets a size of its own and every process comes up alone."""
+    environment = {**os.environ, "OMPI_COMM_WORLD_SIZE": "20", "OMPI_COMM_WORLD_RANK": "0"}
+    command = [sys.executable, "-m", "distadmm.radmm", *BASE, "--iterations", "2"]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path, timeout=60)
+    assert done.returncode == 2
+    assert "20 processes but each of them is alone" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_preempted_run_goes_on_where_it_was(mpiexec, tmp_path: Path) -> None:
+    """SIGUSR1 at a random moment, then --resume: the models of an uninterrupted run, bit for bit."""
+    from distadmm.results import read_json, read_npz
+
+    arguments = [*BASE, "--iterations", "20000", "--observe", "50", "--checkpoint-every", "100000"]
+    out = tmp_path / "run"
+    process = start(mpiexec, 3, [*arguments, "--out", str(out)])
+    deadline = time.monotonic() + 40
+    while not (out / "config.json").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    time.sleep(1.0)
+    for pid in ranks_of(process.pid):
+        os.kill(pid, signal.SIGUSR1)
+    code, _, err = finish(process)
+    assert code == 128 + signal.SIGUSR1, err
+    done = read_json(out / "summary.json")["iterations"]
+    assert 0 < done < 20000
+    more = ["--resume", str(out), "--iterations", str(done + 60), "--progress", "none"]
+    assert finish(start(mpiexec, 2, more))[0] == 0
+    other = tmp_path / "other"
+    assert finish(start(mpiexec, 1, [*arguments, "--iterations", str(done + 60), "--out", str(other)]))[0] == 0
+    resumed, straight = read_npz(out / "models.npz")["models"], read_npz(other / "models.npz")["models"]
+    assert resumed.tobytes() == straight.tobytes()
+
+
+def ranks_of(pid: int) -> list[int]:
+    """The Python processes below `pid`."""
+    found, todo = [], [pid]
+    while todo:
+        parent = todo.pop()
+        for path in Path("/proc").glob("[0-9]*/stat"):
+            try:
+                fields = path.read_text().rsplit(")", 1)[1].split()
+            except OSError:
+                continue
+            if int(fields[1]) == parent:
+                child = int(path.parent.name)
+                todo.append(child)
+                if "python" in (path.parent / "cmdline").read_bytes().split(b"\0")[0].decode():
+                    found.append(child)
+    return found

@@ -1,0 +1,154 @@
+"""One clear line and exit code 2 for whatever is wrong; one help page; flags win over files."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from distadmm import radmm
+from distadmm.errors import DONE, USAGE
+
+TINY = ["--data", "tiny", "--topology", "er5", "--iterations", "3", "--progress", "none"]
+
+BAD = {
+    "unknown flag": (["--etta", "1"], "--eta"),
+    "unknown algorithm": (["--algorithm", "rdmm"], "did you mean radmm"),
+    "not a number": (["--rho", "many"], "needed: a number"),
+    "negative weight": (["--weight", "-1"], "above zero"),
+    "nan weight": (["--weight", "nan"], "above zero"),
+    "negative gamma": (["--gamma", "-0.1"], "zero or more"),
+    "zero penalty": (["--eta", "0"], "above 0"),
+    "nan penalty": (["--eta", "nan"], "above 0"),
+    "shrinking penalty": (["--eta", "1", "--eta-growth", "0.9"], "never decrease"),
+    "no such graph": (["--topology", "rign:20"], "ring"),
+    "no such data": (["--data", "adlt"], "adult"),
+    "no such loss": (["--loss", "logistik"], "logistic"),
+    "no such table": (["--eta", "none.csv"], "node,value"),
+    "attribute not there": (["--eta", "node"], "has no number"),
+    "observe": (["--observe", "sometimes"], "--observe"),
+    "stop without measuring": (["--observe", "none", "--stop-tolerance", "1e-3"], "--stop-tolerance"),
+    "bad choice": (["--progress", "loud"], "choose one of"),
+    "negative iterations": (["--iterations", "-3"], "zero or more"),
+    "nothing to resume": (["--resume", "nowhere"], "nowhere"),
+    "no such config": (["--config", "nowhere.toml"], "nowhere.toml"),
+    "no such file of an algorithm": (["--algorithm", "mine.py"], "mine.py"),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_bad_input_is_one_line_and_code_two(what: str, tmp_path: Path, capsys, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    flags, hint = BAD[what]
+    assert radmm.main([*TINY, *flags]) == USAGE
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.count("\n") == 1
+    assert hint in shown.err
+    assert list(tmp_path.iterdir()) == []  # nothing was written
+
+
+def test_a_schedule_shorter_than_the_run(tmp_path: Path, capsys, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("eta.csv").write_text("node,k1\n" + "".join(f"{i},0.5,0.6\n" for i in range(5)))
+    assert radmm.main([*TINY, "--algorithm", "admm", "--eta", "eta.csv", "--iterations", "2"]) == DONE
+    capsys.readouterr()
+    assert radmm.main([*TINY, "--algorithm", "admm", "--eta", "eta.csv"]) == USAGE
+    shown = capsys.readouterr().err
+    assert shown.count("\n") == 1
+    assert "ends after 2 solves" in shown
+
+
+def test_config_file_and_flags(tmp_path: Path, capsys, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("run.toml").write_text('algorithm = "admm"\niterations = 2\neta = "0.7"\ndata = "tiny"\ntopology = "ring:6"\n')
+    config = radmm.read(["--config", "run.toml", "--iterations", "4"])
+    assert (config.name, config.loop.iterations, config.algorithm.eta) == ("admm", 4, "0.7")
+    Path("bad.toml").write_text("itterations = 2\n")
+    assert radmm.main(["--config", "bad.toml"]) == USAGE
+    shown = capsys.readouterr().err
+    assert "unknown key 'itterations'" in shown
+    assert "iterations" in shown.split("known:")[1]
+
+
+def test_the_resolved_configuration_is_accepted_again(tmp_path: Path) -> None:
+    out = tmp_path / "first"
+    assert radmm.main([*TINY, "--eta", "0.9", "--out", str(out)]) == DONE
+    config = radmm.read(["--config", str(out / "config.json")])
+    assert config.algorithm.eta == "0.9"
+    assert config.problem.topology == "er5"
+    kept = json.loads((out / "config.json").read_text())
+    assert set(kept) >= {"config", "data_id", "versions", "graph", "ranks"}
+
+
+def test_help_is_one_page_and_names_every_flag(capsys) -> None:
+    assert radmm.main(["--algorithm", "radmm", "--help"]) == DONE
+    page = capsys.readouterr().out
+    for option in ("--algorithm", "--data", "--topology", "--gamma", "--eta", "--resume", "--dry-run", "--config"):
+        assert f"{option} " in page
+
+
+def test_dry_run_writes_nothing(tmp_path: Path, capsys, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert radmm.main([*TINY, "--dry-run"]) == DONE
+    shown = capsys.readouterr().out
+    assert "5 nodes, 8 edges" in shown
+    assert list(tmp_path.iterdir()) == []
+    assert radmm.main(TINY) == DONE
+    planned = int(shown.split("messages")[1].split()[0])
+    assert f"in {planned} messages" in capsys.readouterr().out
+
+
+def test_strict_tells_that_the_tolerance_was_missed(tmp_path: Path) -> None:
+    arguments = [*TINY, "--out", str(tmp_path / "a"), "--stop-tolerance", "1e-12", "--strict"]
+    assert radmm.main(arguments) == 4
+    arguments = [*TINY, "--out", str(tmp_path / "b"), "--stop-tolerance", "1e-3", "--strict", "--weight", "20", "--iterations", "500"]
+    assert radmm.main(arguments) == DONE
+    assert json.loads((tmp_path / "b" / "summary.json").read_text())["ended"] == "converged"
+
+
+def test_a_directory_with_content_is_not_overwritten(tmp_path: Path, capsys) -> None:
+    (tmp_path / "mine").write_text("precious")
+    assert radmm.main([*TINY, "--out", str(tmp_path)]) == USAGE
+    assert "--force" in capsys.readouterr().err
+    assert (tmp_path / "mine").read_text() == "precious"
+
+
+def test_resume_refuses_another_configuration(tmp_path: Path, capsys) -> None:
+    out = str(tmp_path / "run")
+    assert radmm.main([*TINY, "--checkpoint-every", "1", "--out", out]) == DONE
+    capsys.readouterr()
+    assert radmm.main(["--resume", out, "--rho", "3", "--iterations", "5"]) == USAGE
+    assert "--rho 0.22, not 3.0" in capsys.readouterr().err
+
+
+def test_an_algorithm_from_a_file(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "from dataclasses import dataclass\n"
+        "from typing import NamedTuple\n"
+        "import distadmm\n"
+        "class State(NamedTuple):\n    f: object\n"
+        "@distadmm.register('descent-of-mine')\n@dataclass(frozen=True)\n"
+        "class Descent:\n"
+        "    rate: float = distadmm.flag(0.1, help='step')\n"
+        "    def init(self, node):\n        return State(node.start)\n"
+        "    def step(self, k, st, node):\n"
+        "        node.release.expose(k, 'gradient step')\n"
+        "        s = node.network.neighbour_sum(st.f)\n"
+        "        mixed = (st.f + s) / (1 + node.degree)\n"
+        "        return State(mixed - self.rate / k * node.problem.gradients(st.f))\n"
+    )
+    out = tmp_path / "run"
+    flags = ["--algorithm", str(tmp_path / "mine.py"), "--rate", "0.05", "--weight", "1", "--rho", "0.1"]
+    assert radmm.main([*TINY, *flags, "--iterations", "50", "--out", str(out)]) == DONE
+    assert json.loads((out / "config.json").read_text())["config"]["rate"] == 0.05
+    assert json.loads((out / "summary.json").read_text())["gap"] < 0.5
+
+
+def test_importing_the_package_sets_nothing() -> None:
+    code = "import os, sys; before = dict(os.environ); import distadmm; assert dict(os.environ) == before; "
+    code += "assert 'numpy' not in sys.modules and 'mpi4py' not in sys.modules"
+    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
