@@ -33,7 +33,7 @@ class CsvFile:
         self.path = path
         text = read_text(path)
         lines, self.line_numbers = numbered_lines(text)
-        self.delimiter = next((d for d in ",;\t" if d in lines[0]), ",")
+        self.delimiter = max(",;\t", key=lines[0].count)
         self._lines: list[str] | list[list[str]] = lines
         if '"' in text:  # a quoted cell may hold the delimiter, even a line break
             reader = csv.reader(
@@ -67,6 +67,10 @@ class CsvFile:
         return line.split(self.delimiter) if isinstance(line, str) else line
 
     def _check_header(self) -> None:
+        if all(_is_number(name) for name in self.header):
+            raise InputError(
+                f"{self.path} line 1 holds numbers, not names; needed: a header line such as x1,x2,y"
+            )
         for name in self.header:
             require(
                 name, f"{self.path} line 1: a column has no name; needed: a header line with a name for each"
@@ -74,10 +78,6 @@ class CsvFile:
             require(
                 self.header.count(name) == 1,
                 f"{self.path} line 1 has two columns named {name!r}; give each column its own name",
-            )
-        if all(_is_number(name) for name in self.header):
-            raise InputError(
-                f"{self.path} line 1 holds numbers, not names; needed: a header line such as x1,x2,y"
             )
 
     def _find(self, name: str) -> str:

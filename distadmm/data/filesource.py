@@ -180,7 +180,10 @@ class FileSource(WholeSource):
             X, y = self._rows
             return take(X, rows), y[rows]
         X, target = self.file.read(rows)
-        place = lambda i: self.file.place(int(rows[i]))  # noqa: E731
+
+        def place(i: int) -> str:
+            return self.file.place(int(rows[i]))
+
         return X, to_targets(target, self.classes, self.task, f"{self.path}, target", place)
 
     def test(self, *, sparse: bool = False) -> tuple[Matrix, Array] | None:
@@ -237,11 +240,7 @@ class PatternSource(Source):
             reading = dataclasses.replace(reading, seed=int.from_bytes(local_key(), "big"))
         self.pattern, self.reading, self.name, self.source = pattern, reading, pattern, pattern
         self.task, self.test_data = reading.task, test_data
-        fields = {name for _, name, _, _ in string.Formatter().parse(pattern) if name is not None}
-        require(
-            fields <= {"rank", "node"},
-            f"--data {pattern}: unknown {{{', '.join(sorted(fields - {'rank', 'node'}))}}}; use {{rank}}",
-        )
+        _check_pattern(pattern)
         if kind(self.path(0)) in LIBSVM:
             require(
                 reading.features is not None,
@@ -321,6 +320,18 @@ class Signature(NamedTuple):
     file: str
     feature_names: tuple[str, ...]
     classes: tuple[Any, ...]
+
+
+def _check_pattern(pattern: str) -> None:
+    try:
+        fields = {name for _, name, _, _ in string.Formatter().parse(pattern) if name is not None}
+        pattern.format(rank=0, node=0)
+    except (ValueError, LookupError, AttributeError):
+        fields = {"?"}
+    require(
+        fields <= {"rank", "node"},
+        f"--data {pattern}: the braces hold something else than the number of a node; use {{rank}}",
+    )
 
 
 def agree(signatures: Sequence[Signature]) -> None:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from distadmm.data.filesource import Reading
-from distadmm.data.table import Array, Matrix, Sparse, dense, take
+from distadmm.data.table import Array, Matrix, Sparse, take
 from distadmm.data.targets import find_classes, to_targets
 from distadmm.errors import InputError, require
 
@@ -54,8 +54,11 @@ def check_block(X: Matrix, party: str) -> None:
     """A party whose columns are all constant (or that has none) has nothing to contribute."""
     require(X.shape[1] >= 1, f"{party} has no feature column; give every party at least one")
     if isinstance(X, Sparse):
-        filled = np.bincount(X.indices, minlength=X.shape[1])
-        varies = any(np.ptp(dense(columns(X, j, j + 1))) > 0 for j in np.flatnonzero(filled))
+        full = np.bincount(X.indices, minlength=X.shape[1]) == X.shape[0]
+        low, high = np.where(full, np.inf, 0.0), np.where(full, -np.inf, 0.0)  # the others hold zeros too
+        np.minimum.at(low, X.indices, X.data)
+        np.maximum.at(high, X.indices, X.data)
+        varies = bool((high > low).any())
     else:
         varies = bool((np.ptp(X, axis=0) > 0).any())
     require(
