@@ -10,7 +10,6 @@ import contextlib
 import hashlib
 import hmac
 import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -46,6 +45,8 @@ def local_key(path: str | Path | None = None) -> bytes:
 
 
 def _create(path: Path) -> None:
+    import tempfile
+
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     handle, temporary = tempfile.mkstemp(dir=path.parent)  # mode 0600
     try:

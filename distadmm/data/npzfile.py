@@ -13,7 +13,7 @@ from distadmm.errors import InputError, require
 class NpzFile:
     def __init__(self, path: Path, *, target: str | None = None, targetless: bool = False):
         self.path = path
-        self.arrays = _load(path)
+        self.arrays = load_arrays(path)
         self.X = self._matrix()
         self.n_rows, width = self.X.shape
         names = self.arrays.get("feature_names")
@@ -63,7 +63,8 @@ class NpzFile:
         return self.X[rows], self.target[rows]
 
 
-def _load(path: Path) -> dict[str, Array]:
+def load_arrays(path: Path) -> dict[str, Array]:
+    """All arrays of an archive; nothing in it is unpickled."""
     import zipfile
 
     try:
