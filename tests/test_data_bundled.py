@@ -73,8 +73,10 @@ def test_adult_has_the_published_counts():
     assert training.rows_dropped == 3_620
     y = np.concatenate([training.y, test.y])
     assert round(100 * (y > 0).mean(), 2) == 24.78  # as adult.names states
-    records = raw.records()
-    assert len(records) - len(np.unique(records)) == 52
+    records, complete = raw.records(), adult_table.complete()
+    assert len(records) - len(np.unique(records)) == a9a.table().duplicates == 52
+    assert len(complete) - len(np.unique(complete)) == adult_table.DUPLICATES
+    assert len(records) - len(complete) == adult_table.ROWS_DROPPED
 
 
 def test_adult_rows_are_encoded_as_the_recipe_says(cells):
@@ -139,6 +141,15 @@ def test_sparse_and_dense_rows_agree(name):
     assert X.shape[1] == source.n_features == len(source.feature_names)
     assert set(np.unique(y)) == {-1.0, 1.0}
     assert np.linalg.norm(X, axis=1).max() <= 1 + 1e-15
+
+
+@pytest.mark.parametrize("name", ["adult", "tiny", "a9a"])
+def test_the_two_classes_serve_every_task(name):
+    signs = open_source(name).node(0, 30)[1]
+    assert (open_source(name, task="regression").node(0, 30)[1] == signs).all()
+    numbers = open_source(name, task="multiclass").node(0, 30)[1]
+    assert numbers.dtype.kind == "i"
+    assert (2 * numbers - 1 == signs).all()
 
 
 def test_raw_columns_keep_to_their_domains():
@@ -219,4 +230,5 @@ def test_adult_is_split_without_looking_at_the_seed():
     assert (first.node(0, 20)[0] == second.node(0, 20)[0]).all()
     assert first.data_id() == second.data_id()
     assert first.describe()["rows"] == 40_000
+    assert first.describe()["duplicates"] == 47
     assert first.describe()["features"] == len(adult_table.COLUMNS) == 105

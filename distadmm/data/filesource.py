@@ -137,9 +137,9 @@ class FileSource(WholeSource):
         facts: Facts | None = None,
         **options: Any,
     ):
-        super().__init__(**options)
+        super().__init__(task=reading.task, **options)
         self.path, self.reading, self.name, self.source = path, reading, path.name, str(path)
-        self.task, self.test_data = reading.task, test_data
+        self.test_data = test_data
         self._rows: tuple[Matrix, Array] | None = None
         self.file = (reading if facts is None else _with_width(reading, facts)).open(path)
         if facts is None or reading.sanitise:
@@ -235,11 +235,11 @@ class PatternSource(Source):
     n_rows = None
 
     def __init__(self, pattern: str, reading: Reading, *, test_data: Path | None = None, **options: Any):
-        super().__init__(**options)
+        super().__init__(task=reading.task, **options)
         if reading.sanitise:  # a seed that others know would undo what the mapping hides
             reading = dataclasses.replace(reading, seed=int.from_bytes(local_key(), "big"))
         self.pattern, self.reading, self.name, self.source = pattern, reading, pattern, pattern
-        self.task, self.test_data = reading.task, test_data
+        self.test_data = test_data
         _check_pattern(pattern)
         if kind(self.path(0)) in LIBSVM:
             require(

@@ -12,6 +12,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+
 from distadmm.data.identity import PUBLIC_KEY, data_id
 from distadmm.data.sanitise import ColumnMapping
 from distadmm.data.table import (
@@ -27,6 +29,7 @@ from distadmm.data.table import (
     take,
     with_intercept,
 )
+from distadmm.data.targets import TASKS
 from distadmm.errors import InputError, require
 
 
@@ -42,9 +45,12 @@ class Source(ABC):
     pooled_allowed: bool  # may one process see all rows?
     n_rows: int | None  # training rows; None when each node holds its own file
     test_rows: int = 0
+    rows_dropped: int | None = None  # rows of the source left out for missing values, where it is known
+    duplicates: int | None = None  # rows equal to an earlier one, kept, where it is known
 
-    def __init__(self, *, clip: float | None = 1.0, intercept: bool = False):
-        self.clip, self.intercept = clip, intercept
+    def __init__(self, *, clip: float | None = 1.0, intercept: bool = False, task: str = "binary"):
+        require(task in TASKS, f"--task is {task!r}; choose one of: {', '.join(TASKS)}")
+        self.clip, self.intercept, self.task = clip, intercept, task
         self.clipped: ClipReport = NOTHING_CLIPPED  # of all rows read so far by this process
 
     @property
@@ -71,6 +77,8 @@ class Source(ABC):
             "task": self.task,
             "rows": self.n_rows,
             "test_rows": self.test_rows,
+            "rows_dropped": self.rows_dropped,
+            "duplicates": self.duplicates,
             "features": self.n_features,
             "classes": list(self.classes),
             "clip": self.clip,
@@ -130,6 +138,10 @@ class WholeSource(Source):
         X, y = self.read(self.testing, sparse=sparse)
         return self.finish(X, sparse=sparse, count=False), y
 
+    def as_task(self, y: Array) -> Array:
+        """Targets -1/+1 as the task wants them: class numbers for multiclass, else as they are."""
+        return (y > 0).astype(np.int64) if self.task == "multiclass" else y
+
     def deal(self, training: Array, testing: Array) -> None:
         self.training, self.testing = training, testing
         self.n_rows, self.test_rows = len(training), len(testing)
@@ -142,11 +154,12 @@ class TableSource(WholeSource):
         super().__init__(**options)
         self.table = table
         self.name, self.licence, self.source = table.name, table.licence, table.source
+        self.rows_dropped, self.duplicates = table.rows_dropped, table.duplicates
         self.feature_names = (*table.feature_names, *(("intercept",) if self.intercept else ()))
         self.deal(training, testing)
 
     def read(self, rows: Array, *, sparse: bool) -> tuple[Matrix, Array]:
-        return take(self.table.X, rows), self.table.y[rows]
+        return take(self.table.X, rows), self.as_task(self.table.y[rows])
 
     def data_id(self, key: bytes | None = None) -> str:
         return data_id({"X": self.table.X, "y": self.table.y}, key or PUBLIC_KEY)
@@ -162,6 +175,7 @@ class AdultSource(WholeSource):
 
         super().__init__(**options)
         self.licence, self.source = adult.LICENCE, adult.SOURCE
+        self.rows_dropped, self.duplicates = adult.ROWS_DROPPED, adult.DUPLICATES
         self.replaced = adult.sanitised(sanitise or {}, seed)
         self.feature_names = (
             *adult.columns(self.replaced),
@@ -174,7 +188,7 @@ class AdultSource(WholeSource):
 
         records = adult.complete()[rows]
         replaced = {name: column._replace(codes=column.codes[rows]) for name, column in self.replaced.items()}
-        return adult.encode(records, replaced, sparse=sparse), adult.target(records)
+        return adult.encode(records, replaced, sparse=sparse), self.as_task(adult.target(records))
 
     def data_id(self, key: bytes | None = None) -> str:
         from distadmm.data.adult.raw import RECODED
@@ -217,10 +231,10 @@ def open_source(
         require(clip > 0, f"--clip is {clip}; needed: a bound above 0 on the norm of a row")
     options: dict[str, Any] = {"clip": clip, "intercept": intercept}
     if text in BUNDLED:
+        options["task"] = reading.pop("task", "binary")
         for name, value in reading.items():
-            given = value not in (None, 0.0, (), "binary")
             flag = name.replace("_", "-")
-            require(not given, f"--{flag} is for files of your own; the bundled table {text!r} needs none")
+            require(not value, f"--{flag} is for files of your own; the bundled table {text!r} needs none")
         if text == "adult":
             options |= {"sanitise": sanitise, "seed": seed}
         else:

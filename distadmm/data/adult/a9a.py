@@ -52,7 +52,9 @@ def encode(records: Array) -> Sparse:
 def table() -> Table:
     records = raw.records()
     y = np.where(records["income"] == 1, 1.0, -1.0)
-    return Table(encode(records), y, columns(), "a9a", LICENCE, SOURCE + "; binned as in LIBSVM's a9a")
+    return Table(
+        encode(records), y, columns(), "a9a", LICENCE, SOURCE + "; binned as in LIBSVM's a9a", duplicates=52
+    )
 
 
 def split() -> tuple[Array, Array]:
