@@ -338,6 +338,8 @@ BAD_FILES = {
     "libsvm inf": ("t.svm", "+1 1:2\n-1 2:inf\n", {}, "line 2: the value of index 2 is inf"),
     "libsvm too wide": ("t.svm", "+1 1:2\n-1 3:1\n", {"features": 2}, "line 2: index 3 is above"),
     "libsvm without pairs": ("t.svm", "+1\n-1\n", {}, "no index:value pair"),
+    "libsvm wild index": ("t.svm", "+1 1:2\n-1 90000000:1\n", {}, "is very large"),
+    "libsvm comments": ("t.svm", "# one\n# two\n", {}, "comments alone"),
     "libsvm target": ("t.svm", "+1 1:2\n-1 3:1\n", {"target": "y"}, "leave out --target"),
     "no features given": ("t.svm", "+1 1:2\n-1 3:1\n", {"features": 0}, "--features is 0"),
 }  # fmt: skip
@@ -512,3 +514,30 @@ def test_sparse_rows_stay_sparse(tmp_path, table):
     X, _ = source.everything(sparse=True)
     assert len(X.data) == np.count_nonzero(table[0])
     assert (dense(X) == source.everything()[0]).all()
+
+
+@given(
+    st.sampled_from(["t.csv", "t.svm"]),
+    st.integers(0, 2**32 - 1),
+    st.lists(st.tuples(st.integers(0, 60), st.sampled_from(list("1:,;.-+eEnaif#\"'\n\t \0é?"))), max_size=6),
+)
+@settings(deadline=None, max_examples=50)
+def test_damaged_files_are_read_or_refused_never_worse(tmp_path_factory, name, seed, strokes):
+    rng = np.random.default_rng(seed)
+    X, y = rng.normal(size=(4, 2)).round(1), np.array([1, -1, 1, -1])
+    path = tmp_path_factory.mktemp("damaged") / name
+    (write_csv if name == "t.csv" else write_libsvm)(path, X, y)
+    text = path.read_text()
+    for place, stroke in strokes:
+        text = text[:place] + stroke + text[place + 1 :]
+    path.write_text(text)
+    try:
+        source = open_source(str(path))
+    except InputError as refusal:
+        message = str(refusal)
+        assert path.name in message  # noqa: PT017 - either outcome is right
+        return
+    X, y = source.everything()
+    assert np.isfinite(X).all()
+    assert set(np.unique(y)) == {-1.0, 1.0}
+    assert np.linalg.norm(X, axis=1).max() <= 1 + 1e-15

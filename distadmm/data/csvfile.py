@@ -32,7 +32,7 @@ class CsvFile:
     ):
         self.path = path
         text = read_text(path)
-        lines, self.line_numbers = numbered_lines(text)
+        lines, self.line_numbers = numbered_lines(text.splitlines())
         self.delimiter = max(",;\t", key=lines[0].count)
         self._lines: list[str] | list[list[str]] = lines
         if '"' in text:  # a quoted cell may hold the delimiter, even a line break

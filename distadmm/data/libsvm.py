@@ -10,14 +10,18 @@ from distadmm.data.table import Array, Matrix, Sparse
 from distadmm.data.textfile import numbered_lines, read_text
 from distadmm.errors import InputError, require
 
+WIDEST = 10_000_000  # a larger index is more likely an error than a column
+
 
 class LibsvmFile:
     """`features` is the number of columns; without it the largest index in the file, seen when all is read."""
 
     def __init__(self, path: Path, *, features: int | None = None):
         self.path = path
-        self._lines, self.line_numbers = numbered_lines(read_text(path))
+        lines = [line.partition("#")[0] for line in read_text(path).splitlines()]
+        self._lines, self.line_numbers = numbered_lines(lines)
         self.n_rows = len(self._lines)
+        require(self._lines, f"{path} holds comments alone; needed: libsvm rows such as +1 3:0.5 7:1")
         if features is None:
             features = _parse(self, np.arange(self.n_rows), None)[0].shape[1]
         require(features > 0, f"{path} holds no index:value pair; needed: libsvm rows such as +1 3:0.5 7:1")
@@ -31,7 +35,7 @@ class LibsvmFile:
         return _parse(self, np.arange(self.n_rows) if rows is None else np.asarray(rows), self.features)
 
     def lines(self, rows: Array) -> list[str]:
-        return [self._lines[row].partition("#")[0] for row in rows.tolist()]
+        return [self._lines[row] for row in rows.tolist()]
 
 
 def _parse(file: LibsvmFile, rows: Array, features: int | None) -> tuple[Sparse, Array]:
@@ -56,6 +60,8 @@ def _parse(file: LibsvmFile, rows: Array, features: int | None) -> tuple[Sparse,
     if (index != rest[:, 0]).any() or (index < 1).any() or (step[inside] <= 0).any():
         raise _diagnose(file, rows, lines)
     width = int(index.max(initial=0)) if features is None else features
+    if features is None and width > WIDEST:
+        raise InputError(f"{file.path}: index {width} is very large; if it is right, give --features {width}")
     if (index > width).any():
         row = int(rows[np.searchsorted(indptr, int(np.argmax(index > width)), side="right") - 1])
         raise InputError(

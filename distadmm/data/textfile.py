@@ -55,8 +55,7 @@ def read_text(path: Path) -> str:
         raise InputError(f"{path} line {line} is not UTF-8 text; save the file as UTF-8") from None
 
 
-def numbered_lines(text: str) -> tuple[list[str], list[int]]:
+def numbered_lines(lines: list[str]) -> tuple[list[str], list[int]]:
     """The lines that are not blank, and the number of each in the file."""
-    lines = text.splitlines()
     numbers = [number for number, line in enumerate(lines, 1) if line and not line.isspace()]
     return [lines[number - 1] for number in numbers], numbers

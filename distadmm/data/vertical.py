@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from distadmm.data.filesource import Reading
+from distadmm.data.reading import Reading
 from distadmm.data.table import Array, Matrix, Sparse, take
 from distadmm.data.targets import find_classes, to_targets
 from distadmm.errors import InputError, require
