@@ -98,7 +98,7 @@ def _add_flags(parser: argparse.ArgumentParser, cls: type) -> None:
             text += f" (default: {shown})"
         options: dict[str, Any] = {"dest": name, "default": argparse.SUPPRESS, "help": text}
         option = "--" + name.rstrip("_").replace("_", "-")
-        if annotation is bool:
+        if annotation is bool or (_is_optional(annotation) and bool in typing.get_args(annotation)):
             group.add_argument(option, action=argparse.BooleanOptionalAction, **options)
         else:
             options["metavar"] = (

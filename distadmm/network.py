@@ -101,10 +101,13 @@ class Network:
         # neighbours' order, whatever else this rank hosts.
         degrees = np.diff(part.indptr)
         self._rounds: list[tuple[Array | slice, Array]] = []
+        self._edge_rounds: list[tuple[Array | slice, Array]] = []
         for s in range(int(degrees.max(initial=0))):
             rows = np.flatnonzero(degrees > s)
-            columns = self.columns[part.indptr[rows] + s]
-            self._rounds.append((slice(None) if len(rows) == self.n_local else rows, columns))
+            edges = part.indptr[rows] + s
+            nodes = slice(None) if len(rows) == self.n_local else rows
+            self._rounds.append((nodes, self.columns[edges]))
+            self._edge_rounds.append((nodes, edges))
 
     def _channel(self, width: int) -> _Channel:
         if width in self._channels:
@@ -151,6 +154,13 @@ class Network:
         total = np.zeros((self.n_local, visible.shape[1]))
         for rows, columns in self._rounds:
             total[rows] += visible[columns]
+        return total
+
+    def sum_over_edges(self, rows: Array) -> Array:
+        """Sum of `rows`, one an edge, over the edges of each node, in the order of the neighbours."""
+        total = np.zeros((self.n_local, rows.shape[1]))
+        for nodes, edges in self._edge_rounds:
+            total[nodes] += rows[edges]
         return total
 
     def neighbour_sum(self, F: Array) -> Array:

@@ -25,7 +25,9 @@ PROG = "distadmm.radmm"
 def main(argv: Sequence[str] | None = None) -> int:
     # What travels to the other ranks is a table of plain values: an algorithm from the user's own file is
     # a class that they have yet to load.
-    return launch(PROG, lambda words: read(words).table(), lambda table, world: work(configure(**table), world), argv)
+    return launch(
+        PROG, lambda words: read(words).table(), lambda table, world: work(configure(**table), world), argv
+    )
 
 
 def read(argv: Sequence[str]) -> Config:

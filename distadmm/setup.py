@@ -142,7 +142,9 @@ def _from_table(path: str, option: str, topology: Any) -> Array:
     missing = [name for name in topology.names if str(name) not in found]
     require(not missing, f"{option} {path}: no line for node {missing[:1]}; needed: one line a node")
     values = [found[str(name)] for name in topology.names]
-    require(len({len(row) for row in values}) == 1, f"{option} {path}: nodes have different numbers of values")
+    require(
+        len({len(row) for row in values}) == 1, f"{option} {path}: nodes have different numbers of values"
+    )
     return np.array(values)[:, 0] if len(values[0]) == 1 else np.array(values).T
 
 

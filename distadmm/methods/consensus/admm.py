@@ -7,15 +7,19 @@ M-ADMM: X. Zhang, M. Khalili, M. Liu, ICML 2018.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from distadmm.algorithm import Node, register
 from distadmm.cli import flag
 from distadmm.methods.consensus.penalty import Penalties
+from distadmm.methods.consensus.tuned import RELAXATION, Tuned
 
 Array = np.ndarray
+
+
+METRICS = tuple(RELAXATION)
 
 
 class State(NamedTuple):
@@ -31,13 +35,34 @@ class ADMM(Penalties):
     lam_i(t+1) = lam_i(t) + eta/2 sum_j (f_i(t+1) - f_j(t+1))                              (9)
 
     Private form: dual-variable perturbation, a linear noise term in every (8).
+    Without noise and without a penalty of the user's, `Tuned` runs instead.
     """
 
-    def init(self, node: Node) -> State:
+    tune: bool | None = flag(
+        None, help="choose penalties by itself (default: yes without noise and without --eta)"
+    )
+    metric: str = flag(
+        "r1", help="of --tune: r1 follows the data, public needs nothing from it", choices=METRICS
+    )
+
+    def tuned(self, node: Node) -> Tuned | None:
+        """The self-tuned recursion, where it applies."""
+        chosen = node.table["eta"] is None and node.table["eta_growth"] is None
+        if self.tune or (self.tune is None and chosen and not node.release.private):
+            return Tuned(self.metric)
+        return None
+
+    def init(self, node: Node) -> Any:
+        tuned = self.tuned(node)
+        if tuned is not None:
+            return tuned.init(node)
         f = node.start
         return State(f, node.network.neighbour_sum(f), np.zeros_like(f))
 
-    def step(self, k: int, st: State, node: Node) -> State:
+    def step(self, k: int, st: Any, node: Node) -> Any:
+        return self.plain(k, st, node) if isinstance(st, State) else Tuned(self.metric).step(k, st, node)
+
+    def plain(self, k: int, st: State, node: Node) -> State:
         V, eta, theta = node.degree, self.penalty(k, node), self.dual_step_of(k, node)
         pull = 2 * st.lam - eta * (V * st.f + st.s)
         noise = self.noise_factor(eta, V) * node.release.draw(k, eta)
@@ -59,6 +84,7 @@ class MADMM(ADMM):
     """
 
     eta_growth: str = flag("1.01", help="growth q of eta_i q_i^k a solve: a number, 'node' or a table file")
+    tune: bool | None = flag(False, help="replace M-ADMM's own penalties by tuned ones")
 
     def noise_factor(self, eta: Array, V: Array) -> Array | float:
         return 2 * eta * V

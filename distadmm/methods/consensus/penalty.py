@@ -27,7 +27,7 @@ class Penalties:
     eta: str = flag(
         "auto", help="penalty: a number, 'auto' (from the graph and public constants), 'node' or a table"
     )
-    eta_growth: str = flag("1", help="growth q of eta_i q_i^k a solve: a number, 'node' or a table file")
+    eta_growth: str = flag("auto", help="growth q of eta_i q_i^k a solve: a number, 'node' or a table file")
     eta_cap: float | None = flag(None, help="no penalty grows beyond this (default: ten times its start)")
     dual_step: str = flag(
         "common", help="dual step: 'common' to all nodes, 'own' eta_i (the paper's), or a number"

@@ -56,16 +56,29 @@ class Tabled:
 Schedule = Growing | Tabled
 
 
-def schedule(values: Array, growth: Array | float = 1.0, cap: float | None = None, *, name: str = "--eta") -> Schedule:
+def schedule(
+    values: Array, growth: Array | float = 1.0, cap: float | None = None, *, name: str = "--eta"
+) -> Schedule:
     """The schedule of all nodes: `values` has one entry a node, or one row a solve of one entry a node."""
     values = np.asarray(values, dtype=float)
-    require(np.all(np.isfinite(values)) and np.all(values > 0), f"{name} has the value {values.min():g}; needed: above 0")
+    require(
+        np.all(np.isfinite(values)) and np.all(values > 0),
+        f"{name} has the value {values.min():g}; needed: above 0",
+    )
     if values.ndim == 2:
-        require(np.all(np.diff(values, axis=0) >= 0), f"{name} decreases between solves; needed: values that never do")
+        require(
+            np.all(np.diff(values, axis=0) >= 0),
+            f"{name} decreases between solves; needed: values that never do",
+        )
         return Tabled(values)
     start = values.reshape(-1, 1)
     growth = np.broadcast_to(np.asarray(growth, dtype=float).reshape(-1, 1), start.shape)
-    require(np.all(growth >= 1), f"{name}-growth is {growth.min():g}; needed: 1 or more (penalties never decrease)")
+    require(
+        np.all(growth >= 1),
+        f"{name}-growth is {growth.min():g}; needed: 1 or more (penalties never decrease)",
+    )
     limit = start * DEFAULT_CAP if cap is None else np.full_like(start, cap)
-    require(np.all(limit >= start), f"{name}-cap {limit.min():g} is below the start {start.max():g}; raise it")
+    require(
+        np.all(limit >= start), f"{name}-cap {limit.min():g} is below the start {start.max():g}; raise it"
+    )
     return Growing(start, growth, limit)
