@@ -62,7 +62,7 @@ class FileSource(WholeSource):
 
     def _read_all(self) -> Facts:
         X, target, names = self.reading.read(self.file)
-        where = f"{self.path}, target"
+        where = f"{self.path}: the target"
         classes = self.reading.given()
         if classes is None:
             classes = find_classes(target, self.task, where, whole=True)
@@ -92,7 +92,7 @@ class FileSource(WholeSource):
         def place(i: int) -> str:
             return self.file.place(int(rows[i]))
 
-        return X, to_targets(target, self.classes, self.task, f"{self.path}, target", place)
+        return X, to_targets(target, self.classes, self.task, f"{self.path}: the target", place)
 
     def test(self, *, sparse: bool = False) -> tuple[Matrix, Array] | None:
         if self.test_data is None:
@@ -110,7 +110,7 @@ def _held_out(path: Path, reading: Reading, facts: Facts, training: Path) -> tup
     file = _with_width(reading, facts).open(path)
     X, target, names = reading.read(file, HELD_OUT)
     _same_columns(training, facts.feature_names, path, names)
-    return X, to_targets(target, facts.classes, reading.task, f"{path}, target", file.place)
+    return X, to_targets(target, facts.classes, reading.task, f"{path}: the target", file.place)
 
 
 def _with_width(reading: Reading, facts: Facts) -> Reading:
@@ -168,7 +168,7 @@ class PatternSource(Source):
         self._check_number(n_nodes, path)
         file = self.reading.open(path)
         X, target, names = self.reading.read(file, node)
-        where = f"{path}, target"
+        where = f"{path}: the target"
         classes = self.reading.given()
         if classes is None:
             classes = find_classes(target, self.task, where, whole=False)

@@ -92,7 +92,7 @@ def _diagnose(file: LibsvmFile, rows: Array, lines: list[str]) -> InputError:
                 return InputError(f"{where}: index {index}; indices start at 1; renumber the columns")
             if index <= last:
                 return InputError(
-                    f"{where}: index {index} comes after {last}; indices ascend; sort that line"
+                    f"{where}: index {index} comes after {last}; indices must ascend; sort that line"
                 )
             if not np.isfinite(value):
                 return InputError(f"{where}: the value of index {index} is {right}; needed: a finite number")

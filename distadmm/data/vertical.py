@@ -94,7 +94,7 @@ def read_party(path: str | Path, key: str, reading: Reading | None = None, *, ta
     X, cells, names = reading.read(file)
     if not target:
         return Party(str(path), keys, X, None, names, ())
-    where = f"{path}, target"
+    where = f"{path}: the target"
     classes = reading.given()
     if classes is None:
         classes = find_classes(cells, reading.task, where, whole=True)
