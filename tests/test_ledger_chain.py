@@ -347,6 +347,22 @@ def test_a_store_that_knows_more_than_its_ledger_shows_a_cut(tmp_path):
         Ledger.resume(tmp_path, 0, mode="secure")
 
 
+def test_a_kept_message_whose_line_was_torn_is_not_sent_again(tmp_path):
+    """Charged and kept, not yet sent when the crash tore its line: fresh noise, and no alarm later on."""
+    book = Ledger(tmp_path, 0, **HOW)
+    book.commit([replace(LAPLACE, count=5)])
+    for k in range(2):
+        book.charge(LAPLACE, iteration=k)
+        book.store_release(k, b"x")
+    kill(book)
+    path = path_of(tmp_path, 0)
+    path.write_bytes(path.read_bytes()[:-9])
+    for _ in range(2):
+        book = Ledger.resume(tmp_path, 0, mode="secure")
+        assert (book.stored(0), book.stored(1)) == (b"x", None)
+        kill(book)
+
+
 def test_torn_and_damaged_records_are_not_replayed(tmp_path):
     path = tmp_path / "a.replay"
     store = replay.Replay(path)

@@ -106,8 +106,9 @@ class Ledger(MemoryLedger):
         _refuse_shorter(ledger.path, tally, missing(seen, node, holds))
         lost = bool(found.torn) or not (tally.closed or tally.boot == boot_id() is not None)
         stored = replay.read(path_of(folder, node, "replay")) if sent is None else sent
-        ledger._adopt(found, tally, ledger._replayable(stored, holds, lost), block)
-        ledger._continue(found, lost, source)
+        orphans = ledger._orphans(stored, holds, tally, lost)
+        ledger._adopt(found, tally, {k: s for k, s in ledger._own(stored) if s.head in holds}, block)
+        ledger._continue(found, lost, orphans, source)
         return ledger
 
     def _matches(self, tally: Tally, mode: str, adjacency: str | None, dataset: str | None) -> None:
@@ -125,18 +126,21 @@ class Ledger(MemoryLedger):
                 "resume with what the ledger has, or start a new run",
             )
 
-    def _replayable(
-        self, stored: dict[tuple[int, int], replay.Sent], holds: set[bytes], lost: bool
-    ) -> dict[int, replay.Sent]:
-        """What may be sent again: messages whose entry the ledger still has."""
-        mine = {iteration: sent for (node, iteration), sent in stored.items() if node == self.node}
-        orphans = [iteration for iteration, sent in mine.items() if sent.head not in holds]
+    def _own(self, stored: dict[tuple[int, int], replay.Sent]) -> list[tuple[int, replay.Sent]]:
+        return [(iteration, sent) for (node, iteration), sent in stored.items() if node == self.node]
+
+    def _orphans(
+        self, stored: dict[tuple[int, int], replay.Sent], holds: set[bytes], tally: Tally, lost: bool
+    ) -> list[str]:
+        """The heads of kept messages whose entries are gone; only a crash may have taken them."""
+        orphans = {s.head.hex(): k for k, s in self._own(stored) if s.head not in holds}
+        orphans = {head: k for head, k in orphans.items() if head not in tally.lost_heads}
         require(
             lost or not orphans,
-            f"the ledger {self.path} lacks the entry of iteration {orphans[:1]} that its own store of sent "
-            "messages names: it was cut or replaced; restore it from a backup, or start a new run",
+            f"the ledger {self.path} lacks the entry of iteration {min(orphans.values(), default=0)} that its own "
+            "store of sent messages names: it was cut or replaced; restore it from a backup, or start a new run",
         )
-        return {iteration: sent for iteration, sent in mine.items() if sent.head in holds}
+        return sorted(orphans)
 
     def _adopt(self, found: chain.Chain, tally: Tally, sent: dict[int, replay.Sent], block: int) -> None:
         self.block = block
@@ -149,7 +153,7 @@ class Ledger(MemoryLedger):
         self._last_stored = max(sent, default=-1)
         self._entered = True
 
-    def _continue(self, found: chain.Chain, lost: bool, source: str) -> None:
+    def _continue(self, found: chain.Chain, lost: bool, orphans: list[str], source: str) -> None:
         """Account for a torn tail, give up what may have been used unseen, and go on."""
         given_up = []
         for (of, item), slot in self.tally.places.items():
@@ -157,7 +161,14 @@ class Ledger(MemoryLedger):
             if 0 < count < float("inf"):
                 given_up.append([of, item, int(count)])
         rng = {"mode": self.mode, "source": source}
-        entry = {"kind": "resume", "forfeited": given_up, "rng": rng, "boot": boot_id(), "t": now()}
+        entry = {
+            "kind": "resume",
+            "forfeited": given_up,
+            "lost": orphans,
+            "rng": rng,
+            "boot": boot_id(),
+            "t": now(),
+        }
         torn = [chain.fragment_entry(found.torn)] if found.torn else []
         newline = b"\n" if found.torn or found.unended else b""
         self._append_entries([*torn, entry], sync=True, before=newline)

@@ -139,6 +139,7 @@ class Tally:
     refused: int = 0
     forfeited: int = 0
     resumes: int = 0
+    lost_heads: set[str] = field(default_factory=set)  # of releases whose lines a crash took: not sent again
     committed_first: bool = True  # every release so far belongs to a schedule committed before the first
     last_release: int | None = None  # number of its entry
     last_iteration: int | None = None
@@ -234,6 +235,7 @@ class Tally:
     def _resume(self, entry: Entry) -> None:
         self.resumes += 1
         self.boot = entry.get("boot")
+        self.lost_heads.update(entry["lost"])
         for of, item, count in entry["forfeited"]:
             self.forfeited += count
             self.places[of, item].take(count)
