@@ -29,6 +29,7 @@ from distadmm.methods.sharing.penalties import region_named, regulariser_named
 from distadmm.methods.sharing.xupdate import Columns
 from distadmm.methods.sharing.zupdate import LOSSES
 from distadmm.sharing_data import DataOptions, load
+from distadmm.sharing_private import PrivacyOptions
 from distadmm.star import WIRES, Star
 from distadmm.world import World
 
@@ -95,6 +96,7 @@ class RunOptions:
     observe: str = flag(
         "each", help="curves and comparisons: each iteration, end, or none", choices=("each", "end", "none")
     )
+    dry_run: bool = flag(False, help="print what would be run and stop")
     out: str | None = flag(None, help="run directory (default: runs/sharing-...)")
     force: bool = flag(False, help="replace a non-empty --out")
     strict: bool = flag(False, help="exit with code 4 when the run did not converge")
@@ -113,6 +115,7 @@ class Solution(NamedTuple):
     theta: float | None
     tau: float
     rho: float
+    private: bool = False  # moments: models are for plain columns
 
 
 def loss_named(text: str) -> Loss:
@@ -214,7 +217,9 @@ def predict(blocks: Sequence[Any], solution: Solution) -> Array:
 
 
 def _read(argv: Sequence[str]) -> tuple[Any, ...]:
-    return parse("distadmm.sharing", __doc__ or "", [DataOptions, ModelOptions, RunOptions], argv)
+    return parse(
+        "distadmm.sharing", __doc__ or "", [DataOptions, ModelOptions, PrivacyOptions, RunOptions], argv
+    )
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -226,16 +231,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     return launch("distadmm.sharing", _read, work, arguments)
 
 
-def work(options: tuple[DataOptions, ModelOptions, RunOptions], world: World) -> int:
-    from distadmm import sharing_run
+def work(options: tuple[DataOptions, ModelOptions, PrivacyOptions, RunOptions], world: World) -> int:
+    from distadmm import sharing_private, sharing_run
 
-    data, model, run = options
+    data, model, privacy, run = options
+    if privacy.moments:
+        return sharing_private.work(options, world)
     loss = loss_named(model.loss)
     with world.together():
         star = Star(world, data.count(world), party_one_is_centre=data.labels_at_party_one, wire=model.wire)
     parts = load(data, star, run.seed, regression=not loss.labels)
     problem = model.problem(parts.rows)
     check(star, parts, problem.loss)
+    if run.dry_run:
+        if world.is_root:
+            print(sharing_run.outlook(star, parts, model))
+        return DONE
     directory = sharing_run.Directory(star, options, run.out, force=run.force)
     recorder = sharing_run.Recorder(star, parts, problem, run.observe)
     if model.algorithm == "sgd":

@@ -26,10 +26,14 @@ class DataOptions:
     data: str = flag("tiny", help="a bundled table (tiny, adult, a9a), or a file: libsvm, CSV or npz")
     split: tuple[int, ...] = flag((), help="columns a party, in order, such as 66,57 (default: equal)")
     parties: int | None = flag(None, help="number of parties (default: from --split, else the ranks, else 2)")
-    party_files: tuple[str, ...] = flag((), help="instead of --data: each party's own CSV or npz file, in order")
+    party_files: tuple[str, ...] = flag(
+        (), help="instead of --data: each party's own CSV or npz file, in order"
+    )
     label_file: str | None = flag(None, help="the centre's file (default: the labels are in party 1's file)")
     key: str | None = flag(None, help="column that names the record in every party's file")
-    join: str = flag("refuse", help="when the parties' records differ: refuse, or inner: take the common ones")
+    join: str = flag(
+        "refuse", help="when the parties' records differ: refuse, or inner: take the common ones"
+    )
     target: str | None = flag(None, help="name of the label column (default: the last)")
     labels: tuple[str, ...] = flag((), help="the two labels of a file, the negative one first")
     features: int | None = flag(None, help="number of columns of a libsvm file")
@@ -45,19 +49,21 @@ class DataOptions:
             "give one of them",
         )
         require(
-            given != {1}, "1 party; sharing needs at least 2: give a longer --split, or more --parties or files"
+            given != {1},
+            "1 party; sharing needs at least 2: give a longer --split, or more --parties or files",
         )
         require(
             not files or self.key,
             "--party-files needs --key NAME, the column that says which rows belong together",
         )
-        require(not files or not self.test_data, "--test-data goes with --data; use --test-fraction with files")
         require(
-            files or not (self.key or self.label_file), "--key and --label-file go with --party-files; give these"
+            not files or not self.test_data, "--test-data goes with --data; use --test-fraction with files"
         )
         require(
-            0 <= self.test_fraction < 1, f"--test-fraction is {self.test_fraction}; needed: in [0, 1)"
+            files or not (self.key or self.label_file),
+            "--key and --label-file go with --party-files; give these",
         )
+        require(0 <= self.test_fraction < 1, f"--test-fraction is {self.test_fraction}; needed: in [0, 1)")
 
     @property
     def labels_at_party_one(self) -> bool:
@@ -124,7 +130,9 @@ def _from_files(data: DataOptions, star: Star, seed: int, regression: bool) -> P
             has_labels = m == 1 and data.labels_at_party_one
             own[m] = read_party(files[m], data.key, reading, target=has_labels)
         if star.is_centre:
-            labels = read_party(data.label_file, data.key, reading, target=True) if data.label_file else own[1]
+            labels = (
+                read_party(data.label_file, data.key, reading, target=True) if data.label_file else own[1]
+            )
     keys = star.texts_up({m: "\n".join(party.keys) for m, party in own.items()})
     order: list[str] = []
     with star.world.together():
@@ -150,7 +158,12 @@ def _from_files(data: DataOptions, star: Star, seed: int, regression: bool) -> P
 
 
 def _told(
-    star: Star, own: dict[int, Any], keys: dict[int, str] | None, order: Sequence[str], rows: int, positions: Any
+    star: Star,
+    own: dict[int, Any],
+    keys: dict[int, str] | None,
+    order: Sequence[str],
+    rows: int,
+    positions: Any,
 ) -> list[tuple[int, Any, list[str]]]:
     """The centre tells each party which of its rows to take, and in which order."""
     messages = None

@@ -1,6 +1,6 @@
 """Scores of new records by the parties of a finished run, one message a party.
 
-    python -m distadmm.sharing predict RUN --data new.csv --scores scores.csv
+python -m distadmm.sharing predict RUN --data new.csv --scores scores.csv
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ def main(argv: Sequence[str]) -> int:
             arguments and not arguments[0].startswith("-"),
             "predict needs the directory of a finished run first: predict RUN --data FILE",
         )
-        options = parse("distadmm.sharing predict", __doc__ or "", [DataOptions, PredictOptions], arguments[1:])
+        options = parse(
+            "distadmm.sharing predict", __doc__ or "", [DataOptions, PredictOptions], arguments[1:]
+        )
         return Path(arguments[0]), *options
 
     return launch("distadmm.sharing predict", read, work, arguments)

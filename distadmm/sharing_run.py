@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,8 @@ from distadmm.star import Star
 
 if TYPE_CHECKING:
     from distadmm.sharing import Solution
+
+Array = np.ndarray
 
 HISTORY = ("iteration", "rho", "residual", "objective", "test_loss", "accuracy")
 
@@ -46,12 +48,12 @@ class Recorder:
         cells = [rho, residual, *(metrics or ())]
         self.rows.append([t, *(f"{value:.10g}" if np.isfinite(value) else "" for value in cells)])
 
-    def comparison(self, name: str, solution: Solution) -> dict[str, Metrics | None]:
+    def comparison(self, name: str, solution: Solution, *, plain: bool = False) -> dict[str, Metrics | None]:
         """Rank 0: party 1 alone, all features in one place, and this run."""
         names = ("party 1 alone", "all features, one place", name)
         if self.observer is None:
             return dict.fromkeys(names)
-        own = self.observer.metrics(solution.models, solution.intercept)
+        own = self.observer.metrics(solution.models, solution.intercept, plain=plain)
         if not self.star.is_centre:
             return {}
         everyone = tuple(self.star.home)
@@ -80,17 +82,27 @@ class Directory:
             **more,
         }
 
-    def finish(self, parts: Parts, solution: Solution, recorder: Recorder, **more: Any) -> str:
+    def finish(
+        self,
+        parts: Parts,
+        solution: Solution,
+        recorder: Recorder,
+        replies: Mapping[int, Array] | None = None,
+        **more: Any,
+    ) -> str:
         """Models by their owners, curves and the closing table; the text on rank 0."""
         seconds = time.perf_counter() - self.started
         traffic = self.star.traffic()
-        rows = recorder.comparison(f"this run, {self.star.parties} parties", solution)
+        rows = recorder.comparison(f"this run, {self.star.parties} parties", solution, plain=solution.private)
         gathered = self.star.world.gather({m: int(x.size) for m, x in solution.models.items()})
         widths = {m: width for part in gathered or [] for m, width in part.items()}
         self._write_models(parts, solution)
         if not self.star.is_centre:
             return ""
-        write_csv(self.path / "history.csv", HISTORY, recorder.rows)
+        if recorder.rows:
+            write_csv(self.path / "history.csv", HISTORY, recorder.rows)
+        if replies:  # what party 1 was told
+            write_npz(self.path / "replies.npz", {f"party-{m}": reply for m, reply in replies.items()})
         result = {
             "iterations": solution.iterations,
             "columns": [widths[m] for m in sorted(widths)],
@@ -107,7 +119,15 @@ class Directory:
             **more,
         }
         write_json(self.path / "config.json", self._config(result=result))
-        return f"{_headline(self.star, parts, solution, traffic)}\n\n{table(rows)}\n\n{self.path}"
+        lines = [
+            _headline(self.star, parts, solution, traffic),
+            "",
+            table(rows),
+            *_verdict(rows),
+            "",
+            str(self.path),
+        ]
+        return "\n".join(lines)
 
     def _write_models(self, parts: Parts, solution: Solution) -> None:
         """Each party's model is written by the rank that hosts it, and by no other."""
@@ -122,6 +142,30 @@ class Directory:
         self.star.world.barrier()  # and so are all models
 
 
+def outlook(star: Star, parts: Parts, model: Any) -> str:
+    """What a dry run says of a run without privacy."""
+    ranks = f"{star.world.size} rank" + ("s" if star.world.size > 1 else "")
+    vectors = 2 if model.form == "paper" else 1
+    size = parts.rows * star.wire.itemsize
+    return (
+        f"{parts.rows} records, {star.parties} parties on {ranks}, {model.form} form\n"
+        f"a party and iteration: 1 vector up ({size} bytes), {vectors} down ({vectors * size} bytes), "
+        f"at most {model.iterations} iterations\n"
+        "nothing is private: the first vector down tells every party all labels, and later ones the predictions\n"
+        "of the others; give --epsilon for the private mode"
+    )
+
+
+def _verdict(rows: Mapping[str, Metrics | None]) -> list[str]:
+    """Said when the other parties' features did not help."""
+    alone, _, run = rows.values()
+    if alone is None or run is None or not run.test_loss >= alone.test_loss:
+        return []
+    return [
+        "party 1 alone does better than this run: its own columns, without any message, are the better model"
+    ]
+
+
 def _finite(values: dict[str, float]) -> dict[str, float | None]:
     return {key: value if np.isfinite(value) else None for key, value in values.items()}
 
@@ -129,7 +173,9 @@ def _finite(values: dict[str, float]) -> dict[str, float | None]:
 def _headline(star: Star, parts: Parts, solution: Solution, traffic: Any) -> str:
     ranks = f"{star.world.size} rank" + ("s" if star.world.size > 1 else "")
     lines = [f"{parts.rows} records, {star.parties} parties on {ranks}"]
-    if solution.failure:
+    if solution.private:
+        pass  # one exchange; there is nothing to converge
+    elif solution.failure:
         lines.append(f"NOT CONVERGED: {solution.failure}")
     elif solution.converged:
         lines.append(f"converged after {solution.iterations} iterations")

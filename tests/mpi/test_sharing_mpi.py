@@ -51,6 +51,21 @@ def test_four_ranks_give_the_bits_of_one_process(arguments, world, shared_path, 
     assert traffic[0] == traffic[1]
 
 
+@pytest.mark.mpi(min_size=3, sizes=[3])
+@pytest.mark.parametrize("mechanism", ["v1-t", "v2"])
+def test_private_replies_have_the_same_bits_on_ranks(mechanism, world, shared_path, monkeypatch):
+    arguments = ["--epsilon", 4, "--mechanism", mechanism, "--row-bound", 2, "--seed", 3]
+    assert _run(shared_path / "ranks", *arguments) == 0
+    _alone(world, monkeypatch, shared_path / "alone", *arguments)
+    assert _models(shared_path / "ranks") == _models(shared_path / "alone")
+    names = [
+        sorted(path.name for path in (shared_path / name / "ledger").glob("*.jsonl"))
+        for name in ("ranks", "alone")
+    ]
+    assert names[0] == names[1]
+    assert len(names[0]) == (3 if mechanism == "v2" else 2)
+
+
 @pytest.mark.mpi(min_size=2, sizes=[2])
 def test_parties_may_share_a_rank(world, shared_path, monkeypatch):
     assert _run(shared_path / "ranks", "--iterations", 6) == 0

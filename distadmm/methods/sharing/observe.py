@@ -48,13 +48,16 @@ class Observer:
             for m, matrix in self.train.items()
         }
 
-    def metrics(self, x: Mapping[int, Array], b: float) -> Metrics | None:
-        """Of the model whose parts the ranks hold; on rank 0, else None."""
+    def metrics(self, x: Mapping[int, Array], b: float, *, plain: bool = False) -> Metrics | None:
+        """Of the model whose parts the ranks hold; on rank 0, else None.
+
+        A model is for centred columns where the problem has an intercept, unless it is `plain`.
+        """
         gathered = self.star.world.gather(dict(x))
         if gathered is None:
             return None
         whole = {m: part[m] for part in gathered for m in part}
-        shift = sum(float(whole[m] @ self.means[m]) for m in sorted(whole))
+        shift = 0.0 if plain else sum(float(whole[m] @ self.means[m]) for m in sorted(whole))
         return self.measure(Model({m: whole[m] for m in sorted(whole)}, b - shift))
 
     def measure(self, model: Model) -> Metrics:

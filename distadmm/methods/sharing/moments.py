@@ -1,0 +1,208 @@
+"""Moment messages: a party answers with d_m-sized sums over the records, never with an N-vector.
+
+Party 1 is the centre.  Its scores z1 = D_1 x_1 + b stay frozen; with g = l'(z1), h = l''(z1) a party holding
+rows phi_i, |phi_i| <= R, replies once with
+
+    p = sum_i g_i phi_i + noise,        H = sum_i h_i phi_i phi_i' + symmetric noise
+
+and everything else is made from these two.  Without noise, minimising the model p'x + x'Hx/2 + lambda/2 |x|^2
+is the first x-update of ADMM sharing with y = l'(z1) and one penalty h_i a record.
+
+Sensitivity (l2; Frobenius for matrices) when the features of ONE record at that party change.  N, labels
+and D_1 are the same in both worlds, so z1 is, and exactly one summand changes:
+
+                            -> 0        another, features >= 0     another, any
+    sum g phi               C R         sqrt(2) C R                2 C R          |g| <= C
+    sum h phi phi'          c R^2       sqrt(2) c R^2              sqrt(2) c R^2   0 <= h <= c
+
+|g phi - g' phi'|^2 = |g phi|^2 + |g' phi'|^2 - 2 g g' <phi, phi'>, and g g' <phi, phi'> >= 0 when slopes have
+one sign and features none below 0; <phi phi', psi psi'> = <phi, psi>^2 >= 0 always.  When g and g' are the same
+number (one reply), the sign of the slope is not needed.
+
+Invariants that guard privacy
+-----------------------------
+* The party bounds R, C, c by itself, row by row, whatever it is sent.
+* Later gradients are taken at models made of released values alone.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from distadmm.errors import require
+from distadmm.losses import Loss
+
+Array = np.ndarray
+
+NEIGHBOURS = ("replace", "zero")
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What the party enforces, all of it public."""
+
+    row: float  # R
+    slope: float  # C
+    curvature: float  # c
+    neighbours: str = "replace"  # the record's features become another row's, or all zero
+    nonnegative: bool = False  # features below 0 are cut to 0
+    one_signed: bool = True  # the loss's slope has one sign for each record
+
+    def __post_init__(self) -> None:
+        require(
+            math.isfinite(self.row) and self.row > 0,
+            f"--row-bound is {self.row}; needed: a public bound > 0 on the norm of a record's features",
+        )
+        require(
+            math.isfinite(self.slope) and math.isfinite(self.curvature),
+            "the loss has no bound on its slope or curvature, so nothing bounds a record's share; "
+            "use --loss logistic or smooth-hinge",
+        )
+        require(
+            self.neighbours in NEIGHBOURS,
+            f"--neighbours is {self.neighbours!r}; choose one of: {', '.join(NEIGHBOURS)}",
+        )
+
+    def gradient(self, *, same_slope: bool, slope: float | None = None) -> float:
+        """Sensitivity of sum g phi; `same_slope` says that g does not depend on the row that changes."""
+        size = (self.slope if slope is None else slope) * self.row
+        if self.neighbours == "zero":
+            return size
+        aligned = self.nonnegative and (same_slope or self.one_signed)
+        return (math.sqrt(2.0) if aligned else 2.0) * size
+
+    def gram(self, weight: float) -> float:
+        """Sensitivity of sum w phi phi' with weights in [0, weight]."""
+        size = weight * self.row**2
+        return size if self.neighbours == "zero" else math.sqrt(2.0) * size
+
+
+_ROW_BITS, _WEIGHT_BITS = 8, 12  # 2 * 8 + 12 bits and 2^15 records are far below 2^53
+
+
+def _cut(values: Array, bits: int) -> Array:
+    """Multiples of 2^-bits, towards zero."""
+    return np.trunc(values * 2.0**bits) * 2.0**-bits
+
+
+class Rows:
+    """A party's rows as the mechanisms see them: cut at 0 if so agreed, and no longer than R.
+
+    With `exact` the rows are cut down to multiples of 2^-8 and weights (`fine`) to multiples of 2^-12, towards
+    zero, so that no bound is exceeded; their sums are then exact in float64 and rounding proves nothing
+    wrong: a discrete mechanism can stand on them.
+    """
+
+    def __init__(self, matrix: Any, bounds: Bounds, *, exact: bool = False):
+        self.exact = exact
+        self.sparse = hasattr(matrix, "tocsr")
+        matrix = matrix.tocsr(copy=True) if self.sparse else np.array(matrix, dtype=float)
+        if bounds.nonnegative:
+            matrix = matrix.maximum(0) if self.sparse else np.maximum(matrix, 0)
+        squares = matrix.multiply(matrix).sum(axis=1) if self.sparse else (matrix**2).sum(axis=1)
+        norms = np.sqrt(np.asarray(squares).ravel())
+        # A hair below R, so that rounding in the product cannot exceed it.
+        factor = np.where(norms > bounds.row, bounds.row * (1 - 1e-12) / np.maximum(norms, 1e-300), 1.0)
+        if self.sparse:
+            from scipy.sparse import diags
+
+            self.matrix = (diags(factor) @ matrix).tocsr()
+            if exact:
+                self.matrix.data = _cut(self.matrix.data, _ROW_BITS)
+            self.transposed = self.matrix.T.tocsr()
+        else:
+            self.matrix = factor[:, None] * matrix
+            if exact:
+                self.matrix = _cut(self.matrix, _ROW_BITS)
+            self.transposed = self.matrix.T
+        self.width = int(self.matrix.shape[1])
+        self.clipped = int((factor < 1).sum())
+
+    def fine(self, weights: Array) -> Array:
+        """Weights as they enter a sum."""
+        return _cut(weights, _WEIGHT_BITS) if self.exact else weights
+
+    def scores(self, x: Array) -> Array:
+        return self.matrix @ x
+
+    def gradient(self, g: Array) -> Array:
+        """sum_i g_i phi_i."""
+        return self.transposed @ g
+
+    def curvature(self, h: Array | None = None) -> Array:
+        """sum_i h_i phi_i phi_i'; h = 1 when none is given."""
+        if h is None:
+            right = self.matrix
+        elif self.sparse:
+            from scipy.sparse import diags
+
+            right = diags(h) @ self.matrix
+        else:
+            right = h[:, None] * self.matrix
+        product = self.transposed @ right
+        return product.toarray() if self.sparse else np.asarray(product)
+
+
+class Reply(NamedTuple):
+    """What a party releases, with the noise it put in."""
+
+    target: Array  # m: -p for one reply; the mean of H x - p over several gradients
+    curvature: Array  # H
+    sigma_g: float  # standard deviation of the noise in `target`
+    sigma_h: float  # of the diagonal of H; off the diagonal it is this over sqrt(2)
+
+
+def slopes(loss: Loss, z: Array, labels: Array, bounds: Bounds) -> tuple[Array, Array]:
+    """(g, h) as the party bounds them by itself, whatever scores it was sent."""
+    with np.errstate(all="ignore"):
+        g, h = loss.slope(z, labels), loss.curvature(z, labels)
+    return bounded(g, -bounds.slope, bounds.slope), bounded(h, 0.0, bounds.curvature)
+
+
+def bounded(values: Array, low: float, high: float) -> Array:
+    """Values cut to [low, high]; what is not a number becomes 0.
+
+    A NaN for one record would show in the reply which of its features differ from zero.
+    """
+    return np.clip(np.nan_to_num(values, nan=0.0), low, high)
+
+
+def shrunk(reply: Reply, lam: float, extra: float = 0.0) -> Array:
+    """The model made of a noisy reply: the posterior mean under x ~ N(0, I/lambda), one eigenvalue at a time.
+
+    With H = U diag(w) U', w floored at 0, the target m has in direction k the variance w_k (sampling) +
+    sigma_g^2 + sigma_h^2 |x|^2 / 2 (noise in H times x), so x_k = w_k m_k / (w_k^2 + lambda var_k); |x|^2
+    by iteration.  `extra` is more variance in units of w.  No noise: (H + lambda I)^-1 m.
+    """
+    w, U = np.linalg.eigh(reply.curvature)
+    w = np.maximum(w, 0.0)
+    m = U.T @ reply.target
+    x = np.zeros_like(m)
+    for _ in range(100):
+        spread = w * (1.0 + extra) + reply.sigma_g**2 + 0.5 * reply.sigma_h**2 * float(x @ x)
+        below = w * w + lam * spread
+        new = np.divide(w * m, below, out=np.zeros_like(m), where=below > 0)
+        if np.abs(new - x).max(initial=0.0) <= 1e-13 * (1e-300 + np.abs(new).max(initial=0.0)):
+            return U @ new
+        x = new
+    return U @ x
+
+
+def prior_precision(reply: Reply, extra: float = 0.0) -> float:
+    """lambda of greatest marginal likelihood, m_k ~ N(0, w_k^2/lambda + var_k), from released values alone."""
+    w, U = np.linalg.eigh(reply.curvature)
+    w = np.maximum(w, 0.0)
+    m = U.T @ reply.target
+    grid = np.logspace(-2, 4, 61)
+    fits = []
+    for lam in grid:
+        x = shrunk(reply, lam, extra)
+        spread = w * (1.0 + extra) + reply.sigma_g**2 + 0.5 * reply.sigma_h**2 * float(x @ x)
+        total = w * w / lam + spread
+        seen = total > 0
+        fits.append(float(np.log(total[seen]).sum() + (m[seen] ** 2 / total[seen]).sum()))
+    return float(grid[int(np.argmin(fits))])

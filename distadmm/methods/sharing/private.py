@@ -1,0 +1,222 @@
+"""Training in moment mode over a star whose centre is party 1.
+
+V1, V1-T, V1-ADMM   party 1 trains alone and sends its scores z1 and the labels; every other party answers
+                    with its noisy moments.  Party 1 is not protected: z1 and the labels go out as they are.
+V2                  party 1 sends nothing but its slopes g = l'(D_1 x_1) under noise, so both sides are
+                    protected; labels stay with it.
+
+Sensitivity of V2's g, for the exact minimiser x_1 of sum l + lambda_1/2 |x|^2 over rows |phi_i| <= R_1:
+
+    one label flips             Delta^2 <= 1 + R_1^2/(16 lambda_1)
+    one row and label replaced  Delta^2 <= 4 + R_1^2/(4 lambda_1)
+
+The difference d of the two models obeys lambda |d|^2 + sum_i hbar_i (phi_i d)^2 <= R_1 |d| (2 R_1 |d|), hbar <= 1/4,
+so the other coordinates move by at most sqrt(hbar times that) in all, and the own one by 1 (2).  For a label
+this asks for R_1^2 <= 8 lambda_1: then its own move against the flip cannot exceed the flip.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from distadmm.errors import require
+from distadmm.methods.sharing import admm
+from distadmm.methods.sharing.moments import Bounds, Rows
+from distadmm.methods.sharing.observe import centralised
+from distadmm.methods.sharing.parts import Parts
+from distadmm.methods.sharing.releases import Query, Releases, noise_for
+from distadmm.methods.sharing.replies import Answer, Schedule, admm_reply, mutual_reply, one_reply, schedule
+from distadmm.star import Star
+
+Array = np.ndarray
+
+MECHANISMS = ("v1", "v1-t", "v1-admm", "v2")
+_ROUNDS = {"v1": 1, "v1-t": 3, "v1-admm": 5, "v2": 1}
+PROTECTED = ("label", "record")
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """What all parties agree on before the first message; all of it public."""
+
+    mechanism: str
+    bounds: dict[int, Bounds]  # what each party enforces; party 1's rows matter to V2 alone
+    mu: float | None  # budget of each answering party; None: no noise
+    rounds: int
+    mu_one: float | None = None  # V2: party 1's budget
+    protect: str = "label"  # V2: what of party 1's record is protected
+    weight_one: float = 10.0  # V2: lambda_1
+
+    def __post_init__(self) -> None:
+        require(
+            self.mechanism in MECHANISMS,
+            f"--mechanism is {self.mechanism!r}; choose one of: {', '.join(MECHANISMS)}",
+        )
+        require(self.rounds >= 1, f"--rounds is {self.rounds}; needed: at least 1")
+        require(
+            self.protect in PROTECTED, f"--protect is {self.protect!r}; choose one of: {', '.join(PROTECTED)}"
+        )
+        if self.mechanism == "v2":
+            slope_sensitivity(self.protect, self.bounds[1].row, self.weight_one)
+
+
+def rounds_of(mechanism: str, given: int | None) -> int:
+    """Gradients a party releases: what was asked for, or what the mechanism does by default."""
+    if mechanism in ("v1", "v2"):
+        require(given in (None, 1), f"--rounds is {given}; {mechanism} sends one reply: use --mechanism v1-t")
+        return 1
+    return given or _ROUNDS[mechanism]
+
+
+class Trained(NamedTuple):
+    """The models of the parties hosted here, in plain columns, and the intercept at the centre."""
+
+    x: dict[int, Array]
+    b: float
+    replies: dict[int, Array]  # at the centre: what each party gave away
+
+
+def slope_sensitivity(protect: str, row: float, weight: float) -> float:
+    """Delta of V2's slopes; see the module's head."""
+    if protect == "label":
+        require(
+            row**2 <= 8 * weight,
+            f"--row-bound {row:g} of party 1 and --lambda-one {weight:g}: V2 needs R^2 <= 8 lambda_1 = {8 * weight:g}",
+        )
+        return math.sqrt(1.0 + row**2 / (16.0 * weight))
+    return math.sqrt(4.0 + row**2 / (4.0 * weight))
+
+
+def slope_query(agreed: Agreement, rows: int, mode: str) -> Query:
+    """V2's release by party 1: an N-vector of slopes."""
+    # The minimiser is exact to a residual of 1e-9: see `_own_slopes`, which refuses otherwise.
+    row = agreed.bounds[1].row
+    inexact = 2.0 * 0.25 * row * math.sqrt(rows) * 1e-9 / agreed.weight_one
+    sensitivity = slope_sensitivity(agreed.protect, row, agreed.weight_one) + inexact
+    sigma = noise_for(sensitivity, agreed.mu_one, mode) if agreed.mu_one else 0.0
+    return Query(sigma, sensitivity, rows)
+
+
+def plan(agreed: Agreement, m: int, width: int, mode: str, spread: float = 0.0) -> Schedule:
+    """The releases of answering party m; `spread` is the noise in V2's slopes."""
+    bounds = agreed.bounds[m]
+    slope = slope_clip(spread) if agreed.mechanism == "v2" else None
+    gram = agreed.mechanism in ("v1-admm", "v2")
+    return schedule(width, bounds, agreed.mu, mode, rounds=agreed.rounds, gram=gram, slope=slope)
+
+
+def slope_clip(spread: float) -> float:
+    """Where party 2 cuts the slopes it is sent."""
+    return 1.0 + 3.0 * spread
+
+
+def train(
+    star: Star, parts: Parts, problem: admm.Problem, agreed: Agreement, releases: Mapping[int, Releases]
+) -> Trained:
+    """Called by every rank; `releases` holds those of the parties hosted here."""
+    for m, out in releases.items():
+        _check(out, m)
+    if agreed.mechanism == "v2":
+        return _train_mutual(star, parts, problem, agreed, releases)
+    x: dict[int, Array] = {}
+    answers: dict[int, Answer] = {}
+    z1, labels, b = None, None, 0.0
+    mode = next(iter(releases.values())).mode if releases else "simulation"
+    if star.is_centre:
+        assert parts.labels is not None
+        x[1], b = centralised([parts.train[1]], parts.labels, problem)
+        z1, labels = parts.train[1] @ x[1] + b, parts.labels.astype(np.int8)
+    others = {m: parts.rows for m in star.home if m > 1}
+    scores = star.deal(dict.fromkeys(others, z1) if z1 is not None else None, others, np.float64)
+    signs = star.deal(dict.fromkeys(others, labels) if labels is not None else None, others, np.int8)
+    for m in scores:
+        out = releases[m]
+        rows = Rows(parts.train[m], agreed.bounds[m], exact=out.mode == "secure")
+        work = plan(agreed, m, rows.width, out.mode)
+        out.commit(work.queries(out.mode, rows.width))
+        reply = admm_reply if agreed.mechanism == "v1-admm" else one_reply
+        given = (
+            rows,
+            scores[m],
+            signs[m].astype(float),
+            problem.loss,
+            problem.lam,
+            agreed.bounds[m],
+            work,
+            out,
+        )
+        answers[m] = reply(*given)
+    replies = _collect(star, agreed, answers, mode)
+    return Trained({**x, **{m: answer.x for m, answer in answers.items()}}, b, replies)
+
+
+def _train_mutual(
+    star: Star, parts: Parts, problem: admm.Problem, agreed: Agreement, releases: Mapping[int, Releases]
+) -> Trained:
+    x: dict[int, Array] = {}
+    answers: dict[int, Answer] = {}
+    noisy = None
+    mode = next(iter(releases.values())).mode if releases else "simulation"
+    query = slope_query(agreed, parts.rows, mode)
+    if star.is_centre:
+        assert parts.labels is not None
+        rows = Rows(parts.train[1], agreed.bounds[1])
+        x[1], g = _own_slopes(rows, parts.labels, problem, agreed.weight_one)
+        releases[1].commit([query])
+        noisy = releases[1].vector(g, query, 0)
+    others = {m: parts.rows for m in star.home if m > 1}
+    received = star.deal(dict.fromkeys(others, noisy) if noisy is not None else None, others, np.float64)
+    clip = slope_clip(query.sigma)
+    for m, g in received.items():
+        out = releases[m]
+        rows = Rows(parts.train[m], agreed.bounds[m], exact=out.mode == "secure")
+        work = plan(agreed, m, rows.width, out.mode, query.sigma)
+        out.commit(work.queries(out.mode, rows.width))
+        answers[m] = mutual_reply(rows, g, query.sigma, agreed.bounds[m], work, out, clip)
+    replies = _collect(star, agreed, answers, mode)
+    return Trained({**x, **{m: answer.x for m, answer in answers.items()}}, 0.0, replies)
+
+
+def _own_slopes(rows: Rows, labels: Array, problem: admm.Problem, weight: float) -> tuple[Array, Array]:
+    """(x_1, l'(D_1 x_1)) for the exact minimiser: Newton to a gradient of norm 1e-9, or no release."""
+    x = np.zeros(rows.width)
+
+    def value(x: Array) -> float:
+        return float(problem.loss.value(rows.scores(x), labels).sum()) + 0.5 * weight * float(x @ x)
+
+    for _ in range(100):
+        z = rows.scores(x)
+        gradient = rows.gradient(problem.loss.slope(z, labels)) + weight * x
+        if np.linalg.norm(gradient) <= 1e-9:
+            return x, problem.loss.slope(z, labels)
+        hessian = rows.curvature(problem.loss.curvature(z, labels)) + weight * np.eye(rows.width)
+        step = np.linalg.solve(hessian, gradient)
+        size, before = 1.0, value(x)
+        while value(x - size * step) > before and size > 1e-6:
+            size *= 0.5
+        x = x - size * step
+    raise RuntimeError(
+        "party 1's own model was not solved to the accuracy its privacy needs; nothing was sent"
+    )
+
+
+def _collect(star: Star, agreed: Agreement, answers: Mapping[int, Answer], mode: str) -> dict[int, Array]:
+    """The replies at party 1, by party; nothing on other ranks."""
+    widths = star.world.allgather({m: int(answer.x.size) for m, answer in answers.items()})
+    sizes = {m: plan(agreed, m, d, mode).numbers(d) for part in widths for m, d in part.items()}
+    replies = star.up(
+        {m: answer.message for m, answer in answers.items()}, dict(sorted(sizes.items())), np.float64
+    )
+    return replies or {}
+
+
+def _check(out: Any, m: int) -> None:
+    require(
+        out.ledger.node == m,
+        f"the ledger of node {out.ledger.node} was given to party {m}; give each its own",
+    )

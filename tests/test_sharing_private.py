@@ -1,0 +1,128 @@
+"""Private runs from the command: what is written, what is said, and what is refused."""
+
+import json
+
+import numpy as np
+import pytest
+
+from distadmm import sharing
+from distadmm.privacy import chain
+from distadmm.results import read_npz
+from distadmm.sharing_private import one_hot_bound
+
+A9A = ["--data", "a9a", "--split", "66,57"]
+
+
+def run(*arguments):
+    return sharing.main([str(argument) for argument in arguments])
+
+
+def _comparison(folder):
+    return json.loads((folder / "config.json").read_text())["result"]["comparison"]
+
+
+def test_the_default_private_mode_beats_party_one_alone(tmp_path, capsys):
+    assert run(*A9A, "--epsilon", 1, "--out", tmp_path / "r") == 0
+    rows = _comparison(tmp_path / "r")
+    assert rows["this run, 2 parties"]["test_loss"] < 0.33 < rows["party 1 alone"]["test_loss"]
+    text = capsys.readouterr().out
+    for said in (
+        "(1, 1e-05)-DP",
+        "replacing one record's features",
+        "Party 1 is not protected",
+        "Not covered",
+        "seed",
+    ):
+        assert said in text
+    ledger = chain.read(tmp_path / "r" / "ledger" / "node-0002.jsonl")
+    kinds = [entry["kind"] for entry in ledger.entries]
+    assert kinds == ["open", "commit", "release", "release", "close"]
+    assert not (tmp_path / "r" / "ledger" / "node-0001.jsonl").exists()
+    assert read_npz(tmp_path / "r" / "replies.npz")["party-2"].shape == (57 + 57 * 58 // 2,)
+
+
+def test_secure_noise_is_discrete_and_never_the_same(tmp_path):
+    for name in "ab":
+        assert (
+            run(*A9A, "--epsilon", 1, "--noise", "secure", "--observe", "none", "--out", tmp_path / name) == 0
+        )
+    one, other = (read_npz(tmp_path / name / "replies.npz")["party-2"] for name in "ab")
+    assert not np.array_equal(one, other)
+    entries = chain.read(tmp_path / "a" / "ledger" / "node-0002.jsonl").entries
+    committed = next(entry for entry in entries if entry["kind"] == "commit")
+    assert {event["mech"] for event in committed["events"]} == {"discrete-gaussian"}
+    assert committed["rng"]["mode"] == "secure"
+
+
+def test_v2_protects_both_sides(tmp_path, capsys):
+    arguments = ["--mechanism", "v2", "--epsilon", 2, "--epsilon-one", 4, "--protect", "record"]
+    assert run(*A9A, *arguments, "--out", tmp_path / "r", "--observe", "end") == 0
+    text = capsys.readouterr().out
+    assert "(4, 1e-05)-DP for replacing one record of party 1" in text
+    assert "not protected" not in text
+    for node in (1, 2):
+        assert (tmp_path / "r" / "ledger" / f"node-000{node}.jsonl").exists()
+
+
+def test_moments_without_a_budget_are_recorded_as_infinite(tmp_path, capsys):
+    assert run(*A9A, "--message", "moments", "--observe", "none", "--out", tmp_path / "r") == 0
+    assert "epsilon = infinity" in capsys.readouterr().out
+    entries = chain.read(tmp_path / "r" / "ledger" / "node-0002.jsonl").entries
+    assert any(entry.get("mech") == "unbounded" for entry in entries)
+
+
+def test_a_dry_run_says_where_the_limits_are_and_writes_nothing(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    few = ["--data", "tiny", "--split", "15,15", "--row-bound", 3]
+    assert run(*few, "--epsilon", 0.5, "--dry-run") == 0
+    text = capsys.readouterr().out
+    assert "more noise than signal" in text
+    assert "(0.5, 1e-05)-DP" in text
+    assert run("--dry-run") == 0
+    assert "nothing is private" in capsys.readouterr().out
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_more_parties_answer_in_parallel_and_a_person_pays_for_all(tmp_path, capsys):
+    arguments = ["--data", "a9a", "--split", "66,30,27", "--epsilon", 1, "--observe", "end"]
+    assert run(*arguments, "--out", tmp_path / "r") == 0
+    assert "One person at all 2 answering parties together: epsilon = 1.4" in capsys.readouterr().out
+    rows = _comparison(tmp_path / "r")
+    assert rows["this run, 3 parties"]["test_loss"] < 0.33
+
+
+def test_a_run_that_noise_has_spoilt_says_so(tmp_path, capsys):
+    arguments = ["--data", "tiny", "--row-bound", 3, "--epsilon", 0.5, "--mechanism", "v2"]
+    assert run(*arguments, "--out", tmp_path / "r", "--observe", "end") == 0
+    assert "party 1 alone does better" in capsys.readouterr().out
+
+
+def test_bounds_of_one_hot_columns():
+    assert one_hot_bound(["sex=Male", "sex=Female", "age<=25", "age>25"]) == pytest.approx(2**0.5)
+    assert one_hot_bound(["sex=Male", "height"]) is None
+    assert one_hot_bound([]) is None
+
+
+BAD = {
+    "no bound": (["--epsilon", "1"], "give --row-bound R"),
+    "epsilon": (["--epsilon", "-1"], "--epsilon is -1"),
+    "delta": (["--epsilon", "1", "--delta", "0"], "--delta is 0"),
+    "bounds": (["--epsilon", "1", "--row-bound", "1,2,3"], "3 bounds for 2 parties"),
+    "bound": (["--epsilon", "1", "--row-bound", "0"], "--row-bound is 0"),
+    "rounds": (["--epsilon", "1", "--rounds", "4"], "use --mechanism v1-t"),
+    "loss": (["--epsilon", "1", "--row-bound", "3", "--loss", "hinge"], "no bound on its slope or curvature"),
+    "mechanism": (["--epsilon", "1", "--mechanism", "v9"], "choose one of"),
+    "reg": (["--epsilon", "1", "--row-bound", "3", "--reg", "l1"], "--reg l2"),
+    "lambda one": (["--epsilon", "1", "--mechanism", "v2", "--row-bound", "30"], "needs R^2 <= 8"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_private_flags_are_one_line_and_code_two(name, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    arguments, expected = BAD[name]
+    assert run(*arguments) == 2
+    captured = capsys.readouterr()
+    assert len(captured.err.splitlines()) == 1
+    assert expected in captured.err
+    assert not list(tmp_path.iterdir())
