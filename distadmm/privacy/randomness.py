@@ -1,0 +1,161 @@
+"""Where random bits come from: `Simulation`, which a seed repeats, and `Secure`, which nothing repeats.
+
+Simulation noise is addressed, not consumed: Philox in counter mode, keyed by the seed, with the counter
+(block, iteration, node, purpose).  A node's noise is the same on any number of ranks, in any order of
+drawing, and after a restart.  It guarantees nothing: whoever has the seed has the data.
+
+Secure noise is keyed by the operating system.  No seed is accepted, none is kept, and the key never
+derives from a rank or an iteration.  The bits are AES-128 in counter mode (randomgen), or without
+randomgen those of `os.urandom` itself.  Both are cryptographic; there is no third choice.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, NoReturn, Protocol
+
+import numpy as np
+
+from distadmm.errors import InputError, require
+
+Array = np.ndarray
+
+# Purposes keep a node's several draws of one iteration apart; numbers beyond are free for the caller.
+PURPOSES = {"noise": 1, "output": 2}
+
+
+class Stream(Protocol):
+    """Independent variates, one after the other."""
+
+    def standard_normal(self, size: Any = None) -> Any: ...
+
+    def standard_gamma(self, shape: float, size: Any = None) -> Any: ...
+
+    def words(self, count: int) -> Array:
+        """Uniform 64-bit words."""
+        ...
+
+
+class Source(Protocol):
+    mode: str
+    name: str
+
+    def at(self, node: int, purpose: int, iteration: int) -> Stream:
+        """The stream for one node's draw in one iteration."""
+        ...
+
+
+class _Generated(np.random.Generator):
+    """numpy's generator, with its raw words."""
+
+    def words(self, count: int) -> Array:
+        return self.bit_generator.random_raw(count)  # type: ignore[attr-defined]
+
+
+class Simulation:
+    """Noise that `seed` repeats.  One stream is live at a time: `at` moves the one there is."""
+
+    mode = "simulation"
+    name = "Philox"
+
+    def __init__(self, seed: int):
+        require(
+            isinstance(seed, (int, np.integer)) and seed >= 0,
+            f"seed is {seed!r}; needed: a whole number, 0 or more",
+        )
+        self._key = np.random.SeedSequence(int(seed)).generate_state(2, np.uint64)
+        self._philox = np.random.Philox(key=self._key)
+        self._stream = _Generated(self._philox)
+        self._counter = np.zeros(4, dtype=np.uint64)
+        self._state: Any = {
+            "bit_generator": "Philox",
+            "state": {"counter": self._counter, "key": self._key},
+            "buffer": np.zeros(4, dtype=np.uint64),
+            "buffer_pos": 4,
+            "has_uint32": 0,
+            "uinteger": 0,
+        }
+
+    def at(self, node: int, purpose: int, iteration: int) -> Stream:
+        counter = self._counter
+        counter[1], counter[2], counter[3] = iteration, node, purpose
+        self._philox.state = self._state  # copies; a tenth of the cost of a new generator
+        return self._stream
+
+
+class Secure:
+    """Noise that nothing repeats.  `source`: "aes", "urandom", or "auto" for the first of them there is."""
+
+    mode = "secure"
+
+    def __init__(self, source: str = "auto"):
+        require(source in ("auto", "aes", "urandom"), f"source is {source!r}; choose auto, aes or urandom")
+        if source == "auto":
+            source = "aes" if _randomgen_is_there() else "urandom"
+        if source == "aes" and not _randomgen_is_there():
+            raise InputError("AES noise needs randomgen; install it with: pip install 'distadmm[secure]'")
+        self.name = {"aes": "AES-128 counter, keyed by the system", "urandom": "os.urandom"}[source]
+        self._make = _aes if source == "aes" else _Urandom
+        self._process = os.getpid()
+        self._stream: Stream = self._make()
+
+    def at(self, node: int, purpose: int, iteration: int) -> Stream:
+        if os.getpid() != self._process:  # a fork must not draw what its parent draws
+            self._process, self._stream = os.getpid(), self._make()
+        return self._stream
+
+    def _refuse_copy(self, *_: object) -> NoReturn:
+        raise TypeError("a secure noise source cannot be copied or saved: its copy would repeat its noise")
+
+    __copy__ = __deepcopy__ = __getstate__ = __reduce_ex__ = _refuse_copy  # type: ignore[assignment]
+
+
+def _randomgen_is_there() -> bool:
+    import importlib.util
+
+    return importlib.util.find_spec("randomgen") is not None
+
+
+def _aes() -> Stream:
+    from randomgen import AESCounter
+
+    return _Generated(AESCounter(key=int.from_bytes(os.urandom(16), "little"), counter=0))
+
+
+class _Urandom:
+    """Variates from the operating system's bytes; no state to steal or to copy."""
+
+    def words(self, count: int) -> Array:
+        return np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
+
+    def standard_normal(self, size: Any = None) -> Any:
+        from scipy.special import ndtri
+
+        shape = () if size is None else size
+        w = self.words(int(np.prod(shape)))
+        # Half the mass by its sign, the tail probability to 63 bits: both tails reach 9 sigma alike.
+        tail = ((w >> np.uint64(1)).astype(np.float64) + 0.5) * 2.0**-64
+        z = ndtri(tail)
+        np.negative(z, out=z, where=(w & np.uint64(1)).astype(bool))
+        return z.reshape(shape) if size is not None else float(z[0])
+
+    def standard_gamma(self, shape: float, size: Any = None) -> Any:
+        """Gamma(shape), whole `shape`: a sum of exponentials."""
+        whole = int(shape)
+        require(whole == shape, f"gamma shape is {shape!r}; needed: a whole number")
+        count = 1 if size is None else int(np.prod(size))
+        u = ((self.words(count * whole) >> np.uint64(1)).astype(np.float64) + 0.5) * 2.0**-63
+        total = -np.log(u).reshape(count, whole).sum(axis=1)
+        return total.reshape(size) if size is not None else float(total[0])
+
+
+def source_of(mode: str, seed: int | None = None) -> Source:
+    """The source of a noise mode; never the other one than was asked for."""
+    if mode == "secure":
+        require(
+            seed is None, "secure noise takes no seed: what a seed can repeat protects nobody; drop --seed"
+        )
+        return Secure()
+    require(mode == "simulation", f"noise mode is {mode!r}; choose secure or simulation")
+    require(seed is not None, "simulation noise needs --seed")
+    return Simulation(seed)  # type: ignore[arg-type]
