@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from distadmm.errors import BudgetExhausted, InputError
 from distadmm.privacy import ledger as ledger_module
 from distadmm.privacy import randomness
-from distadmm.privacy.events import DiscreteGaussian, Gaussian, KNorm, ObjectivePerturbation, Pure
+from distadmm.privacy.events import Gaussian, KNorm, ObjectivePerturbation, Pure
 from distadmm.privacy.filter import PureFilter
 from distadmm.privacy.ledger import Ledger, MemoryLedger
 from distadmm.privacy.mechanism import GridQuery, Noise, Secure, Simulation, grid_of, source_of
