@@ -335,6 +335,15 @@ def test_what_is_reserved_is_spent_and_can_still_be_used():
         book.charge(LAPLACE, iteration=3)
 
 
+def test_equal_events_of_a_schedule_are_one_reservation():
+    one_by_one, at_once = in_memory(), in_memory()
+    one_by_one.commit([LAPLACE, PERTURBED, LAPLACE])
+    at_once.commit([replace(LAPLACE, count=2), PERTURBED])
+    assert one_by_one.tally.schedule == at_once.tally.schedule
+    assert len(one_by_one.tally.places) == 2
+    assert not in_memory(budget=PureFilter(9.0)).affords([Unbounded("x"), Unbounded("x")])
+
+
 def test_blocks_shrink_to_what_the_budget_admits():
     book = in_memory(block=8, budget=PureFilter(1.6))
     for k in range(3):

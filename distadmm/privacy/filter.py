@@ -27,7 +27,7 @@ from distadmm.errors import require
 from distadmm.privacy.chain import plain
 from distadmm.privacy.events import Adjacency, Event
 from distadmm.privacy.rdp import ORDERS, rdp_budget, rdp_to_epsilon
-from distadmm.privacy.tally import Cost, cost_of, schedule_hash
+from distadmm.privacy.tally import Cost, cost_of, counted, schedule_hash
 
 Array = np.ndarray
 
@@ -185,6 +185,7 @@ def budget(
     if delta == 0:
         return PureFilter(float(epsilon))
     orders = np.asarray(orders, dtype=float)
+    events = counted(events)
     planned = cost_of(events, orders, adjacency)
     if events and math.isfinite(planned.mu2):
         from distadmm.privacy.gaussian import mu_at  # scipy, only when it is needed
@@ -196,5 +197,5 @@ def budget(
         from distadmm.privacy import accountant
 
         if accountant.epsilon(events, delta, adjacency) <= epsilon:
-            return ScheduleFilter(epsilon, delta, schedule_hash([event.to_json() for event in events]))
+            return ScheduleFilter(epsilon, delta, schedule_hash(events))
     return RenyiFilter(epsilon, delta, rdp_budget(epsilon, delta, planned.rdp, orders))

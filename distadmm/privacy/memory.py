@@ -12,7 +12,6 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,14 +30,14 @@ from distadmm.privacy.events import (
 )
 from distadmm.privacy.filter import Filter, Proposal, filter_from_json
 from distadmm.privacy.rdp import ORDERS
-from distadmm.privacy.tally import Tally, cost_of, priced, schedule_hash, statement_kind
+from distadmm.privacy.tally import Tally, cost_of, counted, priced, schedule_hash, statement_kind, times
 from distadmm.privacy.witness import Sighting, as_bytes
 
 #: What the adjacency's one record may touch, and so how nodes compose: see `compose.py`.
 SCOPES = ("record", "feature", "person", "unknown")
 MODES = ("simulation", "secure")
 
-_RELEASE_HOLES = {"k": "%d", "prev": '"%s"', "seq": "%d"}
+_RELEASE_HOLES = {"item": "%d", "k": "%d", "of": "%d", "prev": '"%s"', "seq": "%d"}
 _POST_HOLES = {"k": "%d", "of": "%d", "prev": '"%s"', "seq": "%d"}
 
 
@@ -118,6 +117,7 @@ class MemoryLedger:
     def _begin(self) -> None:
         self.head = bytes(32)  # hash of the last entry
         self._seq = 0
+        self._release_texts: dict[str, str] = {}  # by mechanism
         self._post_text = ""
         self._lines: list[bytes] = []
         self._sent: dict[int, replay.Sent] = {}
@@ -207,7 +207,7 @@ class MemoryLedger:
             adjacency in (None, self.adjacency),
             f"the schedule is priced for adjacency {adjacency!r}, the ledger for {self.adjacency!r}; use one",
         )
-        return self._commit(list(events), sync_every, block=False)
+        return self._commit(counted(events), sync_every, block=False)
 
     def _commit(self, events: list[Event], sync_every: int, block: bool) -> Receipt:
         require(events, "the schedule to commit is empty; give at least one event")
@@ -218,13 +218,12 @@ class MemoryLedger:
                 f"a schedule with {event} cannot be committed: it has no proved price; charge it when it happens",
             )
         cost = cost_of(events, self.tally.orders, self.adjacency)
-        lines = [event.to_json() for event in events]
-        schedule = schedule_hash(lines)
+        schedule = schedule_hash(events)
         proposal = Proposal(self.tally.spent.plus(cost), None if block else schedule, self._untouched)
         self._admit(proposal, events[0], self.tally.last_iteration)
         entry = {
             "kind": "commit",
-            "events": lines,
+            "events": [event.to_json() for event in events],
             "schedule": schedule,
             "block": block,
             "sync_every": sync_every,
@@ -246,22 +245,17 @@ class MemoryLedger:
         """
         if self.budget is None:
             return True
-        wanted = list(events)
-        left = {place: slot.left for place, slot in self.tally.places.items()}
+        wanted = counted(events)
         unpaid = []
         for event in wanted:
-            for _ in range(event.releases):
-                slots = self.tally.slots.get(event.single(), ())
-                free = next((s for s in slots if left[s.of, s.item] > 0), None)
-                if free is None:
-                    unpaid.append(event.single())
-                else:
-                    left[free.of, free.item] -= 1
+            paid = sum(slot.left for slot in self.tally.slots.get(event.single(), ()))
+            if paid < event.releases:
+                unpaid.append(times(event, int(event.releases - paid)))
         if not unpaid:
             return True
-        schedule = schedule_hash([event.to_json() for event in wanted])
         cost = cost_of(unpaid, self.tally.orders, self.adjacency)
-        return self.budget.admits(Proposal(self.tally.spent.plus(cost), schedule, self._untouched))
+        proposal = Proposal(self.tally.spent.plus(cost), schedule_hash(wanted), self._untouched)
+        return self.budget.admits(proposal)
 
     def charge(self, event: Event, *, iteration: int) -> Receipt:
         """Pay for one release, durably, before its noise is drawn.
@@ -272,21 +266,21 @@ class MemoryLedger:
         slot = self.tally.slot(event)
         if slot is None:
             return self._charge_unreserved(event, iteration)
-        if not slot.text:
-            slot.text = self._release_text(slot.of, slot.item, event)
+        text = self._release_texts.get(event.mech) or self._release_text(event.mech)
         slot.take(1)
         sync = slot.every > 0 and slot.used % slot.every == 0
-        seq = self._append(slot.text % (iteration, self.head.hex(), self._seq), sync=sync)
+        seq = self._append(text % (slot.item, iteration, slot.of, self.head.hex(), self._seq), sync=sync)
         tally = self.tally
         tally.releases += 1
         tally.last_release, tally.last_iteration = seq, iteration
         tally.closed = False
         return Receipt(seq, "release", iteration, self.head)
 
-    def _release_text(self, of: int, item: int, event: Event) -> str:
-        entry = {"kind": "release", "of": of, "item": item, "mech": event.mech}
+    def _release_text(self, mech: str) -> str:
+        """The canonical form of a release under a reservation, with its holes; made once a mechanism."""
         own = {"v": chain.VERSION, "run": self.run, "node": self.node}
-        return chain.template({**own, **entry}, _RELEASE_HOLES)
+        self._release_texts[mech] = chain.template({**own, "kind": "release", "mech": mech}, _RELEASE_HOLES)
+        return self._release_texts[mech]
 
     def _charge_unreserved(self, event: Event, iteration: int) -> Receipt:
         if isinstance(event, PostProcessing):
@@ -299,10 +293,10 @@ class MemoryLedger:
             return [self.charge(event.single(), iteration=iteration) for _ in range(event.releases)][-1]
         if self.block > 1 and event.releases == 1 and not isinstance(event, (Unbounded, Leakage)):
             count = self.block
-            while count > 1 and not self.affords([replace(event, count=count)]):  # type: ignore[call-arg]
+            while count > 1 and not self.affords([times(event, count)]):
                 count //= 2
             if count > 1:
-                self._commit([replace(event, count=count)], 0, block=True)  # type: ignore[call-arg]
+                self._commit([times(event, count)], 0, block=True)
                 return self.charge(event, iteration=iteration)
         self._admit(Proposal(self.tally.spent.plus(cost), None, self._untouched), event, iteration)
         entry = {

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -91,11 +91,26 @@ def priced(event: Any, orders: Array, adjacency: Adjacency) -> tuple[Event, Cost
         return unpriced, cost_of([unpriced], orders, adjacency)
 
 
-def schedule_hash(events: Iterable[dict[str, Any]]) -> str:
-    """One name for a schedule: the SHA-256 of its events in canonical form."""
+def times(event: Event, count: int) -> Event:
+    """`count` releases of the mechanism of `event`."""
+    return event if event.releases == count else replace(event, count=count)  # type: ignore[call-arg]
+
+
+def counted(events: Iterable[Event]) -> list[Event]:
+    """The same releases with equal events together, each once with its count."""
+    counts: dict[Event, int] = {}
+    for event in events:
+        counts[event.single()] = counts.get(event.single(), 0) + event.releases
+    # Of what costs nothing or everything (it has no count), once is as much as often.
+    return [times(event, count) if hasattr(event, "count") else event for event, count in counts.items()]
+
+
+def schedule_hash(events: Iterable[Event]) -> str:
+    """One name for a schedule: the SHA-256 of its events, counted, in canonical form."""
     import hashlib
 
-    return hashlib.sha256(canonical({"events": list(events)}).encode()).hexdigest()
+    lines = [event.to_json() for event in counted(events)]
+    return hashlib.sha256(canonical({"events": lines}).encode()).hexdigest()
 
 
 @dataclass
@@ -108,7 +123,6 @@ class Slot:
     left: float  # how many releases; infinite after an unbounded one
     every: int = 0  # every so many releases the ledger is synced before the noise is drawn; 0: never
     used: int = 0
-    text: str = ""  # the release line with its holes, made at first use
 
     def take(self, count: int) -> None:
         self.left -= count
