@@ -5,19 +5,26 @@ python -m distadmm.sharing predict RUN --data new.csv --scores scores.csv
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from distadmm.cli import flag, launch, parse
 from distadmm.errors import DONE, require
+from distadmm.methods.sharing.moments import Bounds, Rows
+from distadmm.methods.sharing.releases import Query, Releases, noise_for
 from distadmm.results import read_json, read_npz, write_csv
 from distadmm.sharing_data import BUNDLED, DataOptions, load
 from distadmm.star import Star
 from distadmm.world import World
+
+if TYPE_CHECKING:
+    from distadmm.privacy.events import Adjacency
+    from distadmm.privacy.ledger import Ledger
 
 Array = np.ndarray
 
@@ -26,6 +33,19 @@ Array = np.ndarray
 class PredictOptions:
     flags_title = "predict"
     scores: str = flag("scores.csv", help="file the centre writes the scores to")
+    release: str = flag("refuse", help="of a private run: refuse, exact, round:STEP or noise:EPSILON")
+    seed: int = flag(0, help="seed of the noise, when the run used simulation noise")
+
+    def __post_init__(self) -> None:
+        kind, _, size = self.release.partition(":")
+        wanted = {"refuse": False, "exact": False, "round": True, "noise": True}
+        try:
+            right = kind in wanted and (float(size) > 0 if wanted[kind] else not size)
+        except ValueError:
+            right = False
+        require(
+            right, f"--release is {self.release!r}; choose one of: refuse, exact, round:STEP, noise:EPSILON"
+        )
 
 
 def main(argv: Sequence[str]) -> int:
@@ -58,6 +78,7 @@ def work(options: tuple[Path, DataOptions, PredictOptions], world: World) -> int
         models = {m: read_npz(run / "models" / f"party-{m}.npz") for m in star.hosted}
         matrices, rows = _new_records(data, star, widths, models)
         sent = {m: _apply(models[m], matrices[m], f"party {m}") for m in models}
+        said = release_scores(run, config["result"].get("privacy"), wanted, sent, matrices, models)
     rows = _agreed(star, rows)
     arrived = star.up(sent, rows)
     if arrived is not None:
@@ -65,6 +86,8 @@ def work(options: tuple[Path, DataOptions, PredictOptions], world: World) -> int
         scores = sum(arrived.values(), np.full(rows, b))
         write_csv(Path(wanted.scores), ["row", "score"], [[i + 1, f"{s:.10g}"] for i, s in enumerate(scores)])
         print(f"{rows} scores by {len(widths)} parties, one message each: {wanted.scores}")
+        for line in said:
+            print(line)
     return DONE
 
 
@@ -133,6 +156,102 @@ def _apply(model: dict[str, Array], matrix: Any, who: str) -> Array:
         "needed: the columns it was trained on",
     )
     return matrix @ model["x"] - model["mean"] @ model["x"]
+
+
+PRIVATE = (
+    "the model of a private run was asked for scores: each is one more release about the person scored, and exact "
+    "scores can identify records; give --release noise:EPSILON (priced), round:STEP (leaks some bits, no guarantee) "
+    "or exact (no guarantee)"
+)
+
+
+def release_scores(
+    run: Path,
+    privacy: dict[str, Any] | None,
+    wanted: PredictOptions,
+    sent: dict[int, Array],
+    matrices: dict[int, Any],
+    models: dict[int, dict[str, Array]],
+) -> list[str]:
+    """Turn the scores of the protected parties hosted here into what may be sent; what is to be said of it."""
+    if privacy is None or privacy["mu"] is None:
+        return []
+    require(wanted.release != "refuse", PRIVATE)
+    kind, _, size = wanted.release.partition(":")
+    from distadmm.privacy.events import Leakage
+
+    for m in [m for m in sent if m > 1]:
+        with _ledger(run, m, privacy) as ledger:
+            if kind == "exact":
+                ledger.expose("exact scores", iteration=0)
+            elif kind == "round":
+                sent[m] = float(size) * np.rint(sent[m] / float(size))
+                ledger.charge(
+                    Leakage(_entropy(sent[m]), "rounded score of a person, on average"), iteration=0
+                )
+                ledger.expose("rounded scores", iteration=0)
+            else:
+                sent[m] = _noisy(ledger, privacy, m, matrices[m], models[m]["x"], float(size), wanted.seed)
+    return _said(kind, float(size or 0), privacy)
+
+
+def _ledger(run: Path, m: int, privacy: dict[str, Any]) -> Ledger:
+    """Scores have ledgers of their own: the training's budget is closed."""
+    from distadmm.privacy.ledger import Ledger
+
+    folder = run / "ledger" / "scores"
+    mode = privacy["noise"]
+    if (folder / f"node-{m:04d}.jsonl").exists():
+        return Ledger.resume(folder, m, mode=mode)
+    adjacency: Adjacency = "replace" if privacy["neighbours"] == "replace" else "add-remove"
+    return Ledger(folder, m, adjacency=adjacency, mode=mode, scope="person")
+
+
+def _noisy(
+    ledger: Ledger, privacy: dict[str, Any], m: int, matrix: Any, x: Array, epsilon: float, seed: int
+) -> Array:
+    """Scores of rows cut to their bound, with Gaussian noise: a person moves one score by at most Delta.
+
+    For rows of norm R the scores of two people differ by 2 R |x| at most, and by R (|x+| + |x-|) when no
+    feature is negative; against a blank row by R |x|.
+    """
+    from distadmm.privacy.gaussian import mu_at
+    from distadmm.privacy.mechanism import source_of
+
+    known = privacy["bounds"][str(m)]
+    bounds = Bounds(known["row"], 1.0, 0.25, privacy["neighbours"], known["nonnegative"])
+    scores = Rows(matrix, bounds).scores(x)
+    reach = float(np.linalg.norm(x))
+    if privacy["neighbours"] == "replace":
+        parts = float(np.linalg.norm(np.maximum(x, 0)) + np.linalg.norm(np.minimum(x, 0)))
+        reach = parts if known["nonnegative"] else 2 * reach
+    sensitivity = max(bounds.row * reach, 1e-12)
+    sigma = noise_for(sensitivity, mu_at(epsilon, privacy["delta"]), privacy["noise"])
+    source = source_of(privacy["noise"], seed if privacy["noise"] == "simulation" else None)
+    # One query for all: another person in a row moves that row's score alone.
+    query = Query(sigma, sensitivity, scores.size)
+    return Releases(ledger, source).vector(scores, query, len(ledger.events))
+
+
+def _entropy(values: Array) -> float:
+    """Nats in one value drawn from these."""
+    share = np.unique(values, return_counts=True)[1] / values.size
+    return float(-(share * np.log(share)).sum())
+
+
+def _said(kind: str, size: float, privacy: dict[str, Any]) -> list[str]:
+    if kind != "noise":
+        how = "as they are" if kind == "exact" else f"rounded to {size:g}"
+        return [
+            f"scores released {how}: no guarantee for the people scored; the ledgers say epsilon = infinity"
+        ]
+    from distadmm.privacy.gaussian import epsilon, mu_at
+
+    together = math.hypot(privacy["mu"], mu_at(size, privacy["delta"]))
+    return [
+        f"each score is ({size:g}, {privacy['delta']:g})-DP for the person scored; a person of the training records "
+        f"who is scored once has epsilon = {epsilon(together, privacy['delta']):.3g} in all",
+    ]
 
 
 def _finished(run: Path) -> dict[str, Any]:

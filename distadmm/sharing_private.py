@@ -193,7 +193,9 @@ def work(options: tuple[Any, ...], world: World) -> int:
         out.ledger.close()
     means = {m: np.zeros(x.size) for m, x in trained.x.items()}
     solution = Solution(trained.x, means, trained.b, 1, True, None, None, 0.0, float("nan"), private=True)
-    shown = directory.finish(parts, solution, recorder, privacy=" ".join(text), replies=trained.replies)
+    shown = directory.finish(
+        parts, solution, recorder, trained.replies, privacy=private_facts(agreed, privacy, text)
+    )
     if world.is_root:
         print("\n".join([shown, "", *text]))
     return DONE
@@ -227,6 +229,18 @@ def statement(agreed: private.Agreement, options: PrivacyOptions, parties: int) 
         "settings, timing, aborts, floating point."
     )
     return lines
+
+
+def private_facts(agreed: private.Agreement, options: PrivacyOptions, text: Sequence[str]) -> dict[str, Any]:
+    """What later releases of this run's models need to know."""
+    return {
+        "statement": " ".join(text),
+        "mu": agreed.mu,
+        "delta": options.delta,
+        "noise": options.noise,
+        "neighbours": options.neighbours,
+        "bounds": {str(m): {"row": b.row, "nonnegative": b.nonnegative} for m, b in agreed.bounds.items()},
+    }
 
 
 def outlook(star: Star, parts: Parts, agreed: private.Agreement, options: PrivacyOptions) -> list[str]:

@@ -126,3 +126,39 @@ def test_bad_private_flags_are_one_line_and_code_two(name, tmp_path, capsys, mon
     assert len(captured.err.splitlines()) == 1
     assert expected in captured.err
     assert not list(tmp_path.iterdir())
+
+
+@pytest.fixture(scope="module")
+def private_run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("private") / "r"
+    assert run(*A9A, "--epsilon", 1, "--observe", "none", "--out", folder) == 0
+    return folder
+
+
+def _scores(path):
+    return np.loadtxt(path, delimiter=",", skiprows=1)[:, 1]
+
+
+def test_scores_of_a_private_run_are_refused_priced_or_named_for_what_they_are(private_run, tmp_path, capsys):
+    ask = ["predict", private_run, "--data", "a9a", "--scores"]
+    assert run(*ask, tmp_path / "none.csv") == 2
+    assert "one more release about the person scored" in capsys.readouterr().err
+    assert not (tmp_path / "none.csv").exists()
+    found = {}
+    for kind in ("exact", "round:0.5", "noise:2"):
+        path = tmp_path / f"{kind[:5]}.csv"
+        assert run(*ask, path, "--release", kind) == 0
+        found[kind] = _scores(path)
+    text = capsys.readouterr().out
+    assert "(2, 1e-05)-DP for the person scored" in text
+    assert "epsilon = infinity" in text
+    assert 0 < np.abs(found["round:0.5"] - found["exact"]).max() <= 0.25 + 1e-9
+    assert np.abs(found["noise:2"] - found["exact"]).std() > 1
+    entries = chain.read(private_run / "ledger" / "scores" / "node-0002.jsonl").entries
+    assert [entry["mech"] for entry in entries if entry["kind"] == "charge"][-1] == "gaussian"
+
+
+@pytest.mark.parametrize("kind", ["all", "round:0", "noise:", "exact:1", "noise:x"])
+def test_unknown_ways_to_release_scores(kind, private_run, capsys):
+    assert run("predict", private_run, "--data", "a9a", "--release", kind) == 2
+    assert "choose one of" in capsys.readouterr().err
