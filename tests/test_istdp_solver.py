@@ -27,13 +27,13 @@ def subgradient_distance(problem, loss, penalty, theta):
     return np.where(theta != 0, np.abs(g + first), np.maximum(np.abs(g) - penalty.lam, 0.0)).max()
 
 
-@pytest.mark.parametrize("accelerate", [True, False])
+@pytest.mark.parametrize("newton", [True, False])
 @pytest.mark.parametrize("name", PENALTIES)
 @pytest.mark.parametrize("loss", LOSSES)
-def test_the_end_is_stationary_and_descent_is_monotone(loss, name, accelerate):
+def test_the_end_is_stationary_and_descent_is_monotone(loss, name, newton):
     problem = synthetic.problem(loss, 400, 150, test=1, seed=3)
     penalty = make(name, 0.03 if loss == "logistic" else 0.15, 25.0 if loss == "logistic" else 3.0)
-    found = solve(problem.X, problem.y, LOSSES[loss], penalty, tol=1e-6, accelerate=accelerate)
+    found = solve(problem.X, problem.y, LOSSES[loss], penalty, tol=1e-6, newton=newton)
     assert found.converged
     assert found.residual <= 1e-6 * penalty.lam
     assert subgradient_distance(problem, LOSSES[loss], penalty, found.theta) <= 1.1e-6 * penalty.lam
@@ -81,11 +81,11 @@ def test_no_single_coordinate_can_be_improved_in_convex_problems(seed, name):
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_accelerations_change_the_path_and_not_the_end(loss):
+def test_newton_steps_change_the_path_and_not_the_end(loss):
     problem = synthetic.problem(loss, 600, 200, test=1, seed=1)
     penalty = make("l1", 0.03 if loss == "logistic" else 0.15)  # convex: one end
     fast = solve(problem.X, problem.y, LOSSES[loss], penalty, tol=1e-8)
-    bare = solve(problem.X, problem.y, LOSSES[loss], penalty, tol=1e-8, accelerate=False)
+    bare = solve(problem.X, problem.y, LOSSES[loss], penalty, tol=1e-8, newton=False)
     assert fast.objective == pytest.approx(bare.objective, abs=1e-12)
     np.testing.assert_allclose(fast.theta, bare.theta, atol=1e-6)
 
@@ -148,7 +148,7 @@ def test_nothing_matters_when_lambda_is_large():
 
 def test_too_few_iterations_are_reported():
     problem = synthetic.problem("logistic", 300, 30, test=1)
-    found = solve(problem.X, problem.y, Logistic(), MCP(0.01, 30.0), iterations=3, accelerate=False)
+    found = solve(problem.X, problem.y, Logistic(), MCP(0.01, 30.0), iterations=3, newton=False)
     assert not found.converged
     assert found.iterations == 3
 

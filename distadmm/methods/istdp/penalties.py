@@ -25,7 +25,8 @@ Array = np.ndarray
 class Penalty(Protocol):
     """What the solvers ask of a penalty."""
 
-    lam: float
+    @property
+    def lam(self) -> float: ...
 
     def value(self, theta: Array) -> float: ...
 

@@ -26,6 +26,9 @@ from distadmm.methods.istdp.penalties import Penalty
 
 Array = np.ndarray
 
+_CACHED = 2**21  # entries of X (16 MB) up to which a larger cache holds all of it
+_BLOCK = 2**17  # entries of a block (1 MB)
+
 ADJACENCIES = ("replace", "add-remove")
 
 
@@ -80,14 +83,24 @@ class ClippedGradient:
     """
 
     def __init__(self, X: Array, y: Array, loss: Loss, clip: float, divisor: float):
-        self.X, self.y, self.loss, self.divisor = X, y, loss, divisor
         norms = np.sqrt(np.einsum("ij,ij->i", X, X))
         with np.errstate(divide="ignore"):
-            self.bound = clip / norms  # infinite for a row of zeros, whose gradient is zero
+            bound = clip / norms  # infinite for a row of zeros, whose gradient is zero
+        self.loss, self.divisor = loss, divisor
+        self.blocks = [(X[rows], y[rows], bound[rows]) for rows in blocks(*X.shape)]
 
     def __call__(self, theta: Array) -> Array:
-        slope = self.loss.slope(self.X @ theta, self.y)
-        return np.clip(slope, -self.bound, self.bound) @ self.X / self.divisor
+        total = np.zeros(len(theta))
+        for X, y, bound in self.blocks:
+            slope = self.loss.slope(X @ theta, y)
+            total += np.clip(slope, -bound, bound) @ X
+        return total / self.divisor
+
+
+def blocks(rows: int, columns: int) -> list[slice]:
+    """The rows in pieces that stay in the cache between the two products of a gradient; one when all do."""
+    size = rows if rows * columns <= _CACHED else max(1, _BLOCK // columns)
+    return [slice(at, at + size) for at in range(0, rows, size)]
 
 
 def sensitivity(clip: float, divisor: float, adjacency: str) -> float:

@@ -1,0 +1,370 @@
+"""ISTDP: sparse models by iterative shrinkage, private through noisy clipped gradients.
+
+    python -m distadmm.istdp --epsilon 1 --adjacency replace            private, on the bundled Adult
+    python -m distadmm.istdp --data file.csv --loss squared             not private
+    python -m distadmm.istdp --data synthetic:20000 --epsilon 1 ...     rows made up, the answer known
+    mpiexec -n 4 python -m distadmm.istdp ... --repetitions 20          a simulation, shared out to the ranks
+
+Without --epsilon there is no noise and no privacy.
+"""
+
+from distadmm.cli import entering
+
+entering(__name__)
+
+import math
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from distadmm.cli import flag, launch, parse
+from distadmm.errors import DONE, UNCONVERGED, require
+from distadmm.methods.istdp.fit import (
+    LOSSES,
+    PrivateSolution,
+    Solution,
+    checked,
+    rules,
+    solve,
+    solve_printed,
+    solve_private,
+)
+from distadmm.methods.istdp.penalties import PENALTIES, make
+from distadmm.methods.istdp.plan import make_plan
+from distadmm.methods.istdp.rows import Rows, load
+from distadmm.methods.istdp.rundir import Outcome, table, write
+from distadmm.results import claim_directory, write_json
+from distadmm.world import World
+
+__all__ = ["Options", "PrivateSolution", "Solution", "main", "solve", "solve_printed", "solve_private"]
+
+
+@dataclass(frozen=True)
+class Data:
+    """Which rows, and what is made of them."""
+
+    flags_title = "data"
+    data: str = flag("adult", help="adult, tiny, a file (CSV, npz, libsvm), or synthetic:ROWS[xCOLUMNS]")
+    target: str | None = flag(None, help="target column of a CSV (default: the last)")
+    labels: tuple[str, ...] = flag((), help="negative and positive label of a data file (default: found)")
+    schema: str | None = flag(None, help="public description of a CSV's columns")
+    test_fraction: float = flag(0.0, help="share of a data file's rows kept for testing")
+    intercept: bool = flag(False, help="fit an intercept, which no penalty holds")
+    row_norm: str = flag(
+        "auto", help="scale longer rows down to this norm, or none; auto: 1, synthetic rows as they are"
+    )
+
+    def __post_init__(self) -> None:
+        require(0 <= self.test_fraction < 1, f"--test-fraction is {self.test_fraction}; needed: in [0, 1)")
+        self.norm()
+
+    def norm(self) -> float | None:
+        if self.row_norm == "auto":
+            return None if self.data.startswith("synthetic") else 1.0
+        if self.row_norm == "none":
+            return None
+        try:
+            value = float(self.row_norm)
+        except ValueError:
+            value = math.nan
+        require(
+            0 < value < math.inf, f"--row-norm is {self.row_norm!r}; needed: a number above 0, none or auto"
+        )
+        return value
+
+
+@dataclass(frozen=True)
+class Model:
+    """What is minimised."""
+
+    flags_title = "model"
+    loss: str = flag("logistic", help=f"one of {', '.join(LOSSES)}", choices=tuple(LOSSES))
+    penalty: str = flag("mcp", help=f"one of {', '.join(PENALTIES)}", choices=PENALTIES)
+    lambda_: float | None = flag(
+        None,
+        help="slope of the penalty at 0 (default: private, sigma sqrt(2 ln d), which no record enters; "
+        "otherwise a twentieth of what keeps every column out)",
+    )
+    alpha: float | None = flag(
+        None, help="reach of the penalty: it is flat beyond alpha lambda (default: by rule)"
+    )
+    tolerance: float = flag(1e-6, help="without privacy: stop at a residual of this share of lambda")
+    iterations: int | None = flag(None, help="T (default: 50 when private, otherwise at most 10000)")
+
+    def __post_init__(self) -> None:
+        make(self.penalty, 0.0 if self.lambda_ is None else self.lambda_, self.alpha)
+        require(0 < self.tolerance < 1, f"--tolerance is {self.tolerance}; needed: between 0 and 1")
+        require(
+            self.iterations is None or self.iterations >= 1,
+            f"--iterations is {self.iterations}; needed: 1 or more",
+        )
+
+
+@dataclass(frozen=True)
+class Privacy:
+    """The budget and how it is spent."""
+
+    flags_title = "privacy"
+    epsilon: float | None = flag(None, help="budget; without it there is no noise and no privacy")
+    delta: float = flag(1e-5, help="the other half of the budget")
+    adjacency: str | None = flag(
+        None, help="replace (one record another) or add-remove; no default", choices=("replace", "add-remove")
+    )
+    divisor: float | None = flag(None, help="public n' that the sum is divided by; needed for add-remove")
+    clip: float = flag(1.0, help="C: norm to which each record's gradient is shortened")
+    steps: str = flag("bb", help="bb (from noisy gradients) or fixed", choices=("bb", "fixed"))
+    step: float | None = flag(None, help="first step, or the fixed one (default: --shortest)")
+    shortest: float | None = flag(None, help="alpha_min (default: 1/(c1 C^2), c1 the loss's curvature)")
+    longest: float | None = flag(None, help="alpha_max (default: 20 times the shortest)")
+    noise: str = flag(
+        "simulation",
+        help="simulation (repeatable, protects nobody) or secure",
+        choices=("simulation", "secure"),
+    )
+    form: str = flag(
+        "sound",
+        help="sound, or paper: Algorithm 1 as printed, whose claim is refuted",
+        choices=("sound", "paper"),
+    )
+    observe: bool = flag(False, help="write the objective on the private rows too: outside every guarantee")
+
+    def __post_init__(self) -> None:
+        require(
+            self.epsilon is not None or self.form == "sound",
+            "--form paper is the private Algorithm 1; give its --epsilon and --adjacency",
+        )
+        require(
+            self.epsilon is None or self.adjacency is not None,
+            "a private run needs --adjacency and there is no default: replace (one record another, the number of "
+            "rows public) or add-remove (one record more or less, with a public --divisor)",
+        )
+        for name in ("adjacency", "divisor", "step", "shortest", "longest"):
+            require(
+                self.epsilon is not None or getattr(self, name) is None,
+                f"--{name} is for private runs; give --epsilon too, or leave it out",
+            )
+
+    def planned(self) -> dict[str, Any]:
+        """Keywords of `make_plan`, without the model's."""
+        return {
+            "clip": self.clip, "divisor": self.divisor, "rule": self.steps, "first": self.step,
+            "shortest": self.shortest, "longest": self.longest, "epsilon": self.epsilon, "delta": self.delta,
+            "adjacency": self.adjacency,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Running:
+    """How the run is kept."""
+
+    flags_title = "run"
+    repetitions: int = flag(1, help="simulation: so many independent runs, shared out to the ranks")
+    strict: bool = flag(False, help="exit with code 4 when not converged, or stuck in the printed form")
+    out: str | None = flag(None, help="run directory (default: runs/istdp-<date>-<time>)")
+    force: bool = flag(False, help="replace a run directory that is not empty")
+    seed: int = flag(0, help="seed of all random choices that are not secret")
+
+    def __post_init__(self) -> None:
+        require(self.repetitions >= 1, f"--repetitions is {self.repetitions}; needed: at least 1")
+        require(self.seed >= 0, f"--seed is {self.seed}; needed: zero or more")
+
+
+@dataclass(frozen=True)
+class Options:
+    """All flags of the command, by group."""
+
+    data: Data
+    model: Model
+    privacy: Privacy
+    run: Running
+
+    def __post_init__(self) -> None:
+        private, run = self.privacy, self.run
+        require(
+            run.repetitions == 1 or (private.epsilon is not None and private.noise == "simulation"),
+            "--repetitions is for simulations; every secure run would spend the whole budget, and without --epsilon "
+            "all would be the same",
+        )
+        if private.epsilon is not None:  # whatever is wrong with the plan is said before a row is read
+            make_plan(
+                dimension=1, rows=1, loss=LOSSES[self.model.loss], iterations=self.model.iterations or 50,
+                lam=self.model.lambda_, alpha=self.model.alpha, **private.planned(),
+            )  # fmt: skip
+        if private.form == "paper":
+            require(self.model.lambda_ is not None, "--form paper has no rule for lambda; give --lambda")
+            require(self.model.penalty == "mcp", "--form paper is for the penalty mcp")
+            require(not self.data.intercept, "--form paper has no intercept; leave it out")
+
+    def table(self) -> dict[str, Any]:
+        """Flag name -> value, as `config.json` keeps it and `--config` reads it."""
+        parts = (self.data, self.model, self.privacy, self.run)
+        table = {f.name.rstrip("_"): getattr(part, f.name) for part in parts for f in fields(part)}
+        return {name: value for name, value in table.items() if name != "force"}
+
+
+def read(argv: list[str]) -> Options:
+    return Options(*parse("distadmm.istdp", __doc__ or "", [Data, Model, Privacy, Running], argv))
+
+
+def rows_of(options: Options) -> Rows:
+    data = options.data
+    reading = {
+        "target": data.target, "labels": data.labels, "schema": data.schema, "test_fraction": data.test_fraction
+    }  # fmt: skip
+    rows = load(data.data, loss=options.model.loss, row_norm=data.norm(), seed=options.run.seed, **reading)
+    checked(rows.X, rows.y, options.model.loss)
+    return rows
+
+
+def run_open(options: Options, rows: Rows) -> Outcome:
+    """Without privacy."""
+    model = options.model
+    lam, alpha = rules(*checked(rows.X, rows.y, model.loss), model.lambda_, model.alpha)
+    found = solve(
+        rows.X, rows.y, loss=model.loss, penalty=model.penalty, lam=lam, alpha=alpha,
+        intercept=options.data.intercept, tol=model.tolerance, iterations=model.iterations or 10_000,
+    )  # fmt: skip
+    steps = [0.0, *found.steps.tolist()]
+    history = [
+        {"iteration": k, "step": step, "objective": value}
+        for k, (step, value) in enumerate(zip(steps, found.history.tolist()))
+    ]
+    facts = {
+        "form": "not private", "loss": model.loss, "penalty": model.penalty, "lambda": lam, "alpha": alpha,
+        "iterations": found.iterations, "objective": found.objective, "residual": found.residual,
+        "converged": found.converged,
+    }  # fmt: skip
+    notes = ["No noise: not private."]
+    if not found.converged:
+        notes.append(f"Not converged after {found.iterations} iterations; raise --iterations or --tolerance.")
+    quality = rows.quality(found.theta, model.loss, options.data.intercept)
+    return Outcome(found.theta, history, facts, quality, notes, found.converged)
+
+
+def run_private(options: Options, rows: Rows, repetition: int, folder: Path | None) -> Outcome:
+    """One private run; it depends on the options, the rows and the repetition's number alone."""
+    from distadmm.privacy.ledger import Ledger, MemoryLedger
+
+    model, privacy, run = options.model, options.privacy, options.run
+    assert privacy.epsilon is not None
+    assert privacy.adjacency is not None
+    scope = "record" if run.repetitions == 1 else "unknown"  # repetitions meet the same records
+    header: dict[str, Any] = {
+        "adjacency": privacy.adjacency, "mode": privacy.noise, "scope": scope, "dataset": rows.dataset
+    }  # fmt: skip
+    ledger = Ledger(folder, repetition, **header) if folder else MemoryLedger(repetition, **header)
+    common: dict[str, Any] = {
+        "loss": model.loss, "alpha": model.alpha, "ledger": ledger, "iterations": model.iterations or 50,
+        "seed": run.seed if privacy.noise == "simulation" else None,
+    }  # fmt: skip
+    objectives: list[float] = []
+    with ledger:
+        if privacy.form == "paper":
+            assert model.lambda_ is not None
+            common |= {"epsilon": privacy.epsilon, "delta": privacy.delta, "adjacency": privacy.adjacency}
+            bounds = {"shortest": privacy.shortest, "longest": privacy.longest}
+            common |= {name: value for name, value in bounds.items() if value is not None}
+            found = solve_printed(rows.X, rows.y, lam=model.lambda_, bound=privacy.clip, **common)
+        else:
+            watch = _objective_watch(options, rows, objectives) if privacy.observe else None
+            found = solve_private(
+                rows.X, rows.y, penalty=model.penalty, intercept=options.data.intercept, lam=model.lambda_,
+                watch=watch, **privacy.planned(), **common,
+            )  # fmt: skip
+    history = [line._asdict() for line in found.history]
+    for line, value in zip(history, objectives):
+        line["objective"] = value
+    quality = rows.quality(found.theta, model.loss, options.data.intercept)
+    return Outcome(
+        found.theta, history, _facts(options, found), quality, _notes(options, found), not found.stuck
+    )
+
+
+def _facts(options: Options, found: PrivateSolution) -> dict[str, Any]:
+    plan = found.plan
+    return {
+        "form": options.privacy.form, "loss": options.model.loss, "penalty": options.model.penalty,
+        "lambda": plan.lam, "alpha": plan.alpha, "iterations": plan.iterations, "clip": plan.clip,
+        "divisor": plan.divisor, "noise": options.privacy.noise, "noise_multiplier": plan.noise_multiplier,
+        "sigma": found.sigma, "adjacency": plan.adjacency,
+        "epsilon": found.epsilon if math.isfinite(found.epsilon) else "infinite", "delta": plan.delta,
+    }  # fmt: skip
+
+
+def _notes(options: Options, found: PrivateSolution) -> list[str]:
+    notes = [found.statement]
+    if found.stuck:
+        notes.append(
+            f"In {len(found.stuck)} of {len(found.history)} iterations no step was accepted (the first: "
+            f"{found.stuck[0]}); the printed inner loop would not have ended there. It was stopped and theta stayed."
+        )
+    if options.privacy.observe:
+        notes.append(
+            "The objectives in history.csv are computed from the rows without noise: keep that file private."
+        )
+    return notes
+
+
+def _objective_watch(options: Options, rows: Rows, into: list[float]) -> Any:
+    loss, n = LOSSES[options.model.loss], len(rows.y)
+
+    def watch(k: int, theta: Any) -> None:
+        z = rows.X @ theta[: rows.X.shape[1]] + (theta[-1] if options.data.intercept else 0.0)
+        into.append(float(loss.value(z, rows.y).sum()) / n)
+
+    return watch
+
+
+def work(options: Options, world: World) -> int:
+    repetitions = options.run.repetitions
+    if repetitions == 1:
+        return world.on_root(lambda: _alone(options))
+    rows = world.on_root(lambda: rows_of(options))
+    folder = world.on_root(lambda: _begin(options, rows))
+    found = world.share_out(
+        lambda repetition: run_private(options, rows, repetition, folder / "ledger"), range(repetitions)
+    )
+    return world.on_root(lambda: _finish(options, rows, found or [], folder))
+
+
+def _alone(options: Options) -> int:
+    rows = rows_of(options)
+    if options.privacy.epsilon is None:
+        outcome = run_open(options, rows)
+        return _finish(options, rows, [outcome], _begin(options, rows))
+    folder = _begin(options, rows)
+    return _finish(options, rows, [run_private(options, rows, 0, folder / "ledger")], folder)
+
+
+def _begin(options: Options, rows: Rows) -> Path:
+    """The run directory with its configuration; nothing in it gives a private number of rows away."""
+    folder = claim_directory(options.run.out, "istdp", force=options.run.force)
+    hidden = ("rows", "test_rows") if options.privacy.adjacency == "add-remove" else ()
+    described = {name: value for name, value in rows.description.items() if name not in hidden}
+    write_json(folder / "config.json", {"command": "istdp", "config": options.table(), "data": described})
+    return folder
+
+
+def _finish(options: Options, rows: Rows, outcomes: list[Outcome], folder: Path) -> int:
+    summary = write(folder, outcomes, rows, options.data.intercept)
+    print("\n".join(table(summary, folder)))
+    return UNCONVERGED if options.run.strict and not all(o.finished for o in outcomes) else DONE
+
+
+def __getattr__(name: str) -> Any:
+    """The scikit-learn estimators, imported when first asked for."""
+    if name in ("ISTDPClassifier", "ISTDPRegressor", "MCPClassifier"):
+        from distadmm.methods.istdp import estimators
+
+        return getattr(estimators, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def main(argv: list[str] | None = None) -> int:
+    return launch("distadmm.istdp", read, work, argv)
+
+
+if __name__ == "__main__":
+    from distadmm.istdp import main as run  # the real module, not its __main__ double
+
+    raise SystemExit(run())

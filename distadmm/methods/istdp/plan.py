@@ -1,0 +1,109 @@
+"""What a private run commits to before it has looked at a record.
+
+Everything here is a function of public numbers: the budget, the adjacency, the clipping norm C, the public
+divisor n', the number of iterations T and the number of columns d.  sigma computed from a private number of
+rows would give that number away: with n = 100 and n = 101 its values alone differ by a total variation of
+one half.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from distadmm.errors import InputError, require
+from distadmm.losses import Loss
+from distadmm.methods.istdp.private import NoisySteps, noise_level_lambda, sensitivity
+from distadmm.privacy.events import Adjacency
+
+_LONGEST = 20.0  # alpha_max over alpha_min where none is given
+_FIRM = 2.5  # alpha over the longest step where none is given: every threshold is firm, none is hard
+_LEAST = 3.0  # alpha is no less than this
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A private run's constants."""
+
+    epsilon: float
+    delta: float
+    adjacency: Adjacency
+    clip: float  # C
+    divisor: float  # n'
+    iterations: int  # T
+    dimension: int  # d
+    noise_multiplier: float  # sigma / sensitivity
+    steps: NoisySteps
+    lam: float
+    alpha: float
+
+    @property
+    def sensitivity(self) -> float:
+        """How far one record can move the clipped mean gradient."""
+        return sensitivity(self.clip, self.divisor, self.adjacency)
+
+    @property
+    def sigma(self) -> float:
+        return self.noise_multiplier * self.sensitivity
+
+
+def make_plan(
+    *,
+    epsilon: float,
+    delta: float,
+    adjacency: Adjacency | None,
+    dimension: int,
+    rows: int,
+    loss: Loss,
+    clip: float = 1.0,
+    divisor: float | None = None,
+    iterations: int = 50,
+    rule: str = "bb",
+    first: float | None = None,
+    shortest: float | None = None,
+    longest: float | None = None,
+    lam: float | None = None,
+    alpha: float | None = None,
+) -> Plan:
+    """The plan with what was not given filled in from public numbers.
+
+    The number of `rows` is public when a record is replaced, and n' is that number unless given; when
+    records come and go it is private, and n' must be given.  Where no steps are given they lie between
+    1/(c1 C^2), the inverse curvature of rows of norm C, and 20 times that; lambda is the size of the noise.
+    """
+    from distadmm.privacy.gaussian import gaussian_noise_multiplier
+
+    require(0 < delta < 1, f"delta is {delta:g}; needed: a number between 0 and 1")
+    require(0 < epsilon < math.inf, f"epsilon is {epsilon:g}; needed: a finite number above 0")
+    require(iterations >= 1, f"iterations is {iterations}; needed: at least 1")
+    require(
+        adjacency is not None,
+        "a private run needs an adjacency and there is no default: replace (one record another, the number of rows "
+        "public) or add-remove (one record more or less, with a public --divisor)",
+    )
+    assert adjacency is not None
+    if adjacency == "add-remove" and divisor is None:
+        raise InputError(
+            "under add-remove the number of rows is private, so the gradients cannot be divided by it; "
+            "give a public number: --divisor N"
+        )
+    public = float(rows if divisor is None else divisor)
+    sensitivity(clip, public, adjacency)  # refuses what is out of range
+    inverse_curvature = 1.0 / (loss.max_curvature * clip**2)
+    low = shortest if shortest is not None else inverse_curvature if first is None else first
+    high = longest if longest is not None else _LONGEST * low
+    steps = NoisySteps(rule, low if first is None else first, low, high)
+    plan = Plan(
+        epsilon=epsilon,
+        delta=delta,
+        adjacency=adjacency,
+        clip=clip,
+        divisor=public,
+        iterations=iterations,
+        dimension=dimension,
+        noise_multiplier=gaussian_noise_multiplier(epsilon, delta, iterations),
+        steps=steps,
+        lam=0.0,
+        alpha=max(_LEAST, _FIRM * (high if rule == "bb" else steps.first)) if alpha is None else alpha,
+    )
+    return replace(plan, lam=noise_level_lambda(plan.sigma, dimension) if lam is None else lam)

@@ -1,0 +1,126 @@
+"""The only two ways in which data reach the private iteration: xi = clipped mean gradient + paid noise.
+
+    NoisyGradient   float arithmetic, continuous Gaussian noise; what a simulation uses
+    GridGradient    the sum over the records in exact integers, discrete Gaussian noise; for secure runs
+
+Each call charges the ledger, durably, before any noise is drawn.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Protocol
+
+import numpy as np
+
+from distadmm.errors import require
+from distadmm.losses import Loss
+from distadmm.methods.istdp.plan import Plan
+from distadmm.methods.istdp.private import ClippedGradient, blocks
+from distadmm.privacy.events import DiscreteGaussian, Event, Gaussian
+from distadmm.privacy.mechanism import GridQuery, Noise, grid_of
+
+Array = np.ndarray
+
+_BITS = 16  # of a unit row, and of a slope in units of C
+_THETA_BITS = 20  # of theta after the point, where the gradient is taken
+_EXACT = 2.0**53  # integers below are exact in a float, whatever the order of their sum
+
+
+class Release(Protocol):
+    """xi(k, theta), and what each call is charged as."""
+
+    @property
+    def event(self) -> Gaussian | DiscreteGaussian: ...
+
+    @property
+    def sigma(self) -> float:
+        """Of the noise on each coordinate of xi."""
+        ...
+
+    def __call__(self, k: int, theta: Array) -> Array: ...
+
+
+class NoisyGradient:
+    """xi(k, theta) = clipped mean gradient at theta + N(0, sigma^2 I)."""
+
+    def __init__(self, X: Array, y: Array, loss: Loss, plan: Plan, noise: Noise):
+        self.exact = ClippedGradient(X, y, loss, plan.clip, plan.divisor)
+        self.plan, self.noise = plan, noise
+        self.event = Gaussian(plan.noise_multiplier)
+        self.sigma = plan.sigma
+
+    def __call__(self, k: int, theta: Array) -> Array:
+        plan = self.plan
+        b = self.noise.draw(self.event, iteration=k, shape=plan.dimension, sensitivity=plan.sensitivity)
+        return self.exact(theta) + b
+
+
+class GridGradient:
+    """The same with every record's part an integer vector of norm at most 2^32, in units of 2^-32 C.
+
+    x_i is kept as |x_i| times a unit row of `_BITS` bits, and its slope is cut, towards zero, to the
+    multiple that keeps the product within the norm C: so the sum is exact in floats whatever its order, and
+    a record moves it by C (or 2C when replaced), not by C and a rounding error.  The sum is rounded to the
+    noise's own grid, which `GridQuery` charges, and divided by n' after the noise.
+    """
+
+    def __init__(self, X: Array, y: Array, loss: Loss, plan: Plan, noise: Noise):
+        n = len(y)
+        norms = np.sqrt(np.einsum("ij,ij->i", X, X))
+        unit = np.rint(X / np.where(norms > 0, norms, 1.0)[:, None] * 2.0**_BITS)
+        require(
+            n * 2.0 ** (2 * _BITS) <= _EXACT,
+            f"{n} rows are too many for exact sums; needed: at most {int(_EXACT / 2 ** (2 * _BITS))}",
+        )
+        length = np.sqrt(np.einsum("ij,ij->i", unit, unit))  # of exact integers, one rounding
+        with np.errstate(divide="ignore"):
+            most = np.where(length > 0, np.floor(2.0 ** (2 * _BITS) / (length * (1 + 1e-15))), 0.0)
+        self.blocks = [(unit[rows], norms[rows], most[rows], y[rows]) for rows in blocks(*X.shape)]
+        self.plan, self.noise, self.loss = plan, noise, loss
+        self.query = query_of(plan)
+        self.event = self.query.event
+        self.sigma = self.query.sigma * plan.clip / plan.divisor
+
+    def sum(self, theta: Array) -> Array:
+        """sum_i clip_C(grad l_i) / C, a multiple of 2^-32."""
+        coarse = np.rint(theta * 2.0**_THETA_BITS)
+        require(
+            float(np.abs(coarse).sum()) * 2.0**_BITS < _EXACT,
+            "theta has grown beyond what exact arithmetic holds; take shorter steps or scale the rows down",
+        )
+        total = np.zeros(len(theta))
+        for unit, norms, most, y in self.blocks:
+            z = (unit @ coarse) * (norms * 2.0 ** -(_BITS + _THETA_BITS))
+            slope = self.loss.slope(z, y) * (norms * (2.0**_BITS / self.plan.clip))
+            total += np.trunc(np.clip(slope, -most, most)) @ unit
+        return total * 2.0 ** (-2 * _BITS)
+
+    def __call__(self, k: int, theta: Array) -> Array:
+        released = self.noise.on_grid(self.sum(theta), self.query, iteration=k)
+        return released * (self.plan.clip / self.plan.divisor)
+
+
+def query_of(plan: Plan) -> GridQuery:
+    """The sum in units of C as a query on a grid, with as much noise as the plan's budget needs there.
+
+    The grid's rounding and the discreteness cost a little: sigma starts at the continuous one and grows
+    until the accountant's bound for the discrete schedule is within the budget.
+    """
+    from distadmm.privacy.accountant import epsilon
+
+    moved = 2.0 if plan.adjacency == "replace" else 1.0
+    spacing = grid_of(plan.noise_multiplier * moved)
+    rounding = 1.0 + math.sqrt(plan.dimension) * spacing / moved
+    for extra in (0.0, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1):
+        sigma = plan.noise_multiplier * moved * rounding * (1.0 + extra)
+        query = GridQuery(sigma, moved, plan.dimension, spacing)
+        if epsilon(schedule(query.event, plan.iterations), plan.delta, plan.adjacency) <= plan.epsilon:
+            return query
+    raise AssertionError(f"no discrete noise of about sigma {sigma:g} meets the budget of {plan}")
+
+
+def schedule(event: Gaussian | DiscreteGaussian, iterations: int) -> list[Event]:
+    """All releases of a run, as one event."""
+    return [replace(event, count=iterations)]

@@ -1,0 +1,54 @@
+"""scikit-learn's own checks, and what the estimators promise beyond them."""
+
+import numpy as np
+import pytest
+
+sklearn = pytest.importorskip("sklearn", reason="the estimators are the extra [sklearn]")
+
+from sklearn.base import clone  # noqa: E402
+from sklearn.utils.estimator_checks import parametrize_with_checks  # noqa: E402
+
+from distadmm import istdp  # noqa: E402
+from distadmm.methods.istdp import synthetic  # noqa: E402
+
+
+@parametrize_with_checks([istdp.MCPClassifier(), istdp.ISTDPClassifier(), istdp.ISTDPRegressor()])
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+def test_the_estimator_is_the_function():
+    problem = synthetic.problem("logistic", 300, 40, test=1, seed=4)
+    labels = np.where(problem.y > 0, "yes", "no")
+    model = istdp.MCPClassifier(lam=0.05, gamma=20.0).fit(problem.X, labels)
+    found = istdp.solve(problem.X, problem.y, lam=0.05, alpha=20.0, intercept=True)
+    np.testing.assert_array_equal(np.append(model.coef_, model.intercept_), found.theta)
+    assert set(model.predict(problem.X)) == {"no", "yes"}
+    assert (model.predict(problem.X) == labels).mean() > 0.8
+
+
+def test_a_seed_repeats_the_noise_and_says_so():
+    problem = synthetic.problem("logistic", 300, 10, support=3, test=1)
+    model = istdp.ISTDPClassifier(epsilon=2.0, random_state=7).fit(problem.X, problem.y)
+    again = clone(model).fit(problem.X, problem.y)
+    np.testing.assert_array_equal(model.coef_, again.coef_)
+    assert model.statement_.startswith("Simulation")
+    assert model.ledger_.mode == "simulation"
+
+
+def test_without_a_seed_the_noise_is_secure():
+    problem = synthetic.problem("logistic", 300, 10, support=3, test=1)
+    model = istdp.ISTDPClassifier(epsilon=2.0, max_iter=5)
+    first, second = (clone(model).fit(problem.X, problem.y) for _ in range(2))
+    assert (first.coef_ != second.coef_).any()
+    assert first.ledger_.mode == "secure"
+    assert first.epsilon_ <= 2.0
+    assert "differentially private" in first.statement_
+
+
+def test_bad_parameters_are_value_errors():
+    X, y = np.eye(4), np.array([0, 1, 0, 1])
+    with pytest.raises(ValueError, match="divisor"):
+        istdp.ISTDPClassifier(adjacency="add-remove").fit(X, y)
+    with pytest.raises(ValueError, match="alpha > 1"):
+        istdp.MCPClassifier(lam=0.1, gamma=0.5).fit(X, y)
