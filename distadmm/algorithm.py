@@ -38,11 +38,15 @@ class Release(Protocol):
     private: bool
     epsilon: float  # spent so far by the node here that has spent most
 
-    def draw(self, k: int, penalty: Array) -> Array | float:
-        """Charge the release of iteration k of every node here, then return its linear noise (n, d)."""
+    def draw(self, k: int, quadratic: Array, factor: Array | float = 1.0) -> Array | float:
+        """Charge the release of iteration k of every node here, then return its linear noise (n, d).
+
+        The primal step adds at least quadratic_i |f|^2/2 to O_i, and `factor` times the noise to its linear
+        term: the noise returned is multiplied by it already.
+        """
         ...
 
-    def seal(self, k: int, f: Array, residual: Array, penalty: Array) -> Array:
+    def seal(self, k: int, f: Array, residual: Array) -> Array:
         """The value that may leave: f certified as solved to tolerance, plus output noise."""
         ...
 
@@ -53,6 +57,12 @@ class Release(Protocol):
     def expose(self, k: int, what: str) -> None:
         """Note a data-dependent message that carries no noise: its cost is infinite."""
         ...
+
+    def checkpoint(self, k: int) -> None:
+        """A durable checkpoint holds everything up to iteration k."""
+        ...
+
+    def close(self) -> None: ...
 
 
 class Facts(NamedTuple):

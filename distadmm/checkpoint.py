@@ -47,6 +47,14 @@ def latest(folder: Path) -> int:
     return int(read_json(folder / "latest.json")["iteration"])
 
 
+def stack(rows: list[Any]) -> Array:
+    """Rows below one another; where their first axes differ (ranks with other degrees), padded with zeros."""
+    if len({np.shape(row) for row in rows}) > 1:
+        most = max(len(row) for row in rows)
+        rows = [np.concatenate([row, np.zeros((most - len(row), *row.shape[1:]))]) for row in rows]
+    return np.stack(rows)
+
+
 def load(folder: Path, state: Any, node: Node) -> Any:
     """The state of the last complete checkpoint, for the nodes that this rank hosts now."""
     manifest = read_json(folder / "latest.json")
@@ -71,7 +79,7 @@ def load(folder: Path, state: Any, node: Node) -> Any:
         raise InputError(
             f"the checkpoint in {folder} has no node {missing[0]}; it belongs to another network"
         )
-    whole = {key: np.stack(value) for key, value in rows.items()}
+    whole = {key: stack(value) for key, value in rows.items()}
     node.problem.restore(whole["anchor"], whole["quadratic"], whole["taken"])
     node.network.restore(
         {k.removeprefix("network."): v for k, v in whole.items() if k.startswith("network.")}

@@ -5,10 +5,16 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from distadmm.cli import fields_of, flag
+from distadmm.conditions import parse_drop_out
 from distadmm.errors import require
+
+ADJACENCIES = ("add-remove", "replace", "label")
+MECHANISMS = ("objective", "output")
+FORMS = ("sound", "paper")
+RNGS = ("secure", "simulation")
 
 
 @dataclass(frozen=True)
@@ -29,14 +35,23 @@ class Problem:
     rho: float = flag(0.22, help="rho: weight of the ridge |f|^2/2, shared by the nodes (rho/N each)")
     clip: bool = flag(True, help="scale rows longer than 1 down to norm 1")
     intercept: bool = flag(False, help="add a constant column, inside the norm bound")
-    test_share: float = flag(0.0, help="share of a data file's rows kept for the test error")
+    labels: tuple[str, ...] = flag(
+        (), help="the two (or more) classes of a file, the negative one first: no,yes"
+    )
+    schema: str | None = flag(None, help="TOML file with the public domains and bounds of a CSV's columns")
+    features: int | None = flag(None, help="columns of a libsvm file")
+    test_fraction: float = flag(0.0, help="share of a data file's rows kept for the test error")
+    test_data: str | None = flag(None, help="a file of test rows")
+    sanitise: tuple[str, ...] = flag(
+        (), help="COLUMN=mapping.npz,...: randomise columns by privacy mappings first"
+    )
     rows_per_node: int | None = flag(None, help="use only the first so many rows of each node")
     tolerance: float = flag(1e-10, help="primal solves end at a gradient no longer than this")
 
     def __post_init__(self) -> None:
         require(0 < self.weight < math.inf, f"--weight is {self.weight}; needed: a finite number above zero")
         require(0 <= self.rho < math.inf, f"--rho is {self.rho}; needed: a finite number, zero or more")
-        require(0 <= self.test_share < 1, f"--test-share is {self.test_share}; needed: in [0, 1)")
+        require(0 <= self.test_fraction < 1, f"--test-fraction is {self.test_fraction}; needed: in [0, 1)")
         require(0 < self.tolerance < 1, f"--tolerance is {self.tolerance}; needed: between 0 and 1")
         require(
             self.rows_per_node is None or self.rows_per_node > 0,
@@ -101,6 +116,126 @@ class Loop:
 
 
 @dataclass(frozen=True)
+class Links:
+    """What may go wrong on the network, and how slow it is."""
+
+    flags_title = "network"
+
+    message_loss: float = flag(
+        0.0, help="probability that a message is lost; the last one received stands in"
+    )
+    drop_out: str | None = flag(
+        None, help="LEAVE:RETURN, probabilities that a node drops out and returns, an iteration"
+    )
+    latency: float | None = flag(
+        None, help="seconds a message takes; predicts the time on a wide-area network"
+    )
+    bandwidth: float | None = flag(None, help="bytes a second of each link, for the same prediction")
+
+    def __post_init__(self) -> None:
+        require(
+            0 <= self.message_loss < 1, f"--message-loss is {self.message_loss}; needed: from 0 to below 1"
+        )
+        for name in ("latency", "bandwidth"):
+            value = getattr(self, name)
+            require(
+                value is None or 0 <= value < math.inf, f"--{name} is {value}; needed: a number of at least 0"
+            )
+        require(self.bandwidth != 0, "--bandwidth is 0; needed: bytes a second, above zero")
+        if self.drop_out is not None:
+            parse_drop_out(self.drop_out)
+
+
+@dataclass(frozen=True)
+class Privacy:
+    """What noise the releases carry, and what they may cost."""
+
+    flags_title = "privacy"
+
+    noise: str | None = flag(
+        None, help="gamma, gaussian or none (default: gamma once --epsilon or --alpha is given)"
+    )
+    mechanism: str = flag("objective", help="where the noise goes: objective or output", choices=MECHANISMS)
+    alpha: str | None = flag(
+        None, help="noise parameter: rate of gamma noise, 1/sigma of gaussian; a number, 'node' or a table"
+    )
+    alpha_growth: str = flag("1", help="growth of alpha a solve: a number, 'node' or a table")
+    epsilon: float | None = flag(None, help="choose alpha so that the whole run spends at most this")
+    delta: float = flag(1e-5, help="delta of all (epsilon, delta) statements")
+    adjacency: str | None = flag(
+        None, help="what one record may do: add-remove, replace or label; no default"
+    )
+    public_rows: int | None = flag(
+        None, help="public divisor of the loss in place of a node's row count (add-remove)"
+    )
+    form: str = flag(
+        "sound", help="sound: certified solves with output noise; paper: as printed", choices=FORMS
+    )
+    output_epsilon: float = flag(1e-3, help="epsilon a solve spends on the noise that covers its inexactness")
+    rng: str = flag(
+        "secure",
+        help="secure noise, or a simulation that --seed repeats and that guarantees nothing",
+        choices=RNGS,
+    )
+    budget_epsilon: float | None = flag(
+        None, help="stop all ranks (exit code 3) before this would be overspent"
+    )
+    budget_delta: float | None = flag(None, help="delta of the budget (default: --delta)")
+
+    tables: ClassVar[dict[str, str]] = {"alpha": "alpha", "alpha_growth": "alpha_q"}
+
+    def __post_init__(self) -> None:
+        for name in ("epsilon", "budget_epsilon", "output_epsilon"):
+            value = getattr(self, name)
+            option = "--" + name.replace("_", "-")
+            require(
+                value is None or 0 < value < math.inf,
+                f"{option} is {value}; needed: a finite number above zero",
+            )
+        require(0 < self.delta < 1, f"--delta is {self.delta}; needed: between 0 and 1")
+        require(
+            self.budget_delta is None or 0 <= self.budget_delta < 1,
+            f"--budget-delta is {self.budget_delta}; needed: from 0 to below 1",
+        )
+        require(
+            self.noise in (None, "none", "gamma", "gaussian"),
+            f"--noise is {self.noise!r}; choose gamma, gaussian or none",
+        )
+        require(
+            self.public_rows is None or self.public_rows > 0,
+            f"--public-rows is {self.public_rows}; needed: 1 or more",
+        )
+        require(
+            not (self.epsilon and self.alpha), "--epsilon chooses alpha; give one of --epsilon and --alpha"
+        )
+        if not self.wanted:
+            require(
+                self.noise in (None, "none"),
+                f"--noise {self.noise} needs its strength: give --epsilon or --alpha",
+            )
+            return
+        require(self.noise != "none", "--noise none contradicts --epsilon and --alpha; leave one out")
+        require(
+            self.adjacency in ADJACENCIES,
+            f"--adjacency is {self.adjacency}; what one record may do matters, so there is no default: "
+            f"choose one of {', '.join(ADJACENCIES)}",
+        )
+        require(
+            self.adjacency != "add-remove" or self.public_rows is not None,
+            "--adjacency add-remove needs --public-rows B: a record's weight C/B must not depend on how many there are",
+        )
+
+    @property
+    def wanted(self) -> bool:
+        return self.epsilon is not None or self.alpha is not None
+
+    @property
+    def kind(self) -> str:
+        """gamma or gaussian."""
+        return self.noise or "gamma"
+
+
+@dataclass(frozen=True)
 class Choice:
     """The flag that decides which other flags there are."""
 
@@ -118,6 +253,8 @@ class Config:
     choice: Choice
     problem: Problem
     loop: Loop
+    links: Links
+    privacy: Privacy
     algorithm: Any  # the frozen dataclass that `choice.algorithm` names
 
     @property
@@ -126,13 +263,13 @@ class Config:
 
     def table(self) -> dict[str, Any]:
         """Flag name -> value, as `config.json` keeps it and `--config` reads it."""
-        parts = (self.choice, self.problem, self.loop, self.algorithm)
+        parts = (self.choice, self.problem, self.loop, self.links, self.privacy, self.algorithm)
         return {name.rstrip("_"): getattr(part, name) for part in parts for name in fields_of(type(part))}
 
     def replace(self, **changes: Any) -> Config:
         """A copy in which the fields named have other values, whichever part they belong to."""
         parts = {}
-        for key in ("choice", "problem", "loop", "algorithm"):
+        for key in ("choice", "problem", "loop", "links", "privacy", "algorithm"):
             part = getattr(self, key)
             own = {name: value for name, value in changes.items() if name in fields_of(type(part))}
             parts[key] = dataclasses.replace(part, **own) if own else part

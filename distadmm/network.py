@@ -14,12 +14,13 @@ Held up by tests:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from distadmm.conditions import Conditions, Moment
 from distadmm.world import World
 
 Array = np.ndarray
@@ -34,6 +35,7 @@ class Neighbourhood(NamedTuple):
     indptr: Array  # neighbours of the a-th node: indices[indptr[a]:indptr[a+1]]
     indices: Array  # global numbers, ascending within a node
     hosts: Array  # the rank that hosts each of `indices`
+    slots: Array  # where each of `indices` stands in the neighbour lists of the whole network
 
 
 def split(indptr: Array, indices: Array, blocks: Sequence[Array]) -> list[Neighbourhood]:
@@ -48,7 +50,9 @@ def split(indptr: Array, indices: Array, blocks: Sequence[Array]) -> list[Neighb
         mine = [indices[indptr[i] : indptr[i + 1]] for i in nodes]
         local_indptr = np.concatenate(([0], np.cumsum([len(row) for row in mine], dtype=np.int64)))
         local = np.concatenate(mine) if mine else np.empty(0, dtype=np.int64)
-        parts.append(Neighbourhood(n_nodes, nodes, local_indptr, local.astype(np.int64), host[local]))
+        places = [np.arange(indptr[i], indptr[i + 1]) for i in nodes]
+        slots = np.concatenate(places) if places else np.empty(0, dtype=np.int64)
+        parts.append(Neighbourhood(n_nodes, nodes, local_indptr, local.astype(np.int64), host[local], slots))
     return parts
 
 
@@ -58,6 +62,7 @@ class Traffic:
 
     messages: int = 0  # one a directed edge and iteration, also between nodes that share a rank
     bytes: int = 0
+    lost: int = 0  # messages that did not arrive
     wire_messages: int = 0  # what really left this rank: one a neighbour rank and iteration
     wire_bytes: int = 0
 
@@ -81,7 +86,14 @@ class Network:
         self.n_local = len(part.nodes)
         self.indptr, self.indices = part.indptr, part.indices
         self.degree: Array = np.diff(part.indptr).astype(float)[:, None]
+        self.slots = part.slots
+        self.conditions: Conditions | None = None  # None: every message arrives, every edge stays
+        self._moment: Moment | None = None
+        self._last: Array | None = None  # under conditions, the last row received at each edge
         self.traffic = Traffic()
+        # Who signs messages: `stamp()` gives four numbers a row to send along, `notice` gets those that came.
+        self.stamp: Callable[[], Array] | None = None
+        self.notice: Callable[[Array], None] = lambda stamps: None
         self.last_sum: Array = np.zeros((self.n_local, 1))  # of the latest neighbour_sum
         self._channels: dict[int, _Channel] = {}
 
@@ -94,6 +106,7 @@ class Network:
             ghosts.append(np.unique(part.indices[there]))
             self._peers.append((int(rank), np.unique(owner_of_edge[there]), len(ghosts[-1])))
         order = np.concatenate([part.nodes, *ghosts]) if ghosts else part.nodes
+        self.ghosts = order[self.n_local :]  # nodes elsewhere whose rows arrive here, in that order
         position = dict(zip(order.tolist(), range(len(order))))
         self._n_visible = len(order)
         self.columns = np.array([position[j] for j in part.indices.tolist()], dtype=np.int64)
@@ -133,6 +146,13 @@ class Network:
         Row `columns[e]` of the result is the row of the neighbour at edge e (edges in the order of
         `indices`).  The result is a buffer that the next exchange of this width overwrites.
         """
+        if self.stamp is not None:
+            visible = self._exchange(np.hstack([F, self.stamp()]))
+            self.notice(visible[self.n_local :, F.shape[1] :])
+            return visible[:, : F.shape[1]]
+        return self._exchange(F)
+
+    def _exchange(self, F: Array) -> Array:
         width = F.shape[1]
         self.traffic.messages += len(self.columns)
         self.traffic.bytes += F.itemsize * width * len(self.columns)
@@ -165,15 +185,63 @@ class Network:
 
     def neighbour_sum(self, F: Array) -> Array:
         """sum_j F_j over the neighbours j of each node: the consensus family's only message."""
-        self.last_sum = self.sum_over_neighbours(self.exchange(F))
+        visible = self.exchange(F)
+        self.last_sum = (
+            self.sum_over_neighbours(visible) if self.conditions is None else self._sum_of_heard(visible)
+        )
         return self.last_sum
+
+    def endure(self, conditions: Conditions) -> None:
+        """From now on messages get lost, edges go and nodes drop out as `conditions` say."""
+        if not conditions.perfect:
+            self.conditions = conditions
+
+    def begin(self, k: int) -> None:
+        """Iteration k starts; under conditions, the network is now what it is at k."""
+        if self.conditions is not None:
+            self._moment = self.conditions.at(k)
+
+    @property
+    def absent(self) -> Array | None:
+        """Which nodes of this rank sit out this iteration; None when none does."""
+        if self._moment is None or self._moment.present.all():
+            return None
+        return ~self._moment.present[self.nodes]
+
+    def _sum_of_heard(self, visible: Array) -> Array:
+        """Sum over the neighbours that are there now, of the last row received from each.
+
+        A row that was lost is replaced by the one before it; before the first, by the common start, zero.
+        """
+        if self._last is None or self._last.shape[1] != visible.shape[1]:
+            self._last = np.zeros((len(self.columns), visible.shape[1]))
+        edges = received = np.ones(len(self.columns), bool)
+        if self._moment is not None:
+            edges, received = self._moment.edges[self.slots], self._moment.received[self.slots]
+        self._last[received] = visible[self.columns[received]]
+        owner = np.repeat(np.arange(self.n_local), np.diff(self.indptr))
+        self.degree = np.bincount(owner, weights=edges, minlength=self.n_local)[:, None]
+        self.traffic.lost += int(edges.sum() - received.sum())
+        return self.sum_over_edges(np.where(edges[:, None], self._last, 0.0))
 
     def memory(self) -> dict[str, Array]:
         """What later iterations depend on besides the algorithm's state, one row a node."""
-        return {}
+        if self._last is None:
+            return {}
+        most, width = int(np.diff(self.indptr).max()), self._last.shape[1]
+        rows = np.zeros((self.n_local, most, width))
+        for i in range(self.n_local):
+            own = self._last[self.indptr[i] : self.indptr[i + 1]]
+            rows[i, : len(own)] = own
+        return {"degree": self.degree, "last": rows}
 
     def restore(self, memory: dict[str, Array]) -> None:
-        """Take back what `memory` gave."""
+        """Take back what `memory` gave, on whatever rank the node was."""
+        if "last" not in memory:
+            return
+        self.degree = memory["degree"]
+        kept = [rows[:count] for rows, count in zip(memory["last"], np.diff(self.indptr))]
+        self._last = np.concatenate(kept)
 
     def close(self) -> None:
         """Free the requests.  Nothing is in flight: every exchange waits for all it sent and all it awaits."""

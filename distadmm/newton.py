@@ -67,19 +67,18 @@ class LaggedNewton:
             left = _norm(g_trial)
             if left <= RENEW * residual:
                 f, g, residual = trial, g_trial, left
-            elif left < residual:  # progress, but the curvature has moved: take it anew from here
-                f, g, residual = trial, g_trial, left
-                self.anchor = None
-            elif not fresh:  # the lagged curvature misleads: take it anew and do not move
-                self.anchor = None
-            else:
-                self.anchor = None
-                shortened = self._shorten(linear, quadratic, f, g, step)
-                if shortened is None:  # no descent is left to be had in floating point
-                    break
+                continue
+            self.anchor = None  # the curvature has moved: take it anew
+            if not fresh and left >= residual:
+                continue  # and do not go where the lagged one misled
+            # A shorter gradient need not mean a lower objective, so it is the objective that decides.
+            shortened = self._shorten(linear, quadratic, f, g, step)
+            if shortened is not None:
                 f = shortened
                 g = gradient(f)
                 residual = _norm(g)
+            elif fresh:  # no descent is left to be had in floating point
+                break
         if self.anchor is None:
             self._renew(f, quadratic)
         return Solution(f, residual)

@@ -66,11 +66,11 @@ class Observer:
         gathered = self.world.gather_rows(rows, self.node.network.n_local)
         return None if gathered is None else gathered[self.order]
 
-    def traffic(self) -> tuple[int, int]:
-        """Protocol messages and bytes of all nodes so far; on rank 0."""
+    def traffic(self) -> tuple[int, int, int]:
+        """Protocol messages, bytes and lost messages of all nodes so far; on rank 0."""
         count = self.node.network.traffic
-        found = self.world.gather((count.messages, count.bytes)) or [(0, 0)]
-        return sum(m for m, _ in found), sum(b for _, b in found)
+        found = self.world.gather((count.messages, count.bytes, count.lost)) or [(0, 0, 0)]
+        return sum(m for m, _, _ in found), sum(b for _, b, _ in found), sum(lost for _, _, lost in found)
 
     def measure(
         self, k: int, phase: str, f: Array, before: Array, epsilon: float, seconds: float

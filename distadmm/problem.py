@@ -8,6 +8,7 @@ or `hessp(f, v)`; everything else here works with it.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -33,17 +34,29 @@ class Objective(Protocol):
 
 
 class GeneralisedLinear:
-    """weight/B sum_n l(f.x_n; y_n) + ridge/2 |f|^2 over one node's rows."""
+    """weight/B sum_n l(f.x_n; y_n) + ridge/2 |f|^2 over one node's rows; B is their number, or `divisor`."""
 
-    def __init__(self, X: Array, y: Array, loss: Loss, *, weight: float = 1.0, ridge: float = 0.0):
+    def __init__(
+        self,
+        X: Array,
+        y: Array,
+        loss: Loss,
+        *,
+        weight: float = 1.0,
+        ridge: float = 0.0,
+        divisor: int | None = None,
+    ):
         self.loss, self.ridge = loss, ridge
         self.rows, self.dimension = X.shape
-        self.scale = weight / self.rows
+        # The weight w = C/B of one record.  A public divisor B keeps it the same when a record comes or goes.
+        self.scale = weight / (divisor or self.rows)
         # With labels +-1 the loss depends on y f.x alone: fold y into the rows once.
         if loss.labels:
             self.A, self.y = np.ascontiguousarray(X * y[:, None]), np.ones(1)
+            self.labels: Array | None = y
         else:
             self.A, self.y = np.ascontiguousarray(X), np.asarray(y, dtype=float)
+            self.labels = None
         self._forward, self._backward = self.A, self.A.T
         if self.A.size > _SPARSE_ENTRIES and np.count_nonzero(self.A) < _SPARSE_SHARE * self.A.size:
             from scipy.sparse import csr_array
@@ -79,16 +92,19 @@ class Problem:
         self.dimension: int = self.objectives[0].dimension
         self.solvers = [solver_of(objective) for objective in self.objectives]
         self.residual: Array = np.zeros(len(self.objectives))  # of each node's latest solve
+        self.seconds = 0.0  # spent in solves
 
     def argmin(self, linear: Array, quadratic: Array, start: Array) -> Array:
         """argmin_f O_i(f) + <linear_i, f> + 1/2 f'Q_i f for each node i, warm-started at `start_i`.
 
         Q_i is quadratic[i], a number (standing for a multiple of the identity) or a matrix.
         """
+        began = time.perf_counter()
         f = np.empty_like(start)
         for i, solver in enumerate(self.solvers):
             Q = quadratic[i] if np.ndim(quadratic[i]) == 2 else float(np.ravel(quadratic[i])[0])
             f[i], self.residual[i] = solver.minimise(linear[i], Q, start[i], self.tolerance)
+        self.seconds += time.perf_counter() - began
         return f
 
     def values(self, f: Array) -> Array:

@@ -13,8 +13,8 @@ from typing import Any
 
 from distadmm.algorithm import find, names
 from distadmm.cli import fields_of, launch, parse, read_config
-from distadmm.config import FREE_ON_RESUME, Choice, Config, Loop, Problem
-from distadmm.errors import DONE, UNCONVERGED, InputError, require
+from distadmm.config import FREE_ON_RESUME, Choice, Config, Links, Loop, Privacy, Problem
+from distadmm.errors import BUDGET, DONE, UNCONVERGED, InputError, require
 from distadmm.run import Run, execute
 from distadmm.setup import prepare
 from distadmm.world import World
@@ -44,7 +44,7 @@ def read(argv: Sequence[str]) -> Config:
         base = str(Path(early.resume) / "config.json")
         require(early.config is None, "--resume takes its configuration from the run; leave out --config")
     name = early.algorithm or (read_config(base).get("algorithm") if base else None) or Choice().algorithm
-    classes = [Choice, Problem, Loop, find(name).cls]
+    classes = [Choice, Problem, Loop, Links, Privacy, find(name).cls]
     arguments = list(argv) if early.resume is None else [*argv, "--config", base]
     config = Config(*parse(PROG, description(), classes, arguments))
     return config if early.resume is None else _continued(config, base)
@@ -73,20 +73,26 @@ def _continued(config: Config, path: str) -> Config:
 
 
 def work(config: Config, world: World) -> int:
-    from distadmm import rundir
+    from distadmm import protect, rundir
 
     prepared = prepare(config, world)
+    recipe = protect.plan_of(prepared)
     if config.loop.dry_run:
+        words = rundir.plan(prepared, recipe)  # all ranks price their own nodes
         if world.is_root:
-            print(rundir.plan(prepared))
+            print(words)
         return DONE
     folder = rundir.start(prepared)
+    protect.arm(prepared, recipe, folder)
     run = execute(prepared, folder)
+    protect.settle(prepared, run)
     rundir.finish(prepared, run, folder)
     if world.is_root:
         print(rundir.table(run))
     if run.ended.startswith("signal"):
         return 128 + int(run.ended.split()[1])
+    if run.ended == "privacy budget":
+        return BUDGET
     if config.loop.strict and config.loop.stop_tolerance is not None and run.ended != "converged":
         return UNCONVERGED
     return DONE
@@ -96,7 +102,7 @@ def configure(algorithm: str = "radmm", **flags: Any) -> Config:
     """A configuration from keyword arguments named as the flags are."""
     from distadmm.cli import build
 
-    classes = [Choice, Problem, Loop, find(algorithm).cls]
+    classes = [Choice, Problem, Loop, Links, Privacy, find(algorithm).cls]
     known = {name for cls in classes for name in fields_of(cls)}
     flags = {key if key in known else key.rstrip("_"): value for key, value in flags.items()}
     values = {k: str(v) if isinstance(v, Path) else v for k, v in {"algorithm": algorithm, **flags}.items()}
@@ -111,14 +117,17 @@ def solve(algorithm: str = "radmm", *, out: str | Path | None = None, **flags: A
     """
     from threadpoolctl import threadpool_limits
 
-    from distadmm import rundir
+    from distadmm import protect, rundir
 
     flags.setdefault("progress", "none")
     config = configure(algorithm, **flags, **({} if out is None else {"out": str(out)}))
     with threadpool_limits(1, user_api="blas"):
         prepared = prepare(config, World())
+        recipe = protect.plan_of(prepared)
         folder = rundir.start(prepared) if out is not None else None
+        protect.arm(prepared, recipe, folder)
         run = execute(prepared, folder)
+        protect.settle(prepared, run)
         return rundir.finish(prepared, run, folder)
 
 

@@ -19,6 +19,7 @@ import numpy as np
 from distadmm import checkpoint
 from distadmm.algorithm import find
 from distadmm.config import Config
+from distadmm.errors import BudgetExhausted
 from distadmm.observe import Measurement, Observer, optimum
 from distadmm.progress import Progress
 from distadmm.setup import Prepared
@@ -40,9 +41,14 @@ class Run:
     history: list[Measurement] = field(default_factory=list)
     optimum: float | None = None  # of the pooled problem; None where no process may see all rows
     summary: dict[str, Any] = field(default_factory=dict)
+    reason: str = ""  # in words, where `ended` is not enough
+    epsilon: float = float("inf")  # spent, by the node that has spent most
+    published_epsilon: float = float("inf")  # the same by the paper's bound
+    statement: str = "no noise was asked for"  # certificate, odometer, simulation, or why there is no bound
     path: Path | None = None
     messages: int = 0  # of the protocol, all nodes together
     bytes: int = 0
+    lost: int = 0  # messages that did not arrive
 
     @property
     def model(self) -> Array:
@@ -64,6 +70,18 @@ def accuracy_error(f: Array, X: Any, y: Array) -> float:
     return float(np.mean(np.where(X @ f > 0, 1, -1) != y))
 
 
+def sitting_out(node: Any, before: Any, after: Any) -> Any:
+    """`after`, but nodes that have dropped out keep the state they had."""
+    absent = node.network.absent
+    if absent is None:
+        return after
+    return type(after)(*(np.where(_as_rows(absent, new), old, new) for old, new in zip(before, after)))
+
+
+def _as_rows(absent: Array, like: Array) -> Array:
+    return absent.reshape(-1, *([1] * (np.ndim(like) - 1)))
+
+
 class Loop:
     """The iterations of one prepared run."""
 
@@ -74,7 +92,7 @@ class Loop:
         test = prepared.source.test() if self.world.is_root else None
         self.observer = Observer(self.node, self.world, test, accuracy_error)
         self.history: list[Measurement] = []
-        self.ended = "iterations"
+        self.ended, self.reason = "iterations", ""
         self.seconds = 0.0
         self._signal = 0
 
@@ -98,12 +116,16 @@ class Loop:
                 while k < loop.iterations:
                     k += 1
                     before, began = state.f, time.perf_counter()
-                    state = algorithm.step(k, state, self.node)
+                    self.node.network.begin(k)
+                    state = sitting_out(self.node, state, algorithm.step(k, state, self.node))
                     self.seconds += time.perf_counter() - began
                     dog.beat(k)
                     self._after(k, state, before, progress)
             except Stop as reason:
                 self.ended = str(reason)
+            except BudgetExhausted as reason:
+                # Raised before iteration k drew or sent anything; `state` is still that of k - 1.
+                self.ended, self.reason, k = "privacy budget", str(reason), k - 1
             finally:
                 progress.close()
         if loop.checkpoint_every and self.ended != "iterations":
@@ -143,6 +165,7 @@ class Loop:
     def _save(self, k: int, state: Any) -> None:
         if self.folder is not None:
             checkpoint.save(self.folder / "checkpoint", k, state, self.node, self.world)
+            self.node.release.checkpoint(k)
 
     @contextmanager
     def _listening(self) -> Iterator[None]:
@@ -167,9 +190,9 @@ def execute(prepared: Prepared, folder: Path | None = None) -> Run:
     """Run to the end and gather what rank 0 keeps."""
     loop = Loop(prepared, folder)
     k, state = loop.run()
-    run = Run(prepared.config, loop.ended, k, loop.seconds)
+    run = Run(prepared.config, loop.ended, k, loop.seconds, reason=loop.reason)
     models = loop.observer.gather(state.f)
-    run.messages, run.bytes = loop.observer.traffic()
+    run.messages, run.bytes, run.lost = loop.observer.traffic()
     best = None
     if prepared.source.pooled_allowed and prepared.config.loop.observe_every:
         best = optimum(prepared.node, loop.observer)[1]

@@ -9,8 +9,12 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from distadmm.conditions import wall_clock
 from distadmm.errors import require
 from distadmm.observe import COLUMNS
+from distadmm.privacy import accountant
+from distadmm.privacy.release import Recipe
+from distadmm.protect import events_of
 from distadmm.results import claim_directory, read_json, write_csv, write_json, write_npz
 from distadmm.run import Run, accuracy_error
 from distadmm.setup import Prepared
@@ -35,17 +39,19 @@ def start(prepared: Prepared) -> Path | None:
     return Path(world.on_root(make))
 
 
-def _data_id(prepared: Prepared) -> str | list[str]:
-    """The keyed name of the data: one for a whole file, one a rank where each reads its own."""
+def _data_id(prepared: Prepared) -> str | dict[str, str]:
+    """The keyed name of the data: one for a whole file, one a node where each has its own."""
+    from distadmm.data.filesource import PatternSource
     from distadmm.data.identity import local_key
+    from distadmm.data.source import BUNDLED
 
     source, world = prepared.source, prepared.world
-    bundled = prepared.config.problem.data in ("adult", "tiny")
-    if source.pooled_allowed:
-        return world.on_root(lambda: source.data_id(None if bundled else local_key()))
-    with world.together():
-        mine = source.data_id(local_key())
-    return world.allgather(mine)
+    if isinstance(source, PatternSource):
+        with world.together():
+            mine = source.node_ids(local_key())
+        return {str(node): name for part in world.allgather(mine) for node, name in sorted(part.items())}
+    key = None if prepared.config.problem.data in BUNDLED else local_key
+    return world.on_root(lambda: source.data_id(key() if key else None))
 
 
 def _same_inputs(before: dict[str, Any], prepared: Prepared, data_id: Any) -> None:
@@ -116,10 +122,17 @@ def finish(prepared: Prepared, run: Run, folder: Path | None) -> Run:
         "gap": None if last is None or math.isnan(last.gap) else last.gap,
         "pooled_allowed": prepared.source.pooled_allowed,
         "test_error": None if test is None else accuracy_error(run.model, *test),
-        "epsilon": prepared.node.release.epsilon,
+        "epsilon": run.epsilon,
+        "delta": prepared.config.privacy.delta,
+        "published_epsilon": run.published_epsilon,
+        "adjacency": prepared.config.privacy.adjacency,
+        "statement": run.statement,
+        "reason": run.reason,
         "messages": run.messages,
         "bytes": run.bytes,
+        "lost": run.lost,
         "seconds": run.seconds,
+        "predicted_wan_seconds": _on_a_wide_area_network(prepared, run),
     }
     if folder is not None:
         lines = [[_cell(value) for value in line] for line in run.history]
@@ -130,6 +143,15 @@ def finish(prepared: Prepared, run: Run, folder: Path | None) -> Run:
         write_npz(folder / "models.npz", {"models": run.models, "mean": run.model})
         write_json(folder / "summary.json", {k: _plain(v) for k, v in run.summary.items()})
     return run
+
+
+def _on_a_wide_area_network(prepared: Prepared, run: Run) -> float | None:
+    """Predicted time with a machine for each node and the given delays; compute as measured here."""
+    if prepared.delays is None or not run.iterations:
+        return None
+    problem = prepared.node.problem
+    compute = problem.seconds / (len(problem.objectives) * run.iterations)
+    return wall_clock(prepared.delays, compute, 8 * problem.dimension, run.iterations)
 
 
 def _cell(value: Any) -> Any:
@@ -155,7 +177,7 @@ def _earlier(folder: Path, lines: list[list[Any]]) -> list[list[Any]]:
     return [line for line in old if int(line[0]) < first]
 
 
-def plan(prepared: Prepared) -> str:
+def plan(prepared: Prepared, recipe: Recipe | None) -> str:
     """What `--dry-run` prints."""
     config, node, world = prepared.config, prepared.node, prepared.world
     graph, data = prepared.description["graph"], prepared.description["data"]
@@ -170,8 +192,29 @@ def plan(prepared: Prepared) -> str:
         f"licence: {data['licence']}",
         f"messages   {messages} of {8 * d} bytes: {messages * 8 * d / 1e6:.1f} MB in all, one a directed edge and "
         "iteration, and one to begin with",
+        f"privacy    {_planned_loss(prepared, recipe)}",
     ]
     return "\n".join(lines)
+
+
+def _planned_loss(prepared: Prepared, recipe: Recipe | None) -> str:
+    """What the whole schedule would cost, before anything is drawn."""
+    if recipe is None:
+        return "unbounded: no noise was asked for (--epsilon, --adjacency)"
+    if recipe.unverified:
+        return f"unbounded: {recipe.unverified}"
+    config, node = prepared.config, prepared.node
+    releases = config.algorithm.releases(node, config.loop.iterations)
+    worst = published = 0.0
+    for i in range(node.network.n_local):
+        events = events_of(recipe, releases, i)
+        worst = max(worst, accountant.epsilon(events, config.privacy.delta, recipe.adjacency))
+        published = max(published, accountant.published_epsilon(events, recipe.adjacency))
+    worst, published = max(prepared.world.allgather((worst, published)))
+    return (
+        f"epsilon {worst:.4g} at delta {config.privacy.delta:g} ({recipe.adjacency}; derived for this project, not "
+        f"peer-reviewed); published bound: {published:.4g}; {len(releases)} releases a node"
+    )
 
 
 def table(run: Run) -> str:
@@ -184,17 +227,32 @@ def table(run: Run) -> str:
     else:
         gap = "unknown: each node holds its own rows, and the centralised optimum needs all of them"
     error = "no test rows" if s["test_error"] is None else f"{100 * s['test_error']:.2f} %"
-    epsilon = s["epsilon"]
-    loss = "unbounded: no noise was asked for" if math.isinf(epsilon) else f"epsilon {epsilon:.4g}"
     rows = [
         ("algorithm", f"{s['algorithm']}, {s['nodes']} nodes on {s['ranks']} rank(s)"),
         ("iterations", f"{s['iterations']} (ended by: {s['ended']})"),
         ("objective gap", gap),
         ("test error", error),
-        ("privacy loss", loss),
+        ("privacy loss", loss_in_words(s)),
         ("sent", f"{s['bytes'] / 1e6:.2f} MB in {s['messages']} messages"),
         ("time", f"{s['seconds']:.2f} s of iterations"),
     ]
+    if s["lost"]:
+        rows.insert(-1, ("lost", f"{s['lost']} messages"))
+    if s["predicted_wan_seconds"] is not None:
+        rows.append(("on a WAN", f"{s['predicted_wan_seconds']:.2f} s predicted, a machine for each node"))
+    if s["reason"]:
+        rows.insert(2, ("", s["reason"]))
     if run.path is not None:
         rows.append(("run directory", str(run.path)))
     return "\n".join(f"{name:<14} {value}" for name, value in rows)
+
+
+def loss_in_words(s: dict[str, Any]) -> str:
+    """The privacy loss of a summary, with whose bound it is and what it is worth."""
+    if math.isinf(s["epsilon"]):
+        return f"unbounded: {s['statement']}"
+    text = f"epsilon {s['epsilon']:.4g} at delta {s['delta']:g} ({s['adjacency']})"
+    text += f"; published bound {s['published_epsilon']:.4g}"
+    if s["statement"] == "simulation":
+        return text + "; a SIMULATION: seeded noise, no guarantee"
+    return f"{text}; {s['statement']}"

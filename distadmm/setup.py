@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 from distadmm.algorithm import Facts, Node, find
+from distadmm.conditions import Conditions, Delays, parse_drop_out
 from distadmm.config import Config
+from distadmm.data.filesource import PatternSource, agree
 from distadmm.data.source import Source, open_source
 from distadmm.data.table import dense, take
 from distadmm.errors import InputError, require
@@ -19,7 +21,7 @@ from distadmm.problem import GeneralisedLinear, Problem
 from distadmm.world import World
 
 Array = np.ndarray
-_LOSSES = {"logistic": Logistic, "huber": HuberHinge, "squared": Squared}
+LOSSES = {"logistic": Logistic, "huber": HuberHinge, "squared": Squared}
 
 
 @dataclass
@@ -31,12 +33,13 @@ class Prepared:
     node: Node
     source: Source
     description: dict[str, Any]  # graph and data in words and numbers, for config.json and the dry run
+    delays: Delays | None = None
 
 
 def loss_named(name: str) -> Loss:
     """A built-in loss, or `FILE.py:Name`, a loss class of the user's own."""
-    if name in _LOSSES:
-        return _LOSSES[name]()
+    if name in LOSSES:
+        return LOSSES[name]()
     if ":" in name and name.split(":")[0].endswith(".py"):
         import runpy
 
@@ -45,7 +48,7 @@ def loss_named(name: str) -> Loss:
             return runpy.run_path(path)[attribute]()
         except (OSError, KeyError):
             raise InputError(f"--loss {name}: no class {attribute!r} in {path}; see docs/losses.md") from None
-    raise InputError(f"--loss is {name!r}; choose one of: {', '.join(_LOSSES)}, or FILE.py:Name")
+    raise InputError(f"--loss is {name!r}; choose one of: {', '.join(LOSSES)}, or FILE.py:Name")
 
 
 @dataclass
@@ -56,13 +59,16 @@ class _Plan:
     facts: Facts
     table: dict[str, Array | None]
     graph: dict[str, Any]
+    conditions: Conditions | None  # None: a perfect network
+    delays: Delays | None
 
 
 def _plan(config: Config, size: int) -> _Plan:
     from distadmm import topology as topologies
     from distadmm.methods.graphs.facts import mu as graph_mu
 
-    topology = topologies.load(config.problem.topology)
+    changing = topologies.load_changing(config.problem.topology)
+    topology = changing.union
     require(
         size <= topology.n,
         f"{size} ranks for the {topology.n} nodes of {config.problem.topology}; "
@@ -80,8 +86,9 @@ def _plan(config: Config, size: int) -> _Plan:
         max_curvature=loss.max_curvature,
     )
     table = {
-        name: _per_node(getattr(config.algorithm, name), name, attribute, topology)
-        for name, attribute in getattr(config.algorithm, "tables", {}).items()
+        name: _per_node(getattr(part, name), name, attribute, topology)
+        for part in (config.algorithm, config.privacy)
+        for name, attribute in getattr(part, "tables", {}).items()
     }
     graph = {
         "topology": config.problem.topology,
@@ -93,13 +100,43 @@ def _plan(config: Config, size: int) -> _Plan:
         "fingerprint": topology.fingerprint,
     }
     parts = split(topology.indptr, topology.indices, topologies.blocks(topology, size))
-    return _Plan(parts, facts, table, graph)
+    leave, back = (0.0, 1.0) if config.links.drop_out is None else parse_drop_out(config.links.drop_out)
+    conditions = Conditions(
+        seed=config.loop.seed,
+        sender=topology.indices,
+        receiver=np.repeat(np.arange(topology.n), degrees),
+        edge_of=topology.edge_index,
+        loss=config.links.message_loss,
+        leave=leave,
+        back=back,
+        graphs=None if changing.constant else changing.graphs,
+        link=changing.p,
+        link_seed=changing.seed,
+    )
+    return _Plan(
+        parts, facts, table, graph, None if conditions.perfect else conditions, _delays(config, topology)
+    )
 
 
-def _per_node(text: str, name: str, attribute: str, topology: Any) -> Array | None:
+def _delays(config: Config, topology: Any) -> Delays | None:
+    """How slow the edges are, by the flags or the graph's file; None: nobody asked."""
+    links, edges = config.links, topology.edge_attributes
+    if links.latency is None and links.bandwidth is None and not {"latency", "bandwidth"} & set(edges):
+        return None
+    m = len(topology.edges)
+    latency = edges.get("latency", np.full(m, np.nan)) if links.latency is None else np.full(m, links.latency)
+    bandwidth = (
+        edges.get("bandwidth", np.full(m, np.nan)) if links.bandwidth is None else np.full(m, links.bandwidth)
+    )
+    per_byte = np.where(np.isnan(bandwidth), 0.0, 1.0 / np.where(np.isnan(bandwidth), 1.0, bandwidth))
+    of = topology.edge_index
+    return Delays(topology.indptr, topology.indices, np.nan_to_num(latency)[of], per_byte[of])
+
+
+def _per_node(text: str | None, name: str, attribute: str, topology: Any) -> Array | None:
     """A flag that is a number, 'auto' (None), 'node' (an attribute of the graph's nodes) or a CSV table."""
     option = "--" + name.replace("_", "-")
-    if text == "auto":
+    if text in (None, "auto"):
         return None
     if text == "node":
         return np.array([_attribute(topology, i, attribute, option) for i in range(topology.n)])
@@ -157,7 +194,10 @@ def objectives_of(config: Config, source: Source, nodes: Array, facts: Facts) ->
         if config.problem.rows_per_node is not None:
             first = np.arange(min(config.problem.rows_per_node, len(y)))
             X, y = take(X, first), y[first]
-        made.append(GeneralisedLinear(dense(X), y, loss, weight=facts.weight, ridge=facts.ridge))
+        divisor = config.privacy.public_rows
+        made.append(
+            GeneralisedLinear(dense(X), y, loss, weight=facts.weight, ridge=facts.ridge, divisor=divisor)
+        )
     return made
 
 
@@ -167,16 +207,19 @@ def prepare(config: Config, world: World) -> Prepared:
     plan = world.on_root(lambda: _plan(config, world.size))
     part = plan.parts[world.rank]
     with world.together():
-        source = open_source(config.problem.data, **source_options(config))
+        source = open_source(config.problem.data, world=world, **source_options(config))
         objectives = objectives_of(config, source, part.nodes, plan.facts)
-        widths = {o.dimension for o in objectives}
-    widths = set().union(*(world.allgather(widths)))
-    require(
-        len(widths) == 1,
-        f"nodes have rows of different widths {sorted(widths)}; every file needs the same columns",
-    )
+    if isinstance(source, PatternSource):
+        with world.together():
+            agree(world.allgather(source.signature()))
     problem = Problem(objectives, tolerance=config.problem.tolerance)
     network = Network(part, world)
+    if plan.conditions is not None:
+        require(
+            getattr(config.algorithm, "tune", None) is not True,
+            "--tune assumes a network that stays as it is; leave it out, or the network's imperfections",
+        )
+        network.endure(plan.conditions)
     start = np.zeros((network.n_local, problem.dimension))
     release = Unprotected()
     node = Node(network, problem, release, plan.facts, start, plan.table)
@@ -184,8 +227,33 @@ def prepare(config: Config, world: World) -> Prepared:
         with world.together():
             config.algorithm.check(node, config.loop.iterations)
     description = {"graph": plan.graph, "data": source.describe(), "phases": entry.phases}
-    return Prepared(config, world, node, source, description)
+    return Prepared(config, world, node, source, description, plan.delays)
 
 
 def source_options(config: Config) -> dict[str, Any]:
-    return {"clip": 1.0 if config.problem.clip else None, "intercept": config.problem.intercept}
+    """What `open_source` is told: every flag that says how rows are read."""
+    problem = config.problem
+    options: dict[str, Any] = {
+        "clip": 1.0 if problem.clip else None,
+        "intercept": problem.intercept,
+        "task": {"squared": "regression", "softmax": "multiclass"}.get(problem.loss, "binary"),
+        "seed": config.loop.seed,
+    }
+    for name in ("target", "labels", "schema", "features", "test_fraction", "test_data"):
+        if getattr(problem, name):
+            options[name] = getattr(problem, name)
+    if problem.sanitise:
+        options["sanitise"] = mappings(problem.sanitise)
+    return options
+
+
+def mappings(pairs: tuple[str, ...]) -> dict[str, Any]:
+    """`COLUMN=mapping.npz` texts, as loaded mappings by column."""
+    from distadmm.mapping import Mapping
+
+    found = {}
+    for pair in pairs:
+        column, _, path = pair.partition("=")
+        require(column and path, f"--sanitise is {pair!r}; needed: COLUMN=mapping.npz")
+        found[column] = Mapping.load(path)
+    return found

@@ -74,15 +74,16 @@ class Spy(Unprotected):
     """Counts what an algorithm asks of the release it must pass through."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.calls: list[tuple[str, int]] = []
 
-    def draw(self, k: int, penalty: np.ndarray) -> Any:
+    def draw(self, k: int, quadratic: np.ndarray, factor: Any = 1.0) -> Any:
         self.calls.append(("draw", k))
-        return super().draw(k, penalty)
+        return 0.0
 
-    def seal(self, k: int, f: np.ndarray, residual: np.ndarray, penalty: np.ndarray) -> np.ndarray:
+    def seal(self, k: int, f: np.ndarray, residual: np.ndarray) -> np.ndarray:
         self.calls.append(("seal", k))
-        return super().seal(k, f, residual, penalty)
+        return super().seal(k, f, residual)
 
     def recycle(self, k: int) -> None:
         self.calls.append(("recycle", k))

@@ -21,10 +21,11 @@ class Recorded(Unprotected):
     """Noise from a file instead of a generator."""
 
     def __init__(self, noise: Any, every: int):
+        super().__init__()
         self.noise, self.every = noise, every
 
-    def draw(self, k: int, penalty: np.ndarray) -> Any:
-        return 0.0 if self.noise is None else np.array(self.noise[(k - 1) // self.every])
+    def draw(self, k: int, quadratic: np.ndarray, factor: Any = 1.0) -> Any:
+        return 0.0 if self.noise is None else factor * np.array(self.noise[(k - 1) // self.every])
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

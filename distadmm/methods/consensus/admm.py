@@ -31,7 +31,9 @@ class State(NamedTuple):
 @register("admm", private=True)
 @dataclass(frozen=True)
 class ADMM(Penalties):
-    """f_i(t+1)   = argmin O_i(f) + 2 lam_i(t).f + eta sum_j |(f_i(t)+f_j(t))/2 - f|^2      (8)
+    """Conventional decentralised ADMM; tunes itself where nothing forbids.
+
+    f_i(t+1)   = argmin O_i(f) + 2 lam_i(t).f + eta sum_j |(f_i(t)+f_j(t))/2 - f|^2      (8)
     lam_i(t+1) = lam_i(t) + eta/2 sum_j (f_i(t+1) - f_j(t+1))                              (9)
 
     Private form: dual-variable perturbation, a linear noise term in every (8).
@@ -47,7 +49,9 @@ class ADMM(Penalties):
 
     def tuned(self, node: Node) -> Tuned | None:
         """The self-tuned recursion, where it applies."""
-        chosen = node.table["eta"] is None and node.table["eta_growth"] is None
+        chosen = (
+            node.table["eta"] is None and node.table["eta_growth"] is None and node.network.conditions is None
+        )
         if self.tune or (self.tune is None and chosen and not node.release.private):
             return Tuned(self.metric)
         return None
@@ -65,20 +69,19 @@ class ADMM(Penalties):
     def plain(self, k: int, st: State, node: Node) -> State:
         V, eta, theta = node.degree, self.penalty(k, node), self.dual_step_of(k, node)
         pull = 2 * st.lam - eta * (V * st.f + st.s)
-        noise = self.noise_factor(eta, V) * node.release.draw(k, eta)
+        noise = node.release.draw(k, 2 * eta * V, self.noise_factor(eta, V))
         f = node.problem.argmin(linear=pull + noise, quadratic=2 * eta * V, start=st.f)
-        f = node.release.seal(k, f, node.problem.residual, eta)
+        f = node.release.seal(k, f, node.problem.residual)
         s = node.network.neighbour_sum(f)
-        return State(f, s, st.lam + theta / 2 * (V * f - s))
-
-    def noise_factor(self, eta: Array, V: Array) -> Array | float:
-        return 1.0
+        return State(f, s, st.lam + theta / 2 * (node.degree * f - s))
 
 
 @register("madmm", private=True)
 @dataclass(frozen=True)
 class MADMM(ADMM):
-    """(8)-(9) with a penalty eta_i(k) of each node's own and a common dual step theta.
+    """ADMM with a penalty of each node's own, which may grow.
+
+    (8)-(9) with a penalty eta_i(k) of each node's own and a common dual step theta.
 
     Private form: penalty perturbation, the noise stands inside the penalty: a linear term 2 eta_i V_i noise.
     """

@@ -49,6 +49,18 @@ class Penalties:
         if solves:
             self.whole_schedule(node)(solves)
 
+    def releases(self, node: Node, iterations: int) -> list[tuple[int, Array, Array | float]]:
+        """(k, quadratic, noise factor) of every iteration that will read the data; none of it depends on data."""
+        V, planned = node.degree, []
+        for solve in range(1, -(-iterations // self.phases) + 1):
+            eta = self.penalty(solve, node)
+            planned.append((self.phases * (solve - 1) + 1, 2 * eta * V, self.noise_factor(eta, V)))
+        return planned
+
+    def noise_factor(self, eta: Array, V: Array) -> Array | float:
+        """What the linear term multiplies the noise by."""
+        return 1.0
+
     def whole_schedule(self, node: Node) -> Schedule:
         """Penalties of all nodes of the network; they depend on no data, so every rank knows them."""
         eta = node.table["eta"]

@@ -29,7 +29,9 @@ class State(NamedTuple):
 @register("radmm", phases=2, private=True)
 @dataclass(frozen=True)
 class RADMM(Penalties):
-    """Odd iterations (2k-1), which read the data:
+    """Recycled ADMM: every second iteration costs no solve and no privacy.
+
+    Odd iterations (2k-1), which read the data:
 
         f_i(2k-1)   = argmin O_i(f) + (2 lam_i(2k-2) + noise_i).f
                              + eta sum_j |(f_i(2k-2)+f_j(2k-2))/2 - f|^2                         (18)
@@ -63,12 +65,12 @@ class RADMM(Penalties):
     def odd(self, k: int, st: State, node: Node) -> State:
         V, eta, theta = node.degree, self.penalty((k + 1) // 2, node), self.dual_step_of((k + 1) // 2, node)
         pull = 2 * st.lam - eta * (V * st.f + st.s)
-        noise = node.release.draw(k, eta)
+        noise = node.release.draw(k, 2 * eta * V)
         f = node.problem.argmin(linear=pull + noise, quadratic=2 * eta * V, start=st.f)
-        f = node.release.seal(k, f, node.problem.residual, eta)
+        f = node.release.seal(k, f, node.problem.residual)
         g = -(pull + 2 * eta * V * f)  # = grad O_i(f) + noise, from released values alone
         s = node.network.neighbour_sum(f)
-        return State(f, s, st.lam + theta / 2 * (V * f - s), g)
+        return State(f, s, st.lam + theta / 2 * (node.degree * f - s), g)
 
     def even(self, k: int, st: State, node: Node) -> State:
         V, eta = node.degree, self.penalty(k // 2, node)
@@ -81,6 +83,6 @@ class RADMM(Penalties):
 @register("mradmm", phases=2, private=True)
 @dataclass(frozen=True)
 class MRADMM(RADMM):
-    """R-ADMM with a penalty eta_i(2k-1) of each node's own that never decreases: (14)-(17)."""
+    """Recycled ADMM with a penalty eta_i(2k-1) of each node's own that never decreases: (14)-(17)."""
 
     eta_growth: str = flag("1.04", help="growth q of eta_i q_i^k a solve: a number, 'node' or a table file")

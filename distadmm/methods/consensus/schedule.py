@@ -77,7 +77,7 @@ def schedule(
         np.all(growth >= 1),
         f"{name}-growth is {growth.min():g}; needed: 1 or more (penalties never decrease)",
     )
-    limit = start * DEFAULT_CAP if cap is None else np.full_like(start, cap)
+    limit = start * DEFAULT_CAP if cap is None else np.full_like(start, float(cap))
     require(
         np.all(limit >= start), f"{name}-cap {limit.min():g} is below the start {start.max():g}; raise it"
     )

@@ -44,6 +44,7 @@ class Metric:
     own: Array  # rows (u_i, c_i, e_i, s_i)
     far: Array  # one such row an edge
     Q: Array  # sum_j M_ij of each node
+    floor: Array  # least eigenvalue of each Q, as a column
 
     @staticmethod
     def apply(P: Array, x: Array) -> Array:
@@ -100,7 +101,7 @@ def metric(node: Node, kind: str) -> Metric:
         edges = slice(network.indptr[i], network.indptr[i + 1])
         V = network.degree[i, 0]
         Q[i] = 0.5 * (V * _matrix(own[i], identity) + sum(_matrix(P, identity) for P in far[edges]))
-    return Metric(own, far, Q)
+    return Metric(own, far, Q, np.linalg.eigvalsh(Q)[:, :1])
 
 
 def _matrix(P: Array, identity: Array) -> Array:
@@ -122,9 +123,9 @@ class Tuned:
     def step(self, k: int, st: State, node: Node) -> State:
         network, a = node.network, RELAXATION[self.kind]
         M: Metric = node.recall("metric", 0, lambda: metric(node, self.kind))
-        noise = node.release.draw(k, np.trace(M.Q, axis1=1, axis2=2)[:, None])
+        noise = node.release.draw(k, M.floor)
         x = node.problem.argmin(linear=st.L - st.G + noise, quadratic=M.Q, start=st.f)
-        x = node.release.seal(k, x, node.problem.residual, M.Q)
+        x = node.release.seal(k, x, node.problem.residual)
         visible = network.exchange(x)
         network.last_sum = network.sum_over_neighbours(visible)
         apart = (

@@ -1,0 +1,95 @@
+"""Private distributed ADMM over real message passing.
+
+python -m distadmm VERB ...            (each verb has its own --help)
+mpiexec -n 20 python -m distadmm.radmm
+"""
+
+from __future__ import annotations
+
+from distadmm.cli import entering
+
+entering(__name__)
+
+import importlib
+import sys
+from collections.abc import Sequence
+
+from distadmm.errors import DONE, USAGE
+
+# verb: (module with main(argv), what it does)
+VERBS = {
+    "radmm": ("distadmm.radmm", "decentralised consensus on a graph: ADMM, M-ADMM, R-ADMM, MR-ADMM"),
+    "sharing": ("distadmm.sharing", "ADMM sharing over vertically split features"),
+    "ias": ("distadmm.ias", "privacy mapping for inference as a service"),
+    "funnel": ("distadmm.funnel", "privacy funnel"),
+    "istdp": ("distadmm.istdp", "private iterative thresholding"),
+    "topology": ("distadmm.topology_command", "facts and drawings of networks"),
+    "check": ("distadmm.check", "convergence conditions and predicted rates, before running"),
+    "plan": ("distadmm.plan", "noise, penalty and iterations for a privacy budget, before running"),
+    "account": ("distadmm.account", "what a mechanism costs, without running it"),
+    "ledger": ("distadmm.ledger_command", "show, verify, merge and export privacy ledgers"),
+    "audit": ("distadmm.audit", "attack a mechanism and bound its epsilon from below"),
+    "transcript": ("distadmm.transcript", "what each neighbour and each coalition saw of a run"),
+    "reproduce": ("distadmm.reproduce.command", "figures of the papers, with what agrees and what does not"),
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    words = list(sys.argv[1:] if argv is None else argv)
+    if not words or words[0] in ("-h", "--help", "help"):
+        print(page())
+        return DONE if words else USAGE
+    if words[0] == "--version":
+        from distadmm import __version__
+
+        print(f"distadmm {__version__}")
+        return DONE
+    if words[0] == "list":
+        print(listing())
+        return DONE
+    if words[0] not in known():
+        import difflib
+
+        near = difflib.get_close_matches(words[0], known(), n=1)
+        hint = f"did you mean {near[0]}? " if near else ""
+        print(f"distadmm: no verb {words[0]!r}; {hint}known: list, {', '.join(known())}", file=sys.stderr)
+        return USAGE
+    return importlib.import_module(VERBS[words[0]][0]).main(words[1:])
+
+
+def known() -> list[str]:
+    """The verbs whose modules are there."""
+    from importlib.util import find_spec
+
+    return [verb for verb, (module, _) in VERBS.items() if find_spec(module) is not None]
+
+
+def page() -> str:
+    lines = [f"  {'list':<11} algorithms, data sets and networks that come with the package"]
+    lines += [f"  {verb:<11} {VERBS[verb][1]}" for verb in known()]
+    return "\n".join([(__doc__ or "").strip(), "", "verbs:", *lines])
+
+
+def listing() -> str:
+    """What `--algorithm`, `--data` and `--topology` know by name."""
+    from distadmm.algorithm import find, names
+    from distadmm.data.source import BUNDLED
+    from distadmm.topology import GENERATORS, bundled
+
+    lines = ["algorithms (--algorithm):"]
+    for name in names():
+        entry = find(name)
+        text = (entry.cls.__doc__ or "").strip().splitlines()[0]
+        notes = [
+            note
+            for note, holds in (("private form", entry.private), ("recycles", entry.phases == 2))
+            if holds
+        ]
+        lines.append(f"  {name:<10} {text} [{', '.join(notes)}]")
+    lines += ["data (--data):", f"  {', '.join(BUNDLED)}, or a file of yours"]
+    lines += ["networks (--topology):", f"  {', '.join(bundled())}", f"  generators: {', '.join(GENERATORS)}"]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
