@@ -64,7 +64,9 @@ def test_a_schedule_shorter_than_the_run(tmp_path: Path, capsys, monkeypatch) ->
 
 def test_config_file_and_flags(tmp_path: Path, capsys, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("run.toml").write_text('algorithm = "admm"\niterations = 2\neta = "0.7"\ndata = "tiny"\ntopology = "ring:6"\n')
+    Path("run.toml").write_text(
+        'algorithm = "admm"\niterations = 2\neta = "0.7"\ndata = "tiny"\ntopology = "ring:6"\n'
+    )
     config = radmm.read(["--config", "run.toml", "--iterations", "4"])
     assert (config.name, config.loop.iterations, config.algorithm.eta) == ("admm", 4, "0.7")
     Path("bad.toml").write_text("itterations = 2\n")
@@ -87,7 +89,16 @@ def test_the_resolved_configuration_is_accepted_again(tmp_path: Path) -> None:
 def test_help_is_one_page_and_names_every_flag(capsys) -> None:
     assert radmm.main(["--algorithm", "radmm", "--help"]) == DONE
     page = capsys.readouterr().out
-    for option in ("--algorithm", "--data", "--topology", "--gamma", "--eta", "--resume", "--dry-run", "--config"):
+    for option in (
+        "--algorithm",
+        "--data",
+        "--topology",
+        "--gamma",
+        "--eta",
+        "--resume",
+        "--dry-run",
+        "--config",
+    ):
         assert f"{option} " in page
 
 
@@ -105,7 +116,18 @@ def test_dry_run_writes_nothing(tmp_path: Path, capsys, monkeypatch) -> None:
 def test_strict_tells_that_the_tolerance_was_missed(tmp_path: Path) -> None:
     arguments = [*TINY, "--out", str(tmp_path / "a"), "--stop-tolerance", "1e-12", "--strict"]
     assert radmm.main(arguments) == 4
-    arguments = [*TINY, "--out", str(tmp_path / "b"), "--stop-tolerance", "1e-3", "--strict", "--weight", "20", "--iterations", "500"]
+    arguments = [
+        *TINY,
+        "--out",
+        str(tmp_path / "b"),
+        "--stop-tolerance",
+        "1e-3",
+        "--strict",
+        "--weight",
+        "20",
+        "--iterations",
+        "500",
+    ]
     assert radmm.main(arguments) == DONE
     assert json.loads((tmp_path / "b" / "summary.json").read_text())["ended"] == "converged"
 

@@ -11,7 +11,11 @@ import pytest
 
 CASES = {
     "passes": ("def test_it(world): assert world.size == {n}", 0, "1 passed"),
-    "one_rank_fails": ("def test_it(world): assert world.rank != 1, 'rank one is wrong'", 1, "rank one is wrong"),
+    "one_rank_fails": (
+        "def test_it(world): assert world.rank != 1, 'rank one is wrong'",
+        1,
+        "rank one is wrong",
+    ),
     "deadlock": (
         "def test_it(world):\n    if world.rank == 0: world.comm.recv(source=1)\n    world.barrier()",
         1,
@@ -26,7 +30,9 @@ def test_launcher_tells_the_truth(case: str, tmp_path: Path) -> None:
     body, code, told = CASES[case]
     shutil.copy(Path(__file__).with_name("conftest.py"), tmp_path / "conftest.py")
     (tmp_path / "test_case.py").write_text(
-        "import pytest\n\n@pytest.mark.mpi(min_size=2, sizes=[2], timeout=6)\n" + body.replace("{n}", "2") + "\n"
+        "import pytest\n\n@pytest.mark.mpi(min_size=2, sizes=[2], timeout=6)\n"
+        + body.replace("{n}", "2")
+        + "\n"
     )
     (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = -p no:pytest_mpi\n")
     command = [sys.executable, "-m", "pytest", "-q", "--rootdir", str(tmp_path), str(tmp_path)]

@@ -51,7 +51,9 @@ def test_same_bits_and_exact_counts_on_ranks(world: World) -> None:
     assert sum(world.allgather(network.traffic.bytes)) == 3 * A.sum() * 8 * d
     host = {i: r for r, p in enumerate(neighbourhoods) for i in p.nodes.tolist()}
     crossing = {(i, host[j]) for i, j in zip(*np.nonzero(A)) if host[i] != host[j]}
-    assert sum(world.allgather(network.traffic.wire_bytes)) == 3 * len(crossing) * 8 * d  # each row once a rank
+    assert (
+        sum(world.allgather(network.traffic.wire_bytes)) == 3 * len(crossing) * 8 * d
+    )  # each row once a rank
     pairs = {(host[i], host[j]) for i, j in zip(*np.nonzero(A)) if host[i] != host[j]}
     assert sum(world.allgather(network.traffic.wire_messages)) == 3 * len(pairs)
     network.close()
@@ -63,7 +65,9 @@ def test_rows_of_two_widths_in_turn(world: World) -> None:
     network = Network(neighbourhoods[world.rank], world)
     for width in (2, 5, 2, 5):
         F = np.random.default_rng(width).normal(size=(9, width))
-        np.testing.assert_allclose(network.neighbour_sum(F[network.nodes]), (A @ F)[network.nodes], atol=1e-12)
+        np.testing.assert_allclose(
+            network.neighbour_sum(F[network.nodes]), (A @ F)[network.nodes], atol=1e-12
+        )
     network.close()
 
 

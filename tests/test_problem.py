@@ -65,7 +65,9 @@ def test_argmin_agrees_with_a_general_optimiser(seed: int, quadratic: float, whi
     def phi(f: np.ndarray) -> float:
         return O.value(f) + linear @ f + 0.5 * quadratic * f @ f
 
-    other = minimize(phi, start, jac=lambda f: O.grad(f) + linear + quadratic * f, method="BFGS", options={"gtol": 1e-9})
+    other = minimize(
+        phi, start, jac=lambda f: O.grad(f) + linear + quadratic * f, method="BFGS", options={"gtol": 1e-9}
+    )
     assert residual <= 1e-10
     assert residual == pytest.approx(np.linalg.norm(O.grad(f) + linear + quadratic * f), abs=1e-12)
     assert phi(f) <= other.fun + 1e-9 * (1 + abs(other.fun))
