@@ -1,0 +1,202 @@
+"""What the ledger and the noise cost.
+
+    export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
+    python benchmarks/ledger.py                          one process: charges, files, samplers
+    mpiexec -n 20 python benchmarks/ledger.py --ranks    the share of an R-ADMM iteration, alternated
+
+With --out FILE the numbers are written as JSON.  All ratios compare things measured in turn in one run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from distadmm.losses import Logistic
+from distadmm.privacy import chain
+from distadmm.privacy.books import Books
+from distadmm.privacy.discrete import discrete_gaussian
+from distadmm.privacy.events import ObjectivePerturbation, Pure
+from distadmm.privacy.ledger import Ledger, path_of
+from distadmm.privacy.mechanism import Noise, Secure, Simulation, k_norm
+from distadmm.privacy.memory import MemoryLedger
+from distadmm.problem import GeneralisedLinear, Problem
+from distadmm.results import write_json
+from distadmm.world import connect
+
+EVENT = ObjectivePerturbation("gamma", 105, 1.0, 0.2, 0.25, 8.2)
+ROUNDS = 9
+
+
+def in_turn(cases: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
+    """Microseconds a call: the best of the rounds, in each of which every case has its turn."""
+    times: dict[str, list[float]] = {name: [] for name in cases}
+    for _ in range(ROUNDS):
+        for name, call in cases.items():
+            start = time.perf_counter()
+            for _ in range(repeats):
+                call()
+            times[name].append((time.perf_counter() - start) / repeats * 1e6)
+    return {name: min(found) for name, found in times.items()}
+
+
+def ledger_costs(folder: Path) -> dict[str, float]:
+    """Microseconds of each operation of a ledger on disk."""
+    book = Ledger(folder, 0, adjacency="replace", mode="secure")
+    many = Ledger(folder, 1, keep_open=False, adjacency="replace", mode="secure")
+    memory = MemoryLedger(2, adjacency="replace", mode="secure")
+    for each in (book, many, memory):
+        each.commit([replace(EVENT, count=10**6)])
+    payload, head = bytes(840), bytes(32)
+    plain = os.open(folder / "plain", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    raw = b"x" * 250
+    found = in_turn(
+        {
+            "charge under a schedule": lambda: book.charge(EVENT, iteration=1),
+            "the same, file opened each time": lambda: many.charge(EVENT, iteration=1),
+            "the same, in memory": lambda: memory.charge(EVENT, iteration=1),
+            "post line": lambda: book.post(iteration=2),
+            "keep 840 sent bytes": lambda: book.store_release(1, payload),
+            "keep a neighbour's head": lambda: book.witness(1, head, 1),
+            "(write of 250 bytes alone)": lambda: os.write(plain, raw),
+        },
+        300,
+    )
+    synced = in_turn(
+        {
+            "charge of its own, synced": lambda: book.charge(Pure(0.1), iteration=1),
+            "(write and fdatasync alone)": lambda: (os.write(plain, raw), os.fdatasync(plain)),
+        },
+        20,
+    )
+    os.close(plain)
+    book.close()
+    start = time.perf_counter()
+    entries = len(chain.read(path_of(folder, 0)).entries)
+    found |= synced | {"read and verify an entry": (time.perf_counter() - start) / entries * 1e6}
+    return found
+
+
+def sampler_ratios(n: int = 32_561) -> dict[str, float]:
+    """Time for n samples over that of numpy's normal from PCG64; the latter in ns a sample as well."""
+    plain = np.random.default_rng(1)
+    simulation, aes, system = Simulation(1), Secure("aes"), Secure("urandom")
+    cases: dict[str, Callable[[], object]] = {"numpy normal (PCG64)": lambda: plain.standard_normal(n)}
+    for name, source in (("simulation", simulation), ("secure, AES", aes), ("secure, urandom", system)):
+        cases[f"normal, {name}"] = lambda s=source: s.at(0, 1, 1).standard_normal(n)
+        cases[f"K-norm vector, {name}"] = lambda s=source: k_norm(s.at(0, 1, 1), n, 1.0)
+        for bits in (3, 20):
+            cases[f"discrete Gaussian, sigma 2^{bits}, {name}"] = lambda s=source, b=bits: discrete_gaussian(
+                2.0**b, n, s.at(0, 1, 1).words
+            )
+    found = in_turn(cases, 10)
+    base = found["numpy normal (PCG64)"]
+    return {"ns a sample, numpy normal (PCG64)": base * 1e3 / n} | {
+        name: found[name] / base for name in list(cases)[1:]
+    }
+
+
+def many_nodes(dimension: int, count: int = 10_000) -> dict[str, float]:
+    """Microseconds a node to charge and draw for many nodes of one rank."""
+    event = replace(EVENT, dimension=dimension)
+    ledgers = [MemoryLedger(i, adjacency="replace", mode="simulation") for i in range(count)]
+    for ledger in ledgers:
+        ledger.commit([replace(event, count=100)])
+    noise, k = Noise(ledgers, Simulation(1)), iter(range(100))
+    noise.draw_all(event, iteration=next(k))
+    cases: dict[str, Callable[[], object]] = {
+        f"charge and draw, d = {dimension}": lambda: noise.draw_all(event, iteration=next(k)),
+        f"charge alone, d = {dimension}": lambda: [ledger.charge(event, iteration=0) for ledger in ledgers],
+    }
+    return {name: value / count for name, value in in_turn(cases, 1).items()}
+
+
+def iteration_share(blocks: int = 30, length: int = 5) -> dict[str, float]:
+    """Microseconds of an R-ADMM-like iteration on a ring, without and with everything the ledger does."""
+    world = connect()
+    comm, rank, size = world.comm, world.rank, world.size
+    rng = np.random.default_rng(rank)
+    rows = 40_000 // size
+    X = rng.normal(size=(rows, 105))
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    problem = Problem([GeneralisedLinear(X, np.sign(X[:, 0]), Logistic(), weight=1750.0 * rows / 8000)])
+    quadratic = np.full((1, 1), 4.0)
+    left, right = (rank - 1) % size, (rank + 1) % size
+    folder = Path(world.broadcast(tempfile.mkdtemp() if world.is_root else ""))
+    books = Books.open(folder, [rank], [left, right], adjacency="replace", mode="simulation", run="r")
+    books.commit([[replace(EVENT, count=10**6)]])
+    noise = Noise(books.ledgers, Simulation(1))
+    source = Simulation(2)
+    state = {"f": np.zeros((1, 105)), "k": 0}
+    received = np.empty((2, 105 + 4))
+
+    def step(private: bool) -> None:
+        """Two iterations: an odd one that solves, an even one that does not; the same messages in both."""
+        k = state["k"] = state["k"] + 2
+        for odd in (True, False):
+            f = state["f"]
+            if odd:
+                b = noise.draw(EVENT, iteration=k) if private else k_norm(source.at(rank, 1, k), 105, 1.0)
+                f = problem.argmin(b[None] - 4.0 * received[:, :105].mean(axis=0), quadratic, f)
+            elif private:
+                books.post(iteration=k + 1)
+            message = np.empty((1, 105 + 4))
+            message[:, :105] = state["f"] = f
+            if private:
+                books.store(k, f)
+                message[:, 105:] = books.heads.view(np.float64)
+            for at, (to, fro) in enumerate(((left, right), (right, left))):
+                comm.Sendrecv(message, dest=to, recvbuf=received[at], source=fro)
+            if private:
+                books.witness(np.ascontiguousarray(received[:, 105:]).view(np.uint8), k)
+
+    received[:] = 0.0
+    step(False)
+    times: dict[bool, list[float]] = {False: [], True: []}
+    for _ in range(blocks):
+        for private in (False, True):
+            comm.Barrier()
+            start = time.perf_counter()
+            for _ in range(length):
+                step(private)
+            comm.Barrier()
+            times[private].append((time.perf_counter() - start) / length / 2 * 1e6)
+    books.close()
+    without, with_ledger = (statistics.median(times[private]) for private in (False, True))
+    return {"ranks": size, "without": without, "with ledger": with_ledger, "ratio": with_ledger / without}
+
+
+def table(title: str, found: dict[str, float]) -> str:
+    return "\n".join(
+        [f"| {title} | |", "|---|---|", *(f"| {name} | {value:.2f} |" for name, value in found.items())]
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--ranks", action="store_true", help="share of an iteration, under mpiexec")
+    parser.add_argument("--out", help="JSON file")
+    options = parser.parse_args()
+    if options.ranks:
+        found = {"us an iteration, ring": iteration_share()}
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            found = {"us a call": ledger_costs(Path(folder))}
+        found["time over numpy's normal, 32,561 samples"] = sampler_ratios()
+        found["us a node, 10,000 nodes on one rank"] = many_nodes(105) | many_nodes(10)
+    if connect().is_root:
+        print("\n\n".join(table(title, values) for title, values in found.items()))
+        if options.out:
+            write_json(Path(options.out), found)
+
+
+if __name__ == "__main__":
+    main()
