@@ -6,6 +6,7 @@ Nothing heavy is imported here: `entering` must run before numpy is loaded.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import difflib
 import os
@@ -189,6 +190,20 @@ def build_values(values: dict[str, Any], classes: Sequence[type]) -> dict[str, A
     return {known.get(key.rstrip("_"), key): value for key, value in values.items()}
 
 
+def _waiting(argv: Sequence[str]) -> str:
+    """What --yield says, read ahead of the flags: the MPI library looks at it once, when it is loaded."""
+    for word, following in zip(argv, [*argv[1:], ""]):
+        option, equals, value = word.partition("=")
+        if option == "--yield":
+            return value if equals else following
+    for word, following in zip(argv, [*argv[1:], ""]):
+        option, equals, value = word.partition("=")
+        if option == "--config":
+            with contextlib.suppress(InputError):  # rank 0 will say what is wrong with the file
+                return str(read_config(value if equals else following).get("yield", "auto"))
+    return "auto"
+
+
 def launch(
     prog: str,
     read: Callable[[list[str]], Any],
@@ -204,7 +219,7 @@ def launch(
 
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
-        world = ranks.connect()
+        world = ranks.connect(_waiting(arguments))
     except InputError as error:
         if os.environ.get("PMI_RANK", os.environ.get("OMPI_COMM_WORLD_RANK", "0")) == "0":
             print(f"{prog}: {error}", file=sys.stderr)

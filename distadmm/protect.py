@@ -22,9 +22,9 @@ from distadmm.privacy.filter import Filter, budget
 from distadmm.privacy.memory import MemoryLedger
 from distadmm.privacy.randomness import Source, source_of
 from distadmm.privacy.release import Protected, Recipe, Unprotected
-from distadmm.problem import GeneralisedLinear
 from distadmm.run import Run
 from distadmm.setup import LOSSES, Prepared
+from distadmm.softmax import MAX_SLOPE
 
 Array = np.ndarray
 _NORM_SLACK = 1e-12  # rows are divided by their norm in floating point
@@ -33,8 +33,15 @@ INEXACT = "solves are not certified: the published bound holds for exact minimis
 
 def unverified(config: Config, objectives: Sequence[Any]) -> str:
     """The first hypothesis that does not hold here or that no code can check; empty when all are verified."""
-    if not all(isinstance(objective, GeneralisedLinear) for objective in objectives):
-        return "the objective is not a generalised linear model"
+    if config.problem.loss == "softmax":
+        require(
+            config.privacy.mechanism == "output",
+            "--loss softmax under objective perturbation: its Hessian has rank K - 1 a record, which no theorem here "
+            "covers; use --mechanism output",
+        )
+        for objective in objectives:
+            _require_short(objective.A)
+        return ""
     if config.problem.loss not in LOSSES:
         return f"the bounds on the slope and curvature of the loss {config.problem.loss} are not verified by code"
     for objective in objectives:
@@ -43,14 +50,18 @@ def unverified(config: Config, objectives: Sequence[Any]) -> str:
             return f"the slope of the loss {config.problem.loss} has no bound"
         if objective.labels is None or not np.all(np.abs(objective.labels) == 1.0):
             return "labels are not all exactly -1 or +1"
-        longest = float(np.sqrt(np.einsum("ij,ij->i", objective.A, objective.A).max()))
-        require(
-            longest <= 1 + _NORM_SLACK,
-            f"a row has norm {longest:.4g} and privacy needs norms of at most 1; leave out --no-clip",
-        )
+        _require_short(objective.A)
     if config.privacy.form == "paper" and config.privacy.mechanism == "objective":
         return INEXACT
     return ""
+
+
+def _require_short(rows: Array) -> None:
+    longest = float(np.sqrt(np.einsum("ij,ij->i", rows, rows).max()))
+    require(
+        longest <= 1 + _NORM_SLACK,
+        f"a row has norm {longest:.4g} and privacy needs norms of at most 1; leave out --no-clip",
+    )
 
 
 def noise_table(config: Config, prepared: Prepared, releases: Sequence[Any]) -> Array:
@@ -71,14 +82,14 @@ def recipe_of(config: Config, prepared: Prepared, releases: Sequence[Any]) -> Re
     problem, loss = node.problem, LOSSES.get(config.problem.loss)
     reasons = [r for r in node.network.world.allgather(unverified(config, problem.objectives)) if r]
     bounds = loss() if loss is not None else None
-    glm = [o if isinstance(o, GeneralisedLinear) else None for o in problem.objectives]
+    slope = MAX_SLOPE if config.problem.loss == "softmax" else 1.0
     return Recipe(
         noise=privacy.kind,
         mechanism=privacy.mechanism,
         dimension=problem.dimension,
         alpha=noise_table(config, prepared, releases),
-        weight=np.array([np.nan if o is None else o.scale for o in glm]),
-        slope=bounds.max_slope if bounds is not None else 1.0,
+        weight=np.array([objective.scale for objective in problem.objectives]),
+        slope=bounds.max_slope if bounds is not None else slope,
         curvature=bounds.max_curvature if bounds is not None else 1.0,
         ridge=node.facts.ridge,
         adjacency=str(privacy.adjacency),

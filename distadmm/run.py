@@ -23,6 +23,7 @@ from distadmm.errors import BudgetExhausted
 from distadmm.observe import Measurement, Observer, optimum
 from distadmm.progress import Progress
 from distadmm.setup import Prepared
+from distadmm.softmax import classes_of
 from distadmm.watch import Watchdog
 
 Array = np.ndarray
@@ -65,8 +66,10 @@ class Stop(Exception):
     """Raised inside the loop, on every rank at once, to leave it."""
 
 
-def accuracy_error(f: Array, X: Any, y: Array) -> float:
-    """Share of rows whose sign the model gets wrong."""
+def error_rate(f: Array, X: Any, y: Array) -> float:
+    """Share of rows that the model gets wrong: by the sign of its score, or by the highest of several."""
+    if len(f) > X.shape[1]:
+        return float(np.mean(classes_of(f, X) != y))
     return float(np.mean(np.where(X @ f > 0, 1, -1) != y))
 
 
@@ -90,7 +93,7 @@ class Loop:
         self.config, self.world, self.node = prepared.config, prepared.world, prepared.node
         self.phases = find(self.config.name).phases
         test = prepared.source.test() if self.world.is_root else None
-        self.observer = Observer(self.node, self.world, test, accuracy_error)
+        self.observer = Observer(self.node, self.world, test, error_rate)
         self.history: list[Measurement] = []
         self.ended, self.reason = "iterations", ""
         self.seconds = 0.0

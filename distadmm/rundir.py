@@ -16,7 +16,7 @@ from distadmm.privacy import accountant
 from distadmm.privacy.release import Recipe
 from distadmm.protect import events_of
 from distadmm.results import claim_directory, read_json, write_csv, write_json, write_npz
-from distadmm.run import Run, accuracy_error
+from distadmm.run import Run, error_rate
 from distadmm.setup import Prepared
 
 
@@ -121,7 +121,7 @@ def finish(prepared: Prepared, run: Run, folder: Path | None) -> Run:
         "ranks": prepared.world.size,
         "gap": None if last is None or math.isnan(last.gap) else last.gap,
         "pooled_allowed": prepared.source.pooled_allowed,
-        "test_error": None if test is None else accuracy_error(run.model, *test),
+        "test_error": None if test is None else error_rate(run.model, *test),
         "epsilon": run.epsilon,
         "delta": prepared.config.privacy.delta,
         "published_epsilon": run.published_epsilon,

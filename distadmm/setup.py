@@ -18,6 +18,7 @@ from distadmm.losses import HuberHinge, Logistic, Loss, Squared
 from distadmm.network import Neighbourhood, Network, split
 from distadmm.privacy.release import Unprotected
 from distadmm.problem import GeneralisedLinear, Problem
+from distadmm.softmax import Softmax
 from distadmm.world import World
 
 Array = np.ndarray
@@ -48,7 +49,7 @@ def loss_named(name: str) -> Loss:
             return runpy.run_path(path)[attribute]()
         except (OSError, KeyError):
             raise InputError(f"--loss {name}: no class {attribute!r} in {path}; see docs/losses.md") from None
-    raise InputError(f"--loss is {name!r}; choose one of: {', '.join(LOSSES)}, or FILE.py:Name")
+    raise InputError(f"--loss is {name!r}; choose one of: {', '.join(LOSSES)}, softmax, or FILE.py:Name")
 
 
 @dataclass
@@ -74,7 +75,7 @@ def _plan(config: Config, size: int) -> _Plan:
         f"{size} ranks for the {topology.n} nodes of {config.problem.topology}; "
         f"start at most {topology.n}: mpiexec -n {topology.n} python -m distadmm.radmm",
     )
-    loss = loss_named(config.problem.loss)
+    curvature = 1.0 if config.problem.loss == "softmax" else loss_named(config.problem.loss).max_curvature
     degrees = np.diff(topology.indptr)
     facts = Facts(
         n_nodes=topology.n,
@@ -83,7 +84,7 @@ def _plan(config: Config, size: int) -> _Plan:
         mu=graph_mu(topology) if getattr(config.algorithm, "eta", "auto") == "auto" else float("nan"),
         weight=config.problem.weight,
         ridge=config.problem.rho / topology.n,
-        max_curvature=loss.max_curvature,
+        max_curvature=curvature,
     )
     table = {
         name: _per_node(getattr(part, name), name, attribute, topology)
@@ -185,19 +186,23 @@ def _from_table(path: str, option: str, topology: Any) -> Array:
     return np.array(values)[:, 0] if len(values[0]) == 1 else np.array(values).T
 
 
-def objectives_of(config: Config, source: Source, nodes: Array, facts: Facts) -> list[GeneralisedLinear]:
+def objectives_of(config: Config, source: Source, nodes: Array, facts: Facts) -> list[Any]:
     """The local objectives of these nodes, each made from its own rows only."""
-    loss = loss_named(config.problem.loss)
-    made = []
+    made: list[Any] = []
     for i in nodes.tolist():
         X, y = source.node(i, facts.n_nodes)
         if config.problem.rows_per_node is not None:
             first = np.arange(min(config.problem.rows_per_node, len(y)))
             X, y = take(X, first), y[first]
-        divisor = config.privacy.public_rows
-        made.append(
-            GeneralisedLinear(dense(X), y, loss, weight=facts.weight, ridge=facts.ridge, divisor=divisor)
-        )
+        shared: dict[str, Any] = {
+            "weight": facts.weight,
+            "ridge": facts.ridge,
+            "divisor": config.privacy.public_rows,
+        }
+        if config.problem.loss == "softmax":
+            made.append(Softmax(dense(X), y, len(source.classes), **shared))
+        else:
+            made.append(GeneralisedLinear(dense(X), y, loss_named(config.problem.loss), **shared))
     return made
 
 

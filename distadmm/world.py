@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from distadmm.errors import InputError
+from distadmm.waiting import choose_waiting, patiently
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -21,6 +22,7 @@ R = TypeVar("R")
 # What the launchers of the field set in the environment of a rank: the number of ranks they started.
 _LAUNCHED_SIZE = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
 _LAUNCHED = (*_LAUNCHED_SIZE, "PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "PMI_FD")
+_WORD, _STATUS = 2720, 2721  # tags: rank 0 has something to say; a rank has something to tell it
 
 
 def launched_size() -> int | None:
@@ -106,7 +108,7 @@ class World:
                 value = function()
             except InputError as error:
                 problem = type(error), str(error)
-        value, problem = self.broadcast((value, problem))
+        value, problem = self._announce((value, problem))
         if problem is not None:
             raise problem[0](problem[1], shared=True)
         return value
@@ -123,13 +125,34 @@ class World:
             if error is not None:
                 raise error
             return
-        found = self.comm.allgather(None if error is None else (type(error), str(error)))
+        found = self._agree(None if error is None else (type(error), str(error)))
         bad = [(rank, what) for rank, what in enumerate(found) if what is not None]
         if bad:
             rank, (kind, message) = bad[0]
             if len({what for _, what in bad}) > 1 or len(bad) < self.size:
                 message = f"rank {rank}: {message}"
             raise kind(message, shared=True)
+
+    def _announce(self, value: T) -> T:
+        """`broadcast` for when rank 0 may take long: the others sleep meanwhile, for it may need their core."""
+        if self.size > 1 and self.is_root:
+            for rank in range(1, self.size):
+                self.comm.send(None, dest=rank, tag=_WORD)
+        elif self.size > 1:
+            patiently(lambda: self.comm.iprobe(source=0, tag=_WORD))
+            self.comm.recv(source=0, tag=_WORD)
+        return self.broadcast(value)
+
+    def _agree(self, value: T) -> list[T]:
+        """`allgather` for when ranks may arrive far apart."""
+        if not self.is_root:
+            self.comm.send(value, dest=0, tag=_STATUS)
+            return self._announce([])
+        found = [value]
+        for rank in range(1, self.size):
+            patiently(lambda rank=rank: self.comm.iprobe(source=rank, tag=_STATUS))
+            found.append(self.comm.recv(source=rank, tag=_STATUS))
+        return self._announce(found)
 
     def share_out(self, function: Callable[[T], R], items: Sequence[T]) -> list[R] | None:
         """`[function(item) for item in items]` on rank 0, the work dealt round-robin to the ranks.
@@ -159,8 +182,8 @@ class World:
         sys.stderr.write("".join(f"{prefix}{line}\n" for line in lines))
 
 
-def connect() -> World:
-    """The world this process was launched into.
+def connect(waiting: str = "auto") -> World:
+    """The world this process was launched into; `waiting` is what --yield says: auto, spin or yield.
 
     A launcher that belongs to another MPI library starts N processes that each believe they are alone;
     they would do the job N times over.  That is refused, and the message says which launcher to use.
@@ -168,6 +191,7 @@ def connect() -> World:
     if not any(name in os.environ for name in _LAUNCHED):
         return World()
     expected = launched_size()
+    choose_waiting(waiting)
     try:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:

@@ -1,0 +1,150 @@
+"""Imperfect networks: what is heard, what is predicted, and that every rank sees the same network."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from distadmm import radmm
+from distadmm.conditions import Conditions, Delays, wall_clock
+from distadmm.errors import InputError
+from distadmm.network import Network, split
+from distadmm.results import read_npz
+from distadmm.run import execute
+from distadmm.setup import prepare
+from distadmm.topology import load, load_changing
+from distadmm.world import World
+
+SMALL: dict[str, Any] = {
+    "data": "tiny", "topology": "ring:6", "weight": 20.0, "rho": 1.0, "iterations": 12, "progress": "none",
+}  # fmt: skip
+
+
+def conditions_on(text: str, **options: Any) -> tuple[Conditions, Any]:
+    graph = load(text)
+    receiver = np.repeat(np.arange(graph.n), graph.degrees)
+    return Conditions(sender=graph.indices, receiver=receiver, edge_of=graph.edge_index, **options), graph
+
+
+@given(seed=st.integers(0, 50), loss=st.floats(0, 0.9), leave=st.floats(0, 0.5), k=st.integers(0, 30))
+@settings(deadline=None, max_examples=50)
+def test_a_moment_is_consistent(seed: int, loss: float, leave: float, k: int) -> None:
+    conditions, graph = conditions_on("er5", seed=seed, loss=loss, leave=leave, back=0.5)
+    moment = conditions.at(k)
+    assert not np.any(moment.received & ~moment.edges)  # only messages on edges arrive
+    assert not np.any(
+        moment.edges & ~(moment.present[conditions.sender] & moment.present[conditions.receiver])
+    )
+    there = set(zip(conditions.receiver[moment.edges].tolist(), conditions.sender[moment.edges].tolist()))
+    assert there == {(j, i) for i, j in there}  # both ends of an edge agree
+    again, _ = conditions_on("er5", seed=seed, loss=loss, leave=leave, back=0.5)
+    for mine, other in zip(moment, again.at(k)):  # asked in another order, still the same
+        np.testing.assert_array_equal(mine, other)
+
+
+def test_frequencies_are_those_asked_for() -> None:
+    conditions, _ = conditions_on("complete:8", seed=1, loss=0.3)
+    lost = np.mean([1 - conditions.at(k).received.mean() for k in range(300)])
+    assert lost == pytest.approx(0.3, abs=0.01)
+    conditions, _ = conditions_on("ring:50", seed=1, leave=0.2, back=0.6)
+    absent = np.mean([1 - conditions.present(k).mean() for k in range(20, 400)])
+    assert absent == pytest.approx(0.2 / (0.2 + 0.6), abs=0.01)  # the chain's stationary law
+
+
+def test_a_changing_network_is_the_one_that_topology_describes() -> None:
+    changing = load_changing("links:p=0.5:seed=3:er5")
+    prepared = prepare(radmm.configure("admm", **{**SMALL, "topology": "links:p=0.5:seed=3:er5"}), World())
+    conditions = prepared.node.network.conditions
+    assert conditions is not None
+    for k in range(10):
+        np.testing.assert_array_equal(conditions.at(k).edges, changing.active(k)[conditions.edge_of])
+
+
+def test_the_last_row_received_stands_in_for_a_lost_one() -> None:
+    conditions, graph = conditions_on("er5", seed=4, loss=0.4)
+    network = Network(split(graph.indptr, graph.indices, [np.arange(5)])[0])
+    network.endure(conditions)
+    heard = np.zeros((len(graph.indices), 2))
+    rng = np.random.default_rng(0)
+    for k in range(1, 20):
+        F = rng.normal(size=(5, 2))
+        network.begin(k)
+        found = network.neighbour_sum(F)
+        arrived = conditions.at(k).received
+        heard[arrived] = F[graph.indices[arrived]]
+        for i in range(5):
+            expected = heard[graph.indptr[i] : graph.indptr[i + 1]].sum(axis=0)
+            np.testing.assert_allclose(found[i], expected, atol=1e-13)
+    assert network.traffic.lost == sum((~conditions.at(k).received).sum() for k in range(1, 20))
+
+
+BAD_NETWORKS = [
+    {"message_loss": 0.3},
+    {"drop_out": "0.2:0.5"},
+    {"topology": "links:p=0.6:seed=1:ring:6"},
+    {"topology": "seq:ring:6,star:6"},
+]
+
+
+@pytest.mark.mpi(min_size=2, sizes=[3])
+@pytest.mark.parametrize("what", BAD_NETWORKS, ids=str)
+@pytest.mark.parametrize("name", ["admm", "radmm"])
+def test_same_bits_on_ranks_however_bad_the_network(name: str, what: dict, world: World) -> None:
+    config = radmm.configure(name, **{**SMALL, **what})
+    together = execute(prepare(config, world))
+    if world.is_root:
+        alone = execute(prepare(config, World()))
+        np.testing.assert_array_equal(together.models, alone.models)
+        assert (together.lost, together.messages) == (alone.lost, alone.messages)
+
+
+def test_resume_on_a_bad_network(tmp_path: Path) -> None:
+    flags = {**SMALL, "message_loss": 0.3, "drop_out": "0.2:0.5", "algorithm": "admm"}
+    words = [w for key, value in flags.items() for w in ("--" + key.replace("_", "-"), str(value))]
+    assert radmm.main([*words, "--out", str(tmp_path / "a")]) == 0
+    assert (
+        radmm.main([*words, "--iterations", "7", "--checkpoint-every", "3", "--out", str(tmp_path / "b")])
+        == 0
+    )
+    assert radmm.main(["--resume", str(tmp_path / "b"), "--iterations", "12", "--progress", "none"]) == 0
+    one, two = (read_npz(tmp_path / name / "models.npz")["models"] for name in "ab")
+    np.testing.assert_array_equal(one, two)
+
+
+def test_changing_networks_still_reach_the_optimum() -> None:
+    for topology in ("links:p=0.6:seed=1:ring:6", "seq:ring:6,star:6"):
+        run = radmm.solve("admm", **{**SMALL, "topology": topology, "iterations": 600})
+        assert abs(run.history[-1].gap) < 1e-6
+
+
+def test_the_predicted_time_of_a_path() -> None:
+    """On a path of three nodes the middle one waits for the slower side."""
+    delays = Delays(
+        np.array([0, 1, 3, 4]), np.array([1, 0, 2, 1]), np.array([1.0, 1.0, 5.0, 5.0]), np.zeros(4)
+    )
+    assert wall_clock(delays, 0.5, 100, 1) == 5.5
+    assert wall_clock(delays, 0.5, 100, 2) == 11.0
+    slow = delays._replace(per_byte=np.full(4, 0.01))
+    assert wall_clock(slow, 0.5, 100, 2) == 13.0  # one second more for a hundred bytes
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        ({"message_loss": 1.0}, "--message-loss"),
+        ({"message_loss": float("nan")}, "--message-loss"),
+        ({"drop_out": "often"}, "LEAVE:RETURN"),
+        ({"drop_out": "0.5:0"}, "RETURN"),
+        ({"bandwidth": 0.0}, "--bandwidth"),
+        ({"latency": -1.0}, "--latency"),
+        ({"message_loss": 0.1, "tune": True}, "--tune"),
+    ],
+)
+def test_bad_conditions(flags: dict, told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        prepare(radmm.configure("admm", **{**SMALL, **flags}), World())
