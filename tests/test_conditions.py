@@ -34,7 +34,7 @@ def conditions_on(text: str, **options: Any) -> tuple[Conditions, Any]:
 @given(seed=st.integers(0, 50), loss=st.floats(0, 0.9), leave=st.floats(0, 0.5), k=st.integers(0, 30))
 @settings(deadline=None, max_examples=50)
 def test_a_moment_is_consistent(seed: int, loss: float, leave: float, k: int) -> None:
-    conditions, graph = conditions_on("er5", seed=seed, loss=loss, leave=leave, back=0.5)
+    conditions, _ = conditions_on("er5", seed=seed, loss=loss, leave=leave, back=0.5)
     moment = conditions.at(k)
     assert not np.any(moment.received & ~moment.edges)  # only messages on edges arrive
     assert not np.any(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distadmm.network import Network, Neighbourhood, split
+from distadmm.network import Neighbourhood, Network, split
 from distadmm.world import World
 
 

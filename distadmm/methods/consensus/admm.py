@@ -1,7 +1,7 @@
 """Conventional ADMM and M-ADMM: every iteration solves, and every iteration reads the data.
 
-R. Zhang, M. Khalili, M. Liu: Recycled ADMM (arXiv:1910.04581), equations (8)-(9);
-M-ADMM: X. Zhang, M. Khalili, M. Liu, ICML 2018.
+X. Zhang, M. M. Khalili, M. Liu: Recycled ADMM (arXiv:1910.04581), equations (8)-(9);
+M-ADMM: X. Zhang, M. M. Khalili, M. Liu, ICML 2018.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """R-ADMM and MR-ADMM: every even iteration recycles what the odd one released, and costs no privacy.
 
-X. Zhang, M. Khalili, M. Liu: Recycled ADMM: Improving the Privacy and Accuracy of Distributed Algorithms
+X. Zhang, M. M. Khalili, M. Liu: Recycled ADMM: Improving the Privacy and Accuracy of Distributed Algorithms
 (arXiv:1910.04581), equations (10)-(19) and Algorithms 1-3.
 """
 
