@@ -11,6 +11,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, TypeVar
 
 from distadmm.errors import InputError
@@ -139,7 +140,7 @@ class World:
             for rank in range(1, self.size):
                 self.comm.send(None, dest=rank, tag=_WORD)
         elif self.size > 1:
-            patiently(lambda: self.comm.iprobe(source=0, tag=_WORD))
+            patiently(partial(self.comm.iprobe, source=0, tag=_WORD))
             self.comm.recv(source=0, tag=_WORD)
         return self.broadcast(value)
 
@@ -150,7 +151,7 @@ class World:
             return self._announce([])
         found = [value]
         for rank in range(1, self.size):
-            patiently(lambda rank=rank: self.comm.iprobe(source=rank, tag=_STATUS))
+            patiently(partial(self.comm.iprobe, source=rank, tag=_STATUS))
             found.append(self.comm.recv(source=rank, tag=_STATUS))
         return self._announce(found)
 
