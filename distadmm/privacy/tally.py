@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from distadmm.errors import InputError
+from distadmm.errors import InputError, require
 from distadmm.privacy.chain import Entry, canonical, plain
 from distadmm.privacy.events import Adjacency, Event, Leakage, Unbounded, event_from_json
 
@@ -230,7 +230,13 @@ class Tally:
         self.places[slot.of, slot.item] = slot
 
     def _release(self, entry: Entry) -> None:
-        self.places[entry["of"], entry["item"]].take(1)
+        slot = self.places.get((entry["of"], entry["item"]))
+        require(
+            slot is not None and slot.left > 0,
+            f"entry {entry['seq']} is a release under a reservation that does not exist or is used up",
+        )
+        assert slot is not None
+        slot.take(1)
         self.releases += 1
         self.last_release, self.last_iteration = entry["seq"], entry["k"]
 

@@ -1,0 +1,359 @@
+"""What ledgers say, for people: the tables, the check of every line, the sum over runs, the export.
+
+Three kinds of statement are never mixed: a certificate bounds a whole run, an odometer reads what was spent
+so far, and a simulation guarantees nothing whatever its numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from distadmm.errors import InputError, require
+from distadmm.privacy import accountant, chain, compose, replay
+from distadmm.privacy.events import Leakage, Unbounded, event_from_json
+from distadmm.privacy.export import dp_event
+from distadmm.privacy.filter import filter_from_json
+from distadmm.privacy.tally import Tally, statement_kind
+from distadmm.privacy.witness import all_sightings, missing
+
+ADJACENCY_WORDS = {
+    "add-remove": "one record more or less",
+    "replace": "one record replaced by another",
+    "label": "the label of one record flipped",
+}
+STATEMENTS = {
+    "certificate": "bounds the whole run",
+    "odometer": "spent so far; no guarantee if stopping depended on data",
+    "simulation": "SIMULATION: noise from a seed guarantees nothing",
+}
+NOT_COVERED = (
+    "Not covered: losses and diagnostics on private data, preprocessing, hyper-parameter choice, timing, aborts, "
+    "floating point."
+)
+
+
+@dataclass(frozen=True)
+class Book:
+    """One ledger file that is whole."""
+
+    path: Path
+    found: chain.Chain
+    tally: Tally
+
+    @classmethod
+    def of(cls, path: Path) -> Book:
+        found = chain.read(path)
+        require(found.fault is None, f"{found.fault}; see: python -m distadmm ledger verify")
+        require(found.entries, f"{path} holds no whole entry; nothing was released under it")
+        return cls(path, found, Tally.of(found.entries))
+
+    @property
+    def header(self) -> chain.Entry:
+        return self.tally.header
+
+
+# -- show ---------------------------------------------------------------------------------------------
+
+
+def shown(books: Sequence[Book], delta: float, records: int = 1) -> dict[str, Any]:
+    """What `show` prints, as data: one block a run."""
+    runs: dict[str, list[Book]] = {}
+    for book in books:
+        runs.setdefault(book.header["run"], []).append(book)
+    return {
+        "delta": delta,
+        "records": records,
+        "runs": [_run(run, those, delta, records) for run, those in runs.items()],
+        "not_covered": NOT_COVERED,
+    }
+
+
+def _one(books: Sequence[Book], key: str) -> Any:
+    values = {str(book.header[key]): book.header[key] for book in books}
+    require(
+        len(values) == 1,
+        f"ledgers of one run differ in {key}: {', '.join(sorted(values))}; show them apart",
+    )
+    return next(iter(values.values()))
+
+
+def _run(run: str, books: Sequence[Book], delta: float, records: int) -> dict[str, Any]:
+    adjacency, scope, rng = (_one(books, key) for key in ("adj", "scope", "rng"))
+    price: dict[Any, tuple[float, float]] = {}
+    nodes = []
+    for book in books:
+        tally, spent = book.tally, compose.spending(book.tally.events)
+        if spent not in price:
+            price[spent] = (
+                accountant.published_epsilon(list(spent), adjacency),
+                compose.group_epsilon(spent, records, delta, adjacency),
+            )
+        budget = filter_from_json(tally.header["budget"])
+        nodes.append(
+            {
+                "node": tally.header["node"],
+                "releases": tally.releases,
+                "to_come": int(tally.reserved),
+                "posts": tally.posts,
+                "torn": tally.torn,
+                "given_up": tally.forfeited,
+                "refused": tally.refused,
+                "published_epsilon": price[spent][0] * records,
+                "epsilon": price[spent][1],
+                "budget": budget.describe() if budget else None,
+                "budget_left": max(0.0, 1.0 - budget.used(tally.spent)) if budget else None,
+                "statement": statement_kind(tally),
+            }
+        )
+    spendings = [compose.spending(book.tally.events) for book in books]
+    total = None
+    if records == 1:
+        total = {
+            "published_epsilon": compose.published([spendings], scope, adjacency),
+            "epsilon": compose.over_nodes(spendings, scope, delta, adjacency),
+        }
+    return {
+        "run": run,
+        "adjacency": adjacency,
+        "adjacency_words": ADJACENCY_WORDS[adjacency],
+        "scope": scope,
+        "nodes_compose": compose.NODES[scope][1],
+        "dataset": _one(books, "dataset"),
+        "rng": rng,
+        "float_exact": _float_exact(books),
+        "unbounded": sorted({e.reason for b in books for e in b.tally.events if isinstance(e, Unbounded)}),
+        "leakage": [
+            {"nats": e.nats, "what": e.what} for b in books for e in b.tally.events if isinstance(e, Leakage)
+        ],
+        "nodes": nodes,
+        "together": total,
+        "statement": _weakest(node["statement"] for node in nodes),
+    }
+
+
+def _float_exact(books: Iterable[Book]) -> bool:
+    paid = [entry for book in books for entry in book.found.entries if entry["kind"] in ("commit", "charge")]
+    return bool(paid) and all(entry["float_exact"] for entry in paid)
+
+
+def _weakest(kinds: Iterable[str]) -> str:
+    found = set(kinds)
+    return next(kind for kind in ("simulation", "odometer", "certificate") if kind in found)
+
+
+def tables(report: dict[str, Any], rows: int = 30) -> str:
+    """The report as text."""
+    blocks = ["\n".join(_block(run, report["delta"], report["records"], rows)) for run in report["runs"]]
+    return "\n\n".join([*blocks, report["not_covered"]])
+
+
+def _block(run: dict[str, Any], delta: float, records: int, rows: int) -> Iterable[str]:
+    yield f"run {run['run']}   noise: {run['rng']['mode']}" + (
+        f" ({run['rng']['source']})" if run["rng"]["source"] else ""
+    )
+    yield f"neighbouring data: {run['adjacency_words']} ({run['adjacency']})" + (
+        f"; {records} records of one person a node" if records > 1 else ""
+    )
+    head = ["node", "releases", "to come", "free", "published", f"eps({delta:g})", "budget left", "says"]
+    nodes = run["nodes"] if not rows else run["nodes"][:rows]
+    yield from _columns([head, *([_cell(value) for value in _row(node)] for node in nodes)])
+    if len(nodes) < len(run["nodes"]):
+        yield f"... and {len(run['nodes']) - len(nodes)} more nodes; --rows 0 lists all"
+    for node in nodes:
+        odd = [f"{node[key]} {what}" for key, what in _ODD.items() if node[key]]
+        if odd:
+            yield f"node {node['node']}: {', '.join(odd)}"
+    if total := run["together"]:
+        bounds = f"published {_cell(total['published_epsilon'])}, epsilon {_cell(total['epsilon'])}"
+        yield f"{run['nodes_compose']}: {bounds} at delta {delta:g}"
+    for reason in run["unbounded"]:
+        yield f"epsilon is infinite: {reason}"
+    for leak in run["leakage"]:
+        yield f"average leakage, not added: {leak['nats']:g} nats about {leak['what']}"
+    yield f"{run['statement']}: {STATEMENTS[run['statement']]}"
+    if not run["float_exact"]:
+        yield "float_exact: false (exact arithmetic is assumed)"
+
+
+_ODD = {
+    "torn": "torn lines, counted as releases",
+    "given_up": "reserved releases given up after a crash of the machine",
+    "refused": "releases refused by the budget",
+}
+
+
+def _row(node: dict[str, Any]) -> list[Any]:
+    left = "no budget" if node["budget"] is None else f"{node['budget_left']:.0%} of {node['budget']}"
+    names = ("node", "releases", "to_come", "posts", "published_epsilon", "epsilon")
+    return [*(node[name] for name in names), left, node["statement"]]
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, float):
+        # Bounds are shown rounded up.
+        return "infinite" if math.isinf(value) else f"{math.ceil(value * 1e4 - 1e-9) / 1e4:.4f}"
+    return str(value)
+
+
+def _columns(table: Sequence[Sequence[str]]) -> Iterable[str]:
+    widths = [max(len(row[at]) for row in table) for at in range(len(table[0]))]
+    for row in table:
+        cells = [
+            cell.ljust(width) if at >= len(row) - 2 else cell.rjust(width)
+            for at, (cell, width) in enumerate(zip(row, widths))
+        ]
+        yield "  ".join(cells).rstrip()
+
+
+# -- verify -------------------------------------------------------------------------------------------
+
+
+class Verdict(NamedTuple):
+    notes: list[str]
+    faults: list[str]
+
+
+def verified(files: Sequence[Path]) -> Verdict:
+    """Every line of every file, every witness and every kept message that stands beside them."""
+    notes, faults = [], []
+    seen = {folder: all_sightings(folder) for folder in {file.parent for file in files}}
+    sent = {folder: replay.read_all(folder) for folder in seen}
+    for file in files:
+        found = chain.read(file)
+        if found.fault or not found.entries:
+            faults.append(str(found.fault or f"{file}: no whole entry"))
+            continue
+        try:
+            tally = Tally.of(found.entries)
+        except InputError as error:
+            faults.append(f"{file}: {error}")
+            continue
+        node = tally.header["node"]
+        holds = {bytes.fromhex(entry["h"]) for entry in found.entries}
+        for sighting in missing(seen[file.parent], node, holds):
+            faults.append(
+                f"{file}: {sighting.observer} holds a head of iteration {sighting.iteration} that is not in it: "
+                "its tail was cut or replaced"
+            )
+        for (owner, iteration), message in sent[file.parent].items():
+            if owner == node and message.head not in holds and message.head.hex() not in tally.lost_heads:
+                if found.torn:
+                    continue
+                faults.append(f"{file}: a message of iteration {iteration} was kept whose entry is not in it")
+        notes.append(_note(file, found, tally, sum(s.node == node for s in seen[file.parent])))
+    return Verdict(notes, faults)
+
+
+def _note(file: Path, found: chain.Chain, tally: Tally, witnesses: int) -> str:
+    parts = [f"{len(found.entries)} entries", f"{tally.releases} releases", f"head {found.head[:16]}"]
+    parts.append(
+        f"{witnesses} witness{'es' * (witnesses != 1)}"
+        if witnesses
+        else "no witness: a cut tail would not show"
+    )
+    parts += [f"torn line {line} kept ({len(fragment)} bytes)" for line, fragment in found.fragments]
+    if found.torn:
+        parts.append(f"torn tail ({len(found.torn)} bytes) not yet accounted for")
+    return f"{file}: {', '.join(parts)}"
+
+
+# -- merge --------------------------------------------------------------------------------------------
+
+
+def merged(books: Sequence[Book], delta: float) -> dict[str, Any]:
+    """What runs cost together, one block for each set of data; an entry that is in two files counts once."""
+    unknown = any(book.header["dataset"] is None for book in books)
+    groups: dict[str, list[Book]] = {}
+    for book in books:
+        groups.setdefault("unknown" if unknown else book.header["dataset"], []).append(book)
+    return {"delta": delta, "data": [_together(data, those, delta) for data, those in groups.items()]}
+
+
+def _together(data: str, books: Sequence[Book], delta: float) -> dict[str, Any]:
+    adjacency = _one(books, "adj")
+    scopes = {book.header["scope"] for book in books}
+    # Where runs disagree on who holds what, everything adds up.
+    scope = scopes.pop() if len(scopes) == 1 else "unknown"
+    runs: dict[str, dict[int, dict[str, chain.Entry]]] = {}
+    for book in books:
+        node = runs.setdefault(book.header["run"], {}).setdefault(book.header["node"], {})
+        node.update({entry["h"]: entry for entry in book.found.entries})
+    kinds = {statement_kind(book.tally) for book in books}
+    if len(runs) > 1:  # a later schedule may have been chosen for what an earlier run showed
+        kinds.add("odometer")
+    spent = [
+        [compose.spending(_events(entries.values())) for entries in nodes.values()] for nodes in runs.values()
+    ]
+    return {
+        "data": data,
+        "adjacency": adjacency,
+        "adjacency_words": ADJACENCY_WORDS[adjacency],
+        "nodes_compose": compose.NODES[scope][1],
+        "runs": [
+            {
+                "run": run,
+                "nodes": len(nodes),
+                "epsilon": compose.over_nodes(nodes_spent, scope, delta, adjacency),
+            }
+            for (run, nodes), nodes_spent in zip(runs.items(), spent)
+        ],
+        "published_epsilon": compose.published(spent, scope, adjacency),
+        "epsilon": compose.over_runs(spent, scope, delta, adjacency),
+        "statement": _weakest(kinds),
+    }
+
+
+def _events(entries: Iterable[chain.Entry]) -> list[Any]:
+    """What these entries reserved or charged."""
+    found = []
+    for entry in entries:
+        if entry["kind"] == "commit":
+            found += [event_from_json(line) for line in entry["events"]]
+        elif entry["kind"] == "charge":
+            found.append(event_from_json({"mech": entry["mech"], **entry["params"]}))
+    return found
+
+
+def merged_text(report: dict[str, Any]) -> str:
+    lines = []
+    for data in report["data"]:
+        name = "not named: taken to be the same" if data["data"] == "unknown" else data["data"]
+        lines.append(f"data {name}   neighbouring data: {data['adjacency_words']} ({data['adjacency']})")
+        lines += [
+            f"  run {run['run']}: {run['nodes']} nodes, epsilon {_cell(run['epsilon'])}"
+            for run in data["runs"]
+        ]
+        lines.append(
+            f"  together ({data['nodes_compose']}; runs add up): published {_cell(data['published_epsilon'])}, "
+            f"epsilon {_cell(data['epsilon'])} at delta {report['delta']:g}"
+        )
+        lines.append(f"  {data['statement']}: {STATEMENTS[data['statement']]}")
+    return "\n".join([*lines, NOT_COVERED])
+
+
+# -- export -------------------------------------------------------------------------------------------
+
+
+def exported(books: Sequence[Book]) -> dict[str, Any]:
+    """Each node's events, raw and in dp-accounting's words."""
+    return {
+        "format": "distadmm ledger export 1",
+        "nodes": [
+            {
+                "run": book.header["run"],
+                "node": book.header["node"],
+                "adjacency": book.header["adj"],
+                "scope": book.header["scope"],
+                "dataset": book.header["dataset"],
+                "statement": statement_kind(book.tally),
+                "head": book.found.head,
+                "events": [event.to_json() for event in book.tally.events],
+                "dp_event": dp_event(book.tally.events),
+            }
+            for book in books
+        ],
+    }
