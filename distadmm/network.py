@@ -94,7 +94,6 @@ class Network:
         # Who signs messages: `stamp()` gives four numbers a row to send along, `notice` gets those that came.
         self.stamp: Callable[[], Array] | None = None
         self.notice: Callable[[Array], None] = lambda stamps: None
-        self.last_sum: Array = np.zeros((self.n_local, 1))  # of the latest neighbour_sum
         self._channels: dict[int, _Channel] = {}
 
         elsewhere = part.hosts != self.world.rank
@@ -186,10 +185,7 @@ class Network:
     def neighbour_sum(self, F: Array) -> Array:
         """sum_j F_j over the neighbours j of each node: the consensus family's only message."""
         visible = self.exchange(F)
-        self.last_sum = (
-            self.sum_over_neighbours(visible) if self.conditions is None else self._sum_of_heard(visible)
-        )
-        return self.last_sum
+        return self.sum_over_neighbours(visible) if self.conditions is None else self._sum_of_heard(visible)
 
     def endure(self, conditions: Conditions) -> None:
         """From now on messages get lost, edges go and nodes drop out as `conditions` say."""

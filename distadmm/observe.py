@@ -42,7 +42,7 @@ class Measurement(NamedTuple):
     average_loss: float  # mean over the nodes of their mean loss at f_i
     gap: float  # sum_i O_i(mean f) / optimum - 1; filled in when the optimum is known
     consensus_error: float  # sqrt(sum_i |f_i - mean f|^2)
-    primal_residual: float  # |(D - A) f| / sqrt(N): how far neighbours disagree
+    primal_residual: float  # the same / sqrt(N)
     dual_residual: float  # |f(t) - f(t-1)| / sqrt(N): how far the models still move
     kkt_residual: float  # worst gradient norm left by a primal solve of this iteration
     test_error: float  # share of test rows that the mean model gets wrong
@@ -76,13 +76,11 @@ class Observer:
         self, k: int, phase: str, f: Array, before: Array, epsilon: float, seconds: float
     ) -> Measurement | None:
         problem, network = self.node.problem, self.node.network
-        spread = network.degree * f - network.last_sum
         local = np.column_stack(
             [
                 problem.values(f),
                 problem.data_losses(f),
                 problem.residual if phase == "solve" else np.full(len(f), np.nan),
-                np.einsum("ij,ij->i", spread, spread),
                 np.einsum("ij,ij->i", f - before, f - before),
                 np.full(len(f), epsilon),
                 np.full(len(f), network.traffic.messages / max(network.n_local, 1)),
@@ -91,26 +89,26 @@ class Observer:
             ]
         )
         whole = self.gather(local)
-        mean = np.zeros(f.shape[1]) if whole is None else whole[:, 8:].mean(axis=0)
+        mean = np.zeros(f.shape[1]) if whole is None else whole[:, 7:].mean(axis=0)
         at_mean = self.gather(problem.values(np.tile(self.world.broadcast_array(mean), (len(f), 1)))[:, None])
         if whole is None or at_mean is None:
             return None
         n = len(whole)
-        models = whole[:, 8:]
+        apart = float(np.sqrt(((whole[:, 7:] - mean) ** 2).sum()))
         return Measurement(
             iteration=k,
             phase=phase,
             objective=float(whole[:, 0].sum()),
             average_loss=float(whole[:, 1].mean()),
             gap=float(at_mean.sum()),  # the objective at the mean model, until the optimum is known
-            consensus_error=float(np.sqrt(((models - mean) ** 2).sum())),
-            primal_residual=float(np.sqrt(whole[:, 3].sum() / n)),
-            dual_residual=float(np.sqrt(whole[:, 4].sum() / n)),
+            consensus_error=apart,
+            primal_residual=apart / np.sqrt(n),
+            dual_residual=float(np.sqrt(whole[:, 3].sum() / n)),
             kkt_residual=float(whole[:, 2].max()),
             test_error=float("nan") if self.test is None else self.evaluate(mean, *self.test),
-            epsilon=float(whole[:, 5].max()),
-            messages=round(whole[:, 6].sum()),
-            bytes=round(whole[:, 7].sum()),
+            epsilon=float(whole[:, 4].max()),
+            messages=round(whole[:, 5].sum()),
+            bytes=round(whole[:, 6].sum()),
             seconds=seconds,
         )
 

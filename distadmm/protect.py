@@ -189,7 +189,7 @@ def arm(prepared: Prepared, recipe: Recipe | None, folder: Path | None) -> None:
     with world.together():
         books = _books(prepared, recipe, folder, source)
     if recipe is None:
-        node.release = Unprotected(books, node.network)
+        node.release = Unprotected(books)
         return
     release = Protected(recipe, books, source, node.network, prepared.description["phases"])
     node.release = release

@@ -43,11 +43,9 @@ class Unprotected:
     private = False
     epsilon = float("inf")
 
-    def __init__(self, books: Books | None = None, network: Network | None = None):
+    def __init__(self, books: Books | None = None):
         self.books = books
         self._k = 0
-        if books is not None and network is not None:
-            network.stamp, network.notice = self._stamp, self._notice
 
     def draw(self, k: int, quadratic: Array, factor: Array | float = 1.0) -> Array | float:
         self.expose(k, "no noise was asked for")
@@ -74,16 +72,6 @@ class Unprotected:
     def close(self) -> None:
         if self.books is not None:
             self.books.close()
-
-    def _stamp(self) -> Array:
-        """The ledgers' heads, as four numbers a row: they travel with the message."""
-        assert self.books is not None
-        return self.books.heads.view(np.float64)
-
-    def _notice(self, stamps: Array) -> None:
-        """The heads of the neighbours that live on other ranks."""
-        assert self.books is not None
-        self.books.witness(np.ascontiguousarray(stamps).view(np.uint8), self._k)
 
 
 @dataclass(frozen=True)
@@ -148,8 +136,9 @@ class Protected(Unprotected):
     private = True
 
     def __init__(self, recipe: Recipe, books: Books, source: Source, network: Network, phases: int):
-        super().__init__(books, network)
+        super().__init__(books)
         self.books: Books = books
+        network.stamp, network.notice = self._stamp, self._notice
         self.recipe, self.phases, self.world = recipe, phases, network.world
         self.noise = Noise(books.ledgers, source)
         self._events: list[Event] = []
@@ -176,6 +165,14 @@ class Protected(Unprotected):
         for i, event in enumerate(self._events):
             self._drawn[i] = 0.0 if self._is_replay(i) else self._pay_and_draw(i, event, k)
         return 0.0 if self.recipe.mechanism == "output" else factor * self._drawn
+
+    def _stamp(self) -> Array:
+        """The ledgers' heads, as four numbers a row: they travel with the message."""
+        return self.books.heads.view(np.float64)
+
+    def _notice(self, stamps: Array) -> None:
+        """The heads of the neighbours that live on other ranks."""
+        self.books.witness(np.ascontiguousarray(stamps).view(np.uint8), self._k)
 
     def _afford(self, charges: list[Event], k: int) -> None:
         """All ranks leave together, before anything is drawn, when one node's budget does not admit its release."""

@@ -127,11 +127,11 @@ class Tuned:
         x = node.problem.argmin(linear=st.L - st.G + noise, quadratic=M.Q, start=st.f)
         x = node.release.seal(k, x, node.problem.residual)
         visible = network.exchange(x)
-        network.last_sum = network.sum_over_neighbours(visible)
+        heard = network.sum_over_neighbours(visible)
         apart = (
             np.repeat(x, np.diff(network.indptr), axis=0) - visible[network.columns]
         )  # x_i - x_j, an edge a row
-        near = Metric.apply(M.own, node.degree * x - network.last_sum)  # P_i sum_j (x_i - x_j)
+        near = Metric.apply(M.own, node.degree * x - heard)  # P_i sum_j (x_i - x_j)
         r = 0.25 * (near + network.sum_over_edges(Metric.apply(M.far, apart)))
         Qx = np.matmul(M.Q, x[:, :, None])[:, :, 0]
         return State(x, st.L + a * r, (1 - a) * st.G + a * (Qx - r))
