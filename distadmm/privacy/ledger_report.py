@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from distadmm.errors import InputError, require
 from distadmm.privacy import accountant, chain, compose, replay
-from distadmm.privacy.events import Leakage, Unbounded, event_from_json
+from distadmm.privacy.events import Leakage, ObjectivePerturbation, Unbounded, event_from_json
 from distadmm.privacy.export import dp_event
 from distadmm.privacy.filter import filter_from_json
 from distadmm.privacy.tally import Tally, statement_kind
@@ -116,7 +116,7 @@ def _run(run: str, books: Sequence[Book], delta: float, records: int) -> dict[st
             "published_epsilon": compose.published([spendings], scope, adjacency),
             "epsilon": compose.over_nodes(spendings, scope, delta, adjacency),
         }
-    return {
+    whole = {
         "run": run,
         "adjacency": adjacency,
         "adjacency_words": ADJACENCY_WORDS[adjacency],
@@ -132,7 +132,28 @@ def _run(run: str, books: Sequence[Book], delta: float, records: int) -> dict[st
         "nodes": nodes,
         "together": total,
         "statement": _weakest(node["statement"] for node in nodes),
+        "covers": sorted({book.header["covers"] for book in books} - {""}),
     }
+    return whole | {"guarantee": _guarantee(whole, books, delta) if records == 1 else None}
+
+
+def _guarantee(run: dict[str, Any], books: Sequence[Book], delta: float) -> str | None:
+    """The sentence that may be said of a certified run of objective perturbation; None for anything else."""
+    events = [event for book in books for event in book.tally.events]
+    known = [event for event in events if isinstance(event, ObjectivePerturbation)]
+    if run["statement"] != "certificate" or run["scope"] != "record" or not known or known != events:
+        return None
+    epsilon = run["together"]["epsilon"]
+    if math.isinf(epsilon):
+        return None
+    certified = all(event.output_epsilon > 0 for event in known)
+    solves = "certified to tau, with output noise" if certified else "taken to be exact"
+    most = max(sum(event.releases for event in book.tally.events) for book in books)
+    return (
+        f"All messages of all nodes together are ({_cell(epsilon)}, {delta:g})-DP for {run['adjacency_words']}, held "
+        f"by one node, against any coalition of other nodes, for the {most} releases a node, weight C/B public and "
+        f"fixed, solves {solves}. Derivation not peer-reviewed; exact arithmetic."
+    )
 
 
 def _float_exact(books: Iterable[Book]) -> bool:
@@ -158,7 +179,7 @@ def _block(run: dict[str, Any], delta: float, records: int, rows: int) -> Iterab
     yield f"neighbouring data: {run['adjacency_words']} ({run['adjacency']})" + (
         f"; {records} records of one person a node" if records > 1 else ""
     )
-    head = ["node", "releases", "to come", "free", "published", f"eps({delta:g})", "budget left", "says"]
+    head = ["node", "releases", "to come", "free", "published", f"eps({delta:g})", "left", "says"]
     nodes = run["nodes"] if not rows else run["nodes"][:rows]
     yield from _columns([head, *([_cell(value) for value in _row(node)] for node in nodes)])
     if len(nodes) < len(run["nodes"]):
@@ -167,6 +188,8 @@ def _block(run: dict[str, Any], delta: float, records: int, rows: int) -> Iterab
         odd = [f"{node[key]} {what}" for key, what in _ODD.items() if node[key]]
         if odd:
             yield f"node {node['node']}: {', '.join(odd)}"
+    for budget in sorted({node["budget"] for node in run["nodes"]} - {None}):
+        yield f"budget of a node: {budget}"
     if total := run["together"]:
         bounds = f"published {_cell(total['published_epsilon'])}, epsilon {_cell(total['epsilon'])}"
         yield f"{run['nodes_compose']}: {bounds} at delta {delta:g}"
@@ -175,6 +198,9 @@ def _block(run: dict[str, Any], delta: float, records: int, rows: int) -> Iterab
     for leak in run["leakage"]:
         yield f"average leakage, not added: {leak['nats']:g} nats about {leak['what']}"
     yield f"{run['statement']}: {STATEMENTS[run['statement']]}"
+    if run["guarantee"]:
+        yield run["guarantee"]
+    yield from run["covers"]
     if not run["float_exact"]:
         yield "float_exact: false (exact arithmetic is assumed)"
 
@@ -187,7 +213,7 @@ _ODD = {
 
 
 def _row(node: dict[str, Any]) -> list[Any]:
-    left = "no budget" if node["budget"] is None else f"{node['budget_left']:.0%} of {node['budget']}"
+    left = "-" if node["budget"] is None else f"{node['budget_left']:.0%}"
     names = ("node", "releases", "to_come", "posts", "published_epsilon", "epsilon")
     return [*(node[name] for name in names), left, node["statement"]]
 
@@ -203,7 +229,7 @@ def _columns(table: Sequence[Sequence[str]]) -> Iterable[str]:
     widths = [max(len(row[at]) for row in table) for at in range(len(table[0]))]
     for row in table:
         cells = [
-            cell.ljust(width) if at >= len(row) - 2 else cell.rjust(width)
+            cell.ljust(width) if at == len(row) - 1 else cell.rjust(width)
             for at, (cell, width) in enumerate(zip(row, widths))
         ]
         yield "  ".join(cells).rstrip()

@@ -74,7 +74,11 @@ class Receipt(NamedTuple):
 
 
 class MemoryLedger:
-    """A ledger without a file, for notebooks and tests; `Ledger` is the same on disk."""
+    """A ledger without a file, for notebooks and tests; `Ledger` is the same on disk.
+
+    `adjacency` is what neighbouring data are, `scope` who may hold a record (how nodes compose), `dataset` the
+    keyed name of the data, `covers` what the algorithm's theorem says and leaves out, in words.
+    """
 
     def __init__(
         self,
@@ -86,6 +90,7 @@ class MemoryLedger:
         dataset: str | None = None,
         run: str | None = None,
         source: str = "",
+        covers: str = "",
         budget: Filter | None = None,
         block: int = 1,
         orders: Sequence[float] | np.ndarray = ORDERS,
@@ -104,6 +109,7 @@ class MemoryLedger:
             "scope": scope,
             "dataset": dataset,
             "rng": {"mode": mode, "source": source},
+            "covers": covers,
             "orders": list(orders),
             "budget": budget.to_json() if budget else None,
             "boot": boot_id(),
