@@ -1,0 +1,1 @@
+"""Privacy mappings for inference as a service: the mathematics, one method a file."""

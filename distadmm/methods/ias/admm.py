@@ -1,0 +1,150 @@
+"""Algorithm 1: the alternating direction method of multipliers inside, P_{S|U} outside.
+
+    D     = sum_s p(s|y) log(p(s|y)/p(s|u))                                  KL[P_{S|y} || P_{S|u}]
+    x_y   = argmax L[x_y, ...]          y = 1..|Y|, one after the other       (20)
+    P_U   = argmax L[..., P_U]                                               (21)
+    lam   = lam - rho delta,   delta = P_U - sum_y p(y) x_y                  (19), sign corrected
+    L     = F + lam.delta - rho/2 |delta|^2                                  (16)
+
+With the Lagrangian (16), which is maximised, the multiplier must descend; (19) as printed ascends, and then
+delta does not go to zero.  `sign` = +1 is the printed form.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from distadmm.methods.ias.objective import Objective, marginals
+from distadmm.methods.ias.subproblems import solve_marginal, solve_row
+
+Array = np.ndarray
+CORRECTED, PRINTED = -1.0, 1.0
+
+
+class State(NamedTuple):
+    """A batch of Algorithm 1's iterates."""
+
+    P: Array  # P_{U|Y}: [start, y, u]
+    P_U: Array  # its own variable, equal to P^T P_Y only in the limit
+    lam: Array  # Lambda
+    D: Array  # KL[P_{S|y} || P_{S|u}] at the last outer step: [start, y, u]
+
+
+def init(objective: Objective, P: Array) -> State:
+    P_U, _ = marginals(objective.problem, P)
+    return State(P, P_U, np.zeros_like(P_U), divergences(objective, P))
+
+
+def divergences(objective: Objective, P: Array) -> Array:
+    """KL[P_{S|y} || P_{S|u}] with P_{S|U} the posterior of P itself (eq. 9 with its own marginal)."""
+    A = objective.problem.A
+    _, P_SU = marginals(objective.problem, P)
+    own = np.where(A > 0, A * np.log(np.where(A > 0, A, 1)), 0).sum(0)
+    return own[:, None] - np.matmul(A.T, np.log(P_SU))
+
+
+def inner_step(
+    objective: Objective,
+    state: State,
+    rho: float,
+    eps: float,
+    *,
+    sign: float = CORRECTED,
+    jacobi: bool = False,
+) -> State:
+    """Lines 7-9: the rows in turn (or, with `jacobi`, all at once), then P_U, then Lambda."""
+    measure, beta, p = objective.measure, objective.beta, objective.problem.P_Y
+    P, a, lam, D = state.P.copy(), state.P_U, state.lam, state.D
+    if jacobi:
+        w = p[:, None]
+        rest = np.matmul(p, P)[..., None, :] - w * P
+        drift = -D - lam[..., None, :] + rho * (a[..., None, :] - rest)
+        P = solve_row(measure, beta, a[..., None, :], drift, rho * w, eps, P)
+    else:
+        for y, w in enumerate(p):
+            rest = np.matmul(p, P) - w * P[..., y, :]
+            drift = -D[..., y, :] - lam + rho * (a - rest)
+            P[..., y, :] = solve_row(measure, beta, a, drift, np.asarray(rho * w), eps, P[..., y, :])
+    m = np.matmul(p, P)
+    a = solve_marginal(measure, beta, p, P, lam, rho, m, a)
+    return State(P, a, lam + sign * rho * (a - m), D)
+
+
+def outer_step(objective: Objective, state: State) -> State:
+    """Line 11: P_{S|U} anew; P_U and Lambda are carried over."""
+    return state._replace(D=divergences(objective, state.P))
+
+
+class Look(NamedTuple):
+    """What there is to see of an iterate."""
+
+    F3: Array  # F[P_{U|Y}, P_U | P_{S|U}], eq. (14)
+    F: Array  # F[P_{U|Y}], eq. (1), of the mapping with its own marginal
+    L: Array  # the augmented Lagrangian (16)
+    delta: Array  # |delta|_1
+    lam: Array  # |Lambda|_1
+
+
+def look(objective: Objective, state: State, rho: float) -> Look:
+    problem, p = objective.problem, objective.problem.P_Y
+    leakage = (p[:, None] * state.P * objective.measure.f(state.P_U[..., None, :] / state.P)).sum((-2, -1))
+    lost = (p[:, None] * state.P * state.D).sum((-2, -1))
+    F3 = problem.I_SY - lost - objective.beta * leakage
+    delta = state.P_U - np.matmul(p, state.P)
+    L = F3 + (state.lam * delta).sum(-1) - rho / 2 * (delta**2).sum(-1)
+    return Look(F3, objective(state.P).F, L, np.abs(delta).sum(-1), np.abs(state.lam).sum(-1))
+
+
+class Run(NamedTuple):
+    """Algorithm 1 run to its end on one start."""
+
+    state: State
+    inner: int  # inner steps in all
+    outer: int
+    converged: bool
+    looks: list[tuple[int, int, Look]]  # outer, inner, what was seen
+
+
+def run(
+    objective: Objective,
+    P: Array,
+    eps: float,
+    *,
+    rho: float = 1.0,
+    sign: float = CORRECTED,
+    jacobi: bool = False,
+    eta: float = 1e-6,
+    eta_p: float = 1e-8,
+    eta_d: float = 1e-6,
+    inner: int = 300,
+    outer: int = 100,
+    trace: bool = False,
+) -> Run:
+    """Algorithm 1 from one mapping P[y, u], with at most `outer` times `inner` steps.
+
+    The inner loop ends when P_U moves less than eta_p and |delta|_1 <= eta_d (the paper names eta_d and
+    never uses it: without it the printed form "converges" with delta of one); the outer loop when P_{S|U}
+    moves less than eta.
+    """
+    state, looks, steps = init(objective, P[None]), [], 0
+    P_SU, converged = marginals(objective.problem, state.P)[1], False
+    for j in range(outer):
+        for t in range(inner):
+            new = inner_step(objective, state, rho, eps, sign=sign, jacobi=jacobi)
+            moved = np.abs(new.P_U - state.P_U).sum()
+            state, steps = new, steps + 1
+            if trace:
+                looks.append((j, t, look(objective, state, rho)))
+            if not np.isfinite(state.P_U).all() or np.abs(state.P_U).max() > 1e12:
+                return Run(state, steps, j + 1, False, looks)
+            off = np.abs(state.P_U - np.matmul(objective.problem.P_Y, state.P)).sum()
+            if moved <= eta_p and (off <= eta_d or sign == PRINTED):
+                break
+        before, P_SU = P_SU, marginals(objective.problem, state.P)[1]
+        state = outer_step(objective, state)
+        if np.linalg.norm(P_SU - before) <= eta:
+            converged = True
+            break
+    return Run(state, steps, j + 1, converged, looks)

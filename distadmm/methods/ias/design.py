@@ -1,0 +1,122 @@
+"""A designed mapping, with everything known about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from distadmm.errors import require
+from distadmm.mapping import Mapping
+from distadmm.methods.ias.certificate import Certificate, certify
+from distadmm.methods.ias.inference import Inference
+from distadmm.methods.ias.measures import Measure
+from distadmm.methods.ias.multistart import BATCHED, Method, search
+from distadmm.methods.ias.objective import Objective, project_entropic
+from distadmm.world import World
+
+Array = np.ndarray
+EPS = 1e-12
+STARTS = ("sparse", "uniform")
+
+
+@dataclass(frozen=True, eq=False)
+class Design:
+    """A mapping P_{U|Y} and what was found out about it."""
+
+    problem: Inference
+    measure: str
+    beta: float
+    eps: float
+    method: str
+    P: Array  # p(u|y)
+    F: float  # I - beta E
+    I: float  # I(S;U)
+    E: float  # E[d(y,u)]
+    F_starts: Array  # what each start reached on its own
+    iterations: Array  # of each start
+    converged: Array  # of each start
+    newton_steps: int  # of polishing the best starts
+    certificate: Certificate | None
+    beta_loc: float
+
+    @property
+    def mapping(self) -> Mapping:
+        """The mapping to use: symbols by falling probability, unused ones left out."""
+        p = self.problem
+        return Mapping(self.P, p.values, p.P_Y, p.name, p.A).compact()
+
+    @property
+    def used(self) -> int:
+        """How many symbols u are in use."""
+        return int((self.problem.P_Y @ (self.P - self.eps) > 1e-6).sum())
+
+
+def check_sizes(beta: float, K: int, eps: float) -> None:
+    require(np.isfinite(beta) and beta > 0, f"beta is {beta:g}; needed a finite number above 0")
+    require(K >= 1, f"|U| is {K}; needed at least 1")
+    require(
+        0 < eps <= 1 / K,
+        f"eps is {eps:g}; needed 0 < eps <= 1/|U| = {1 / K:.6g}, or the rows cannot sum to one",
+    )
+
+
+def design(
+    problem: Inference,
+    measure: Measure,
+    beta: float,
+    K: int,
+    *,
+    eps: float = EPS,
+    method: Method | None = None,
+    restarts: int | None = None,
+    starts: str = "sparse",
+    polished: bool | None = None,
+    certified: bool = False,
+    seed: int = 0,
+    world: World | None = None,
+) -> Design | None:
+    """Maximise I(S;U) - beta E[d]; the result is on rank 0, None on the others."""
+    check_sizes(beta, K, eps)
+    require(starts in STARTS, f"starts is {starts!r}; choose one of: {', '.join(STARTS)}")
+    world, method = world or World(), method or Method()
+    if restarts is None:
+        restarts = 20 if method.name in BATCHED else 1
+    require(restarts >= 1, f"restarts is {restarts}; needed at least 1")
+    objective = Objective(problem, measure, float(beta))
+    polished = method.name == "gba" if polished is None else polished
+    found = search(
+        objective,
+        K,
+        eps,
+        method=method,
+        restarts=restarts,
+        starts=starts,
+        seed=seed,
+        polished=polished,
+        world=world,
+    )
+    if found is None:
+        return None
+    P, report = project_entropic(found.P, eps), None
+    if certified:
+        P, report = certify(objective, P, eps, seed=seed)
+    P = P / P.sum(1, keepdims=True)
+    value = objective(P)
+    return Design(
+        problem=problem,
+        measure=measure.name,
+        beta=float(beta),
+        eps=eps,
+        method=method.name,
+        P=P,
+        F=float(value.F),
+        I=float(value.I),
+        E=float(value.E),
+        F_starts=found.F_starts,
+        iterations=found.iterations,
+        converged=found.converged,
+        newton_steps=found.newton_steps,
+        certificate=report,
+        beta_loc=problem.rho_m2 / measure.curvature_at_one,
+    )

@@ -1,0 +1,119 @@
+"""The inference problem: a parameter S, data Y of a finite alphabet, and the table that joins them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from distadmm.errors import require
+
+Array = np.ndarray
+SUM_TOLERANCE = 1e-9
+
+
+def check_distribution(rows: Array, what: str) -> Array:
+    """`rows` as float64 if each is a probability distribution (to 1e-9), normalised to the last bit."""
+    try:
+        rows = np.asarray(rows, dtype=float)
+    except (TypeError, ValueError):
+        rows = np.array(np.nan)
+    require(rows.ndim >= 1 and rows.size, f"{what} is not a table of numbers; give probabilities")
+    require(np.isfinite(rows).all(), f"{what} has a NaN or infinite entry; give finite probabilities")
+    require((rows >= 0).all(), f"{what} has the negative entry {rows.min():.6g}; probabilities are >= 0")
+    sums = rows.sum(-1)
+    off = np.abs(sums - 1)
+    where = f"row {int(off.argmax())} of {what}" if rows.ndim > 1 else what
+    require(
+        off.max() <= SUM_TOLERANCE,
+        f"{where} sums to {np.ravel(sums)[off.argmax()]:.12g}; needed 1: divide it by its sum",
+    )
+    return rows / sums[..., None]
+
+
+def entropy(p: Array) -> float:
+    p = p[p > 0]
+    return float(-(p * np.log(p)).sum())
+
+
+@dataclass(frozen=True, eq=False)
+class Inference:
+    """P_S and P_{Y|S}; everything else follows.  Natural logarithms throughout."""
+
+    P_S: Array
+    P_YgS: Array  # one row per s
+    values: tuple[str, ...] = ()  # names of the symbols of Y
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        P_S, P_YgS = check_distribution(self.P_S, "P_S"), check_distribution(self.P_YgS, "P_YgS")
+        require(P_S.ndim == 1, f"P_S has shape {P_S.shape}; needed one number per s")
+        require(
+            P_YgS.ndim == 2 and len(P_YgS) == len(P_S),
+            f"P_YgS has shape {P_YgS.shape}; needed {len(P_S)} rows, one per s",
+        )
+        require(len(P_S) >= 2, "P_S has one symbol; needed at least 2: with one there is nothing to infer")
+        for p, what in ((P_S, "S"), (P_S @ P_YgS, "Y")):
+            zero = np.flatnonzero(p == 0)
+            require(
+                not zero.size,
+                f"symbol {zero[:1]} of {what} has probability zero; leave it out of the table",
+            )
+        object.__setattr__(self, "P_S", P_S)
+        object.__setattr__(self, "P_YgS", P_YgS)
+        values = tuple(self.values) or tuple(f"y{y}" for y in range(P_YgS.shape[1]))
+        require(
+            len(values) == P_YgS.shape[1], f"{len(values)} values are named for {P_YgS.shape[1]} symbols of Y"
+        )
+        require(len(set(values)) == len(values), "two symbols of Y have the same name; name each once")
+        object.__setattr__(self, "values", values)
+
+    @cached_property
+    def joint(self) -> Array:
+        """p(s, y)."""
+        return self.P_S[:, None] * self.P_YgS
+
+    @cached_property
+    def P_Y(self) -> Array:
+        return self.joint.sum(0)
+
+    @cached_property
+    def A(self) -> Array:
+        """P_{S|Y}, one column per y."""
+        return self.joint / self.P_Y
+
+    @cached_property
+    def I_SY(self) -> float:
+        """I(S;Y), what a server could learn of S from Y itself."""
+        ratio = np.divide(self.A, self.P_S[:, None], out=np.ones_like(self.A), where=self.A > 0)
+        return float((self.joint * np.log(ratio)).sum())
+
+    @cached_property
+    def rho_m2(self) -> float:
+        """The squared maximal correlation of S and Y."""
+        singular = np.linalg.svd(self.joint / np.sqrt(np.outer(self.P_S, self.P_Y)), compute_uv=False)
+        return float(singular[1] ** 2)
+
+
+def _rows(weights: Array) -> Array:
+    return weights / weights.sum(1, keepdims=True)
+
+
+def stand_in(name: str) -> Inference:
+    """Stand-ins for the conditional distribution of the paper's Fig. 1, which is drawn but not printed.
+
+    `gauss`: bells of width 1.2 at 1.5, 4.5 and 7.5; `sharp`: the same of width 0.6; `binom`:
+    binomial(9, p) for p = 0.2, 0.5, 0.8.  P_S is uniform on three symbols and |Y| = 10.
+    """
+    from math import comb
+
+    y = np.arange(10)
+    if name == "binom":
+        p = np.array([[0.2], [0.5], [0.8]])
+        weights = np.array([comb(9, k) for k in y]) * p**y * (1 - p) ** (9 - y)
+    else:
+        require(name in ("gauss", "sharp"), f"no stand-in {name!r}; choose one of: gauss, sharp, binom")
+        width = 1.2 if name == "gauss" else 0.6
+        weights = np.exp(-((y - np.array([[1.5], [4.5], [7.5]])) ** 2) / (2 * width**2))
+    return Inference(np.full(3, 1 / 3), _rows(weights), name=name)

@@ -1,0 +1,137 @@
+"""One problem, one method, many starts: dealt out to the ranks, the best of them polished.
+
+Start i depends on the seed and i alone, and a mapping's ascent on nothing else in its batch, so the result is
+the same bits for any number of ranks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from distadmm.errors import require
+from distadmm.methods.ias import admm, bregman, cccp, ga, gba
+from distadmm.methods.ias.objective import Objective, project_entropic, random_starts
+from distadmm.methods.ias.polish import LARGEST, Polished, polish
+from distadmm.world import World
+
+Array = np.ndarray
+METHODS = ("gba", "admm", "bregman", "ga", "cccp")
+BATCHED = ("gba", "ga")  # the others solve inner problems whose number of steps differs from start to start
+POLISHED = 4  # the best starts, that are climbed to the optimum
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method and what it can be told."""
+
+    name: str = "gba"
+    iterations: int | None = None  # of its outer loop; None: the method's own default
+    tolerance: float | None = None
+    adaptive: bool = True  # gba: longer steps than the proved one, undone when F drops
+    rho: float = 1.0  # admm, bregman
+    tau: float = 10.0  # bregman
+    alpha: float = 0.05  # ga
+    projection: str = "euclidean"  # ga
+    sign: float = admm.CORRECTED  # admm
+    jacobi: bool = False  # admm
+    inner: int | None = None  # admm, bregman: inner steps per outer step, at most
+
+    def __post_init__(self) -> None:
+        require(self.name in METHODS, f"method is {self.name!r}; choose one of: {', '.join(METHODS)}")
+
+    def ascend(self, objective: Objective, P: Array, eps: float, *, trace: bool = False) -> gba.Ascent:
+        """Climb from every mapping of the batch P[start, y, u]."""
+        given: dict[str, Any] = {"iterations": self.iterations, "tolerance": self.tolerance}
+        given = {name: value for name, value in given.items() if value is not None}
+        if self.name == "gba":
+            return gba.ascend(objective, P, eps, adaptive=self.adaptive, trace=trace, **given)
+        if self.name == "ga":
+            given |= {"alpha": self.alpha, "projection": self.projection}
+            return ga.ascend(objective, P, eps, trace=trace, **given)
+        return _stack([self._one(objective, start, eps, given, trace) for start in P])
+
+    def _one(
+        self, objective: Objective, P: Array, eps: float, given: dict[str, Any], trace: bool
+    ) -> gba.Ascent:
+        if self.name == "cccp":
+            return cccp.ascend(objective, P[None], eps, trace=trace, **given)
+        given = {**given, "rho": self.rho}
+        if self.inner is not None:
+            given["inner"] = self.inner
+        if self.name == "bregman":
+            return bregman.ascend(objective, P[None], eps, tau=self.tau, trace=trace, **given)
+        spelled = {"iterations": "outer", "tolerance": "eta"}
+        given = {spelled.get(name, name): value for name, value in given.items()}
+        run = admm.run(objective, P, eps, sign=self.sign, jacobi=self.jacobi, trace=trace, **given)
+        history = [look.F for _, _, look in run.looks]
+        P = run.state.P
+        return gba.Ascent(P, objective(P).F, np.array([run.inner]), np.array([run.converged]), history)
+
+
+def _stack(runs: list[gba.Ascent]) -> gba.Ascent:
+    return gba.Ascent(
+        np.concatenate([run.P for run in runs]),
+        np.concatenate([run.F for run in runs]),
+        np.concatenate([run.iterations for run in runs]),
+        np.concatenate([run.converged for run in runs]),
+        runs[0].history if len(runs) == 1 else [],
+    )
+
+
+class Found(NamedTuple):
+    """The best mapping of all starts."""
+
+    P: Array  # (|Y|, |U|)
+    F: float
+    F_starts: Array  # F of every start, before polishing
+    iterations: Array  # of every start
+    converged: Array  # of every start
+    newton_steps: int  # of the polishing
+
+
+def search(
+    objective: Objective,
+    K: int,
+    eps: float,
+    *,
+    method: Method,
+    restarts: int = 20,
+    starts: str = "sparse",
+    seed: int = 0,
+    polished: bool = True,
+    world: World | None = None,
+) -> Found | None:
+    """The best mapping found from `restarts` starts, on rank 0; None on the others."""
+    world = world or World()
+    size = len(objective.problem.P_Y) * K
+
+    def climb(indices: range) -> gba.Ascent:
+        P = random_starts(objective.problem, K, eps, seed, indices, starts)
+        return method.ascend(objective, P, eps)
+
+    parts = [range(rank, restarts, world.size) for rank in range(min(world.size, restarts))]
+    climbed = world.share_out(climb, parts)
+    if climbed is not None:
+        ended = _in_order(_stack(climbed), parts)
+        best = np.argsort(-ended.F, kind="stable")[:POLISHED]
+    if not polished or size > LARGEST:
+        if climbed is None:
+            return None
+        return Found(ended.P[best[0]], float(ended.F[best[0]]), ended.F, ended.iterations, ended.converged, 0)
+    promising = world.broadcast([] if climbed is None else [ended.P[i] for i in best])
+    improved = world.share_out(lambda P: polish(objective, project_entropic(P, eps), eps), promising)
+    if improved is None:
+        return None
+    winner: Polished = max(improved, key=lambda candidate: candidate.F)
+    steps = sum([candidate.steps for candidate in improved])
+    return Found(winner.P, winner.F, ended.F, ended.iterations, ended.converged, steps)
+
+
+def _in_order(ended: gba.Ascent, parts: list[range]) -> gba.Ascent:
+    """By number of the start, however they were dealt out."""
+    order = np.argsort(np.concatenate([np.asarray(part) for part in parts]))
+    P, F, iterations, converged, _ = ended
+    return gba.Ascent(P[order], F[order], iterations[order], converged[order], [])

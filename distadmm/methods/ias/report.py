@@ -1,0 +1,162 @@
+"""How a designed mapping and a Pareto curve are told and written down."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from distadmm.errors import InputError
+from distadmm.mapping import Mapping
+from distadmm.methods.ias.certificate import Certificate
+from distadmm.methods.ias.design import Design
+from distadmm.methods.ias.inference import Inference
+from distadmm.methods.ias.pareto import Curve
+from distadmm.results import write_csv, write_json
+
+
+def lines(design: Design) -> list[str]:
+    """What was found, for people."""
+    problem, good = design.problem, int((design.F_starts >= design.F - 1e-6).sum())
+    least, most = design.iterations.min(), design.iterations.max()
+    out = [
+        f"{problem.name or 'problem'}: |S| {len(problem.P_S)}, |Y| {len(problem.P_Y)}, |U| "
+        f"{design.P.shape[1]} ({design.used} in use), I(S;Y) {problem.I_SY:.6f}",
+        f"F = {design.F:.9g}   I(S;U) = {design.I:.9g}   E[d] = {design.E:.9g}   "
+        f"({design.measure}, beta {design.beta:g}, eps {design.eps:g})",
+        f"{design.method}: {len(design.F_starts)} starts, {least} to {most} iterations, "
+        f"{int(design.converged.sum())} settled, {good} within 1e-6 of F by themselves; "
+        f"{design.newton_steps} Newton steps",
+    ]
+    if design.certificate is None:
+        where = "above" if design.beta >= design.beta_loc else "below"
+        out.append(f"beta is {where} beta_loc {design.beta_loc:.6g}; --certify says if F is the optimum")
+    else:
+        out.append(design.certificate.sentence(design.beta))
+    return out
+
+
+def summary(design: Design) -> dict[str, Any]:
+    found = design.certificate
+    return {
+        "problem": design.problem.name,
+        "measure": design.measure,
+        "beta": design.beta,
+        "eps": design.eps,
+        "method": design.method,
+        "F": design.F,
+        "I_SU": design.I,
+        "E_d": design.E,
+        "I_SY": design.problem.I_SY,
+        "symbols": design.P.shape[1],
+        "symbols_used": design.used,
+        "starts": len(design.F_starts),
+        "F_of_starts": design.F_starts.tolist(),
+        "iterations": design.iterations.tolist(),
+        "settled": design.converged.tolist(),
+        "newton_steps": design.newton_steps,
+        "beta_loc": design.beta_loc,
+        "certificate": None if found is None else certificate_json(found),
+        "leakage_nats": design.mapping.leakage().nats,
+    }
+
+
+def certificate_json(found: Certificate) -> dict[str, Any]:
+    return {
+        "upper_bound": found.upper,
+        "gap": found.gap,
+        "attained_at_vanishing_eps": found.attained,
+        "proved": found.proved,
+        "how": "branch and bound" if found.proved else "heuristic search: not a bound",
+        "rounds": found.rounds,
+        "simplices": found.simplices,
+        "gained_by_certifying": found.gained,
+        "beta_loc": found.thresholds.beta_loc,
+        "beta_glob": found.thresholds.beta_glob,
+        "beta_glob_proved": found.thresholds.proved,
+    }
+
+
+def write_design(folder: Path, found: Design, config: dict[str, Any], figure: bool) -> list[str]:
+    """mapping.npz, mapping.csv, result.json and, with matplotlib, mapping.svg; the names written."""
+    mapping = found.mapping
+    mapping.save(folder / "mapping.npz")
+    mapping.save(folder / "mapping.csv")
+    write_json(folder / "result.json", {"config": config, **summary(found)})
+    written = ["mapping.npz", "mapping.csv", "result.json"]
+    if figure:
+        from distadmm.methods.ias.picture import draw_mapping
+
+        title = f"{found.problem.name} {found.measure} beta {found.beta:g}: F = {found.F:.6f}"
+        draw_mapping(
+            folder / "mapping.svg", mapping.matrix, mapping.values, mapping.prior @ mapping.matrix, title
+        )
+        written.append("mapping.svg")
+    return written
+
+
+def curve_rows(curve: Curve) -> list[list[Any]]:
+    return [
+        [p.beta, p.F, p.I, p.E, p.upper, max(0.0, p.upper - p.F), p.certified, p.origin] for p in curve.points
+    ]
+
+
+CURVE_HEADER = ["beta", "F", "I_SU", "E_d", "upper_bound", "gap", "certified", "found_by"]
+
+
+def write_curve(
+    folder: Path, curve: Curve, problem: Inference, config: dict[str, Any], figure: bool
+) -> list[str]:
+    """curve.csv, result.json, one mapping file a point and, with matplotlib, curve.svg."""
+    write_csv(folder / "curve.csv", CURVE_HEADER, curve_rows(curve))
+    limits = curve.thresholds
+    write_json(
+        folder / "result.json",
+        {
+            "config": config,
+            "beta_loc": limits.beta_loc,
+            "beta_glob": limits.beta_glob,
+            "iterations": curve.iterations,
+            "points": [dict(zip(CURVE_HEADER, row)) for row in curve_rows(curve)],
+        },
+    )
+    for number, point in enumerate(curve.points):
+        Mapping(point.P, problem.values, problem.P_Y, problem.name, problem.A).compact().save(
+            folder / f"mapping-{number:02d}.npz"
+        )
+    written = ["curve.csv", "result.json", f"mapping-00.npz to mapping-{len(curve.points) - 1:02d}.npz"]
+    if figure:
+        from distadmm.methods.ias.picture import draw_curve
+
+        points = curve.points
+        I, E, sure = (np.array([getattr(p, name) for p in points]) for name in ("I", "E", "certified"))
+        draw_curve(folder / "curve.svg", I, E, sure, f"{problem.name} {config['f']}")
+        written.append("curve.svg")
+    return written
+
+
+def figure_possible(wanted: bool) -> tuple[bool, str]:
+    """Whether to draw, and the line to print when that cannot be done."""
+    if not wanted:
+        return False, ""
+    from distadmm.methods.ias.picture import pyplot
+
+    try:
+        pyplot()
+    except InputError as error:
+        return False, f"no figure: {error}"
+    return True, ""
+
+
+def curve_lines(curve: Curve) -> list[str]:
+    """The Pareto curve as a table, for people."""
+    limits = curve.thresholds
+    lines = [f"{'beta':>9} {'I(S;U)':>10} {'E[d]':>10} {'F':>12} {'gap':>9}  certified  found by"]
+    for p in curve.points:
+        gap = f"{max(0.0, p.upper - p.F):9.1e}" if np.isfinite(p.upper) else f"{'-':>9}"
+        mark = "yes" if p.certified else "no"
+        lines.append(f"{p.beta:9.4f} {p.I:10.6f} {p.E:10.6f} {p.F:12.8f} {gap}  {mark:9}  {p.origin}")
+    shown = f"beta_loc {limits.beta_loc:.6g}, beta_glob {limits.beta_glob:.6g}"
+    lines.append(f"{shown}: from beta_glob on the best mapping says nothing at all")
+    return lines
