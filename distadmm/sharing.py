@@ -57,6 +57,7 @@ class ModelOptions:
         1e-4, help="stop when residual and movement are below this share of the predictions"
     )
     wire: str = flag("float64", help="precision of the messages", choices=tuple(WIRES))
+    secure_aggregation: bool = flag(False, help="pairwise masks: the centre sees the sum of the vectors only")
     eta: float = flag(1.0, help="sgd: step size eta/sqrt(t)")
     batch: int = flag(100, help="sgd: records a mini-batch")
 
@@ -68,6 +69,10 @@ class ModelOptions:
         region_named(self.region)
         loss_named(self.loss)
         self.plan(0)
+        require(
+            not (self.secure_aggregation and self.algorithm == "sgd"),
+            "--secure-aggregation is for --algorithm admm; sgd would need masks for every mini-batch",
+        )
 
     def problem(self, rows: int) -> admm.Problem:
         """The literal form has neither centring nor intercept."""
@@ -87,7 +92,17 @@ class ModelOptions:
         except ValueError:
             theta = self.theta
         rho = self.rho * rows if self.rho and self.mean else self.rho
-        return Plan(self.form, rho, rule, self.tau, theta, self.iterations, self.tolerance, seed)
+        return Plan(
+            self.form,
+            rho,
+            rule,
+            self.tau,
+            theta,
+            self.iterations,
+            self.tolerance,
+            seed,
+            self.secure_aggregation,
+        )
 
 
 @dataclass(frozen=True)
@@ -163,7 +178,11 @@ def solve(
 
 
 def train(
-    star: Star, parts: Parts, problem: admm.Problem, plan: Plan, observe: loop.Observer | None = None
+    star: Star,
+    parts: Parts,
+    problem: admm.Problem,
+    plan: Plan,
+    observe: loop.Observer | None = None,
 ) -> Solution:
     """Train what the ranks of `star` hold by ADMM sharing; called by every rank."""
     blocks = {m: Columns(matrix, centre=problem.intercept) for m, matrix in parts.train.items()}
@@ -235,8 +254,13 @@ def work(options: tuple[DataOptions, ModelOptions, PrivacyOptions, RunOptions], 
     from distadmm import sharing_private, sharing_run
 
     data, model, privacy, run = options
+    privacy.check_labels(loss_named(model.loss).one_signed)
     if privacy.moments:
         return sharing_private.work(options, world)
+    if privacy.noisy_vectors:
+        from distadmm import sharing_noisy
+
+        return sharing_noisy.work(options, world)
     loss = loss_named(model.loss)
     with world.together():
         star = Star(world, data.count(world), party_one_is_centre=data.labels_at_party_one, wire=model.wire)
@@ -255,6 +279,8 @@ def work(options: tuple[DataOptions, ModelOptions, PrivacyOptions, RunOptions], 
     else:
         solution = train(star, parts, problem, model.plan(run.seed, parts.rows), recorder)
     text = directory.finish(parts, solution, recorder)
+    if model.secure_aggregation:
+        text = "\n".join([text, "", *sharing_run.said_of_masks(star.parties)])
     if world.is_root:
         print(text)
     return UNCONVERGED if run.strict and not solution.converged else DONE

@@ -13,7 +13,7 @@ import numpy as np
 
 from distadmm.cli import flag
 from distadmm.errors import DONE, require
-from distadmm.methods.sharing import admm, private
+from distadmm.methods.sharing import admm, private, vectors
 from distadmm.methods.sharing.moments import NEIGHBOURS, Bounds
 from distadmm.methods.sharing.parts import Parts, check
 from distadmm.methods.sharing.releases import Query, Releases
@@ -35,7 +35,11 @@ class PrivacyOptions:
     message: str = flag(
         "auto", help="vectors, or moments (the private default)", choices=("auto", "vectors", "moments")
     )
-    mechanism: str = flag("v1", help=f"moments: {', '.join(private.MECHANISMS)}", choices=private.MECHANISMS)
+    mechanism: str | None = flag(
+        None,
+        help=f"moments: {', '.join(private.MECHANISMS)} (default: v1); vectors: s1, s2, s3, or paper (refuted)",
+        choices=(*private.MECHANISMS, *vectors.MECHANISMS, "paper"),
+    )
     noise: str = flag(
         "simulation", help="simulation (a seed repeats it) or secure (nothing does)", choices=NOISES
     )
@@ -49,6 +53,15 @@ class PrivacyOptions:
     epsilon_one: float | None = flag(None, help="v2: budget of party 1 (default: --epsilon)")
     protect: str = flag("label", help="v2: what of party 1's record is protected", choices=private.PROTECTED)
     lambda_one: float = flag(10.0, help="v2: weight of party 1's regulariser")
+    radius: float = flag(2.0, help="s2, s3: each model is kept in a ball of this radius")
+    pull: float = flag(7.0, help="s2, s3: what a party is pulled to is cut to this")
+    clip: float = flag(2.0, help="s2, s3: messages are cut to this")
+    sigma: float | None = flag(
+        None, help="paper: noise level (default: Theorem 1's for --epsilon an iteration)"
+    )
+    hide_labels: bool = flag(
+        False, help="refuse to run where the centre's messages tell the parties the labels"
+    )
 
     def __post_init__(self) -> None:
         require(
@@ -65,11 +78,51 @@ class PrivacyOptions:
             all(math.isfinite(bound) and bound > 0 for bound in self.row_bound),
             f"--row-bound is {','.join(f'{b:g}' for b in self.row_bound)}; needed: bounds above 0",
         )
-        private.rounds_of(self.mechanism, self.rounds)
+        if self.moments:
+            private.rounds_of(self.mechanism or "v1", self.rounds)
+        require(
+            self.message != "vectors" or self.mechanism not in private.MECHANISMS,
+            f"--mechanism {self.mechanism} sends moments; for --message vectors choose s1, s2, s3 or paper",
+        )
+        require(
+            self.message != "moments" or self.mechanism in (None, *private.MECHANISMS),
+            f"--mechanism {self.mechanism} sends vectors; for --message moments choose one of: "
+            f"{', '.join(private.MECHANISMS)}",
+        )
+        require(
+            self.message != "vectors" or self.epsilon is None or self.mechanism,
+            "--epsilon with --message vectors needs --mechanism s1, s2, s3 or paper",
+        )
+        require(
+            self.mechanism not in vectors.MECHANISMS or self.epsilon,
+            f"--mechanism {self.mechanism} needs --epsilon, the budget of each releasing party",
+        )
+        if self.mechanism == "paper":
+            require(
+                self.noise == "simulation" and (self.sigma is not None) != (self.epsilon is not None),
+                "--mechanism paper takes --sigma or --epsilon, and simulation noise: there is nothing to keep secure",
+            )
+            require(self.sigma is None or self.sigma >= 0, f"--sigma is {self.sigma}; needed: a level >= 0")
+        require(self.sigma is None or self.mechanism == "paper", "--sigma goes with --mechanism paper")
 
     @property
     def moments(self) -> bool:
+        if self.mechanism is not None:
+            return self.mechanism in private.MECHANISMS
         return self.message == "moments" or (self.message == "auto" and self.epsilon is not None)
+
+    @property
+    def noisy_vectors(self) -> bool:
+        return self.mechanism in (*vectors.MECHANISMS, "paper")
+
+    def check_labels(self, one_signed: bool) -> None:
+        """y = -b sigma(-b z) has the sign of -b: whoever is sent y, or q, has the labels."""
+        require(
+            not self.hide_labels or self.mechanism == "v2",
+            "--hide-labels: every party is sent the slopes of the loss"
+            + (", whose signs are the labels" if one_signed else ", from which labels can be estimated")
+            + "; only --mechanism v2 protects labels",
+        )
 
 
 def one_hot_bound(names: Sequence[str]) -> float | None:
@@ -80,28 +133,41 @@ def one_hot_bound(names: Sequence[str]) -> float | None:
     return math.sqrt(len({found[1] for found in attributes if found}))
 
 
-def agreement(options: PrivacyOptions, star: Star, parts: Parts, loss: Any) -> private.Agreement:
-    """What all parties agree on; called by every rank."""
-    from distadmm.privacy.gaussian import mu_at
+NO_BOUND = (
+    "party {}: nothing public bounds the norm of a record's features; give --row-bound R "
+    "(longer rows are cut to it; it must not be computed from the data)"
+)
 
+
+def schema_bounds(star: Star, parts: Parts) -> dict[int, float | None]:
+    """What the names of the columns say about the norm of a row, by party."""
     gathered = star.world.allgather({m: one_hot_bound(names) for m, names in parts.names.items()})
-    hot = {m: bound for part in gathered for m, bound in part.items()}
+    return {m: bound for part in gathered for m, bound in part.items()}
+
+
+def given_bounds(options: PrivacyOptions, star: Star) -> tuple[float, ...]:
     given = options.row_bound
     require(
         len(given) in (0, 1, star.parties),
         f"--row-bound gives {len(given)} bounds for {star.parties} parties; give one, or one each",
     )
+    return given
+
+
+def agreement(options: PrivacyOptions, star: Star, parts: Parts, loss: Any) -> private.Agreement:
+    """What all parties agree on; called by every rank."""
+    from distadmm.privacy.gaussian import mu_at
+
+    mechanism = options.mechanism or "v1"
+    hot = schema_bounds(star, parts)
+    given = given_bounds(options, star)
     bounds = {}
     for m in star.home:
         one_hot = hot.get(m)
         row = given[(m - 1) % len(given)] if given else one_hot
-        if row is None and m == 1 and options.mechanism != "v2":
+        if row is None and m == 1 and mechanism != "v2":
             continue  # party 1's rows are in no release
-        require(
-            row is not None,
-            f"party {m}: nothing public bounds the norm of a record's features; give --row-bound R "
-            "(longer rows are cut to it; it must not be computed from the data)",
-        )
+        require(row is not None, NO_BOUND.format(m))
         assert row is not None
         bounds[m] = Bounds(
             row, loss.max_slope, loss.max_curvature, options.neighbours,
@@ -110,7 +176,7 @@ def agreement(options: PrivacyOptions, star: Star, parts: Parts, loss: Any) -> p
     mu = mu_at(options.epsilon, options.delta) if options.epsilon else None
     one = options.epsilon_one or options.epsilon
     return private.Agreement(
-        options.mechanism, bounds, mu, private.rounds_of(options.mechanism, options.rounds),
+        mechanism, bounds, mu, private.rounds_of(mechanism, options.rounds),
         mu_at(one, options.delta) if one else None, options.protect, options.lambda_one,
     )  # fmt: skip
 
@@ -122,6 +188,7 @@ def open_ledger(
     queries: Sequence[Query],
     adjacency: Adjacency,
     epsilon: Any,
+    scope: str = "person",
 ) -> Ledger:
     """The ledger of one party, with the budget its schedule is checked against."""
     from distadmm.privacy.filter import budget
@@ -129,7 +196,7 @@ def open_ledger(
 
     events = [query.event(options.noise) for query in queries if query.sigma > 0]
     limit = budget(epsilon, options.delta, events, adjacency=adjacency) if epsilon else None
-    return Ledger(folder, node, adjacency=adjacency, mode=options.noise, scope="person", budget=limit)
+    return Ledger(folder, node, adjacency=adjacency, mode=options.noise, scope=scope, budget=limit)
 
 
 def open_releases(
@@ -178,6 +245,10 @@ def work(options: tuple[Any, ...], world: World) -> int:
             model.reg == "l2" and model.region == "whole", "moment mode knows --reg l2 and --region whole"
         )
         agreed = agreement(privacy, star, parts, loss)
+        require(
+            not model.secure_aggregation,
+            "--secure-aggregation is for vectors; moments go to party 1, which needs each by itself",
+        )
     text = statement(agreed, privacy, star.parties)
     if run.dry_run:
         plan = outlook(star, parts, agreed, privacy)

@@ -33,12 +33,14 @@ class Recorder:
     """
 
     def __init__(self, star: Star, parts: Parts, problem: admm.Problem, observe: str):
-        self.star, self.each = star, observe == "each"
+        self.star, self.each, self.centred = star, observe == "each", True
         self.observer = Observer(star, parts, problem) if observe != "none" else None
         self.rows: list[Sequence[Any]] = []
 
     def __call__(self, t: int, state: Any) -> None:
-        metrics = self.observer.metrics(state.x, state.b) if self.observer and self.each else None
+        metrics = None
+        if self.observer and self.each:
+            metrics = self.observer.metrics(state.x, state.b, plain=not self.centred)
         if not self.star.is_centre:
             return
         rho, residual = float("nan"), float("nan")
@@ -47,6 +49,11 @@ class Recorder:
             rho, residual = state.rho, float(np.linalg.norm(state.total - state.z)) / scale
         cells = [rho, residual, *(metrics or ())]
         self.rows.append([t, *(f"{value:.10g}" if np.isfinite(value) else "" for value in cells)])
+
+    def plain(self) -> Recorder:
+        """For models of columns that are not centred."""
+        self.centred = False
+        return self
 
     def comparison(self, name: str, solution: Solution, *, plain: bool = False) -> dict[str, Metrics | None]:
         """Rank 0: party 1 alone, all features in one place, and this run."""
@@ -142,6 +149,18 @@ class Directory:
         self.star.world.barrier()  # and so are all models
 
 
+def said_of_masks(parties: int, *, noisy: bool = False) -> list[str]:
+    """What secure aggregation does and does not do here."""
+    lines = ["Secure aggregation: the centre saw the sum of the parties' vectors and no single one."]
+    if parties == 2:
+        lines.append(
+            "With two parties each can subtract its own vector from the sum: no protection from the other."
+        )
+    if noisy:
+        lines.append("Masks save no noise here: every vector carries what it needs by itself.")
+    return lines
+
+
 def outlook(star: Star, parts: Parts, model: Any) -> str:
     """What a dry run says of a run without privacy."""
     ranks = f"{star.world.size} rank" + ("s" if star.world.size > 1 else "")
@@ -174,13 +193,15 @@ def _headline(star: Star, parts: Parts, solution: Solution, traffic: Any) -> str
     ranks = f"{star.world.size} rank" + ("s" if star.world.size > 1 else "")
     lines = [f"{parts.rows} records, {star.parties} parties on {ranks}"]
     if solution.private:
-        pass  # one exchange; there is nothing to converge
+        lines.append(f"{solution.iterations} round" + ("s" if solution.iterations > 1 else ""))
     elif solution.failure:
         lines.append(f"NOT CONVERGED: {solution.failure}")
     elif solution.converged:
         lines.append(f"converged after {solution.iterations} iterations")
     else:
         lines.append(f"stopped after {solution.iterations} iterations; more may help: --iterations")
+    if not solution.private:
+        lines.append("not private: the slopes the centre sends tell every party all labels")
     up, down = (traffic.get(f"vector {way}", {"bytes": 0, "messages": 0}) for way in ("up", "down"))
     lines.append(
         f"protocol: {up['messages']} vectors up ({up['bytes']} bytes), "

@@ -22,7 +22,7 @@ def _alone(world, monkeypatch, folder, *arguments):
     """The same run by rank 0 in a world of its own."""
     if world.is_root:
         with monkeypatch.context() as patch:
-            patch.setattr("distadmm.world.connect", lambda: World())
+            patch.setattr("distadmm.world.connect", lambda *_: World())
             assert _run(folder, *arguments) == 0
     world.broadcast(None)
 
@@ -36,6 +36,7 @@ def _alone(world, monkeypatch, folder, *arguments):
         ("--iterations", 5, "--form", "averaged"),
         ("--iterations", 5, "--form", "paper", "--rho", 0.3),
         ("--iterations", 2, "--algorithm", "sgd"),
+        ("--iterations", 5, "--secure-aggregation"),
     ],
 )
 def test_four_ranks_give_the_bits_of_one_process(arguments, world, shared_path, monkeypatch):

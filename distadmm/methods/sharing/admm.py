@@ -23,6 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from distadmm.losses import Loss
+from distadmm.methods.sharing.masks import Collector, InClear, total_of
 from distadmm.methods.sharing.penalties import Region, Regulariser, Whole
 from distadmm.methods.sharing.xupdate import Columns, minimise
 from distadmm.methods.sharing.zupdate import prox
@@ -59,7 +60,7 @@ class State(NamedTuple):
     y: Array  # the dual, the slope of the loss at z
     b: float  # the intercept
     rho: float  # the penalty, known to all
-    heard: dict[int, Array]  # what each party last sent, as the centre received it
+    heard: dict[int, Array]  # what each party last sent, where the centre can see it
 
 
 def start(
@@ -126,22 +127,24 @@ def jacobi(
     rows: int,
     two_vectors: bool = False,
     release: Release | None = None,
+    collector: Collector | None = None,
 ) -> State:
     """One iteration in which all parties work at the same time."""
-    q = _pull(star, state, rows, two_vectors)
+    collector = collector or InClear(star, rows)
+    q = pull(star, state, rows, two_vectors=two_vectors)
     x, sent = {}, {}
     for m, block in blocks.items():
         x[m] = update_party(block, problem, state.x[m], state.v[m], q, state.rho, tau)
         sent[m] = block.apply(x[m])
         if release is not None:
             x[m], sent[m] = release(t, m, x[m], sent[m])
-    arrived = star.up(sent, rows)
-    v = {m: star.rounded(value) for m, value in sent.items()}
-    if arrived is None:
+    total, arrived = collector.collect(sent, t)
+    v = {m: collector.as_sent(value) for m, value in sent.items()}
+    if total is None:
         return state._replace(x=x, v=v)
     assert labels is not None
     b = state.b - float(q.mean()) / (1.0 + tau) if problem.intercept else 0.0
-    total = _sum(arrived, rows) + b
+    total = total + b
     z, y = update_centre(problem, labels, state, total)
     return State(x, v, total, z, y, b, state.rho, arrived)
 
@@ -177,7 +180,7 @@ def gauss_seidel(
     assert labels is not None
     if problem.intercept:
         b -= float((total - state.z + state.y / state.rho).mean()) / (1.0 + tau)
-    total = _sum(heard, rows) + b
+    total = total_of(heard, rows) + b
     z, y = update_centre(problem, labels, state, total)
     return State(x, v, total, z, y, b, state.rho, heard)
 
@@ -215,14 +218,14 @@ def averaged(
         return state._replace(x=x, v=v)
     assert labels is not None
     b = state.b - float(q.mean()) if problem.intercept else 0.0
-    mean = (_sum(arrived, rows) + b) / M
+    mean = (total_of(arrived, rows) + b) / M
     u = state.y / r
     # l(M zbar) + M r/2 |zbar - n|^2 is, in z = M zbar, l(z) + (r/M)/2 |z - M n|^2.
     zbar = prox(problem.loss, labels, r / M, M * (mean + u), state.z) / M
     return State(x, v, M * mean, M * zbar, r * (u + mean - zbar), b, state.rho, arrived)
 
 
-def _pull(star: Star, state: State, rows: int, two_vectors: bool) -> Array:
+def pull(star: Star, state: State, rows: int, *, two_vectors: bool = False) -> Array:
     """q at every party of this rank, and at the centre."""
     if two_vectors:
         residual = star.down(state.total - state.z if star.is_centre else None, rows)
@@ -235,11 +238,3 @@ def _told(star: Star, message: Array | None, rows: int) -> Array:
     """The centre's message at every party of this rank, and at the centre itself, to the wire's precision."""
     received = star.down(message, rows)
     return received if message is None else star.rounded(message)
-
-
-def _sum(arrived: Mapping[int, Array], rows: int) -> Array:
-    """The sum over the parties in their order, whoever hosts them: the same bits for every placement."""
-    total = np.zeros(rows)
-    for m in sorted(arrived):
-        total = total + arrived[m]
-    return total

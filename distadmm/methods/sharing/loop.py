@@ -10,6 +10,7 @@ import numpy as np
 
 from distadmm.errors import require
 from distadmm.methods.sharing import admm, stability
+from distadmm.methods.sharing.masks import Collector, InClear, Masked
 from distadmm.methods.sharing.xupdate import Columns
 from distadmm.star import Star
 
@@ -37,8 +38,17 @@ class Plan:
     iterations: int = 100
     tolerance: float = 1e-4
     seed: int = 0
+    masked: bool = False  # hide the parties' single vectors from the centre
 
     def __post_init__(self) -> None:
+        require(
+            not self.masked or self.form in ("corrected", "paper"),
+            f"--form {self.form} needs each party's vector by itself; --secure-aggregation shows the centre their sum",
+        )
+        require(
+            not self.masked or self.theta != "power",
+            "--theta power shows the centre single vectors; use --theta bound",
+        )
         require(self.form in FORMS, f"--form is {self.form!r}; choose one of: {', '.join(FORMS)}")
         require(self.rho is None or self.rho > 0, f"--rho is {self.rho}; needed: a penalty > 0")
         require(self.tau is None or self.tau >= 0, f"--tau is {self.tau}; needed: a proximal weight >= 0")
@@ -77,6 +87,7 @@ def run(
     release: admm.Release | None = None,
 ) -> Outcome:
     """Iterate to the tolerance or the last iteration; called by every rank with what it holds."""
+    collector: Collector = Masked(star, rows) if plan.masked else InClear(star, rows)
     theta, tau = _weight(star, blocks, plan, rows)
     paper = plan.form == "paper"
     state = admm.start(star, blocks, labels, problem, plan.rho or _FIRST_RHO, from_zero=paper)
@@ -85,7 +96,7 @@ def run(
     state = _announce(star, state, problem, plan, labels, 0, _GO)[0]
     while t < plan.iterations and verdict == _GO:
         before = state.total
-        state = _step(star, blocks, labels, problem, plan, state, t, tau, rows, release)
+        state = _step(star, blocks, labels, problem, plan, state, t, tau, rows, release, collector)
         t += 1
         if star.is_centre:
             verdict, failure = _judge(state, before, plan, watch)
@@ -101,7 +112,7 @@ _FIRST_RHO = 0.1  # for losses without curvature; otherwise the curvature rule r
 
 
 def _weight(star: Star, blocks: Mapping[int, Columns], plan: Plan, rows: int) -> tuple[float | None, float]:
-    """(theta, tau) of this plan."""
+    """(theta, tau) of this plan; with masks theta is bounded, for power iteration would send single vectors."""
     M = star.parties
     if plan.form == "averaged":
         return None, M - 1.0
@@ -113,7 +124,7 @@ def _weight(star: Star, blocks: Mapping[int, Columns], plan: Plan, rows: int) ->
                 1 <= plan.theta <= M, f"--theta is {plan.theta:g}; the overlap of {M} parties is in [1, {M}]"
             )
         return plan.theta, stability.proximal_weight(plan.theta)
-    if plan.theta == "bound" or (plan.theta == "auto" and M == 2):
+    if plan.theta == "bound" or (plan.theta == "auto" and (M == 2 or plan.masked)):
         return float(M), stability.proximal_weight(M)
     seed = np.random.SeedSequence(entropy=plan.seed, spawn_key=(THETA, 0))
     theta = stability.overlap(star, blocks, rows, seed)
@@ -131,6 +142,7 @@ def _step(
     tau: float,
     rows: int,
     release: admm.Release | None,
+    collector: Collector,
 ) -> admm.State:
     if plan.form == "gauss-seidel":
         return admm.gauss_seidel(star, blocks, labels, problem, state, t, tau=tau, rows=rows)
@@ -138,7 +150,7 @@ def _step(
         return admm.averaged(star, blocks, labels, problem, state, t, rows=rows)
     return admm.jacobi(
         star, blocks, labels, problem, state, t,
-        tau=tau, rows=rows, two_vectors=plan.form == "paper", release=release,
+        tau=tau, rows=rows, two_vectors=plan.form == "paper", release=release, collector=collector,
     )  # fmt: skip
 
 
