@@ -235,6 +235,24 @@ def prepare(config: Config, world: World) -> Prepared:
     return Prepared(config, world, node, source, description, plan.delays)
 
 
+def node_like(node: Node, config: Config, problem: Problem) -> Node:
+    """A fresh node for another run of `config` over the same graph and rows, in one process."""
+    part = Neighbourhood(
+        node.network.n_nodes,
+        node.network.nodes,
+        node.network.indptr,
+        node.network.indices,
+        np.zeros(len(node.network.indices), dtype=np.int64),
+        node.network.slots,
+    )
+    table: dict[str, Array | None] = {}
+    for source in (config.algorithm, config.privacy):
+        for name in getattr(source, "tables", {}):
+            text = getattr(source, name)
+            table[name] = None if text in (None, "auto") else np.full(node.facts.n_nodes, float(text))
+    return Node(Network(part), problem, Unprotected(), node.facts, node.start, table)
+
+
 def source_options(config: Config) -> dict[str, Any]:
     """What `open_source` is told: every flag that says how rows are read."""
     problem = config.problem
