@@ -79,31 +79,57 @@ def prox(loss: Loss, target: Array, rho: float, n: Array, start: Array | None = 
     return _newton(loss, target, rho, n, n if start is None else start)
 
 
-def _newton(loss: Loss, target: Array, rho: float, n: Array, start: Array) -> Array:
-    """The root of g(z) = l'(z) + rho (z - n), which rises with z.
+_PLAIN_STEPS = 8
 
-    l' rises, so the root lies between n and n - l'(n)/rho.  A Newton step is taken when it stays in the
-    bracket (its ends included: converged entries sit on them) and is at most half of the last but one,
-    as it must be where rho is tiny and g is nearly flat; otherwise the bracket is halved.
+
+def _newton(loss: Loss, target: Array, rho: float, n: Array, start: Array) -> Array:
+    """The root of g(z) = l'(z) + rho (z - n), which rises with z; it lies between n and n - l'(n)/rho.
+
+    Nearly all records need a few plain Newton steps, kept between those ends; the rest are bracketed.
     """
     other = n - loss.slope(n, target) / rho
     low, high = np.minimum(n, other), np.maximum(n, other)
     z = np.clip(start, low, high)
+    for _ in range(_PLAIN_STEPS):
+        g, bent, done = _equation(loss, target, rho, n, z)
+        if done.all():
+            return z
+        z = np.clip(z - g / (bent + rho), low, high)
+    todo = np.flatnonzero(~_equation(loss, target, rho, n, z)[2])
+    if todo.size:
+        z[todo] = _bracketed(loss, target[todo], rho, n[todo], z[todo], low[todo], high[todo])
+    return z
+
+
+def _bracketed(loss: Loss, target: Array, rho: float, n: Array, z: Array, low: Array, high: Array) -> Array:
+    """Newton where it stays in the bracket and at least halves its step, else the bracket is halved.
+
+    The ends are included: converged entries sit on them.  Steps must shrink where rho is tiny and g is nearly
+    flat, or they would go back and forth.
+    """
     last = high - low
     for _ in range(200):
-        slope = loss.slope(z, target)
-        g = slope + rho * (z - n)
-        done = np.abs(g) <= 4e-16 * (
-            np.abs(slope) + rho * (np.abs(z) + np.abs(n))
-        )  # rounding is all that is left
-        if done.all():
-            break
+        g, bent, done = _equation(loss, target, rho, n, z)
         low, high = np.where(g <= 0, z, low), np.where(g >= 0, z, high)
-        newton = -g / (loss.curvature(z, target) + rho)
+        newton = -g / (bent + rho)
         inside = (z + newton >= low) & (z + newton <= high) & (np.abs(newton) <= 0.5 * last)
         step = np.where(done, 0.0, np.where(inside, newton, 0.5 * (low + high) - z))
         if (np.abs(step) <= 1e-16 * np.abs(z)).all():
             break
-        z = z + step
-        last = np.abs(step)
+        z, last = z + step, np.abs(step)
     return z
+
+
+def _equation(loss: Loss, target: Array, rho: float, n: Array, z: Array) -> tuple[Array, Array, Array]:
+    """(g, l'', whether g is zero up to its rounding)."""
+    if isinstance(loss, Logistic):  # one exponential serves both derivatives
+        margin = target * z
+        decay = np.exp(-np.abs(margin))
+        below = 1.0 + decay
+        slope = -target * np.where(margin >= 0, decay, 1.0) / below
+        bent = decay / (below * below)
+    else:
+        slope, bent = loss.slope(z, target), loss.curvature(z, target)
+    pull = rho * (z - n)
+    g = slope + pull
+    return g, bent, np.abs(g) <= 4e-16 * (np.abs(slope) + rho * (np.abs(z) + np.abs(n)))
