@@ -181,18 +181,16 @@ class Noise:
         return (np.rint(scaled).astype(np.int64) + noise.reshape(value.shape)) * grid.spacing
 
     def _check(self, event: Event, shape: object, sensitivity: float | None) -> None:
-        """Everything that can be wrong, before anything is charged."""
-        known = (ObjectivePerturbation, KNorm, Gaussian, DiscreteGaussian)
-        require(isinstance(event, known), f"no noise is known for {event}; charge it at the ledger")
-        require(event.releases == 1, f"{event} stands for {event.releases} releases; draw them one by one")
+        """Everything that can be wrong, before anything is charged.  (Messages are built when needed: this is hot.)"""
+        if not isinstance(event, (ObjectivePerturbation, KNorm, Gaussian, DiscreteGaussian)):
+            raise InputError(f"no noise is known for {event}; charge it at the ledger")
+        if event.count != 1:
+            raise InputError(f"{event} stands for {event.count} releases; draw them one by one")
         if isinstance(event, Gaussian):
-            given = shape is not None and sensitivity is not None and sensitivity > 0
-            require(given, f"{event} needs the shape and the sensitivity of its query to be drawn")
-        else:
-            require(
-                shape is None and sensitivity is None,
-                f"{event} states its own dimension and scale; give neither",
-            )
+            if shape is None or sensitivity is None or not sensitivity > 0:
+                raise InputError(f"{event} needs the shape and the sensitivity of its query to be drawn")
+        elif shape is not None or sensitivity is not None:
+            raise InputError(f"{event} states its own dimension and scale; give neither")
 
     def _sample(
         self, event: Event, stream: Stream, shape: int | tuple[int, ...] | None, sensitivity: float | None
