@@ -155,7 +155,7 @@ def main() -> None:
         found["skglm"] = against_skglm(given.repeat)
     except ImportError as error:
         print(f"skglm is not installed ({error}); its comparison is left out")
-    print("| problem | ours / skglm (median, worst) | without accelerations | ms | skglm ms | F - F_skglm |")
+    print("| problem | ours / skglm (median, worst) | without Newton steps | ms | skglm ms | F - F_skglm |")
     print("|---|---|---|---|---|---|")
     for row in found.get("skglm", []):
         print(

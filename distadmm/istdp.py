@@ -3,7 +3,7 @@
     python -m distadmm.istdp --epsilon 1 --adjacency replace            private, on the bundled Adult
     python -m distadmm.istdp --data file.csv --loss squared             not private
     python -m distadmm.istdp --data synthetic:20000 --epsilon 1 ...     rows made up, the answer known
-    mpiexec -n 4 python -m distadmm.istdp ... --repetitions 20          a simulation, shared out to the ranks
+    mpiexec -n 4 python -m distadmm.istdp ... --rng simulation --repetitions 20       shared out to the ranks
 
 Without --epsilon there is no noise and no privacy.
 """
@@ -110,16 +110,19 @@ class Privacy:
     adjacency: str | None = flag(
         None, help="replace (one record another) or add-remove; no default", choices=("replace", "add-remove")
     )
-    divisor: float | None = flag(None, help="public n' that the sum is divided by; needed for add-remove")
+    public_rows: float | None = flag(
+        None,
+        help="public n' that the gradient sum is divided by, in place of the number of rows (add-remove)",
+    )
     clip: float = flag(1.0, help="C: norm to which each record's gradient is shortened")
     steps: str = flag("bb", help="bb (from noisy gradients) or fixed", choices=("bb", "fixed"))
     step: float | None = flag(None, help="first step, or the fixed one (default: --shortest)")
     shortest: float | None = flag(None, help="alpha_min (default: 1/(c1 C^2), c1 the loss's curvature)")
     longest: float | None = flag(None, help="alpha_max (default: 20 times the shortest)")
-    noise: str = flag(
-        "simulation",
-        help="simulation (repeatable, protects nobody) or secure",
-        choices=("simulation", "secure"),
+    rng: str = flag(
+        "secure",
+        help="secure noise, or a simulation that --seed repeats and that guarantees nothing",
+        choices=("secure", "simulation"),
     )
     form: str = flag(
         "sound",
@@ -136,18 +139,18 @@ class Privacy:
         require(
             self.epsilon is None or self.adjacency is not None,
             "a private run needs --adjacency and there is no default: replace (one record another, the number of "
-            "rows public) or add-remove (one record more or less, with a public --divisor)",
+            "rows public) or add-remove (one record more or less, with --public-rows)",
         )
-        for name in ("adjacency", "divisor", "step", "shortest", "longest"):
+        for name in ("adjacency", "public_rows", "step", "shortest", "longest"):
             require(
                 self.epsilon is not None or getattr(self, name) is None,
-                f"--{name} is for private runs; give --epsilon too, or leave it out",
+                f"--{name.replace('_', '-')} is for private runs; give --epsilon too, or leave it out",
             )
 
     def planned(self) -> dict[str, Any]:
         """Keywords of `make_plan`, without the model's."""
         return {
-            "clip": self.clip, "divisor": self.divisor, "rule": self.steps, "first": self.step,
+            "clip": self.clip, "divisor": self.public_rows, "rule": self.steps, "first": self.step,
             "shortest": self.shortest, "longest": self.longest, "epsilon": self.epsilon, "delta": self.delta,
             "adjacency": self.adjacency,
         }  # fmt: skip
@@ -181,14 +184,15 @@ class Options:
     def __post_init__(self) -> None:
         private, run = self.privacy, self.run
         require(
-            run.repetitions == 1 or (private.epsilon is not None and private.noise == "simulation"),
-            "--repetitions is for simulations; every secure run would spend the whole budget, and without --epsilon "
-            "all would be the same",
+            run.repetitions == 1 or (private.epsilon is not None and private.rng == "simulation"),
+            "--repetitions is for --rng simulation: every secure run would spend the whole budget, and without "
+            "--epsilon all would be the same",
         )
         if private.epsilon is not None:  # whatever is wrong with the plan is said before a row is read
             make_plan(
                 dimension=1, rows=1, loss=LOSSES[self.model.loss], iterations=self.model.iterations or 50,
-                lam=self.model.lambda_, alpha=self.model.alpha, **private.planned(),
+                lam=self.model.lambda_, alpha=self.model.alpha,
+                **({**private.planned(), "divisor": 1.0} if private.form == "paper" else private.planned()),
             )  # fmt: skip
         if private.form == "paper":
             require(self.model.lambda_ is not None, "--form paper has no rule for lambda; give --lambda")
@@ -250,12 +254,12 @@ def run_private(options: Options, rows: Rows, repetition: int, folder: Path | No
     assert privacy.adjacency is not None
     scope = "record" if run.repetitions == 1 else "unknown"  # repetitions meet the same records
     header: dict[str, Any] = {
-        "adjacency": privacy.adjacency, "mode": privacy.noise, "scope": scope, "dataset": rows.dataset
+        "adjacency": privacy.adjacency, "mode": privacy.rng, "scope": scope, "dataset": rows.dataset
     }  # fmt: skip
     ledger = Ledger(folder, repetition, **header) if folder else MemoryLedger(repetition, **header)
     common: dict[str, Any] = {
         "loss": model.loss, "alpha": model.alpha, "ledger": ledger, "iterations": model.iterations or 50,
-        "seed": run.seed if privacy.noise == "simulation" else None,
+        "seed": run.seed if privacy.rng == "simulation" else None,
     }  # fmt: skip
     objectives: list[float] = []
     with ledger:
@@ -285,7 +289,7 @@ def _facts(options: Options, found: PrivateSolution) -> dict[str, Any]:
     return {
         "form": options.privacy.form, "loss": options.model.loss, "penalty": options.model.penalty,
         "lambda": plan.lam, "alpha": plan.alpha, "iterations": plan.iterations, "clip": plan.clip,
-        "divisor": plan.divisor, "noise": options.privacy.noise, "noise_multiplier": plan.noise_multiplier,
+        "divisor": plan.divisor, "rng": options.privacy.rng, "noise_multiplier": plan.noise_multiplier,
         "sigma": found.sigma, "adjacency": plan.adjacency,
         "epsilon": found.epsilon if math.isfinite(found.epsilon) else "infinite", "delta": plan.delta,
     }  # fmt: skip

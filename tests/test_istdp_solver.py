@@ -90,6 +90,7 @@ def test_newton_steps_change_the_path_and_not_the_end(loss):
     np.testing.assert_allclose(fast.theta, bare.theta, atol=1e-6)
 
 
+@pytest.mark.slow  # skglm compiles for half a minute; its optima are replayed in test_istdp_vectors
 @pytest.mark.skipif(importlib.util.find_spec("skglm") is None, reason="needs skglm, which is no dependency")
 @pytest.mark.parametrize(
     ("loss", "n", "lam", "alpha"),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from distadmm.losses import Logistic, Squared
-from distadmm.methods.istdp import gist, printed, private, solver
+from distadmm.methods.istdp import gist, printed, private, solver, synthetic
 from distadmm.methods.istdp.penalties import MCP
 from distadmm.privacy.accountant import gaussian_noise_multiplier
 from tests.vector_files import folder, load_all
@@ -18,13 +18,15 @@ KINDS = ("logistic", "ls")
 
 
 def pytest_generate_tests(metafunc):
-    if "table" in metafunc.fixturenames:
-        found = {
-            name: content["istdp"]
-            for name, content in load_all(folder(metafunc.config)).items()
-            if isinstance(content, dict) and "istdp" in content
-        }
-        metafunc.parametrize("table", found.values(), ids=list(found))
+    for fixture, key in (("table", "istdp"), ("skglm", "skglm")):
+        if fixture in metafunc.fixturenames:
+            found = {
+                name: content[key]
+                for name, content in load_all(folder(metafunc.config)).items()
+                if isinstance(content, dict) and key in content
+            }
+            assert found or metafunc.config.getoption("--vectors"), f"no bundled vectors of {key}"
+            metafunc.parametrize(fixture, found.values(), ids=list(found))
 
 
 def _data(case):
@@ -82,3 +84,17 @@ def test_noise_multipliers(table):
         assert exact == pytest.approx(row["sigma_over_Delta_gdp"], rel=1e-6)
         claimed = printed.noise_scale(row["eps"], row["delta"], row["T"], 0.5)  # Delta = 2U = 1
         assert claimed == pytest.approx(row["sigma_over_Delta_paper"], rel=1e-9)
+
+
+def test_optima_of_skglm(skglm):
+    """Coordinate descent's stationary points, on problems that a seed makes again."""
+    for row in skglm["problems"]:
+        problem = synthetic.problem(row["loss"], row["rows"], row["columns"], test=1, seed=row["seed"])
+        assert problem.X.sum() == pytest.approx(row["checksum"], abs=1e-6), (
+            "the generator's stream has changed"
+        )
+        assert problem.y.sum() == pytest.approx(row["target_checksum"], abs=1e-6)
+        loss = Logistic() if row["loss"] == "logistic" else Squared()
+        found = solver.solve(problem.X, problem.y, loss, MCP(row["lam"], row["alpha"]), tol=1e-8)
+        assert found.objective == pytest.approx(row["objective"], abs=1e-11)
+        assert np.flatnonzero(found.theta).tolist() == row["support"]

@@ -264,7 +264,8 @@ def _statement(plan: Plan, spent: float, mode: str) -> str:
         if plan.adjacency == "replace"
         else f"adding or removing one record, fixed public divisor {plan.divisor:g}"
     )
-    bound = f"({spent:.4g}, {plan.delta:g})-differentially private for {whom}"
+    upwards = math.ceil(spent * 1e4) / 1e4
+    bound = f"({upwards:g}, {plan.delta:g})-differentially private for {whom}"
     if mode == "simulation":
         return f"Simulation: noise that a seed repeats protects nobody. Drawn in secret it would be {bound}."
     return f"All {plan.iterations} iterates together are {bound}. {NOT_COVERED}"

@@ -71,7 +71,7 @@ def make_plan(
     records come and go it is private, and n' must be given.  Where no steps are given they lie between
     1/(c1 C^2), the inverse curvature of rows of norm C, and 20 times that; lambda is the size of the noise.
     """
-    from distadmm.privacy.gaussian import gaussian_noise_multiplier
+    from distadmm.privacy.accountant import gaussian_noise_multiplier
 
     require(0 < delta < 1, f"delta is {delta:g}; needed: a number between 0 and 1")
     require(0 < epsilon < math.inf, f"epsilon is {epsilon:g}; needed: a finite number above 0")
@@ -79,13 +79,13 @@ def make_plan(
     require(
         adjacency is not None,
         "a private run needs an adjacency and there is no default: replace (one record another, the number of rows "
-        "public) or add-remove (one record more or less, with a public --divisor)",
+        "public) or add-remove (one record more or less, with a public divisor)",
     )
     assert adjacency is not None
     if adjacency == "add-remove" and divisor is None:
         raise InputError(
             "under add-remove the number of rows is private, so the gradients cannot be divided by it; "
-            "give a public number: --divisor N"
+            "give a public number in its place (--public-rows N, divisor=N)"
         )
     public = float(rows if divisor is None else divisor)
     sensitivity(clip, public, adjacency)  # refuses what is out of range
