@@ -25,8 +25,8 @@ def save(folder: Path, k: int, state: Any, node: Node, world: World) -> None:
     place = folder / f"iteration-{k:08d}"
     world.on_root(lambda: place.mkdir(parents=True, exist_ok=True))
     arrays = {f"state.{name}": np.asarray(value) for name, value in state._asdict().items()}
-    anchors, quadratics, taken = node.problem.memory()
-    arrays |= {"nodes": node.network.nodes, "anchor": anchors, "quadratic": quadratics, "taken": taken}
+    arrays["nodes"] = node.network.nodes
+    arrays |= {f"solver.{name}": value for name, value in node.problem.memory().items()}
     traffic = node.network.traffic
     arrays["traffic"] = np.array([traffic.messages, traffic.bytes])
     arrays |= {f"network.{name}": value for name, value in node.network.memory().items()}
@@ -74,15 +74,17 @@ def load(folder: Path, state: Any, node: Node) -> Any:
                     rows.setdefault(key, [None] * len(nodes))[wanted[i]] = value[b]
         messages += part["traffic"][0] * share / max(len(part["nodes"]), 1)
         total += part["traffic"][1] * share / max(len(part["nodes"]), 1)
-    missing = [int(i) for i, row in zip(nodes, rows.get("taken", [None] * len(nodes))) if row is None]
+    missing = [int(i) for i, row in zip(nodes, rows.get("solver.taken", [None] * len(nodes))) if row is None]
     if missing:
         raise InputError(
             f"the checkpoint in {folder} has no node {missing[0]}; it belongs to another network"
         )
     whole = {key: stack(value) for key, value in rows.items()}
-    node.problem.restore(whole["anchor"], whole["quadratic"], whole["taken"])
-    node.network.restore(
-        {k.removeprefix("network."): v for k, v in whole.items() if k.startswith("network.")}
-    )
+    node.problem.restore(_under("solver.", whole))
+    node.network.restore(_under("network.", whole))
     node.network.traffic.messages, node.network.traffic.bytes = round(messages), round(total)
     return type(state)(**{name: whole[f"state.{name}"] for name in state._fields})
+
+
+def _under(prefix: str, arrays: dict[str, Array]) -> dict[str, Array]:
+    return {name.removeprefix(prefix): value for name, value in arrays.items() if name.startswith(prefix)}

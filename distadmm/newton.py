@@ -1,9 +1,11 @@
 """The primal solve: minimise O(f) + <linear, f> + 1/2 f'Qf to a stated residual of its gradient.
 
-Newton's method with a *lagged* Hessian: the inverse of H = O''(anchor) + Q is kept from one solve to the
-next and renewed only where a step contracts the gradient by less than `RENEW`.  A step then costs one
-gradient instead of one Hessian, and consecutive ADMM iterations, whose solutions lie close together,
-mostly need no Hessian at all.  The residual is that of the true gradient, so lagging costs no accuracy.
+Newton's method with a *lagged* Hessian: the inverse W of O''(anchor) + Q is kept from one solve to the next,
+and within a solve the gradients seen correct it (L-BFGS with W as its first matrix).  A step then costs one
+gradient instead of one Hessian.  The residual is that of the true gradient, so lagging costs no accuracy.
+
+When to renew W is a matter of rent and purchase: each gradient beyond the two that a fresh Hessian would
+need adds to a debt, and when the debt exceeds what a Hessian costs, one is bought.
 """
 
 from __future__ import annotations
@@ -14,11 +16,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from distadmm.problem import Objective
+from distadmm.problem import Objective, hessian_price
 
 Array = np.ndarray
-RENEW = 0.3  # refresh the inverse when a step leaves more than this of the gradient's norm
+PATIENCE = 2.0  # a Hessian is bought when the debt exceeds so many times its price
+SLOW, FEE = 0.5, 4.0  # a step that leaves more than this share of the gradient adds so much to the debt
+DUE = 2  # gradients a solve that add nothing
 _STEPS = 200
+_PAIRS = 8  # corrections kept within a solve
 
 
 class Solution(NamedTuple):
@@ -26,61 +31,87 @@ class Solution(NamedTuple):
     residual: float  # 2-norm of the gradient at f
 
 
+class Memory(NamedTuple):
+    """All that a solver carries from one solve to the next, so that a checkpoint can."""
+
+    anchor: Array | None  # where the Hessian was last taken
+    quadratic: float | Array  # and the Q it was taken with
+    debt: float  # gradients spent for want of a fresh one
+
+
+FORGETFUL = Memory(None, 0.0, 0.0)
+
+
 class LaggedNewton:
-    """Solver of one node.  `anchor` and `quadratic` are all it remembers, so a checkpoint can carry them."""
+    """Solver of one node."""
 
     def __init__(self, objective: Objective):
         self.objective = objective
-        self.anchor: Array | None = None  # where the Hessian was last taken
-        self.quadratic: float | Array = 0.0  # and the Q it was taken with
+        self.limit = PATIENCE * getattr(objective, "price", hessian_price(objective.dimension))
+        self.anchor: Array | None = None
+        self.quadratic: float | Array = 0.0
+        self.debt = 0.0
         self._inverse: Array | None = None
+        self._seen: tuple[Array, Array] | None = None  # the latest f, and O'(f)
 
-    def remember(self, anchor: Array | None, quadratic: float | Array) -> None:
-        """Take the inverse Hessian at `anchor`, as it was before a checkpoint."""
-        self.anchor, self.quadratic, self._inverse = anchor, quadratic, None
+    def memory(self) -> Memory:
+        return Memory(self.anchor, self.quadratic, self.debt)
+
+    def remember(self, memory: Memory) -> None:
+        self.anchor, self.quadratic, self.debt = memory
+        self._inverse = self._seen = None
 
     def _renew(self, f: Array, quadratic: float | Array) -> None:
-        self.anchor, self.quadratic, self._inverse = f.copy(), quadratic, None
+        self.anchor, self.quadratic, self.debt = f.copy(), quadratic, 0.0
+        self._inverse = None
 
-    def _newton_step(self, g: Array) -> Array:
+    def _times_inverse(self, g: Array) -> Array:
         if self._inverse is None:
             assert self.anchor is not None
             hessian = self.objective.hess(self.anchor)
             self._inverse = np.linalg.inv(hessian + _as_matrix(self.quadratic, len(self.anchor)))
-        return -(self._inverse @ g)
+        return self._inverse @ g
+
+    def _gradient(self, f: Array) -> Array:
+        """O'(f); a solve begins where the last one ended, so that gradient is known."""
+        if self._seen is None or not np.array_equal(self._seen[0], f):
+            self._seen = f.copy(), self.objective.grad(f)
+        return self._seen[1]
 
     def minimise(self, linear: Array, quadratic: float | Array, start: Array, tolerance: float) -> Solution:
         def gradient(f: Array) -> Array:
-            return self.objective.grad(f) + linear + _times(quadratic, f)
+            return self._gradient(f) + linear + _times(quadratic, f)
 
         f, g = start, gradient(start)
-        residual = _norm(g)
+        residual, steps = _norm(g), 0
+        pairs = Pairs()
         for _ in range(_STEPS):
             if residual <= tolerance:
                 break
-            fresh = self.anchor is None
+            fresh = self.anchor is None or self.debt > self.limit
             if fresh:
                 self._renew(f, quadratic)
-            step = self._newton_step(g)
+                pairs = Pairs()
+            step = -pairs.times_inverse(self._times_inverse, g)
             trial = f + step
             g_trial = gradient(trial)
             left = _norm(g_trial)
-            if left <= RENEW * residual:
+            steps += 1
+            if left < residual:
+                pairs.note(step, g_trial - g)
+                self.debt += 1.0 if left <= SLOW * residual else FEE
                 f, g, residual = trial, g_trial, left
-                continue
-            self.anchor = None  # the curvature has moved: take it anew
-            if not fresh and left >= residual:
-                continue  # and do not go where the lagged one misled
-            # A shorter gradient need not mean a lower objective, so it is the objective that decides.
-            shortened = self._shorten(linear, quadratic, f, g, step)
-            if shortened is not None:
+            elif not fresh:  # the lagged curvature misleads: take it anew and do not move
+                self.anchor = None
+            else:
+                self.anchor = None
+                shortened = self._shorten(linear, quadratic, f, g, step)
+                if shortened is None:  # no descent is left to be had in floating point
+                    break
                 f = shortened
                 g = gradient(f)
                 residual = _norm(g)
-            elif fresh:  # no descent is left to be had in floating point
-                break
-        if self.anchor is None:
-            self._renew(f, quadratic)
+        self.debt = max(self.debt - min(steps, DUE), 0.0)
         return Solution(f, residual)
 
     def _shorten(
@@ -99,15 +130,40 @@ class LaggedNewton:
         return None
 
 
+class Pairs:
+    """Steps s and changes of the gradient y = (Hessian) s of one solve: what L-BFGS corrects an inverse by."""
+
+    def __init__(self) -> None:
+        self._pairs: list[tuple[Array, Array, float]] = []
+
+    def note(self, s: Array, y: Array) -> None:
+        product = float(s @ y)
+        if product > 0.0:
+            self._pairs = [*self._pairs[1 - _PAIRS :], (s, y, 1.0 / product)]
+
+    def times_inverse(self, first: Callable[[Array], Array], g: Array) -> Array:
+        """The corrected inverse times g: the two-loop recursion, `first` being the uncorrected product."""
+        shares = []
+        for s, y, weight in reversed(self._pairs):
+            shares.append(weight * float(s @ g))
+            g = g - shares[-1] * y
+        z = first(g)
+        for (s, y, weight), share in zip(self._pairs, reversed(shares)):
+            z = z + (share - weight * float(y @ z)) * s
+        return z
+
+
 class NewtonCG:
     """Solver for objectives that offer Hessian-vector products `hessp(f, v)` instead of a matrix."""
 
     def __init__(self, objective: Any):
         self.objective = objective
-        self.anchor: Array | None = None
-        self.quadratic: float | Array = 0.0
 
-    def remember(self, anchor: Array | None, quadratic: float | Array) -> None:
+    def memory(self) -> Memory:
+        """Nothing is kept between solves."""
+        return FORGETFUL
+
+    def remember(self, memory: Memory) -> None:
         """Nothing is kept between solves."""
 
     def _product(self, f: Array, quadratic: float | Array, v: Array) -> Array:

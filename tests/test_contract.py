@@ -97,10 +97,12 @@ def test_a_step_that_reads_data_is_charged_once_and_another_not_at_all(name: str
     prepared = prepare(radmm.configure(name, **SMALL), World())
     node, spy, reads = prepared.node, Spy(), []
     node.release = spy
-    for objective in node.problem.objectives:
-        for method in ("value", "grad", "hess"):
-            watched = getattr(objective, method)
-            setattr(objective, method, lambda f, watched=watched: (reads.append(1), watched(f))[1])
+    readers = [(objective, ("value", "grad", "hess")) for objective in node.problem.objectives]
+    readers += [(block, ("values", "gradients", "hessians")) for _, block in node.problem.blocks]
+    for reader, methods in readers:
+        for method in methods:
+            watched = getattr(reader, method)
+            setattr(reader, method, lambda *f, watched=watched: (reads.append(1), watched(*f))[1])
     algorithm = prepared.config.algorithm
     state = algorithm.init(node)
     assert bool(reads) == any(call == "expose" for call, _ in spy.calls)
