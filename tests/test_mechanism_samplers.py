@@ -122,6 +122,14 @@ def test_tails_of_system_noise_are_not_cut():
     assert isinstance(Secure("urandom").at(0, 1, 1).standard_normal(), float)
 
 
+@pytest.mark.parametrize("shape", [1, 2, 105, 32_561])
+def test_gamma_from_system_bits(shape):
+    g = Secure("urandom").at(0, 1, 1).standard_gamma(shape, (100, 50))
+    assert g.shape == (100, 50)
+    assert ks(g, stats.gamma(shape).cdf) > LEVEL
+    assert anderson_darling(g, stats.gamma(shape)) > LEVEL
+
+
 # -- the discrete Gaussian ----------------------------------------------------------------------------
 
 

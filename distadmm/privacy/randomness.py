@@ -11,6 +11,7 @@ randomgen those of `os.urandom` itself.  Both are cryptographic; there is no thi
 
 from __future__ import annotations
 
+import math
 import os
 from typing import Any, NoReturn, Protocol
 
@@ -140,13 +141,20 @@ class _Urandom:
         return z.reshape(shape) if size is not None else float(z[0])
 
     def standard_gamma(self, shape: float, size: Any = None) -> Any:
-        """Gamma(shape), whole `shape`: a sum of exponentials."""
-        whole = int(shape)
-        require(whole == shape, f"gamma shape is {shape!r}; needed: a whole number")
-        count = 1 if size is None else int(np.prod(size))
-        u = ((self.words(count * whole) >> np.uint64(1)).astype(np.float64) + 0.5) * 2.0**-63
-        total = -np.log(u).reshape(count, whole).sum(axis=1)
-        return total.reshape(size) if size is not None else float(total[0])
+        """Gamma(shape), shape >= 1, by rejection from a cubed normal (Marsaglia and Tsang 2000)."""
+        require(shape >= 1, f"gamma shape is {shape!r}; needed: 1 or more")
+        d = shape - 1 / 3
+        c = 1 / math.sqrt(9 * d)
+        found = np.empty(1 if size is None else int(np.prod(size)))
+        open_ = np.arange(len(found))
+        while len(open_):
+            x = self.standard_normal(len(open_))
+            v = np.maximum(1 + c * x, 0.0) ** 3  # 0 is never kept
+            u = ((self.words(len(open_)) >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
+            kept = np.log(u) < x * x / 2 + d * (1 - v + np.log(np.maximum(v, 1e-300)))
+            found[open_[kept]] = d * v[kept]
+            open_ = open_[~kept]
+        return found.reshape(size) if size is not None else float(found[0])
 
 
 def source_of(mode: str, seed: int | None = None) -> Source:
