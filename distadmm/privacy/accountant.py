@@ -2,9 +2,22 @@
 
 What stands where: `events` (what was released), `profiles` (Theorem C and its hypotheses), `knorm` (Theorem A),
 `gaussian`, `lattice` (discrete Gaussian), `curves` and `pld` (composition by FFT), `rdp` (Renyi curves, filters),
-`pricing` (all of it together).
+`pricing` (all of it together), `nodes` (who holds what), `calibration` (noise for a budget), `statements` (what may be
+printed), `export` (dp-accounting).
 """
 
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from distadmm.errors import InputError
+from distadmm.privacy.calibration import (
+    gaussian_discrete_sigma,
+    gaussian_noise_multiplier,
+    objective_scale,
+    output_perturbation,
+)
 from distadmm.privacy.events import (
     ADJACENCIES,
     Adjacency,
@@ -19,15 +32,22 @@ from distadmm.privacy.events import (
     Unbounded,
     event_from_json,
 )
+from distadmm.privacy.nodes import Combined, combine, grouped
 from distadmm.privacy.pricing import Bounds, bounds, delta, epsilon, published_epsilon
 from distadmm.privacy.rdp import ORDERS, rdp_budget, rdp_to_epsilon
+from distadmm.privacy.statements import Certificate, OdometerReading, Simulation, Statement, statement
 
 
-def gaussian_noise_multiplier(epsilon: float, delta: float, count: int = 1) -> float:
-    """The least sigma / sensitivity with which `count` adaptive Gaussian releases are (epsilon, delta)-DP; exact."""
-    from distadmm.privacy import gaussian  # scipy, only when it is needed
+def to_dp_event(events: Event | Iterable[Event]) -> Any:
+    """All events as one of dp-accounting's: its own where it knows the mechanism, `UnsupportedDpEvent` otherwise."""
+    from distadmm.privacy import export
 
-    return gaussian.gaussian_noise_multiplier(epsilon, delta, count)
+    try:
+        return export.rebuilt(export.dp_event([events] if isinstance(events, Event) else events))
+    except ImportError:
+        raise InputError(
+            "dp-accounting is not installed; needed: pip install 'distadmm[accounting]'"
+        ) from None
 
 
 __all__ = [
@@ -35,21 +55,33 @@ __all__ = [
     "ORDERS",
     "Adjacency",
     "Bounds",
+    "Certificate",
+    "Combined",
     "DiscreteGaussian",
     "Event",
     "Gaussian",
     "KNorm",
     "Leakage",
     "ObjectivePerturbation",
+    "OdometerReading",
     "PostProcessing",
     "Pure",
+    "Simulation",
+    "Statement",
     "Unbounded",
     "bounds",
+    "combine",
     "delta",
     "epsilon",
     "event_from_json",
+    "gaussian_discrete_sigma",
     "gaussian_noise_multiplier",
+    "grouped",
+    "objective_scale",
+    "output_perturbation",
     "published_epsilon",
     "rdp_budget",
     "rdp_to_epsilon",
+    "statement",
+    "to_dp_event",
 ]

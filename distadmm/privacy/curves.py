@@ -54,17 +54,19 @@ def hull(eps: Array, value: Array) -> Curve:
     """The lower convex hull, over gamma = e^eps, of upper bounds and of what monotony adds to them."""
     value = np.minimum.accumulate(np.clip(value, 0.0, 1.0))
     begin, end = _scaled_slopes(eps, value)
-    if np.all(begin[1:] >= end[:-1]):
+    if np.all(begin[1:] >= end[:-1]):  # as from a closed form
         return Curve(eps, value)
-    kept: list[int] = []
+    kept: list[int] = [0]
+    ends: list[float] = []  # slope of each kept side, times gamma at its end
     x, y = eps.tolist(), value.tolist()
-    for new in range(len(x)):
-        while len(kept) > 1:
-            before, middle = kept[-2], kept[-1]
-            steep = (y[middle] - y[before]) / -math.expm1(x[before] - x[middle])  # slopes times gamma_middle
-            if steep < (y[new] - y[middle]) * _over_expm1(x[new] - x[middle]):
+    for new in range(1, len(x)):
+        while ends:
+            back = x[kept[-1]] - x[new]
+            if ends[-1] < (y[new] - y[kept[-1]]) * math.exp(back) / -math.expm1(back):
                 break
             kept.pop()
+            ends.pop()
+        ends.append((y[new] - y[kept[-1]]) / -math.expm1(x[kept[-1]] - x[new]))
         kept.append(new)
     return Curve(eps[kept], value[kept])
 

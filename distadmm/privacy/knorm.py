@@ -19,6 +19,7 @@ delta in the plane.)  Gauss-Legendre with 96 and with 64 nodes; what they differ
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import numpy as np
 from scipy import special
@@ -111,8 +112,7 @@ def _hockey_stick_sign_free(dimension: int, s: float, eps: Array, nodes: int) ->
 
 def _over_radius(dimension: int, start: Array, nodes: int, integrand, until: Array | None = None) -> Array:
     """Integral over r from `start` (an array) of the Gamma(d, 1) density times integrand(r, u), r = start + u^2."""
-    x, weight = np.polynomial.legendre.leggauss(nodes)
-    x, weight = (x + 1) / 2, weight / 2
+    x, weight = _gauss_legendre(nodes)
     low = float(special.gammaincinv(dimension, _CUT))
     high = float(special.gammainccinv(dimension, _CUT))
     finite = np.isfinite(start)
@@ -124,6 +124,13 @@ def _over_radius(dimension: int, start: Array, nodes: int, integrand, until: Arr
     r = begin[:, None] + u * u
     values = np.exp(_log_gamma_density(dimension, r)) * integrand(r, u) * 2 * u
     return np.where(finite, (values @ weight) * (last - first), 0.0)
+
+
+@lru_cache(maxsize=4)
+def _gauss_legendre(nodes: int) -> tuple[Array, Array]:
+    """Nodes and weights on [0, 1]."""
+    x, weight = np.polynomial.legendre.leggauss(nodes)
+    return (x + 1) / 2, weight / 2
 
 
 def _log_gamma_density(d: int, r: Array) -> Array:

@@ -41,7 +41,7 @@ tau + max(0, L) at Delta = 2w (for -ln nu, the segments [0, 2 w v] and [0, -2 w 
 Brunn-Minkowski makes opposite records the worst); the smaller bound is taken at each eps.
 
 k records of one person at one node: the shifts of k records average k segments of length k w, and the
-determinant gains at most e^(k tau): the same theorem with k w and k tau.
+determinant gains at most e^(k tau): the same theorem with k w and k tau (`nodes.grouped`).
 
 A flipped label of a logistic loss adds w y x'f and leaves the Hessian: additive noise, Delta = w, no tau.
 """
@@ -50,7 +50,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -186,22 +185,3 @@ def gaussian_tails(event: ObjectivePerturbation, adjacency: Adjacency) -> list[T
     if adjacency == "add-remove":
         return [Tail(mu, 0.0, sides), Tail(mu, event.log_jacobian, sides)]
     return [Tail(mu, event.log_jacobian, sides)]
-
-
-def grouped(event: Event, records: int) -> Event:
-    """The event as seen by a group of `records` records at this node: its price covers them together."""
-    if records == 1 or not event.releases:
-        return event
-    if isinstance(event, Gaussian):
-        return replace(event, noise_multiplier=event.noise_multiplier / records)
-    if isinstance(event, DiscreteGaussian):
-        return replace(event, sensitivity_grid=event.sensitivity_grid * records)
-    if isinstance(event, KNorm):
-        return replace(event, shift=event.shift * records)
-    if isinstance(event, Pure):
-        return replace(event, epsilon=event.epsilon * records)
-    if isinstance(event, ObjectivePerturbation):
-        # k w and k tau; the curvature is the one that gives k tau at k w.
-        curvature = math.expm1(records * event.log_jacobian) * event.floor / (records * event.weight)
-        return replace(event, weight=records * event.weight, curvature=curvature)
-    return event
