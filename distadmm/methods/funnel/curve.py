@@ -1,0 +1,171 @@
+"""Curves: the channels of one method for several R, with what is proven about each.
+
+The work is dealt out to the ranks of a world in pieces; rank 0 puts the results together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from distadmm.methods.funnel import bound, lp, perfect, solvers
+from distadmm.methods.funnel.model import Joint, Solution, informations
+from distadmm.methods.funnel.solvers import Effort, Piece
+from distadmm.world import World
+
+TOLERANCE = 1e-6  # nats: how near the certificate tries to come
+BOUNDED = "weak duality, reduced costs bounded on every face that can hold their maximum"
+CONTRACTION = "strong data-processing inequality with the Dobrushin coefficient"
+
+
+def trace(
+    joint: Joint,
+    rates: Sequence[float],
+    method: str,
+    effort: Effort,
+    certify: bool,
+    world: World,
+    known: perfect.Perfect | None = None,
+) -> list[Solution] | None:
+    """The solutions for all rates, on rank 0; None elsewhere.  All ranks call it alike."""
+    solvers.check(joint, method, effort)
+    rates = [joint.demand(R) for R in rates]
+    inner = list(dict.fromkeys(R for R in rates if not _whole(joint, R)))
+    if method == "lp":
+        known = known or world.on_root(lambda: perfect.solve(joint, effort.seed))
+        inner = [R for R in inner if R > known.R0]
+        solved = _lp(joint, inner, known, effort, certify, world)
+    else:
+        solved = _others(joint, inner, method, effort, world)
+    if solved is None:
+        return None
+    found = dict(zip(inner, solved))
+    return [_finished(joint, R, method, known, found) for R in rates]
+
+
+def _whole(joint: Joint, R: float) -> bool:
+    return R >= joint.HX * (1 - 1e-12)
+
+
+def _finished(
+    joint: Joint, R: float, method: str, known: perfect.Perfect | None, found: dict[float, Solution]
+) -> Solution:
+    if R in found:
+        solution = found[R]
+        contraction = bound.contraction_bound(joint, R)
+        if contraction > solution.lower:
+            solution = replace(solution, lower=contraction, proof=CONTRACTION)
+        return replace(
+            solution, v=solvers.tidy(joint, solution.v), lower=min(solution.lower, solution.leakage)
+        )
+    if _whole(joint, R):
+        return Solution(
+            method, R, np.eye(joint.M), joint.ISX, joint.HX, 0, True, np.inf, 0.0, joint.ISX,
+            "I(X;Y) = H(X) leaves nothing of X open", "R = H(X): Y is X; the multiplier is infinite",
+        )  # fmt: skip
+    assert known is not None
+    v = solvers.tidy(joint, known.v)
+    return Solution(
+        method,
+        R,
+        v,
+        *informations(joint, v),
+        0,
+        True,
+        0.0,
+        0.0,
+        note=f"perfect privacy: R <= R0 = {known.R0:.6g}",
+    )
+
+
+def _others(
+    joint: Joint, rates: list[float], method: str, effort: Effort, world: World
+) -> list[Solution] | None:
+    work = solvers.pieces(joint, method, len(rates), effort) if rates else []
+
+    def attempt(piece: Piece) -> list[solvers.Channel]:
+        return solvers.channels(joint, method, rates[piece.rate], piece.number, effort)
+
+    results = world.share_out(attempt, work)
+    if results is None:
+        return None
+    solutions = []
+    for i, R in enumerate(rates):
+        mine = [
+            channel
+            for piece, part in zip(work, results)
+            if piece.rate in (i, solvers.EVERY)
+            for channel in part
+        ]
+        solutions.append(_chosen(joint, R, method, mine))
+    return solutions
+
+
+def _chosen(joint: Joint, R: float, method: str, tried: list[solvers.Channel]) -> Solution:
+    best = solvers.best(tried, R)
+    if best is None:
+        note = f"none of {len(tried)} end points has I(X;Y) >= R; X itself is returned"
+        return Solution(method, R, np.eye(joint.M), joint.ISX, joint.HX, 0, False, note=note)
+    near = sum(channel.leak <= best.leak + 1e-4 and channel.told >= R - solvers.FEASIBLE for channel in tried)
+    note = f"{near} of {len(tried)} within 1e-4 of the best" if len(tried) > 1 else ""
+    return Solution(method, R, best.v, best.leak, best.told, best.iterations, best.converged, note=note)
+
+
+def _lp(
+    joint: Joint, rates: list[float], known: perfect.Perfect, effort: Effort, certify: bool, world: World
+) -> list[Solution] | None:
+    work = solvers.pieces(joint, "lp", len(rates), effort) if rates else []
+
+    def attempt(piece: Piece) -> lp.Found:
+        return solvers.run_lp(joint, rates[piece.rate], piece.number, known, effort)
+
+    found = world.share_out(attempt, work)
+    leaders = world.broadcast(_leaders(found, work, len(rates)))
+    certificates = None
+    if certify and bound.provable(joint):
+        prove = partial(_certificate, joint)
+        certificates = world.share_out(prove, leaders)
+    if found is None:
+        return None
+    # one pool for all R: the value of a linear program is convex in its right-hand side, so the curve is
+    w = np.concatenate([known.vertices, np.eye(joint.M), *(one.w for one in found)], axis=1)
+    solutions = []
+    for i, R in enumerate(rates):
+        v = lp.assemble(joint, R, w)
+        runs = [one for piece, one in zip(work, found) if piece.rate == i]
+        spread = max(one.at.value for one in runs) - min(one.at.value for one in runs)
+        solution = Solution(
+            "lp", R, v, *informations(joint, v), max(one.rounds for one in runs), leaders[i].gap <= lp.GAP,
+            leaders[i].at.slope, leaders[i].gap, note=f"spread of {len(runs)} repeats {spread:.1e}",
+        )  # fmt: skip
+        solutions.append(_bounded(joint, solution, leaders, certificates))
+    return solutions
+
+
+def _leaders(found: list[lp.Found] | None, work: list[Piece], rates: int) -> list[lp.Found]:
+    """The repeat with the least leakage for each R, without its posteriors."""
+    if found is None:
+        return []
+    each = [[one for piece, one in zip(work, found) if piece.rate == i] for i in range(rates)]
+    return [min(runs, key=lambda one: one.at.value)._replace(w=np.empty((0, 0))) for runs in each]
+
+
+def _certificate(joint: Joint, leader: lp.Found) -> bound.Certificate:
+    return bound.certify(joint, leader.at.alpha, leader.at.slope, TOLERANCE)
+
+
+def _bounded(
+    joint: Joint, solution: Solution, leaders: list[lp.Found], certificates: list[bound.Certificate] | None
+) -> Solution:
+    """The best bound that any certificate gives at this R."""
+    if not certificates:
+        return solution
+    bounds = [
+        bound.lower(joint, solution.R, leader.at.alpha, leader.at.slope, certificate.excess)
+        for leader, certificate in zip(leaders, certificates)
+    ]
+    lower = max(bounds)
+    return replace(solution, lower=lower, proof=BOUNDED) if lower > 0 else solution

@@ -1,0 +1,95 @@
+"""Douglas-Rachford splitting (Huang, El Gamal and El Gamal, 2022), the baseline the paper compares with.
+
+With a = P(y|s), q = P(y|x), C = P(x|s) and the constraint a = C q, for a multiplier beta of I(S;Y):
+
+    L = beta I(S;Y) - I(X;Y) + <nu, a - C q> + c/2 ||a - C q||^2
+    a  <- a - step * [ beta P(s) (log a + 1) + nu + c (a - C q) ]
+    nu <- nu - (1 - relaxation) c (a - C q)
+    q  <- q - step * [ p ((1 - beta)(log r + 1) - (log q + 1)) - C^T (nu + c (a - C q)) ]
+    nu <- nu + c (a - C q)
+
+Gradients are taken less their mean over y; a step is 1e-2 times the power of 1/4 that keeps probabilities within
+[0, 1]; entries that come near the border stop a run there.  The method has no R: a grid of beta is run, and its
+end points are used for every R they reach.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from distadmm.methods.funnel.model import Array, Joint, log0
+from distadmm.methods.funnel.starts import rng_of
+
+BETAS = np.geomspace(0.1, 64.0, 28)
+VARIANTS = tuple((penalty, by_row) for penalty in (16.0, 128.0, 1024.0) for by_row in (False, True))
+STARTS = 4  # for each beta: half of random rows, half near a deterministic channel, as in the authors' code
+NEAR = 1e-3  # how near
+FIRST, SCALE, SMALLEST = 1e-2, 0.25, 1e-11
+INDEX = 1 << 22
+
+
+class State(NamedTuple):
+    a: Array  # P(y|s), B x K x N
+    q: Array  # P(y|x), B x M x N
+    nu: Array  # multipliers of a = C q, B x K x N
+    stuck: Array  # B: no step keeps the probabilities within [0, 1]
+
+
+def _stride(prob: Array, gradient: Array, by_row: bool) -> Array:
+    """The backtracked step along -gradient: one for each run, or for each of its rows."""
+    down = np.where(gradient > 0, prob, 1 - prob)
+    room = np.divide(down, np.abs(gradient), out=np.full_like(prob, np.inf), where=gradient != 0)
+    room = room.min(axis=2, keepdims=True) if by_row else room.min(axis=(1, 2), keepdims=True)
+    halvings = np.ceil(np.log(np.minimum(np.maximum(room, 1e-30) / FIRST, 1.0)) / np.log(SCALE))
+    step = FIRST * SCALE**halvings
+    return np.where(step > SMALLEST, step, 0.0)
+
+
+def step(joint: Joint, st: State, beta: Array, penalty: float, relaxation: float, by_row: bool) -> State:
+    """One iteration of every run; a run that is stuck stays."""
+    C = joint.S * joint.p / joint.pS[:, None]
+    b = beta[:, None, None]
+    error = st.a - C @ st.q
+    gradient = b * joint.pS[:, None] * (log0(st.a) + 1) + st.nu + penalty * error
+    gradient -= gradient.mean(axis=2, keepdims=True)
+    stride = _stride(st.a, gradient, by_row)
+    stuck = st.stuck | (stride == 0).all(axis=(1, 2))
+    a = np.clip(st.a - stride * gradient, 0, 1)
+    error = a - C @ st.q
+    nu = st.nu - (1 - relaxation) * penalty * error
+    r = np.einsum("m,bmn->bn", joint.p, st.q)
+    gradient = joint.p[:, None] * ((1 - b) * (log0(r)[:, None, :] + 1) - (log0(st.q) + 1))
+    gradient -= C.T @ (nu + penalty * error)
+    gradient -= gradient.mean(axis=2, keepdims=True)
+    stride = _stride(st.q, gradient, by_row)
+    stuck |= (stride == 0).all(axis=(1, 2))
+    q = np.clip(st.q - stride * gradient, 0, 1)
+    nu = nu + penalty * (a - C @ q)
+    halted = stuck[:, None, None]
+    a, q, nu = np.where(halted, st.a, a), np.where(halted, st.q, q), np.where(halted, st.nu, nu)
+    return State(a, q, nu, stuck)
+
+
+def end_points(joint: Joint, N: int, seed: int, variant: int, iterations: int) -> tuple[Array, int, Array]:
+    """The channels (B x M x N) of all beta and starts of a variant, iterations made, and which converged."""
+    penalty, by_row = VARIANTS[variant]
+    rng = rng_of(seed, INDEX + variant)
+    beta = np.repeat(BETAS, STARTS)
+    q = rng.random((len(beta), joint.M, N))
+    for b in np.flatnonzero(np.arange(len(beta)) % STARTS >= STARTS // 2):
+        q[b] = NEAR
+        q[b, np.arange(joint.M), rng.permutation(max(N, joint.M))[: joint.M] % N] = 1
+    q /= q.sum(axis=2, keepdims=True)
+    C = joint.S * joint.p / joint.pS[:, None]
+    st = State(C @ q, q, np.zeros((len(beta), joint.K, N)), np.zeros(len(beta), dtype=bool))
+    near = np.zeros(len(beta), dtype=bool)
+    n = 0
+    while n < iterations:
+        n += 1
+        st = step(joint, st, beta, penalty, 1.0, by_row)
+        near = (np.abs(st.a - C @ st.q).sum(axis=2) / 2 < 1e-6).all(axis=1)
+        if (near | st.stuck).all():
+            break
+    return st.q / st.q.sum(axis=2, keepdims=True), n, near

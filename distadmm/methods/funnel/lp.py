@@ -1,0 +1,142 @@
+"""The funnel by column generation over posteriors: the default method.
+
+A pool of posteriors is seeded (single symbols, p, the vertices of perfect privacy, greedy clusters, what a few AEM
+starts found), the linear program of `master` is solved over it, and posteriors with positive reduced cost are
+searched for from many starts and added, until none is found.  That none is found is no proof that there is none,
+so runs are repeated with other random starts, and a last program is solved over what all of them found.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from distadmm.methods.funnel import aem, greedy, master, multistart, perfect, starts
+from distadmm.methods.funnel.model import Array, Joint, channel, informations, posteriors
+from distadmm.methods.funnel.polytope import Polytope
+
+GAP = 1e-9  # nats: the reduced cost that ends the search
+INDEX = 1 << 21  # of these generators among the seed's children
+SEARCHED = 40  # vertices searched for in a round, where they cannot be enumerated
+ENTRIES = 12  # the pool holds at most this many posteriors a symbol, besides those in use
+MERGES = 6000  # pairs of posteriors looked at in a round
+
+
+class Effort(NamedTuple):
+    rounds: int = 60  # linear programs at most
+    climbs: int = 15  # mirror steps from each start
+    draws: int = 0  # random starts a round; 0: 12 a symbol, at most 600
+    seeding: int = 4  # AEM starts whose posteriors seed the pool
+    seeding_iterations: int = 60
+
+    def drawn(self, joint: Joint) -> int:
+        return self.draws or min(12 * joint.M, 600)
+
+
+class Found(NamedTuple):
+    """What one run knows at its end."""
+
+    w: Array  # M x C: posteriors in use, and those worth offering to the last program
+    at: master.Optimum  # of the run's own pool
+    gap: float  # best reduced cost the last search found
+    rounds: int
+
+
+def run(joint: Joint, R: float, known: perfect.Perfect, seed: int, repeat: int, effort: Effort) -> Found:
+    """One run of the column generation for I(X;Y) >= R, 0 < R < H(X)."""
+    rng = starts.rng_of(seed, INDEX + repeat)
+    polytope, bases = Polytope(joint), known.bases
+    columns = master.pool(joint, seeds(joint, R, known, seed, repeat, effort))
+    patience, rounds = 1, 0
+    while rounds < effort.rounds:
+        rounds += 1
+        at = master.solve(joint, columns, R)
+        w = columns.w[:, at.r > GAP]
+        tried = [w, random(joint, rng, effort.drawn(joint)), merged(joint, w, at.r[at.r > GAP], at, rng)]
+        if known.exact:
+            tried.append(known.vertices)
+        else:
+            chosen = bases[rng.permutation(len(bases))[:SEARCHED]]
+            fresh, _ = polytope.search(polytope.shake(chosen, rng), at.slope, at.alpha)
+            bases = np.concatenate([bases, fresh])
+            tried.append(polytope.points(fresh))
+        # a search that finds nothing is repeated once with longer climbs before it is believed
+        climbs = effort.climbs if patience else 4 * effort.climbs
+        w, g = master.ascend(joint, np.concatenate(tried, axis=1), at, climbs)
+        gap = float(g.max())
+        if gap <= GAP and not patience:
+            break
+        patience = int(gap > GAP)
+        columns = _renewed(joint, columns, at, w[:, g > GAP / 10], g[g > GAP / 10])
+    else:
+        at = master.solve(joint, columns, R)
+    # the multipliers belong to the whole pool: a smaller one has others that prove nothing
+    return Found(columns.w[:, master.reduced(columns, at) > -1e-6], at, gap, rounds)
+
+
+def seeds(joint: Joint, R: float, known: perfect.Perfect, seed: int, repeat: int, effort: Effort) -> Array:
+    """The posteriors a pool starts from (M x C)."""
+    block = range(repeat * effort.seeding, (repeat + 1) * effort.seeding)
+    ends = multistart.from_starts(
+        joint, R, joint.M + 1, seed, block, effort.seeding_iterations, tol=0.0, faster=True
+    )
+    found = [
+        np.eye(joint.M),
+        joint.p[:, None],
+        known.vertices,
+        posteriors(joint, greedy.cluster(joint, R))[1],
+    ]
+    found += [posteriors(joint, v)[1] for v in aem.channels(joint, ends.state)]
+    return np.concatenate(found, axis=1)
+
+
+def random(joint: Joint, rng: np.random.Generator, n: int) -> Array:
+    """Posteriors to climb from: half anywhere in the simplex, half with few symbols, as optimal ones have."""
+    anywhere = rng.dirichlet(np.ones(joint.M), n - n // 2).T
+    few = rng.exponential(size=(joint.M, n // 2))
+    size = rng.integers(2, max(3, min(joint.K, joint.M) + 1), n // 2)
+    few *= np.argsort(np.argsort(rng.random(few.shape), axis=0), axis=0) < size
+    return np.concatenate([anywhere, few / few.sum(axis=0)], axis=1)
+
+
+def merged(joint: Joint, w: Array, r: Array, at: master.Optimum, rng: np.random.Generator) -> Array:
+    """Mergers of two posteriors in use, or of one and a symbol: the best of those looked at."""
+    u = np.concatenate([w * r, np.diag(joint.p)], axis=1)
+    a, b = np.triu_indices(u.shape[1], 1)
+    if len(a) > MERGES:
+        some = rng.permutation(len(a))[:MERGES]
+        a, b = a[some], b[some]
+    pairs = master.pool(joint, (u[:, a] + u[:, b]) / (u[:, a] + u[:, b]).sum(axis=0))
+    return pairs.w[:, np.argsort(-master.reduced(pairs, at), kind="stable")[: 2 * joint.M]]
+
+
+def _renewed(joint: Joint, columns: master.Pool, at: master.Optimum, w: Array, g: Array) -> master.Pool:
+    """The pool with the best of the posteriors w added and the worst unused ones dropped."""
+    better = w[:, np.argsort(-g, kind="stable")[: 3 * joint.M]]
+    cost = master.reduced(columns, at)
+    enough = np.sort(cost)[max(0, len(cost) - ENTRIES * joint.M)]
+    return master.joined(columns, master.pool(joint, better), (at.r > 0) | (cost >= enough))
+
+
+def assemble(joint: Joint, R: float, w: Array) -> Array:
+    """The best channel over the posteriors w, with I(X;Y) >= R whatever the program's tolerance."""
+    columns = master.pool(joint, w)
+    for margin in (0.0, 1e-9, 1e-8, 1e-7, 1e-6):
+        at = master.solve(joint, columns, min(R + margin, joint.HX))
+        used = at.r > 1e-12
+        for r in (_exact(joint, columns, at, used, R), at.r[used]):
+            v = channel(joint, r, columns.w[:, used])
+            if informations(joint, v)[1] >= R:
+                return v
+    raise RuntimeError("no mixture of the posteriors found keeps I(X;Y) >= R")
+
+
+def _exact(joint: Joint, columns: master.Pool, at: master.Optimum, used: Array, R: float) -> Array:
+    """The weights of the posteriors in use, from the equations they satisfy rather than to a tolerance."""
+    rows, right = columns.w[:, used], joint.p
+    if at.slope > 0:
+        rows = np.concatenate([rows, columns.hx[None, used]])
+        right = np.append(right, joint.HX - R - 1e-13)
+    r = np.linalg.lstsq(rows, right)[0]
+    return np.maximum(r, 0)

@@ -1,0 +1,129 @@
+"""How solutions are told and written down."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from distadmm.mapping import Mapping
+from distadmm.methods.funnel.literal import Outcome
+from distadmm.methods.funnel.model import Joint, Solution
+from distadmm.methods.funnel.perfect import Perfect
+from distadmm.results import write_csv, write_json
+
+CLOSE = 2e-6  # nats: a proven gap this small is told as the optimum
+HEADER = [
+    "R", "R_over_HX", "I_SY", "I_XY", "lower_bound", "slope", "priced_gap", "symbols", "iterations", "converged",
+    "proof_of_lower_bound", "note",
+]  # fmt: skip
+
+
+def mapping(joint: Joint, solution: Solution, column: str = "") -> Mapping:
+    """The channel as an object that sanitises a column."""
+    return Mapping(solution.v, joint.public, joint.p, column, joint.S)
+
+
+def head(joint: Joint, known: Perfect | None) -> list[str]:
+    """What the problem is."""
+    lines = [
+        joint.source,
+        f"|S| = {joint.K}, |X| = {joint.M}, H(X) = {joint.HX:.6g} nats, I(S;X) = {joint.ISX:.6g}",
+    ]
+    if known is not None:
+        what = "exactly" if known.exact else f"at least (found by local search; at most {known.upper:.6g})"
+        lines.append(
+            f"perfect privacy, I(S;Y) = 0, up to I(X;Y) = R0 = {known.R0:.6g} nats ({known.R0 / joint.HX:.1%} of "
+            f"H(X)), {what}"
+            if joint.HX > 0
+            else "X is constant: there is nothing to tell"
+        )
+    return lines
+
+
+def table(joint: Joint, solutions: Sequence[Solution]) -> list[str]:
+    """A line for each R, then what the bounds mean."""
+    lines = ["       R  R/H(X)      I(S;Y)      I(X;Y)  proven lower  |Y|  standing"]
+    for one in solutions:
+        share = one.R / joint.HX if joint.HX else 1.0
+        lines.append(
+            f"{one.R:8.5f}  {share:6.3f}  {one.leakage:10.8f}  {one.disclosure:10.8f}  {one.lower:12.8f}  "
+            f"{one.v.shape[1]:3d}  {standing(one)}"
+        )
+    notes = [f"R = {one.R:.5f}: {one.note}" for one in solutions if one.note]
+    return lines + notes
+
+
+def standing(one: Solution) -> str:
+    """What is known of this channel, in a few words."""
+    open_ = one.leakage - one.lower
+    if open_ <= CLOSE:
+        return f"optimal, proven within {open_:.0e}" if open_ > 1e-9 else "optimal, proven"
+    between = f"proven within {open_:.1e}"
+    if np.isnan(one.gap):
+        return between
+    search = (
+        f"search found {max(one.gap, 0):.0e} more to gain"
+        if one.gap > 1e-9
+        else "search found nothing better"
+    )
+    return f"{between}; {search} (no proof)"
+
+
+def row(joint: Joint, one: Solution) -> list[Any]:
+    share = one.R / joint.HX if joint.HX else 1.0
+    return [
+        one.R, share, one.leakage, one.disclosure, one.lower, one.slope, one.gap, one.v.shape[1], one.iterations,
+        one.converged, one.proof, one.note,
+    ]  # fmt: skip
+
+
+def finite(value: Any) -> Any:
+    """JSON has no NaN and no infinity."""
+    return None if isinstance(value, float) and not np.isfinite(value) else value
+
+
+def write(
+    folder: Path,
+    joint: Joint,
+    solutions: Sequence[Solution],
+    known: Perfect | None,
+    config: dict[str, Any],
+    column: str,
+    figure: bool,
+) -> list[str]:
+    """curve.csv, result.json, a mapping (.npz and .csv) for each R and, with matplotlib, curve.svg; their names."""
+    rows = [row(joint, one) for one in solutions]
+    write_csv(folder / "curve.csv", HEADER, rows)
+    perfect = known and {"R0": known.R0, "exact": known.exact, "upper_bound": known.upper}
+    points = [{name: finite(value) for name, value in zip(HEADER, one)} for one in rows]
+    facts = {"source": joint.source, "S": joint.K, "X": joint.M, "H_X": joint.HX, "I_SX": joint.ISX}
+    write_json(
+        folder / "result.json",
+        {"config": config, "problem": facts, "perfect_privacy": perfect, "units": "nats", "points": points},
+    )
+    names = ["curve.csv", "result.json"]
+    for number, one in enumerate(solutions, 1):
+        stem = "mapping" if len(solutions) == 1 else f"mapping-{number:02d}"
+        for suffix in (".npz", ".csv"):
+            mapping(joint, one, column).save(folder / f"{stem}{suffix}")
+            names.append(stem + suffix)
+    if figure:
+        from distadmm.methods.funnel.picture import draw_curve
+
+        draw_curve(folder / "curve.svg", joint, solutions, known)
+        names.append("curve.svg")
+    return names
+
+
+def told_literal(outcomes: Sequence[tuple[str, Outcome]], R: float) -> list[str]:
+    """What became of Algorithm 1 as printed."""
+    lines = [f"Algorithm 1 of the paper as printed, R = {R:.6g} (claimed by the paper, refuted):"]
+    for reading, outcome in outcomes:
+        value = "" if np.isnan(outcome.value) else f"I(S;Y) = {outcome.value:.6g}"
+        lines.append(
+            "  " + "; ".join(part for part in (f"{reading}: {value}".rstrip(": "), outcome.what) if part)
+        )
+    return lines
