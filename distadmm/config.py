@@ -153,7 +153,7 @@ class Privacy:
     flags_title = "privacy"
 
     noise: str | None = flag(
-        None, help="gamma, gaussian or none (default: gamma once --epsilon or --alpha is given)"
+        None, help="gamma or gaussian (default: gamma once --epsilon or --alpha is given)"
     )
     mechanism: str = flag("objective", help="where the noise goes: objective or output", choices=MECHANISMS)
     alpha: str | None = flag(
@@ -198,8 +198,8 @@ class Privacy:
             f"--budget-delta is {self.budget_delta}; needed: from 0 to below 1",
         )
         require(
-            self.noise in (None, "none", "gamma", "gaussian"),
-            f"--noise is {self.noise!r}; choose gamma, gaussian or none",
+            self.noise in (None, "gamma", "gaussian"),
+            f"--noise is {self.noise!r}; choose gamma or gaussian",
         )
         require(
             self.public_rows is None or self.public_rows > 0,
@@ -210,11 +210,10 @@ class Privacy:
         )
         if not self.wanted:
             require(
-                self.noise in (None, "none"),
+                self.noise is None,
                 f"--noise {self.noise} needs its strength: give --epsilon or --alpha",
             )
             return
-        require(self.noise != "none", "--noise none contradicts --epsilon and --alpha; leave one out")
         require(
             self.adjacency in ADJACENCIES,
             f"--adjacency is {self.adjacency}; what one record may do matters, so there is no default: "

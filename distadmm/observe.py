@@ -12,9 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from distadmm.algorithm import Node
+from distadmm.reports import Reports
 from distadmm.world import World
 
 Array = np.ndarray
+_AT_ONCE = 256  # measurements
 COLUMNS = (
     "iteration",
     "phase",
@@ -60,6 +62,8 @@ class Observer:
     ):
         self.node, self.world, self.test, self.evaluate = node, world, test, evaluate
         self.order = world.rows_order(node.network.nodes)
+        self.reports = Reports(world, node.network.n_local, 7 + node.problem.dimension)
+        self._means: list[Array] = []  # the nodes' mean model at each measurement, on rank 0
 
     def gather(self, rows: Array) -> Array | None:
         """Rows of all nodes in the order of the nodes, on rank 0."""
@@ -88,11 +92,12 @@ class Observer:
                 f,
             ]
         )
-        whole = self.gather(local)
-        mean = np.zeros(f.shape[1]) if whole is None else whole[:, 7:].mean(axis=0)
-        at_mean = self.gather(problem.values(np.tile(self.world.broadcast_array(mean), (len(f), 1)))[:, None])
-        if whole is None or at_mean is None:
+        gathered = self.reports.post(local)
+        if gathered is None:
             return None
+        whole = gathered[self.order]
+        mean = whole[:, 7:].mean(axis=0)
+        self._means.append(mean)
         n = len(whole)
         apart = float(np.sqrt(((whole[:, 7:] - mean) ** 2).sum()))
         return Measurement(
@@ -100,7 +105,7 @@ class Observer:
             phase=phase,
             objective=float(whole[:, 0].sum()),
             average_loss=float(whole[:, 1].mean()),
-            gap=float(at_mean.sum()),  # the objective at the mean model, until the optimum is known
+            gap=float("nan"),  # the optimum is not known yet
             consensus_error=apart,
             primal_residual=apart / np.sqrt(n),
             dual_residual=float(np.sqrt(whole[:, 3].sum() / n)),
@@ -111,6 +116,18 @@ class Observer:
             bytes=round(whole[:, 6].sum()),
             seconds=seconds,
         )
+
+    def at_means(self) -> Array:
+        """sum_i O_i(mean f) of every measurement, on rank 0: all at once, when the loop is over."""
+        count = self.world.broadcast(len(self._means))
+        values = np.zeros(count)
+        for first in range(0, count, _AT_ONCE):
+            means = np.zeros((min(_AT_ONCE, count - first), self.node.problem.dimension))
+            if self.world.is_root:
+                means[:] = self._means[first : first + _AT_ONCE]
+            rows = self.gather(self.node.problem.values_at(self.world.broadcast_array(means)))
+            values[first : first + len(means)] = 0.0 if rows is None else rows.sum(axis=0)
+        return values
 
 
 def optimum(node: Node, observer: Observer) -> tuple[Array, float]:

@@ -145,6 +145,16 @@ class Problem:
         """O_i(f_i) of each node."""
         return self._each(f, "values", lambda objective, row: objective.value(row))
 
+    def values_at(self, points: Array) -> Array:
+        """O_i at every one of these points, one row a node."""
+        found = np.empty((len(self.objectives), len(points)))
+        for rows, block in self.blocks:
+            for p, point in enumerate(points):
+                found[rows, p] = block.values(np.broadcast_to(point, (len(rows), self.dimension)))
+        for i in self.solvers:
+            found[i] = [self.objectives[i].value(point) for point in points]
+        return found
+
     def data_losses(self, f: Array) -> Array:
         """Mean loss over each node's rows; NaN where an objective has no such notion."""
         return self._each(

@@ -6,9 +6,11 @@ ledger, under the hypothesis' name.  None is assumed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -17,7 +19,7 @@ from distadmm.errors import InputError, require
 from distadmm.methods.consensus.schedule import schedule
 from distadmm.privacy import accountant
 from distadmm.privacy.books import Books
-from distadmm.privacy.events import Event
+from distadmm.privacy.events import Adjacency, Event
 from distadmm.privacy.filter import Filter, budget
 from distadmm.privacy.memory import MemoryLedger
 from distadmm.privacy.randomness import Source, source_of
@@ -25,6 +27,7 @@ from distadmm.privacy.release import Protected, Recipe, Unprotected
 from distadmm.run import Run
 from distadmm.setup import LOSSES, Prepared
 from distadmm.softmax import MAX_SLOPE
+from distadmm.world import World
 
 Array = np.ndarray
 _NORM_SLACK = 1e-12  # rows are divided by their norm in floating point
@@ -89,10 +92,10 @@ def recipe_of(config: Config, prepared: Prepared, releases: Sequence[Any]) -> Re
         dimension=problem.dimension,
         alpha=noise_table(config, prepared, releases),
         weight=np.array([objective.scale for objective in problem.objectives]),
-        slope=bounds.max_slope if bounds is not None else slope,
+        slope=bounds.max_slope if bounds is not None and np.isfinite(bounds.max_slope) else slope,
         curvature=bounds.max_curvature if bounds is not None else 1.0,
         ridge=node.facts.ridge,
-        adjacency=str(privacy.adjacency),
+        adjacency=cast(Adjacency, privacy.adjacency),
         tolerance=problem.tolerance,
         output_epsilon=privacy.output_epsilon
         if privacy.form == "sound" and privacy.mechanism == "objective"
@@ -112,12 +115,16 @@ def plan_of(prepared: Prepared) -> Recipe | None:
         hasattr(config.algorithm, "releases"),
         f"--algorithm {config.name} has no private form; choose admm, madmm, radmm or mradmm",
     )
+    require(
+        not getattr(config.algorithm, "tune", False),
+        "--tune is for runs without noise: its metric is made of the data, or its penalties differ from those priced",
+    )
     with node.network.world.together():
         releases = config.algorithm.releases(node, config.loop.iterations)
     with node.network.world.together():
         recipe = recipe_of(config, prepared, releases)
         if config.privacy.epsilon is not None and releases:
-            recipe = calibrate(config.privacy, recipe, releases)
+            recipe = calibrate(config.privacy, recipe, releases, node.network.world)
     return recipe
 
 
@@ -133,51 +140,90 @@ def events_of(recipe: Recipe, releases: Sequence[Any], i: int) -> list[Event]:
 
 
 def _times(event: Event, count: int) -> Event:
-    from dataclasses import replace
-
     return replace(event, count=count)  # type: ignore[call-arg]
 
 
-def calibrate(privacy: Privacy, recipe: Recipe, releases: Sequence[Any]) -> Recipe:
+def calibrate(privacy: Privacy, recipe: Recipe, releases: Sequence[Any], world: World) -> Recipe:
     """The largest alpha of each node, the same in all its solves, that spends at most --epsilon."""
-    from dataclasses import replace
-
-    chosen: dict[Any, float] = {}
-    alpha = recipe.alpha.copy()
-    for i in range(alpha.shape[1]):
-        # Nodes of equal weight and equal penalties need the same alpha; find it once.
-        key = (
-            float(recipe.weight[i]),
-            *(float(np.broadcast_to(q, (alpha.shape[1], 1))[i, 0]) for _, q, _ in releases),
+    # Nodes of equal weight and equal penalties need the same alpha: each case is worked out once, by one rank.
+    cases = [_case(recipe, releases, i) for i in range(len(recipe.weight))]
+    chosen = _each_once(cases, lambda case: _alpha(privacy, recipe, case), world)
+    for case, alpha in chosen.items():
+        require(
+            alpha > 0,
+            f"--epsilon {privacy.epsilon:g} is out of reach: {len(case.quadratic)} solves cost more whatever the "
+            "noise, through their Hessian and --output-epsilon; run fewer iterations, raise the penalty or --epsilon",
         )
-        if key not in chosen:
-            chosen[key] = _alpha(privacy, recipe, releases, i)
-        alpha[:, i] = chosen[key]
-    return replace(recipe, alpha=alpha)
+    return replace(recipe, alpha=np.tile([chosen[case] for case in cases], (len(recipe.alpha), 1)))
 
 
-def _alpha(privacy: Privacy, recipe: Recipe, releases: Sequence[Any], i: int) -> float:
-    from dataclasses import replace
+class _Case(NamedTuple):
+    """All that the price of one node's releases depends on besides alpha."""
 
+    weight: float
+    quadratic: tuple[float, ...]
+    factor: tuple[float, ...]
+
+
+def _case(recipe: Recipe, releases: Sequence[Any], i: int) -> _Case:
+    n = len(recipe.weight)
+    quadratic = tuple(float(np.broadcast_to(q, (n, 1))[i, 0]) for _, q, _ in releases)
+    factor = tuple(float(np.broadcast_to(m, (n, 1))[i, 0]) for _, _, m in releases)
+    return _Case(float(recipe.weight[i]), quadratic, factor)
+
+
+def _each_once(items: Sequence[Any], function: Callable[[Any], Any], world: World) -> dict[Any, Any]:
+    """function(item) for the items of all ranks, equal ones once, dealt out to the ranks."""
+    distinct = list(dict.fromkeys(item for some in world.allgather(list(items)) for item in some))
+    return dict(zip(distinct, world.broadcast(world.share_out(function, distinct) or [])))
+
+
+def _alpha(privacy: Privacy, recipe: Recipe, case: _Case) -> float:
+    """Close to --epsilon from below: to one part in a thousand, or 0 if no noise is enough."""
     assert privacy.epsilon is not None
+    target = privacy.epsilon
+    alone = replace(recipe, weight=np.array([case.weight]), unverified="")
+    releases = [(0, np.array([[q]]), np.array([[m]])) for q, m in zip(case.quadratic, case.factor)]
 
-    def spent(alpha: float) -> float:
-        at = replace(recipe, alpha=np.full_like(recipe.alpha, alpha), unverified="")
-        return accountant.epsilon(events_of(at, releases, i), privacy.delta, recipe.adjacency)
+    def events(alpha: float) -> list[Event]:
+        return events_of(replace(alone, alpha=np.full((len(releases), 1), alpha)), releases, 0)
 
-    least = spent(1e-9)
-    require(
-        least < privacy.epsilon,
-        f"--epsilon {privacy.epsilon:g} is out of reach: {len(releases)} solves of node {i} cost {least:.3g} whatever "
-        "the noise, through their Hessian and --output-epsilon; run fewer iterations, raise the penalty or --epsilon",
-    )
-    low, high = 1e-9, 1.0
-    while spent(high) <= privacy.epsilon and high < 1e12:
+    def by_curve(alpha: float) -> float:
+        """Quick, and never below the tight price."""
+        total = np.sum([event.rdp(accountant.ORDERS, recipe.adjacency) for event in events(alpha)], axis=0)
+        return accountant.rdp_to_epsilon(total, privacy.delta)
+
+    def tight(alpha: float) -> float:
+        return accountant.epsilon(events(alpha), privacy.delta, recipe.adjacency)
+
+    # The quick price finds the place; the tight one is asked around it, where the loss grows like a power of alpha.
+    low = _largest(lambda alpha: by_curve(alpha) <= target, 1e-6, 1.0, 1e-2)
+    if low == 0.0 or (at_low := tight(low)) > target:
+        low = _largest(lambda alpha: tight(alpha) <= target, 1e-9, 1.0, 1e-2)
+        if low == 0.0:
+            return 0.0
+        at_low = tight(low)
+    for _ in range(12):
+        if at_low >= target * (1 - 1e-3):
+            break
+        guess = low * (target / at_low) ** 0.95
+        while (at_guess := tight(guess)) > target:
+            guess = np.sqrt(low * guess)
+        low, at_low = float(guess), at_guess
+    return low
+
+
+def _largest(holds: Callable[[float], bool], least: float, start: float, ratio: float) -> float:
+    """The largest alpha that `holds`, to a relative step of `ratio`; 0 if not even `least` does."""
+    if not holds(least):
+        return 0.0
+    low, high = least, start
+    while holds(high) and high < 1e12:
         low, high = high, 4 * high
-    while high / low > 1 + 1e-4:
-        middle = np.sqrt(low * high)
-        low, high = (middle, high) if spent(middle) <= privacy.epsilon else (low, middle)
-    return float(low)
+    while high / low > 1 + ratio:
+        middle = float(np.sqrt(low * high))
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low
 
 
 def arm(prepared: Prepared, recipe: Recipe | None, folder: Path | None) -> None:
@@ -214,7 +260,13 @@ def _books(prepared: Prepared, recipe: Recipe | None, folder: Path | None, sourc
     header: dict[str, Any] = {"adjacency": adjacency, "mode": source.mode, "dataset": name}
     if folder is not None and config.loop.resume is not None:
         return Books.resume(folder / "ledger", nodes, ghosts, source=source.name, **header)
-    header |= {"scope": "record", "source": source.name, "budget": _budget(config, recipe, prepared)}
+    run = prepared.world.broadcast(secrets.token_hex(8))
+    header |= {
+        "scope": "record",
+        "run": run,
+        "source": source.name,
+        "budget": _budget(config, recipe, prepared),
+    }
     if folder is None:
         return Books([MemoryLedger(int(i), **header) for i in nodes])
     return Books.open(folder / "ledger", nodes, ghosts, **header)
@@ -236,27 +288,22 @@ def _budget(config: Config, recipe: Recipe | None, prepared: Prepared) -> Filter
 
 def spent(prepared: Prepared) -> float:
     """epsilon of the node that has spent most, over all ranks: a record lives at one node, so nodes compose by max."""
-    release, privacy = prepared.node.release, prepared.config.privacy
-    if not isinstance(release, Protected):
-        return float("inf")
-    seen: dict[Any, float] = {}
-    for ledger in release.books.ledgers:
-        events = tuple(ledger.events)
-        if events not in seen:
-            seen[events] = accountant.epsilon(list(events), privacy.delta, release.recipe.adjacency)
-    return max(prepared.world.allgather(max(seen.values(), default=0.0)))
+    delta = prepared.config.privacy.delta
+    return _worst(prepared, lambda events, adjacency: accountant.epsilon(list(events), delta, adjacency))
 
 
 def published(prepared: Prepared) -> float:
     """The same by the bound that the paper publishes."""
+    return _worst(prepared, lambda events, adjacency: accountant.published_epsilon(list(events), adjacency))
+
+
+def _worst(prepared: Prepared, price: Callable[[Any, Any], float]) -> float:
     release = prepared.node.release
     if not isinstance(release, Protected):
         return float("inf")
-    mine = [
-        accountant.published_epsilon(list(ledger.events), release.recipe.adjacency)
-        for ledger in release.books.ledgers
-    ]
-    return max(prepared.world.allgather(max(mine, default=0.0)))
+    adjacency = release.recipe.adjacency
+    books = [tuple(ledger.events) for ledger in release.books.ledgers]
+    return max(_each_once(books, lambda events: price(events, adjacency), prepared.world).values())
 
 
 def settle(prepared: Prepared, run: Run) -> None:

@@ -131,6 +131,7 @@ class Loop:
                 self.ended, self.reason, k = "privacy budget", str(reason), k - 1
             finally:
                 progress.close()
+        self.observer.reports.close()
         if loop.checkpoint_every and self.ended != "iterations":
             self._save(k, state)
         return k, state
@@ -149,9 +150,21 @@ class Loop:
         if loop.checkpoint_every and k % loop.checkpoint_every == 0:
             self._save(k, state)
         if (every and k % every == 0) or k % CONTROL_EVERY == 0:
-            reason = self.world.broadcast(self._reason_to_stop(k, seen) if self.world.is_root else "")
-            if reason:
-                raise Stop(reason)
+            self._control(k, seen)
+
+    def _control(self, k: int, seen: Measurement | None) -> None:
+        """Stop where rank 0 says so.
+
+        Only a tolerance must be obeyed at once.  The clock and signals are obeyed at the next control point:
+        by then rank 0's word has arrived, and nobody has waited for it.
+        """
+        reports, at_once = self.observer.reports, self.config.loop.stop_tolerance is not None
+        reason = "" if at_once else reports.hear()
+        if not reason:
+            reports.announce(self._reason_to_stop(k, seen) if self.world.is_root else "")
+            reason = reports.hear() if at_once else ""
+        if reason:
+            raise Stop(reason)
 
     def _reason_to_stop(self, k: int, seen: Measurement | None) -> str:
         loop = self.config.loop
@@ -199,10 +212,12 @@ def execute(prepared: Prepared, folder: Path | None = None) -> Run:
     best = None
     if prepared.source.pooled_allowed and prepared.config.loop.observe_every:
         best = optimum(prepared.node, loop.observer)[1]
+        at_means = loop.observer.at_means()
     prepared.node.network.close()
     if models is None:
         return run
     run.models, run.optimum = models, best
-    scale = float("nan") if best is None else 1.0 / best
-    run.history = [line._replace(gap=line.gap * scale - 1.0) for line in loop.history]
+    run.history = loop.history
+    if best is not None:
+        run.history = [line._replace(gap=value / best - 1.0) for line, value in zip(loop.history, at_means)]
     return run

@@ -27,7 +27,7 @@ import numpy as np
 from distadmm.errors import BudgetExhausted
 from distadmm.network import Network
 from distadmm.privacy.books import Books
-from distadmm.privacy.events import Event, Gaussian, KNorm, ObjectivePerturbation, Unbounded
+from distadmm.privacy.events import Adjacency, Event, Gaussian, KNorm, ObjectivePerturbation, Unbounded
 from distadmm.privacy.mechanism import Noise, k_norm
 from distadmm.privacy.randomness import PURPOSES, Source, Stream
 
@@ -86,7 +86,7 @@ class Recipe:
     slope: float  # |l'| <= this
     curvature: float  # l'' <= this
     ridge: float  # rho/N
-    adjacency: str
+    adjacency: Adjacency
     tolerance: float  # tau of the primal solves
     output_epsilon: float  # epsilon_o; 0: solves are taken to be exact, as the paper does
     one_signed: bool
@@ -126,7 +126,7 @@ class Recipe:
         """What the ledger is charged with: the price, or no bound when a hypothesis fails."""
         if not self.unverified:
             return event
-        pure = event.pure_epsilon(self.adjacency)  # type: ignore[arg-type]
+        pure = event.pure_epsilon(self.adjacency)
         return Unbounded(self.unverified, claimed=pure if np.isfinite(pure) else None)
 
 

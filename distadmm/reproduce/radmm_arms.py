@@ -164,7 +164,7 @@ def _1c() -> list[Arm]:
 
 def _2() -> list[Arm]:
     grid = (1e-4, 1e-3, 1e-2, 0.05, 0.1, 0.22, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 100.0)
-    return [Arm("2", f"{rho:g}", "admm", flags=(("rho", rho),)) for rho in grid]
+    return [Arm("2", f"{rho:g}", "admm", flags=(("rho", rho), ("eta", "0.5"))) for rho in grid]
 
 
 def _3() -> list[Arm]:

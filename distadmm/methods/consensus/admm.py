@@ -13,6 +13,7 @@ import numpy as np
 
 from distadmm.algorithm import Node, register
 from distadmm.cli import flag
+from distadmm.errors import require
 from distadmm.methods.consensus.penalty import Penalties
 from distadmm.methods.consensus.tuned import RELAXATION, Tuned
 
@@ -46,6 +47,13 @@ class ADMM(Penalties):
     metric: str = flag(
         "r1", help="of --tune: r1 follows the data, public needs nothing from it", choices=METRICS
     )
+
+    def check(self, node: Node, iterations: int) -> None:
+        require(
+            not self.tune or node.table["eta"] is None,
+            "--tune chooses the penalties; leave out --eta, or --tune",
+        )
+        super().check(node, iterations)
 
     def tuned(self, node: Node) -> Tuned | None:
         """The self-tuned recursion, where it applies."""

@@ -1,0 +1,233 @@
+"""Private runs end to end: what is charged, what is printed, what is refused, what a resume sends again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from distadmm import protect, radmm
+from distadmm.errors import BUDGET, DONE, USAGE
+from distadmm.privacy import accountant
+from distadmm.results import read_npz
+from distadmm.run import execute
+from distadmm.setup import prepare
+from distadmm.world import World
+
+SMALL: dict[str, Any] = {
+    "data": "tiny", "topology": "er5", "weight": 20.0, "rho": 1.0, "eta": "2", "iterations": 8, "progress": "none",
+}  # fmt: skip
+PRIVATE = {**SMALL, "alpha": "3", "adjacency": "replace", "rng": "simulation"}
+
+
+def words(values: dict[str, Any]) -> list[str]:
+    return [text for key, value in values.items() for text in ("--" + key.replace("_", "-"), str(value))]
+
+
+def entries(folder: Path, node: int) -> list[dict[str, Any]]:
+    text = (folder / "ledger" / f"node-{node:04d}.jsonl").read_text()
+    return [json.loads(line) for line in text.splitlines()]
+
+
+@pytest.mark.parametrize("name", ["radmm", "mradmm", "admm", "madmm"])
+def test_every_solve_is_paid_for_once_and_recycling_costs_nothing(name: str, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    assert radmm.main([*words({**PRIVATE, "algorithm": name}), "--out", str(out)]) == DONE
+    phases = 2 if name in ("radmm", "mradmm") else 1
+    for node in range(5):
+        lines = entries(out, node)
+        paid = [line["k"] for line in lines if line["kind"] == "release"]
+        free = [line["k"] for line in lines if line["kind"] == "post"]
+        assert paid == list(range(1, 9, phases))
+        assert free == ([2, 4, 6, 8] if phases == 2 else [])
+        (commit,) = [line for line in lines if line["kind"] == "commit"]
+        assert sum(event["count"] for event in commit["events"]) == len(paid)
+    summary = json.loads((out / "summary.json").read_text())
+    assert summary["statement"] == "simulation"  # seeded noise never earns a certificate
+    assert 0 < summary["epsilon"] < summary["published_epsilon"]
+
+
+def test_epsilon_is_what_the_accountant_says_of_the_ledger(tmp_path: Path) -> None:
+    run = radmm.solve("radmm", **{**PRIVATE, "out": tmp_path / "run"})
+    dearest = 0.0
+    for node in range(5):
+        (commit,) = [line for line in entries(tmp_path / "run", node) if line["kind"] == "commit"]
+        events = [accountant.event_from_json(line) for line in commit["events"]]
+        dearest = max(dearest, accountant.epsilon(events, 1e-5, "replace"))
+    assert run.epsilon == dearest
+
+
+@pytest.mark.parametrize("adjacency", ["replace", "label", "add-remove"])
+@pytest.mark.parametrize("mechanism", ["objective", "output"])
+def test_a_target_is_met_from_below(adjacency: str, mechanism: str) -> None:
+    flags = {**SMALL, "epsilon": 3.0, "adjacency": adjacency, "mechanism": mechanism, "rng": "secure"}
+    if adjacency == "add-remove":
+        flags["public_rows"] = 90
+    run = radmm.solve("radmm", **flags)
+    assert 0.98 * 3.0 < run.epsilon <= 3.0
+    assert run.statement == "certificate"
+
+
+@pytest.mark.mpi(min_size=2)
+@pytest.mark.parametrize("name", ["radmm", "madmm"])
+def test_simulated_noise_is_the_same_on_any_number_of_ranks(name: str, world: World) -> None:
+    def models(where: World) -> Any:
+        prepared = prepare(radmm.configure(name, **PRIVATE), where)
+        protect.arm(prepared, protect.plan_of(prepared), None)
+        return execute(prepared).models
+
+    together = models(world)
+    if world.is_root:
+        np.testing.assert_array_equal(together, models(World()))
+
+
+def test_secure_noise_is_never_the_same_twice() -> None:
+    flags = {**PRIVATE, "rng": "secure"}
+    one, two = (radmm.solve("radmm", **flags).models for _ in range(2))
+    assert one is not None
+    assert not np.any(one == two)
+
+
+def test_noise_in_the_model_is_the_noise_in_the_ledger() -> None:
+    """A run without noise and one with it differ by what the perturbed optimality condition says."""
+    prepared = prepare(radmm.configure("admm", **{**PRIVATE, "iterations": 1}), World())
+    protect.arm(prepared, protect.plan_of(prepared), None)
+    node, algorithm = prepared.node, prepared.config.algorithm
+    before = algorithm.init(node)
+    after = algorithm.step(1, before, node)
+    drawn = node.release._drawn
+    V, eta = node.degree, 2.0
+    pull = 2 * before.lam - eta * (V * before.f + before.s)
+    left = node.problem.gradients(after.f) + pull + 2 * eta * V * after.f
+    # Equal up to the output noise, whose scale is eps_o Phi / (2 tau): some 1e-5 here.
+    np.testing.assert_allclose(-left, drawn, atol=1e-3)
+    assert np.all(np.linalg.norm(drawn, axis=1) > 1)
+
+
+def test_a_budget_ends_all_ranks_with_code_three(tmp_path: Path, capsys) -> None:
+    out = tmp_path / "run"
+    # The plan is not committed beyond the budget: the whole of it does not fit, so nothing starts.
+    flags = words({**PRIVATE, "iterations": 40, "budget_epsilon": 3.0})
+    assert radmm.main([*flags, "--out", str(out)]) == BUDGET
+    shown = capsys.readouterr().err
+    assert shown.count("\n") == 1
+    assert "overspend the budget" in shown
+
+
+def test_a_run_within_its_budget_certifies_it(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    flags = words({**PRIVATE, "rng": "secure", "budget_epsilon": 50.0})
+    assert radmm.main([*flags, "--out", str(out)]) == DONE
+    assert json.loads((out / "summary.json").read_text())["statement"] == "certificate"
+
+
+UNBOUNDED = {
+    "squared loss": ({"loss": "squared"}, "has no bound"),
+    "the paper's form": ({"form": "paper"}, "exact minimisers only"),
+}
+
+
+@pytest.mark.parametrize("what", UNBOUNDED)
+def test_an_unverified_hypothesis_makes_epsilon_infinite_under_its_name(
+    what: str, tmp_path: Path, capsys
+) -> None:
+    changes, name = UNBOUNDED[what]
+    out = tmp_path / "run"
+    assert radmm.main([*words({**PRIVATE, **changes}), "--out", str(out)]) == DONE
+    assert name in capsys.readouterr().out
+    summary = json.loads((out / "summary.json").read_text())
+    assert summary["epsilon"] == "inf"
+    charged = [line for line in entries(out, 0) if line["kind"] == "charge"]
+    assert charged[0]["mech"] == "unbounded"
+    assert name in charged[0]["params"]["reason"]
+    if what == "the paper's form":
+        assert charged[0]["params"]["claimed"] > 0
+
+
+def test_a_loss_of_the_users_own_is_not_believed(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "from distadmm.losses import Logistic\nclass Mine(Logistic):\n    pass\n"
+    )
+    run = radmm.solve("radmm", **{**PRIVATE, "loss": f"{tmp_path / 'mine.py'}:Mine"})
+    assert run.epsilon == float("inf")
+    assert "not verified by code" in run.statement
+
+
+REFUSED = {
+    "no adjacency": ({"adjacency": None}, "no default"),
+    "unknown adjacency": ({"adjacency": "person"}, "choose one of"),
+    "add-remove without a divisor": ({"adjacency": "add-remove"}, "--public-rows"),
+    "long rows": ({"clip": None}, "norm"),
+    "both": ({"epsilon": 1.0}, "give one of"),
+    "noise without strength": ({"alpha": None, "noise": "gamma", "adjacency": None}, "needs its strength"),
+    "unknown noise": ({"noise": "laplace"}, "choose gamma"),
+    "bad alpha": ({"alpha": "-1"}, "above 0"),
+    "bad delta": ({"delta": 0}, "--delta"),
+    "tuning and a penalty": ({"algorithm": "admm", "tune": True}, "leave out --eta"),
+    "tuning by data": ({"algorithm": "admm", "tune": True, "eta": None}, "runs without noise"),
+    "softmax": ({"loss": "softmax"}, "--mechanism output"),
+    "out of reach": ({"alpha": None, "epsilon": 1e-3}, "out of reach"),
+    "an algorithm without a private form": (
+        {"algorithm": "docs/examples/gradient_tracking.py"},
+        "no private form",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_refusals_are_one_line_and_write_nothing(what: str, tmp_path: Path, capsys, monkeypatch) -> None:
+    home = Path(__file__).parent.parent
+    monkeypatch.chdir(tmp_path)
+    changes, told = REFUSED[what]
+    if changes.get("algorithm", "").endswith(".py"):
+        changes = {"algorithm": str(home / changes["algorithm"])}
+    flags = {**PRIVATE, **changes}
+    command = words({k: v for k, v in flags.items() if v is not None and v is not True})
+    command += ["--no-clip"] if "clip" in changes else []
+    command += ["--tune"] if changes.get("tune") else []
+    if str(flags.get("algorithm", "")).endswith(".py"):
+        command = [w for w in command if w not in ("--eta", "2")]
+    if "clip" in changes:
+        rng = np.random.default_rng(0)
+        rows = rng.normal(size=(60, 3))
+        np.savez("long.npz", X=rows, y=np.sign(rows[:, 0]))
+        command = [*command, "--data", "long.npz"]
+    assert radmm.main(command) == USAGE
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.count("\n") == 1, shown.err
+    assert told in shown.err
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("rng", ["simulation", "secure"])
+def test_a_resume_sends_again_what_was_sent_and_pays_once(rng: str, tmp_path: Path) -> None:
+    """Checkpoint after 4, ended after 7: iterations 5 to 7 are replayed byte for byte, 8 and on are new."""
+    out = tmp_path / "run"
+    flags = {**PRIVATE, "algorithm": "admm", "rng": rng, "iterations": 7, "checkpoint_every": 4}
+    assert radmm.main([*words(flags), "--out", str(out)]) == DONE
+    at_seven = read_npz(out / "models.npz")["models"]
+    assert radmm.main(["--resume", str(out), "--iterations", "7"]) == DONE
+    np.testing.assert_array_equal(read_npz(out / "models.npz")["models"], at_seven)
+    paid = [line["k"] for line in entries(out, 0) if line["kind"] in ("release", "charge")]
+    assert paid == list(range(1, 8))
+    assert radmm.main(["--resume", str(out), "--iterations", "9"]) == DONE
+    paid = [line["k"] for line in entries(out, 0) if line["kind"] in ("release", "charge")]
+    assert paid == list(range(1, 10))
+    assert (
+        json.loads((out / "summary.json").read_text())["statement"] != "certificate"
+    )  # more than was committed
+
+
+def test_a_shortened_ledger_is_not_taken_up(tmp_path: Path, capsys) -> None:
+    out = tmp_path / "run"
+    flags = {**PRIVATE, "algorithm": "admm", "checkpoint_every": 4}
+    assert radmm.main([*words(flags), "--out", str(out)]) == DONE
+    path = out / "ledger" / "node-0002.jsonl"
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:-3]))
+    capsys.readouterr()
+    assert radmm.main(["--resume", str(out), "--iterations", "10"]) == USAGE
+    assert "node-0002" in capsys.readouterr().err
