@@ -229,6 +229,8 @@ def test_post_processing_costs_nothing_and_points_to_what_it_recycles():
     with pytest.raises(InputError, match="charge a release first"):
         book.post(iteration=0)
     paid = book.charge(LAPLACE, iteration=1)
+    with pytest.raises(InputError, match="charge a release first"):
+        book.post(iteration=2, of=paid.seq + 1)
     spent = book.tally.spent
     book.post(iteration=2)
     book.charge(PostProcessing(paid.seq), iteration=3)
@@ -266,6 +268,14 @@ def test_an_event_of_several_releases_draws_on_the_reservation():
     book.charge(replace(LAPLACE, count=2), iteration=1)
     assert book.tally.spent == spent
     assert book.tally.reserved == 1
+
+
+def test_an_event_of_several_releases_is_paid_for_as_a_whole_or_not_at_all():
+    book = in_memory(budget=PureFilter(1.0))
+    book.commit([replace(LAPLACE, count=1)])
+    with pytest.raises(BudgetExhausted):
+        book.charge(replace(LAPLACE, count=3), iteration=1)
+    assert (book.tally.releases, book.tally.reserved) == (0, 1)
 
 
 # -- statements ---------------------------------------------------------------------------------------

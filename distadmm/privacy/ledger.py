@@ -91,6 +91,8 @@ class Ledger(MemoryLedger):
         """
         ledger = cls.__new__(cls)
         ledger._place(folder, node, keep_open)
+        if ledger.path.exists():
+            ledger._open()  # the lock comes before the first look
         found = chain.read(ledger.path)
         if found.fault:
             raise InputError(f"{found.fault}; restore the file from a backup, or start a new run")
@@ -100,7 +102,6 @@ class Ledger(MemoryLedger):
         )
         tally = Tally.of(found.entries)
         ledger._matches(tally, mode, adjacency, dataset)
-        ledger._open()
         holds = {bytes.fromhex(entry["h"]) for entry in found.entries}
         seen = all_sightings(folder) if seen is None else list(seen)
         _refuse_shorter(ledger.path, tally, missing(seen, node, holds))

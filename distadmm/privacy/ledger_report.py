@@ -9,15 +9,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from distadmm.errors import InputError, require
-from distadmm.privacy import accountant, chain, compose, replay
-from distadmm.privacy.events import Leakage, ObjectivePerturbation, Unbounded, event_from_json
+from distadmm.privacy import chain, compose, pricing, replay, statements
+from distadmm.privacy.events import Adjacency, Event, Leakage, Unbounded, event_from_json
 from distadmm.privacy.export import dp_event
 from distadmm.privacy.filter import filter_from_json
-from distadmm.privacy.tally import Tally, statement_kind
+from distadmm.privacy.statements import NOT_COVERED
+from distadmm.privacy.tally import Tally, is_committed, statement_kind
 from distadmm.privacy.witness import all_sightings, missing
 
 ADJACENCY_WORDS = {
@@ -30,10 +32,6 @@ STATEMENTS = {
     "odometer": "spent so far; no guarantee if stopping depended on data",
     "simulation": "SIMULATION: noise from a seed guarantees nothing",
 }
-NOT_COVERED = (
-    "Not covered: losses and diagnostics on private data, preprocessing, hyper-parameter choice, timing, aborts, "
-    "floating point."
-)
 
 
 @dataclass(frozen=True)
@@ -60,14 +58,14 @@ class Book:
 
 
 def shown(books: Sequence[Book], delta: float, records: int = 1) -> dict[str, Any]:
-    """What `show` prints, as data: one block a run."""
-    runs: dict[str, list[Book]] = {}
+    """What `show` prints, as data: one block a run, which is one folder."""
+    runs: dict[Path, list[Book]] = {}
     for book in books:
-        runs.setdefault(book.header["run"], []).append(book)
+        runs.setdefault(book.path.parent, []).append(book)
     return {
         "delta": delta,
         "records": records,
-        "runs": [_run(run, those, delta, records) for run, those in runs.items()],
+        "runs": [_run(those, delta, records) for those in runs.values()],
         "not_covered": NOT_COVERED,
     }
 
@@ -81,79 +79,94 @@ def _one(books: Sequence[Book], key: str) -> Any:
     return next(iter(values.values()))
 
 
-def _run(run: str, books: Sequence[Book], delta: float, records: int) -> dict[str, Any]:
-    adjacency, scope, rng = (_one(books, key) for key in ("adj", "scope", "rng"))
-    price: dict[Any, tuple[float, float]] = {}
-    nodes = []
-    for book in books:
-        tally, spent = book.tally, compose.spending(book.tally.events)
-        if spent not in price:
-            price[spent] = (
-                accountant.published_epsilon(list(spent), adjacency),
-                compose.group_epsilon(spent, records, delta, adjacency),
-            )
-        budget = filter_from_json(tally.header["budget"])
-        nodes.append(
-            {
-                "node": tally.header["node"],
-                "releases": tally.releases,
-                "to_come": int(tally.reserved),
-                "posts": tally.posts,
-                "torn": tally.torn,
-                "given_up": tally.forfeited,
-                "refused": tally.refused,
-                "published_epsilon": price[spent][0] * records,
-                "epsilon": price[spent][1],
-                "budget": budget.describe() if budget else None,
-                "budget_left": max(0.0, 1.0 - budget.used(tally.spent)) if budget else None,
-                "statement": statement_kind(tally),
-            }
-        )
-    spendings = [compose.spending(book.tally.events) for book in books]
-    total = None
-    if records == 1:
-        total = {
-            "published_epsilon": compose.published([spendings], scope, adjacency),
-            "epsilon": compose.over_nodes(spendings, scope, delta, adjacency),
-        }
-    whole = {
-        "run": run,
+def _name(books: Sequence[Book]) -> str:
+    """The name of a run; of parties that named theirs each for itself, their folder."""
+    names = {book.header["run"] for book in books}
+    return names.pop() if len(names) == 1 else str(books[0].path.parent)
+
+
+def _run(books: Sequence[Book], delta: float, records: int) -> dict[str, Any]:
+    adjacency, scope = _one(books, "adj"), _one(books, "scope")
+    spent = [compose.spending(book.tally.events, records) for book in books]
+    committed = all(is_committed(book.tally) for book in books)
+    kind = _weakest(statement_kind(book.tally) for book in books)
+    nodes = [_node(book, each, delta, adjacency) for book, each in zip(books, spent)]
+    return {
+        "run": _name(books),
         "adjacency": adjacency,
         "adjacency_words": ADJACENCY_WORDS[adjacency],
         "scope": scope,
         "nodes_compose": compose.NODES[scope][1],
-        "dataset": _one(books, "dataset"),
-        "rng": rng,
+        "dataset": sorted({str(book.header["dataset"]) for book in books}),
+        "rng": _one(books, "rng"),
         "float_exact": _float_exact(books),
         "unbounded": sorted({e.reason for b in books for e in b.tally.events if isinstance(e, Unbounded)}),
         "leakage": [
             {"nats": e.nats, "what": e.what} for b in books for e in b.tally.events if isinstance(e, Leakage)
         ],
         "nodes": nodes,
-        "together": total,
-        "statement": _weakest(node["statement"] for node in nodes),
-        "covers": sorted({book.header["covers"] for book in books} - {""}),
+        "together": {
+            "published_epsilon": compose.published([spent], scope, adjacency),
+            "epsilon": compose.over_nodes(spent, scope, delta, adjacency, committed),
+        },
+        "statement": kind,
+        "sentence": _sentence(books, kind, committed, delta) if records == 1 else None,
     }
-    return whole | {"guarantee": _guarantee(whole, books, delta) if records == 1 else None}
 
 
-def _guarantee(run: dict[str, Any], books: Sequence[Book], delta: float) -> str | None:
-    """The sentence that may be said of a certified run of objective perturbation; None for anything else."""
-    events = [event for book in books for event in book.tally.events]
-    known = [event for event in events if isinstance(event, ObjectivePerturbation)]
-    if run["statement"] != "certificate" or run["scope"] != "record" or not known or known != events:
+@lru_cache(maxsize=1024)  # the nodes of a graph spend alike
+def _prices(
+    spent: compose.Spending, delta: float, adjacency: Adjacency, committed: bool
+) -> tuple[float, float]:
+    published = pricing.published_epsilon(list(spent), adjacency)
+    return published, compose.epsilon(spent, delta, adjacency, committed)
+
+
+def _node(book: Book, spent: compose.Spending, delta: float, adjacency: Adjacency) -> dict[str, Any]:
+    tally = book.tally
+    published, epsilon = _prices(spent, delta, adjacency, is_committed(tally))
+    budget = filter_from_json(tally.header["budget"])
+    return {
+        "node": tally.header["node"],
+        "releases": tally.releases,
+        "to_come": int(tally.reserved),
+        "posts": tally.posts,
+        "torn": tally.torn,
+        "given_up": tally.forfeited,
+        "refused": tally.refused,
+        "published_epsilon": published,
+        "epsilon": epsilon,
+        "budget": budget.describe() if budget else None,
+        "budget_left": max(0.0, 1.0 - budget.used(tally.spent)) if budget else None,
+        "statement": statement_kind(tally),
+    }
+
+
+def _sentence(books: Sequence[Book], kind: str, committed: bool, delta: float) -> str | None:
+    """What may be said of the run, in the words of `statements`; None when its ledgers claim nothing."""
+    claim, adjacency, scope = (_one(books, key) for key in ("claim", "adj", "scope"))
+    if claim is None:
         return None
-    epsilon = run["together"]["epsilon"]
-    if math.isinf(epsilon):
-        return None
-    certified = all(event.output_epsilon > 0 for event in known)
-    solves = "certified to tau, with output noise" if certified else "taken to be exact"
-    most = max(sum(event.releases for event in book.tally.events) for book in books)
-    return (
-        f"All messages of all nodes together are ({_cell(epsilon)}, {delta:g})-DP for {run['adjacency_words']}, held "
-        f"by one node, against any coalition of other nodes, for the {most} releases a node, weight C/B public and "
-        f"fixed, solves {solves}. Derivation not peer-reviewed; exact arithmetic."
+    if compose.NODES[scope][0] == "sum":
+        events = [event for book in books for event in book.tally.events]
+    else:
+        dearest = max(
+            books, key=lambda b: _prices(compose.spending(b.tally.events), delta, adjacency, committed)[1]
+        )
+        events = dearest.tally.events
+    if kind == "certificate" and not committed:
+        kind = "odometer"  # what is certified is the budget, not this sum
+    verified = [*claim["verified"], *(["committed-schedule"] if committed else [])]
+    said = statements.statement(
+        kind,  # type: ignore[arg-type]
+        events,
+        adjacency,
+        delta,
+        scope=claim["scope"],
+        verified=verified,
+        tolerance=claim.get("tolerance"),
     )
+    return said.text
 
 
 def _float_exact(books: Iterable[Book]) -> bool:
@@ -189,7 +202,7 @@ def _block(run: dict[str, Any], delta: float, records: int, rows: int) -> Iterab
         if odd:
             yield f"node {node['node']}: {', '.join(odd)}"
     for budget in sorted({node["budget"] for node in run["nodes"]} - {None}):
-        yield f"budget of a node: {budget}"
+        yield f"budget of a node, kept by a proved filter: {budget}"
     if total := run["together"]:
         bounds = f"published {_cell(total['published_epsilon'])}, epsilon {_cell(total['epsilon'])}"
         yield f"{run['nodes_compose']}: {bounds} at delta {delta:g}"
@@ -198,9 +211,8 @@ def _block(run: dict[str, Any], delta: float, records: int, rows: int) -> Iterab
     for leak in run["leakage"]:
         yield f"average leakage, not added: {leak['nats']:g} nats about {leak['what']}"
     yield f"{run['statement']}: {STATEMENTS[run['statement']]}"
-    if run["guarantee"]:
-        yield run["guarantee"]
-    yield from run["covers"]
+    if run["sentence"]:
+        yield run["sentence"]
     if not run["float_exact"]:
         yield "float_exact: false (exact arithmetic is assumed)"
 
@@ -304,16 +316,18 @@ def _together(data: str, books: Sequence[Book], delta: float) -> dict[str, Any]:
     scopes = {book.header["scope"] for book in books}
     # Where runs disagree on who holds what, everything adds up.
     scope = scopes.pop() if len(scopes) == 1 else "unknown"
-    runs: dict[str, dict[int, dict[str, chain.Entry]]] = {}
+    runs: dict[Path, list[Book]] = {}
     for book in books:
-        node = runs.setdefault(book.header["run"], {}).setdefault(book.header["node"], {})
-        node.update({entry["h"]: entry for entry in book.found.entries})
+        runs.setdefault(book.path.parent, []).append(book)
+    counted_already: set[str] = set()
+    spent = []
+    for those in runs.values():
+        spent.append([compose.spending(_events(book.found.entries, counted_already)) for book in those])
+        counted_already.update(entry["h"] for book in those for entry in book.found.entries)
     kinds = {statement_kind(book.tally) for book in books}
+    committed = len(runs) == 1 and all(is_committed(book.tally) for book in books)
     if len(runs) > 1:  # a later schedule may have been chosen for what an earlier run showed
         kinds.add("odometer")
-    spent = [
-        [compose.spending(_events(entries.values())) for entries in nodes.values()] for nodes in runs.values()
-    ]
     return {
         "data": data,
         "adjacency": adjacency,
@@ -321,22 +335,24 @@ def _together(data: str, books: Sequence[Book], delta: float) -> dict[str, Any]:
         "nodes_compose": compose.NODES[scope][1],
         "runs": [
             {
-                "run": run,
-                "nodes": len(nodes),
-                "epsilon": compose.over_nodes(nodes_spent, scope, delta, adjacency),
+                "run": _name(those),
+                "nodes": len(those),
+                "epsilon": compose.over_nodes(each, scope, delta, adjacency, committed),
             }
-            for (run, nodes), nodes_spent in zip(runs.items(), spent)
+            for those, each in zip(runs.values(), spent)
         ],
         "published_epsilon": compose.published(spent, scope, adjacency),
-        "epsilon": compose.over_runs(spent, scope, delta, adjacency),
+        "epsilon": compose.over_runs(spent, scope, delta, adjacency, committed),
         "statement": _weakest(kinds),
     }
 
 
-def _events(entries: Iterable[chain.Entry]) -> list[Any]:
-    """What these entries reserved or charged."""
+def _events(entries: Iterable[chain.Entry], counted_already: set[str]) -> list[Event]:
+    """What these entries reserved or charged, without those that another file has shown."""
     found = []
     for entry in entries:
+        if entry["h"] in counted_already:
+            continue
         if entry["kind"] == "commit":
             found += [event_from_json(line) for line in entry["events"]]
         elif entry["kind"] == "charge":

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -77,7 +77,8 @@ class MemoryLedger:
     """A ledger without a file, for notebooks and tests; `Ledger` is the same on disk.
 
     `adjacency` is what neighbouring data are, `scope` who may hold a record (how nodes compose), `dataset` the
-    keyed name of the data, `covers` what the algorithm's theorem says and leaves out, in words.
+    keyed name of the data.  `claim` is what may be said of the run: {"scope": of `statements.SCOPES`,
+    "verified": the hypotheses that code has checked, "tolerance": of certified solves}; without it nothing is.
     """
 
     def __init__(
@@ -90,7 +91,7 @@ class MemoryLedger:
         dataset: str | None = None,
         run: str | None = None,
         source: str = "",
-        covers: str = "",
+        claim: Mapping[str, Any] | None = None,
         budget: Filter | None = None,
         block: int = 1,
         orders: Sequence[float] | np.ndarray = ORDERS,
@@ -109,7 +110,7 @@ class MemoryLedger:
             "scope": scope,
             "dataset": dataset,
             "rng": {"mode": mode, "source": source},
-            "covers": covers,
+            "claim": claim,
             "orders": list(orders),
             "budget": budget.to_json() if budget else None,
             "boot": boot_id(),
@@ -295,7 +296,7 @@ class MemoryLedger:
         slot = self.tally.slot(event)
         if slot is not None:  # one more of what is unbounded already
             return self.charge(event, iteration=iteration)
-        if event.releases > 1 and self.tally.slot(event.single()) is not None:
+        if event.releases > 1 and self.tally.slot(event.single()) is not None and self.affords([event]):
             return [self.charge(event.single(), iteration=iteration) for _ in range(event.releases)][-1]
         if self.block > 1 and event.releases == 1 and not isinstance(event, (Unbounded, Leakage)):
             count = self.block
@@ -340,7 +341,7 @@ class MemoryLedger:
         if of is None:
             of = self.tally.last_release
         require(
-            isinstance(of, int) and 0 <= of < self._seq,
+            isinstance(of, int) and self.tally.last_release is not None and of <= self.tally.last_release,
             f"node {self.node}, iteration {iteration}: no ledger entry {of!r} to recycle; charge a release first",
         )
         if not self._post_text:

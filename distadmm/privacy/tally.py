@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -261,7 +261,12 @@ class Tally:
             self.places[of, item].take(count)
 
 
-def statement_kind(tally: Tally) -> str:
+def is_committed(tally: Tally) -> bool:
+    """Whether every release belongs to a schedule that was committed before the first one."""
+    return tally.committed_first and tally.schedule is not None
+
+
+def statement_kind(tally: Tally) -> Literal["certificate", "odometer", "simulation"]:
     """What a number computed from a ledger is: "certificate", "odometer" or "simulation"; never two at once.
 
     A certificate bounds the whole run: its releases were committed before the first one, or a proved filter
@@ -270,8 +275,6 @@ def statement_kind(tally: Tally) -> str:
     """
     if tally.header["rng"]["mode"] == "simulation":
         return "simulation"
-    if tally.spent.unbounded:
-        return "odometer"
-    if tally.header["budget"] is not None or (tally.committed_first and tally.schedule is not None):
+    if not tally.spent.unbounded and (tally.header["budget"] is not None or is_committed(tally)):
         return "certificate"
     return "odometer"

@@ -1,0 +1,422 @@
+"""`python -m distadmm ledger show|verify|merge|export`, as people use it."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+
+import pytest
+
+from distadmm import ledger_command
+from distadmm.privacy import accountant, compose
+from distadmm.privacy.events import (
+    Gaussian,
+    KNorm,
+    Leakage,
+    ObjectivePerturbation,
+    Pure,
+    Unbounded,
+)
+from distadmm.privacy.export import dp_event, rebuilt
+from distadmm.privacy.filter import PureFilter
+from distadmm.privacy.ledger import Ledger, path_of
+
+LAPLACE = KNorm(1, 0.1, 1.0)
+NORMAL = Gaussian(12.0)
+DELTA = 1e-5
+
+
+def run_of(
+    folder,
+    events,
+    *,
+    run="run1",
+    node=0,
+    mode="secure",
+    scope="record",
+    dataset="d",
+    adjacency="replace",
+    **other,
+):
+    """One node's ledger: a committed schedule, all of it released."""
+    book = Ledger(
+        folder / "ledger",
+        node,
+        adjacency=adjacency,
+        mode=mode,
+        run=run,
+        scope=scope,
+        dataset=dataset,
+        **other,
+    )
+    book.commit(events)
+    k = 0
+    for event in events:
+        for _ in range(event.releases):
+            k += 1
+            book.charge(event.single(), iteration=k)
+    book.close()
+    return folder
+
+
+@pytest.fixture
+def two_nodes(tmp_path):
+    run_of(tmp_path, [replace(NORMAL, count=20)], node=0)
+    return run_of(tmp_path, [replace(NORMAL, count=30)], node=1)
+
+
+def call(capsys, *argv) -> tuple[int, str, str]:
+    code = ledger_command.main([str(word) for word in argv])
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def data(capsys, *argv):
+    code, out, err = call(capsys, *argv)
+    assert (code, err) == (0, "")
+    return json.loads(out)
+
+
+# -- show ---------------------------------------------------------------------------------------------
+
+
+def test_show_gives_each_node_its_bounds_and_all_of_them_the_largest(two_nodes, capsys):
+    report = data(capsys, "show", two_nodes, "--json")
+    (run,) = report["runs"]
+    for node, count in zip(run["nodes"], (20, 30)):
+        expected = accountant.epsilon([replace(NORMAL, count=count)], DELTA, "replace")
+        assert node["epsilon"] == pytest.approx(expected)
+        assert (node["releases"], node["to_come"], node["statement"]) == (count, 0, "certificate")
+    assert run["together"]["epsilon"] == max(node["epsilon"] for node in run["nodes"])
+    code, out, _ = call(capsys, "show", two_nodes)
+    assert code == 0
+    for words in (
+        "one record replaced by another",
+        "the node that costs most",
+        "certificate",
+        "Not covered:",
+    ):
+        assert words in out
+
+
+def test_a_person_at_every_node_costs_the_sum(tmp_path, capsys):
+    for node in range(3):
+        run_of(tmp_path, [replace(NORMAL, count=10)], node=node, scope="person")
+    report = data(capsys, "show", tmp_path, "--json")
+    expected = accountant.epsilon([replace(NORMAL, count=30)], DELTA, "replace")
+    assert report["runs"][0]["together"]["epsilon"] == pytest.approx(expected)
+
+
+def test_several_records_of_one_person_are_a_group(tmp_path, capsys):
+    run_of(tmp_path, [replace(NORMAL, count=4)])
+    (node,) = data(capsys, "show", tmp_path, "--records", 3, "--json")["runs"][0]["nodes"]
+    assert node["epsilon"] == pytest.approx(accountant.epsilon([replace(NORMAL, count=36)], DELTA, "replace"))
+
+
+def test_simulations_are_marked_wherever_they_are_shown(tmp_path, capsys):
+    run_of(tmp_path, [LAPLACE], mode="simulation")
+    assert "SIMULATION" in call(capsys, "show", tmp_path)[1]
+    assert "SIMULATION" in call(capsys, "merge", tmp_path)[1]
+    assert data(capsys, "export", tmp_path)["nodes"][0]["statement"] == "simulation"
+
+
+VERIFIED = [
+    "public-weight", "one-signed-slope", "public-rows", "fresh-noise", "data-free-schedule", "own-parameters",
+    "free-domain", "curvature-floor", "certified-solve",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("how", "says"),
+    [
+        ({}, "replacing one record held by one rank, against any coalition of other ranks"),
+        ({"missing": 1}, "No guarantee, epsilon = infinity: not verified"),
+        ({"mode": "simulation"}, "SIMULATION: noise from a seed guarantees nothing; epsilon = infinity."),
+        ({"late": True}, "Spent so far; after a stop that depended on data this is no guarantee."),
+    ],
+)
+def test_the_sentence_that_may_be_said_is_said(tmp_path, capsys, how, says):
+    how = dict(how)
+    perturbed = ObjectivePerturbation("gamma", 30, 0.5, 0.2, 0.25, 8.2, count=4, output_epsilon=1e-3)
+    claim = {"scope": "radmm", "verified": VERIFIED[how.pop("missing", 0) :], "tolerance": 1e-10}
+    late = how.pop("late", False)
+    run_of(tmp_path, [perturbed], claim=claim, **how)
+    if late:
+        with Ledger.resume(tmp_path / "ledger", 0, mode="secure") as book:
+            book.charge(perturbed.single(), iteration=9)
+    assert says in call(capsys, "show", tmp_path)[1]
+
+
+def test_nothing_is_said_that_nobody_claims(tmp_path, capsys):
+    run_of(tmp_path, [LAPLACE])
+    assert data(capsys, "show", tmp_path, "--json")["runs"][0]["sentence"] is None
+
+
+def test_tight_bounds_of_schedules_are_for_committed_schedules(tmp_path, capsys):
+    """The same releases, chosen one after the other: what only a committed schedule proves is not used."""
+    perturbed = ObjectivePerturbation("gamma", 30, 0.5, 0.2, 0.25, 8.2, output_epsilon=1e-3)
+    run_of(tmp_path / "a", [replace(perturbed, count=30)])
+    with Ledger(tmp_path / "b", 0, adjacency="replace", mode="secure") as book:
+        for k in range(30):
+            book.charge(perturbed, iteration=k)
+    committed, chosen = (
+        data(capsys, "show", tmp_path / name, "--json")["runs"][0]["nodes"][0]["epsilon"] for name in "ab"
+    )
+    assert committed < chosen
+
+
+def test_infinity_is_said_with_its_reason(tmp_path, capsys):
+    book = Ledger(tmp_path, 0, adjacency="label", mode="secure")
+    book.expose("step sizes depend on data", iteration=1)
+    book.charge(Leakage(0.25, "the label"), iteration=1)
+    book.close()
+    _, out, _ = call(capsys, "show", tmp_path)
+    assert "infinite" in out
+    assert "epsilon is infinite: step sizes depend on data" in out
+    assert "average leakage, not added: 0.25 nats about the label" in out
+    assert "the label of one record flipped" in out
+
+
+def test_budgets_torn_lines_and_refusals_are_shown(tmp_path, capsys):
+    run_of(tmp_path, [replace(LAPLACE, count=4)], budget=PureFilter(1.0))
+    path = path_of(tmp_path / "ledger", 0)
+    path.write_bytes(path.read_bytes()[:-20])
+    from distadmm.errors import BudgetExhausted
+
+    with Ledger.resume(tmp_path / "ledger", 0, mode="secure") as book, pytest.raises(BudgetExhausted):
+        book.charge(Pure(5.0), iteration=9)
+    _, out, _ = call(capsys, "show", tmp_path)
+    assert " 60%  certificate" in out
+    assert "kept by a proved filter: epsilon = 1 (sum of pure epsilons)" in out
+    assert "1 torn lines" in out
+    assert "1 releases refused" in out
+
+
+def test_long_tables_are_cut_unless_asked_for(tmp_path, capsys):
+    for node in range(5):
+        run_of(tmp_path, [LAPLACE], node=node)
+    assert "... and 3 more nodes" in call(capsys, "show", tmp_path, "--rows", 2)[1]
+    assert "more nodes" not in call(capsys, "show", tmp_path, "--rows", 0)[1]
+
+
+def test_bounds_are_shown_rounded_up():
+    from distadmm.privacy.ledger_report import _cell
+
+    assert _cell(1.45671) == "1.4568"
+    assert _cell(0.5) == "0.5000"
+    assert _cell(math.inf) == "infinite"
+
+
+# -- verify -------------------------------------------------------------------------------------------
+
+
+def test_verify_names_the_first_bad_line(two_nodes, capsys):
+    code, out, err = call(capsys, "verify", two_nodes)
+    assert (code, err) == (0, "")
+    assert "2 ledgers whole" in out
+    path = path_of(two_nodes / "ledger", 1)
+    path.write_bytes(path.read_bytes().replace(b'"k":7', b'"k":8', 1))
+    code, out, err = call(capsys, "verify", two_nodes)
+    assert code == 1
+    assert f"{path}, line 9: its contents do not match its hash" in err
+    assert err.count("\n") == 1
+
+
+def test_verify_sees_a_cut_tail_by_its_witness(two_nodes, capsys):
+    path = path_of(two_nodes / "ledger", 0)
+    lines = path.read_bytes().splitlines(keepends=True)
+    book = Ledger.resume(two_nodes / "ledger", 1, mode="secure")
+    book.witness(0, json.loads(lines[-2])["h"], 20)
+    book.close()
+    assert "1 witness" in call(capsys, "verify", path)[1]
+    path.write_bytes(b"".join(lines[:-3]))
+    code, _, err = call(capsys, "verify", two_nodes)
+    assert code == 1
+    assert "node 1 holds a head of iteration 20" in err
+
+
+def test_verify_sees_a_message_without_its_entry(tmp_path, capsys):
+    book = Ledger(tmp_path, 0, adjacency="replace", mode="secure")
+    for k in range(2):
+        book.charge(LAPLACE, iteration=k)
+        book.store_release(k, b"x")
+    book._release_files()
+    path = path_of(tmp_path, 0)
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
+    code, _, err = call(capsys, "verify", tmp_path)
+    assert code == 1
+    assert "message of iteration 1 was kept" in err
+
+
+def test_verify_sees_more_releases_than_were_reserved(tmp_path, capsys):
+    from distadmm.privacy import chain
+    from distadmm.privacy.ledger import MemoryLedger
+
+    book = MemoryLedger(0, adjacency="replace", mode="secure")
+    book.commit([LAPLACE])
+    for k in range(2):
+        text = chain.canonical(
+            {"v": 1, "run": book.run, "node": 0, "seq": book._seq, "prev": book.head.hex()}
+            | {"kind": "release", "mech": "k-norm", "of": 1, "item": 0, "k": k}
+        )
+        book._append(text, sync=False)
+    path_of(tmp_path, 0).write_bytes(book.content)
+    code, _, err = call(capsys, "verify", tmp_path)
+    assert code == 1
+    assert "entry 3 is a release under a reservation that does not exist or is used up" in err
+
+
+def test_verify_mentions_torn_tails_without_failing(tmp_path, capsys):
+    run_of(tmp_path, [LAPLACE])
+    path = path_of(tmp_path / "ledger", 0)
+    path.write_bytes(path.read_bytes()[:-7])
+    code, out, _ = call(capsys, "verify", tmp_path)
+    assert code == 0
+    assert "torn tail" in out
+    Ledger.resume(tmp_path / "ledger", 0, mode="secure").close()
+    assert "torn line 4 kept" in call(capsys, "verify", tmp_path)[1]
+
+
+# -- merge --------------------------------------------------------------------------------------------
+
+
+def test_runs_on_the_same_data_add_up(tmp_path, capsys):
+    for run, count in (("a", 10), ("b", 15)):
+        run_of(tmp_path / run, [replace(NORMAL, count=count)], run=run)
+    (together,) = data(capsys, "merge", tmp_path / "a", tmp_path / "b", "--json")["data"]
+    expected = accountant.epsilon([replace(NORMAL, count=25)], DELTA, "replace")
+    assert together["epsilon"] == pytest.approx(expected)
+    assert together["statement"] == "odometer"
+    assert "runs add up" in call(capsys, "merge", tmp_path / "a", tmp_path / "b")[1]
+
+
+def test_the_same_entries_count_once(tmp_path, capsys):
+    """A copy of a ledger, and two continuations of one: what they share was released once."""
+    import shutil
+
+    run_of(tmp_path / "a", [replace(NORMAL, count=10)])
+    shutil.copytree(tmp_path / "a", tmp_path / "copy")
+    once = data(capsys, "merge", tmp_path / "a", "--json")["data"][0]["epsilon"]
+    twice = data(capsys, "merge", tmp_path / "a", tmp_path / "copy", "--json")["data"][0]["epsilon"]
+    assert twice == once
+    for place, noise in (("a", 5.0), ("copy", 6.0)):
+        with Ledger.resume(tmp_path / place / "ledger", 0, mode="secure") as book:
+            book.charge(Gaussian(noise), iteration=11)
+    both = data(capsys, "merge", tmp_path / "a", tmp_path / "copy", "--json")["data"][0]["epsilon"]
+    events = [replace(NORMAL, count=10), Gaussian(5.0), Gaussian(6.0)]
+    assert both == pytest.approx(accountant.epsilon(events, DELTA, "replace"))
+
+
+def test_a_record_may_sit_at_different_nodes_of_different_runs(tmp_path, capsys):
+    """max within a run, sum over runs: the worst node of one run with the worst of the other."""
+    for run in ("a", "b"):
+        for node in range(2):
+            run_of(
+                tmp_path / run, [replace(NORMAL, count=10 * (1 + (node == (run == "a"))))], run=run, node=node
+            )
+    (together,) = data(capsys, "merge", tmp_path / "a", tmp_path / "b", "--json")["data"]
+    expected = accountant.epsilon([replace(NORMAL, count=40)], DELTA, "replace")
+    assert together["epsilon"] == pytest.approx(expected)
+
+
+def test_many_different_nodes_are_bounded_from_above(monkeypatch):
+    runs = [[(Gaussian(10.0 + node),) for node in range(4)] for _ in range(3)]
+    exact = compose.over_runs(runs, "record", DELTA, "replace", True)
+    monkeypatch.setattr(compose, "_COMBINATIONS", 1)
+    bound = compose.over_runs(runs, "record", DELTA, "replace", True)
+    assert exact <= bound <= 1.5 * exact
+
+
+def test_runs_on_other_data_stay_apart_and_unnamed_data_do_not(tmp_path, capsys):
+    run_of(tmp_path / "a", [LAPLACE], run="a", dataset="one")
+    run_of(tmp_path / "b", [LAPLACE], run="b", dataset="two")
+    run_of(tmp_path / "c", [LAPLACE], run="c", dataset=None)
+    both = data(capsys, "merge", tmp_path / "a", tmp_path / "b", "--json")["data"]
+    assert [(d["data"], len(d["runs"])) for d in both] == [("one", 1), ("two", 1)]
+    (all_three,) = data(capsys, "merge", tmp_path / "a", tmp_path / "b", tmp_path / "c", "--json")["data"]
+    assert (all_three["data"], len(all_three["runs"])) == ("unknown", 3)
+    assert "taken to be the same" in call(capsys, "merge", tmp_path / "a", tmp_path / "c")[1]
+
+
+# -- export -------------------------------------------------------------------------------------------
+
+
+def test_export_is_priced_alike_by_dp_accounting(tmp_path, capsys):
+    accounting = pytest.importorskip("dp_accounting")
+    from dp_accounting.pld import PLDAccountant
+
+    run_of(tmp_path, [replace(NORMAL, count=20), KNorm(1, 0.1, 1.0)])
+    out = tmp_path / "events.json"
+    assert call(capsys, "export", tmp_path, "--out", out) == (0, "", "")
+    (node,) = json.loads(out.read_text())["nodes"]
+    theirs = PLDAccountant(accounting.NeighboringRelation.REPLACE_SPECIAL)
+    theirs.compose(rebuilt(node["dp_event"]))
+    events = [replace(NORMAL, count=20), KNorm(1, 0.1, 1.0)]
+    assert theirs.get_epsilon(DELTA) == pytest.approx(accountant.epsilon(events, DELTA, "replace"), rel=0.02)
+    assert [event["mech"] for event in node["events"]] == ["gaussian", "k-norm"]
+
+
+def test_export_prices_nothing_that_dp_accounting_does_not_know():
+    dp = pytest.importorskip("dp_accounting")
+    perturbed = ObjectivePerturbation("gamma", 5, 1.0, 0.2, 0.25, 8.2, count=3)
+    composed = rebuilt(dp_event([perturbed, Unbounded("open"), Leakage(0.1, "x")]))
+    assert composed.events == [dp.UnsupportedDpEvent(), dp.NonPrivateDpEvent(), dp.NoOpDpEvent()]
+    assert math.isinf(_rdp(dp, [rebuilt(dp_event([Unbounded("open")]))]))
+
+
+def _rdp(dp, events) -> float:
+    from dp_accounting.rdp import RdpAccountant
+
+    found = RdpAccountant()
+    for event in events:
+        found.compose(event)
+    return found.get_epsilon(DELTA)
+
+
+# -- bad input ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("argv", "what"),
+    [
+        (["explain", "x"], "choose one of: show, verify, merge, export"),
+        (["show"], "give a run directory"),
+        (["show", "NOWHERE"], "No such file"),
+        (["show", "NOWHERE", "--delta", "2"], "between 0 and 1"),
+        (["show", "NOWHERE", "--records", "0"], "1 or more"),
+        (["show", "NOWHERE", "--colour", "red"], "unknown argument"),
+        (["verify", "EMPTY"], "holds no ledgers"),
+    ],
+)
+def test_bad_requests_are_one_line(tmp_path, capsys, argv, what):
+    (tmp_path / "EMPTY").mkdir()
+    argv = [str(tmp_path / word) if word.isupper() else word for word in argv]
+    code, out, err = call(capsys, *argv)
+    assert (code, out) == (2, "")
+    assert what in err
+    assert err.count("\n") == 1
+
+
+def test_a_faulty_ledger_is_not_shown(two_nodes, capsys):
+    path = path_of(two_nodes / "ledger", 0)
+    path.write_bytes(path.read_bytes().replace(b'"k":3', b'"k":1', 1))
+    code, _, err = call(capsys, "show", two_nodes)
+    assert code == 2
+    assert "line 5" in err
+    assert "ledger verify" in err
+
+
+def test_ledgers_that_cannot_be_added_are_not(tmp_path, capsys):
+    run_of(tmp_path / "a", [LAPLACE], run="a")
+    run_of(tmp_path / "b", [LAPLACE], run="b", adjacency="label")
+    code, _, err = call(capsys, "merge", tmp_path / "a", tmp_path / "b")
+    assert code == 2
+    assert "differ in adj" in err
+
+
+def test_no_words_is_help(capsys):
+    assert call(capsys, "--help")[0] == 0
+    code, out, _ = call(capsys)
+    assert code == 2
+    assert "verify" in out
