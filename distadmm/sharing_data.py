@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -88,6 +89,7 @@ def load(data: DataOptions, star: Star, seed: int, *, regression: bool = False) 
 
 def _from_table(data: DataOptions, star: Star, seed: int, regression: bool) -> Parts:
     """Each rank reads the table and keeps the columns of its parties."""
+    from distadmm.data.identity import local_key
     from distadmm.data.source import WholeSource, open_source
 
     reading: dict[str, Any] = {
@@ -107,7 +109,9 @@ def _from_table(data: DataOptions, star: Star, seed: int, regression: bool) -> P
     X, y = source.everything(sparse=True)
     held_out = source.test(sparse=True)
     test = (_matrix(held_out[0]), held_out[1]) if held_out else None
-    return split(star, data.split, (_matrix(X), y), test, source.feature_names)
+    parts = split(star, data.split, (_matrix(X), y), test, source.feature_names)
+    name = source.data_id(None if data.data in BUNDLED else local_key())
+    return parts._replace(dataset={m: f"{name}, columns of party {m}" for m in star.hosted})
 
 
 def _matrix(X: Any) -> Any:
@@ -116,7 +120,8 @@ def _matrix(X: Any) -> Any:
 
 def _from_files(data: DataOptions, star: Star, seed: int, regression: bool) -> Parts:
     """Each rank reads the files of its own parties; only keys and row numbers are exchanged."""
-    from distadmm.data.filesource import Reading
+    from distadmm.data.filesource import Reading, file_digest
+    from distadmm.data.identity import data_id, local_key
     from distadmm.data.vertical import common_keys, in_order, positions, read_party
 
     assert data.key is not None
@@ -154,6 +159,7 @@ def _from_files(data: DataOptions, star: Star, seed: int, regression: bool) -> P
         {m: matrix[testing] for m, matrix in matrices.items()} if testing.size else {},
         y[testing] if y is not None and testing.size else None,
         training.size,
+        {m: data_id({"file": file_digest(Path(party.file))}, local_key()) for m, party in own.items()},
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from distadmm.methods.sharing.parts import Parts, check
 from distadmm.methods.sharing.releases import Releases
 from distadmm.methods.sharing.stability import proximal_weight
 from distadmm.methods.sharing.xupdate import Columns
-from distadmm.sharing_private import NO_BOUND, PrivacyOptions, given_bounds, open_ledger, schema_bounds
+from distadmm.sharing_private import NO_BOUND, Books, PrivacyOptions, given_bounds, schema_bounds
 from distadmm.star import Star
 from distadmm.world import World
 
@@ -55,13 +54,12 @@ def work(options: tuple[Any, ...], world: World) -> int:
         return DONE
     directory = sharing_run.Directory(star, options, run.out, force=run.force)
     recorder = sharing_run.Recorder(star, parts, problem, run.observe)
+    scope = "feature" if privacy.mechanism in ("s1", "paper") else "person"
+    books = Books(directory.path / "ledger", privacy, parts.dataset or {}, " ".join(text), scope)
     if terms is None:
-        solution = _paper(star, parts, problem, model, privacy, run.seed, directory.path / "ledger", recorder)
+        solution = _paper(star, parts, problem, model, books, run.seed, recorder)
     else:
-        solution = _sound(
-            star, parts, problem, terms, privacy, run.seed, directory.path / "ledger", recorder,
-            model.secure_aggregation,
-        )  # fmt: skip
+        solution = _sound(star, parts, problem, terms, books, run.seed, recorder, model.secure_aggregation)
     shown = directory.finish(parts, solution, recorder, privacy={"statement": " ".join(text), "mu": None})
     if world.is_root:
         print("\n".join([shown, "", *text]))
@@ -103,26 +101,23 @@ def _sound(
     parts: Parts,
     problem: admm.Problem,
     terms: vectors.Terms,
-    privacy: PrivacyOptions,
+    books: Books,
     seed: int,
-    folder: Path,
     recorder: Any,
     masked: bool,
 ) -> Any:
     from distadmm.privacy.mechanism import source_of
     from distadmm.sharing import Solution
 
-    plain = recorder.plain()
+    plain, privacy = recorder.plain(), books.options
     with star.world.together():
         source = source_of(privacy.noise, seed if privacy.noise == "simulation" else None)
-        scope = "feature" if terms.mechanism == "s1" else "person"
         releases = {}
         for m in star.hosted:
             if m == 1 and terms.mechanism == "s3":
                 continue
             queries = [terms.query(problem, parts.rows, privacy.noise, m)] * terms.rounds
-            ledger = open_ledger(folder, m, privacy, queries, "replace", privacy.epsilon, scope)
-            releases[m] = Releases(ledger, source)
+            releases[m] = Releases(books.ledger(m, queries, "replace", privacy.epsilon), source)
         state = vectors.train(star, parts, problem, terms, releases, plain, masked=masked)
     for out in releases.values():
         out.ledger.close()
@@ -133,21 +128,15 @@ def _sound(
 
 
 def _paper(
-    star: Star,
-    parts: Parts,
-    problem: admm.Problem,
-    model: Any,
-    privacy: PrivacyOptions,
-    seed: int,
-    folder: Path,
-    recorder: Any,
+    star: Star, parts: Parts, problem: admm.Problem, model: Any, books: Books, seed: int, recorder: Any
 ) -> Any:
     """Equation (10); every message is entered in its ledger as unbounded, with what the paper claims for it."""
     from distadmm.sharing import Solution
 
+    privacy = books.options
     rounds = privacy.rounds or 20
     blocks = {m: Columns(matrix) for m, matrix in parts.train.items()}
-    ledgers = {m: open_ledger(folder, m, privacy, [], "replace", None, "feature") for m in blocks}
+    ledgers = {m: books.ledger(m, [], "replace", None) for m in blocks}
     levels = {
         m: noise_level(block.width, star.parties, problem, model.rho, privacy) for m, block in blocks.items()
     }

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -181,30 +181,46 @@ def agreement(options: PrivacyOptions, star: Star, parts: Parts, loss: Any) -> p
     )  # fmt: skip
 
 
-def open_ledger(
-    folder: Path,
-    node: int,
-    options: PrivacyOptions,
-    queries: Sequence[Query],
-    adjacency: Adjacency,
-    epsilon: Any,
-    scope: str = "person",
-) -> Ledger:
-    """The ledger of one party, with the budget its schedule is checked against."""
-    from distadmm.privacy.filter import budget
-    from distadmm.privacy.ledger import Ledger
+class Books(NamedTuple):
+    """What the ledgers of a run have in common."""
 
-    events = [query.event(options.noise) for query in queries if query.sigma > 0]
-    limit = budget(epsilon, options.delta, events, adjacency=adjacency) if epsilon else None
-    return Ledger(folder, node, adjacency=adjacency, mode=options.noise, scope=scope, budget=limit)
+    folder: Path
+    options: PrivacyOptions
+    dataset: dict[int, str]
+    covers: str  # what the theorem says and leaves out
+    scope: str = "person"
+
+    def ledger(
+        self, node: int, queries: Sequence[Query], adjacency: Adjacency, epsilon: float | None
+    ) -> Ledger:
+        """The ledger of one party, with the budget its schedule is checked against."""
+        from distadmm.privacy.filter import budget
+        from distadmm.privacy.ledger import Ledger
+
+        mode = self.options.noise
+        events = [query.event(mode) for query in queries if query.sigma > 0]
+        limit = budget(epsilon, self.options.delta, events, adjacency=adjacency) if epsilon else None
+        return Ledger(
+            self.folder, node, adjacency=adjacency, mode=mode, scope=self.scope, dataset=self.dataset.get(node),
+            budget=limit, covers=self.covers,
+        )  # fmt: skip
+
+
+def expose(books: Books, star: Star) -> None:
+    """A run without noise: the ledger of every party says infinity before the first message."""
+    with star.world.together():
+        for m in star.hosted:
+            with books.ledger(m, [], "replace", None) as ledger:
+                ledger.expose("vectors of predictions sent without noise", iteration=0)
 
 
 def open_releases(
-    folder: Path, star: Star, parts: Parts, agreed: private.Agreement, options: PrivacyOptions, seed: int
+    books: Books, star: Star, parts: Parts, agreed: private.Agreement, seed: int
 ) -> dict[int, Releases]:
     """Ledgers and noise of the parties hosted here that release anything."""
     from distadmm.privacy.mechanism import source_of
 
+    options = books.options
     source = source_of(options.noise, seed if options.noise == "simulation" else None)
     adjacency: Adjacency = "replace" if options.neighbours == "replace" else "add-remove"
     opened = {}
@@ -214,12 +230,12 @@ def open_releases(
             if slopes is not None:
                 own: Adjacency = "label" if options.protect == "label" else "replace"
                 one = options.epsilon_one or options.epsilon
-                opened[1] = Releases(open_ledger(folder, 1, options, [slopes], own, one), source)
+                opened[1] = Releases(books.ledger(1, [slopes], own, one), source)
             continue
         width = parts.train[m].shape[1]
         spread = slopes.sigma if slopes is not None else 0.0
         queries = private.plan(agreed, m, width, options.noise, spread).queries(options.noise, width)
-        opened[m] = Releases(open_ledger(folder, m, options, queries, adjacency, options.epsilon), source)
+        opened[m] = Releases(books.ledger(m, queries, adjacency, options.epsilon), source)
     return opened
 
 
@@ -258,7 +274,8 @@ def work(options: tuple[Any, ...], world: World) -> int:
     directory = sharing_run.Directory(star, options, run.out, force=run.force)
     recorder = sharing_run.Recorder(star, parts, problem, run.observe)
     with world.together():
-        releases = open_releases(directory.path / "ledger", star, parts, agreed, privacy, run.seed)
+        books = Books(directory.path / "ledger", privacy, parts.dataset or {}, " ".join(text))
+        releases = open_releases(books, star, parts, agreed, run.seed)
         trained = private.train(star, parts, problem, agreed, releases)
     for out in releases.values():
         out.ledger.close()

@@ -24,6 +24,7 @@ class Parts(NamedTuple):
     test: dict[int, Any]  # party -> its columns of the test rows; empty when there are none
     test_labels: Array | None
     rows: int
+    dataset: dict[int, str] | None = None  # a keyed name of each party's data, for its ledger
 
 
 def cut(widths: Sequence[int], columns: int, parties: int) -> list[slice]:
