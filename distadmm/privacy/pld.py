@@ -77,7 +77,7 @@ def epsilon(terms: Sequence[Term], delta: float) -> float:
     parts = _gridded(terms, _finest(terms))
     if _infinite(parts) >= delta:
         return math.inf
-    thetas = _tilts(parts)
+    thetas = _tilts(terms)
     moments = _log_moments(parts, thetas)
     # The Renyi conversion, used to aim only: any tilt gives a bound.
     aims = (moments + math.log(1 / delta) - np.log1p(thetas)) / thetas + np.log1p(-1 / (1 + thetas))
@@ -93,7 +93,7 @@ def delta(terms: Sequence[Term], epsilon: float) -> float:
     if not terms:
         return 0.0
     parts = _gridded(terms, _finest(terms))
-    thetas = _tilts(parts)
+    thetas = _tilts(terms)
     chernoff = _log_moments(parts, thetas) - thetas * epsilon
     at = int(np.argmin(chernoff))
     if epsilon > _BEYOND:
@@ -103,9 +103,21 @@ def delta(terms: Sequence[Term], epsilon: float) -> float:
 
 
 def _finest(terms: Sequence[Term]) -> int:
-    """log2 of a step that draws every pair as well as it was drawn: its first side."""
-    sides = [c.eps[1] for t in terms for c in (t.pair.right, t.pair.left) if len(c.eps) > 1]
-    return math.floor(math.log2(min(sides)))
+    """log2 of a step that adds at most 1e-4 to the variance of the sum: a bend moves to the grid points beside it."""
+    spreads = [(t.times, *_spread_of(t.pair)) for t in terms]
+    allowed = 1e-4 * sum(times * variance for times, variance, _ in spreads)
+    log2_step = math.ceil(math.log2(math.sqrt(max(v for _, v, _ in spreads))))
+    while sum(times * min(4.0**log2_step / 6, 2.0**log2_step * size) for times, _, size in spreads) > allowed:
+        log2_step -= 1
+    return log2_step
+
+
+@lru_cache(maxsize=4096)
+def _spread_of(pair: Pair) -> tuple[float, float]:
+    """The variance and the mean size of the loss of one release."""
+    m = curves.masses(pair)
+    mean = float(m.p @ m.loss)
+    return float(m.p @ (m.loss - mean) ** 2) + 1e-300, float(m.p @ np.abs(m.loss))
 
 
 @lru_cache(maxsize=1024)
@@ -114,9 +126,7 @@ def _on_grid(pair: Pair, log2_step: int) -> tuple[Array, Masses]:
     h = 2.0**log2_step
     sides, steps = [], []
     for curve in (pair.right, pair.left):
-        last = math.ceil(curve.eps[-1] / h)
-        index = np.round(curve.eps / h).astype(np.int64)
-        index = np.unique(np.concatenate([[0], index[index < last], [last]]))
+        index = np.unique(np.concatenate([np.floor(curve.eps / h), np.ceil(curve.eps / h)])).astype(np.int64)
         sides.append(Curve(index * h, curves.read(curve, index * h)))
         steps.append(index)
     return np.concatenate([-steps[1][:0:-1], steps[0]]), curves.masses(Pair(sides[0], sides[1]))
@@ -138,17 +148,8 @@ def _log_moments(parts: Sequence[_Part], theta: Array) -> Array:
     return total
 
 
-def _spread(parts: Sequence[_Part]) -> float:
-    """The standard deviation of the sum."""
-    total = 0.0
-    for _, m, times in parts:
-        mean = float(m.p @ m.loss)
-        total += times * float(m.p @ (m.loss - mean) ** 2)
-    return math.sqrt(max(total, 1e-300))
-
-
-def _tilts(parts: Sequence[_Part]) -> Array:
-    return _TRIED / _spread(parts)
+def _tilts(terms: Sequence[Term]) -> Array:
+    return _TRIED / math.sqrt(sum(t.times * _spread_of(t.pair)[0] for t in terms))
 
 
 def _law(terms: Sequence[Term], theta: float, epsilon: float, delta: float) -> _Law:
