@@ -107,7 +107,7 @@ class Observer:
             average_loss=float(whole[:, 1].mean()),
             gap=float("nan"),  # the optimum is not known yet
             consensus_error=apart,
-            primal_residual=apart / np.sqrt(n),
+            primal_residual=apart / float(np.sqrt(n)),
             dual_residual=float(np.sqrt(whole[:, 3].sum() / n)),
             kkt_residual=float(whole[:, 2].max()),
             test_error=float("nan") if self.test is None else self.evaluate(mean, *self.test),

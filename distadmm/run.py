@@ -219,5 +219,7 @@ def execute(prepared: Prepared, folder: Path | None = None) -> Run:
     run.models, run.optimum = models, best
     run.history = loop.history
     if best is not None:
-        run.history = [line._replace(gap=value / best - 1.0) for line, value in zip(loop.history, at_means)]
+        run.history = [
+            line._replace(gap=float(value) / best - 1.0) for line, value in zip(loop.history, at_means)
+        ]
     return run
