@@ -101,6 +101,8 @@ def certify(
         if upper - current.F <= CLOSED:
             break
         missed = priced.q[priced.value > 1e-12]
+        if not len(missed) or P.shape[1] == 1:
+            break
         starts = [_mix(objective, current.P, missed, tiny), *_insert(objective, current.P, missed, tiny)]
         improved = max((polish(objective, start, tiny) for start in starts), key=lambda found: found.F)
         if improved.F <= current.F + 1e-12:
@@ -135,7 +137,7 @@ def _insert(objective: Objective, P: Array, new: Array, eps: float) -> list[Arra
     """
     p, K = objective.problem.P_Y, P.shape[1]
     X, starts = P[:, used_columns(objective, P, eps)], []
-    while X.shape[1] >= K > 1:
+    while X.shape[1] >= K:
         X = join(objective, X)
     columns = (new[: K - X.shape[1]] / p).T
     for share in (0.3, 0.03):

@@ -150,14 +150,17 @@ def _halve(cells: Array) -> Array:
 
 
 def _best(q: Array, value: Array, keep: int) -> tuple[Array, Array]:
-    """The `keep` best posteriors that differ from one another."""
+    """Up to `keep` of the best posteriors that differ from one another, best first."""
+    order = np.argsort(-value, kind="stable")[: 10 * keep]
+    q, value = q[order], value[order]
+    near = np.abs(q[:, None] - q).sum(-1) <= 1e-3
     chosen: list[int] = []
-    for index in np.argsort(-value, kind="stable"):
-        if all(np.abs(q[index] - q[other]).sum() > 1e-3 for other in chosen):
-            chosen.append(int(index))
-            if len(chosen) == keep:
-                break
-    return q[chosen], value[chosen]
+    covered = np.zeros(len(q), dtype=bool)
+    for index in range(len(q)):
+        if not covered[index]:
+            chosen.append(index)
+            covered |= near[index]
+    return q[chosen[:keep]], value[chosen[:keep]]
 
 
 def _climb(objective: Objective, a: Array, q: Array, steps: int = 300) -> tuple[Array, Array]:

@@ -14,7 +14,7 @@ SUM_TOLERANCE = 1e-9
 
 
 def check_distribution(rows: Array, what: str) -> Array:
-    """`rows` as float64 if each is a probability distribution (to 1e-9), normalised to the last bit."""
+    """`rows` as float64 if each is a probability distribution (to 1e-9), normalised."""
     try:
         rows = np.asarray(rows, dtype=float)
     except (TypeError, ValueError):
@@ -29,7 +29,8 @@ def check_distribution(rows: Array, what: str) -> Array:
         off.max() <= SUM_TOLERANCE,
         f"{where} sums to {np.ravel(sums)[off.argmax()]:.12g}; needed 1: divide it by its sum",
     )
-    return rows / sums[..., None]
+    # What is one to rounding is left as it is, so that a file gives back the same bits.
+    return np.where(off[..., None] > 1e-13, rows / sums[..., None], rows)
 
 
 def entropy(p: Array) -> float:

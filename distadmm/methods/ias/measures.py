@@ -166,12 +166,12 @@ def own(name: str, f: Function, f1: Function, f2: Function) -> Measure:
         not flat.any(),
         f"f'' of {name!r} is {curvature[flat][:1]} at t = {t[flat][:1]}; needed > 0: f must be strictly convex",
     )
-    for text, told, seen, size in (
-        ("f'", slope, slope_seen, value / t),
-        ("f''", curvature, curvature_seen, slope / t),
+    # Central differences err by step^2 f'''/6, and lose digits where a function is large beside its change.
+    for text, told, seen, scale, size in (
+        ("f'", slope, slope_seen, np.abs(slope) + t * curvature, value / t),
+        ("f''", curvature, curvature_seen, curvature, slope / t),
     ):
-        # Central differences lose digits where the function is large beside its own change.
-        wrong = np.abs(told - seen) > 1e-5 * np.abs(told) + 1e-9 * np.abs(size)
+        wrong = np.abs(told - seen) > 1e-5 * scale + 1e-9 * np.abs(size)
         require(
             not wrong.any(),
             f"{text} of {name!r} is {told[wrong][:1]} at t = {t[wrong][:1]} but differences give "

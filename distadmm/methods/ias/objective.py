@@ -63,6 +63,8 @@ def project_entropic(P: Array, eps: float) -> Array:
 
     It is max(eps, tau P) with the row's tau: the entries held at eps only grow in number.
     """
+    if eps * P.shape[-1] >= 1 - 1e-12:  # one mapping alone is allowed
+        return np.full(P.shape, 1 / P.shape[-1])
     held = np.zeros(P.shape, dtype=bool)
     tau = 1 / P.sum(-1, keepdims=True)
     while True:

@@ -131,6 +131,8 @@ def polish(objective: Objective, P: Array, eps: float, patience: int = 1) -> Pol
     value = objective(P)
     best = Polished(P, float(value.F), (P * value.g).sum(1), 0, len(used_columns(objective, P, eps)))
     X = P[:, used_columns(objective, P, eps)]
+    if 1 - K * eps < 1e-9 or P.size > LARGEST:
+        return best
     if X.shape[1]:
         X = kinds(objective, X, LIKE)
     while X.shape[1]:

@@ -33,7 +33,15 @@ def lines(design: Design) -> list[str]:
         where = "above" if design.beta >= design.beta_loc else "below"
         out.append(f"beta is {where} beta_loc {design.beta_loc:.6g}; --certify says if F is the optimum")
     else:
-        out.append(design.certificate.sentence(design.beta))
+        found = design.certificate
+        out.append(found.sentence(design.beta))
+        if found.attained - design.F > 1e-9:
+            out.append(
+                f"of the gap, {found.upper - found.attained:.2g} is open at vanishing eps and "
+                f"{found.attained - design.F:.2g} is what eps = {design.eps:g} costs"
+            )
+        if design.P.shape[1] < len(problem.P_Y):
+            out.append(f"the bound holds for any |U|; with {design.P.shape[1]} < |Y| symbols it may be out of reach")
     return out
 
 
