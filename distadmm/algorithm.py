@@ -62,6 +62,14 @@ class Release(Protocol):
         """A durable checkpoint holds everything up to iteration k."""
         ...
 
+    def memory(self) -> dict[str, Array]:
+        """What a checkpoint keeps of it, one row a node."""
+        ...
+
+    def recall(self, memory: dict[str, Array]) -> None:
+        """Compare what a checkpoint kept with what is there; refuse if less is."""
+        ...
+
     def close(self) -> None: ...
 
 

@@ -30,6 +30,7 @@ def save(folder: Path, k: int, state: Any, node: Node, world: World) -> None:
     traffic = node.network.traffic
     arrays["traffic"] = np.array([traffic.messages, traffic.bytes])
     arrays |= {f"network.{name}": value for name, value in node.network.memory().items()}
+    arrays |= {f"release.{name}": value for name, value in node.release.memory().items()}
     write_npz(place / f"rank-{world.rank:05d}.npz", arrays, sync=True)
     world.barrier()
     if world.is_root:
@@ -82,6 +83,7 @@ def load(folder: Path, state: Any, node: Node) -> Any:
     whole = {key: stack(value) for key, value in rows.items()}
     node.problem.restore(_under("solver.", whole))
     node.network.restore(_under("network.", whole))
+    node.release.recall({k.removeprefix("release."): v for k, v in whole.items() if k.startswith("release.")})
     node.network.traffic.messages, node.network.traffic.bytes = round(messages), round(total)
     return type(state)(**{name: whole[f"state.{name}"] for name in state._fields})
 

@@ -91,20 +91,24 @@ def test_secure_noise_is_never_the_same_twice() -> None:
     assert not np.any(one == two)
 
 
-def test_noise_in_the_model_is_the_noise_in_the_ledger() -> None:
-    """A run without noise and one with it differ by what the perturbed optimality condition says."""
-    prepared = prepare(radmm.configure("admm", **{**PRIVATE, "iterations": 1}), World())
+@pytest.mark.parametrize("name", ["admm", "madmm", "radmm"])
+def test_noise_in_the_model_has_the_scale_that_the_ledger_states(name: str) -> None:
+    """The optimality condition of the first release gives its noise back, up to the output noise."""
+    prepared = prepare(radmm.configure(name, **{**PRIVATE, "iterations": 1, "eta_growth": "1"}), World())
     protect.arm(prepared, protect.plan_of(prepared), None)
     node, algorithm = prepared.node, prepared.config.algorithm
     before = algorithm.init(node)
     after = algorithm.step(1, before, node)
-    drawn = node.release._drawn
     V, eta = node.degree, 2.0
     pull = 2 * before.lam - eta * (V * before.f + before.s)
     left = node.problem.gradients(after.f) + pull + 2 * eta * V * after.f
-    # Equal up to the output noise, whose scale is eps_o Phi / (2 tau): some 1e-5 here.
-    np.testing.assert_allclose(-left, drawn, atol=1e-3)
-    assert np.all(np.linalg.norm(drawn, axis=1) > 1)
+    for i, ledger in enumerate(node.release.books.ledgers):
+        (event,) = ledger.events
+        # |b| ~ Gamma(d, 1/scale): the mean is d/scale, and five deviations are 5 sqrt(d)/scale.
+        d, length = event.dimension, float(np.linalg.norm(left[i]))
+        assert abs(length - d / event.scale) < 5 * np.sqrt(d) / event.scale
+        factor = 2 * eta * V[i, 0] if name == "madmm" else 1.0
+        assert event.scale == pytest.approx(3.0 / factor)
 
 
 def test_a_budget_ends_all_ranks_with_code_three(tmp_path: Path, capsys) -> None:
@@ -230,4 +234,4 @@ def test_a_shortened_ledger_is_not_taken_up(tmp_path: Path, capsys) -> None:
     path.write_text("".join(path.read_text().splitlines(keepends=True)[:-3]))
     capsys.readouterr()
     assert radmm.main(["--resume", str(out), "--iterations", "10"]) == USAGE
-    assert "node-0002" in capsys.readouterr().err
+    assert "node 2 is shorter than it was at the checkpoint" in capsys.readouterr().err

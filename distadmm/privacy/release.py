@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from distadmm.errors import BudgetExhausted
+from distadmm.errors import BudgetExhausted, InputError
 from distadmm.network import Network
 from distadmm.privacy.books import Books
 from distadmm.privacy.events import Adjacency, Event, Gaussian, KNorm, ObjectivePerturbation, Unbounded
@@ -69,6 +69,21 @@ class Unprotected:
         if self.books is not None:
             self.books.checkpoint(k)
 
+    def memory(self) -> dict[str, Array]:
+        """What a checkpoint keeps: the head of each node's ledger."""
+        return {} if self.books is None else {"head": self.books.heads.copy()}
+
+    def recall(self, memory: dict[str, Array]) -> None:
+        """Refuse to go on with a ledger that lacks what it held at the checkpoint."""
+        if self.books is None or "head" not in memory:
+            return
+        for ledger, head in zip(self.books.ledgers, memory["head"]):
+            if head.astype(np.uint8).tobytes() not in ledger.holds():
+                raise InputError(
+                    f"the ledger of node {ledger.node} is shorter than it was at the checkpoint, or another one: "
+                    "restore it from a backup, or start a new run"
+                )
+
     def close(self) -> None:
         if self.books is not None:
             self.books.close()
@@ -97,8 +112,9 @@ class Recipe:
         """The price of node i's release at this solve, hypotheses granted."""
         weight = float(self.weight[i]) * self.slope
         floor = self.ridge + quadratic
-        alpha = float(self.alpha[solve - 1, i]) / factor
+        alpha = float(self.alpha[solve - 1, i])
         if self.mechanism == "objective":
+            alpha /= factor
             return ObjectivePerturbation(
                 noise=self.noise,
                 dimension=self.dimension,
@@ -164,7 +180,8 @@ class Protected(Unprotected):
         self._sent_before = self.books.stored(k, self.recipe.dimension)
         for i, event in enumerate(self._events):
             self._drawn[i] = 0.0 if self._is_replay(i) else self._pay_and_draw(i, event, k)
-        return 0.0 if self.recipe.mechanism == "output" else factor * self._drawn
+        # The price is that of the linear term, `factor` included, and so is the noise drawn at that price.
+        return 0.0 if self.recipe.mechanism == "output" else self._drawn
 
     def _stamp(self) -> Array:
         """The ledgers' heads, as four numbers a row: they travel with the message."""

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from distadmm import protect, radmm
+from distadmm.algorithm import find
 from distadmm.privacy.release import Protected
 from distadmm.problem import Problem
 from distadmm.run import error_rate
@@ -89,7 +90,8 @@ def prepare_like(loaded: Prepared, config: Any) -> Prepared:
     from distadmm.setup import node_like
 
     node = node_like(loaded.node, config, Problem(loaded.node.problem.objectives, config.problem.tolerance))
-    return replace(loaded, config=config, node=node)
+    description = {**loaded.description, "phases": find(config.name).phases}
+    return replace(loaded, config=config, node=node, description=description)
 
 
 def total_loss(arm: Arm, prepared: Prepared) -> float:

@@ -131,7 +131,10 @@ def _4(curves: list[Curve]) -> list[str]:
 
 
 def _5(curves: list[Curve]) -> list[str]:
-    said = ["Total loss P matched to that of R-ADMM (MR-ADMM spends a little less)."]
+    said = [
+        "Total loss P matched to that of R-ADMM (MR-ADMM spends a little less); ADMM and M-ADMM take the alpha_i of each "
+        "node that spends just this."
+    ]
     for alpha in (2, 1, 0.5):
         mine = {
             c.label.split(" ", 1)[1]: c.mean[-1] for c in curves if c.label.startswith(f"alpha={alpha:g} ")
