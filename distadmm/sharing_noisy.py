@@ -26,6 +26,23 @@ REFUTED = (
 )
 
 
+_ANY = ["released-anchor", "fresh-noise", "data-free-schedule"]
+_RECORD = [
+    "constrained-minimiser",
+    "strong-convexity",
+    "uncentred-rows",
+    "clean-traffic",
+    "public-labels",
+    *_ANY,
+]
+# What `vectors` enforces: half-ball projection (S1); certified solves, cut rows, no other traffic (S2, S3).
+CLAIMS: dict[str, dict[str, Any]] = {
+    "s1": {"scope": "sharing-party", "verified": ["centred-regulariser", *_ANY]},
+    "s2": {"scope": "sharing-record", "verified": _RECORD},
+    "s3": {"scope": "sharing-outside", "verified": _RECORD},
+}
+
+
 def work(options: tuple[Any, ...], world: World) -> int:
     """The counterpart of `sharing.work` for noisy vectors."""
     from distadmm import sharing_run
@@ -55,7 +72,9 @@ def work(options: tuple[Any, ...], world: World) -> int:
     directory = sharing_run.Directory(star, options, run.out, force=run.force)
     recorder = sharing_run.Recorder(star, parts, problem, run.observe)
     scope = "feature" if privacy.mechanism in ("s1", "paper") else "person"
-    books = Books(directory.path / "ledger", privacy, parts.dataset or {}, " ".join(text), scope)
+    books = Books(
+        directory.path / "ledger", privacy, parts.dataset or {}, CLAIMS.get(privacy.mechanism), scope
+    )
     if terms is None:
         solution = _paper(star, parts, problem, model, books, run.seed, recorder)
     else:

@@ -226,7 +226,7 @@ def _noisy(
         parts = float(np.linalg.norm(np.maximum(x, 0)) + np.linalg.norm(np.minimum(x, 0)))
         reach = parts if known["nonnegative"] else 2 * reach
     sensitivity = max(bounds.row * reach, 1e-12)
-    sigma = noise_for(sensitivity, mu_at(epsilon, privacy["delta"]), privacy["noise"])
+    sigma = noise_for(sensitivity, mu_at(epsilon, privacy["delta"]), privacy["noise"], scores.size)
     source = source_of(privacy["noise"], seed if privacy["noise"] == "simulation" else None)
     # One query for all: another person in a row moves that row's score alone.
     query = Query(sigma, sensitivity, scores.size)

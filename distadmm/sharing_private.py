@@ -16,7 +16,7 @@ from distadmm.errors import DONE, require
 from distadmm.methods.sharing import admm, private, vectors
 from distadmm.methods.sharing.moments import NEIGHBOURS, Bounds
 from distadmm.methods.sharing.parts import Parts, check
-from distadmm.methods.sharing.releases import Query, Releases
+from distadmm.methods.sharing.releases import Query, Releases, counted
 from distadmm.star import Star
 from distadmm.world import World
 
@@ -187,7 +187,7 @@ class Books(NamedTuple):
     folder: Path
     options: PrivacyOptions
     dataset: dict[int, str]
-    covers: str  # what the theorem says and leaves out
+    claim: dict[str, Any] | None = None  # the theorem and the hypotheses that code has checked
     scope: str = "person"
 
     def ledger(
@@ -198,11 +198,11 @@ class Books(NamedTuple):
         from distadmm.privacy.ledger import Ledger
 
         mode = self.options.noise
-        events = [query.event(mode) for query in queries if query.sigma > 0]
+        events = counted([query.event(mode) for query in queries if query.sigma > 0])
         limit = budget(epsilon, self.options.delta, events, adjacency=adjacency) if epsilon else None
         return Ledger(
             self.folder, node, adjacency=adjacency, mode=mode, scope=self.scope, dataset=self.dataset.get(node),
-            budget=limit, covers=self.covers,
+            budget=limit, claim=self.claim,
         )  # fmt: skip
 
 
@@ -274,7 +274,7 @@ def work(options: tuple[Any, ...], world: World) -> int:
     directory = sharing_run.Directory(star, options, run.out, force=run.force)
     recorder = sharing_run.Recorder(star, parts, problem, run.observe)
     with world.together():
-        books = Books(directory.path / "ledger", privacy, parts.dataset or {}, " ".join(text))
+        books = Books(directory.path / "ledger", privacy, parts.dataset or {})
         releases = open_releases(books, star, parts, agreed, run.seed)
         trained = private.train(star, parts, problem, agreed, releases)
     for out in releases.values():

@@ -197,6 +197,27 @@ def test_the_command_says_what_is_protected(mechanism, said, tmp_path, capsys):
     assert nodes == ["node-0001.jsonl", "node-0002.jsonl"][mechanism == "s3" :]
 
 
+@pytest.mark.parametrize("mechanism", ["s1", "s2", "s3"])
+def test_secure_vectors_stay_within_the_budget_and_carry_their_claim(mechanism, tmp_path):
+    arguments = [
+        "--mechanism",
+        mechanism,
+        "--epsilon",
+        1,
+        "--lambda",
+        30,
+        "--noise",
+        "secure",
+        "--observe",
+        "none",
+    ]
+    assert run(*TINY, *arguments, "--out", tmp_path / "r") == 0
+    opened, committed = chain.read(tmp_path / "r" / "ledger" / "node-0002.jsonl").entries[:2]
+    assert opened["claim"]["scope"].startswith("sharing-")
+    assert committed["kind"] == "commit"
+    assert [event["count"] for event in committed["events"]] == [10]
+
+
 def test_the_papers_mechanism_is_never_a_guarantee(tmp_path, capsys):
     arguments = ["--mechanism", "paper", "--epsilon", 0.5, "--rounds", 4, "--observe", "end"]
     assert run(*TINY, *arguments, "--out", tmp_path / "r") == 0

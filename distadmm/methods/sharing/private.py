@@ -98,7 +98,7 @@ def slope_query(agreed: Agreement, rows: int, mode: str) -> Query:
     row = agreed.bounds[1].row
     inexact = 2.0 * 0.25 * row * math.sqrt(rows) * 1e-9 / agreed.weight_one
     sensitivity = slope_sensitivity(agreed.protect, row, agreed.weight_one) + inexact
-    sigma = noise_for(sensitivity, agreed.mu_one, mode) if agreed.mu_one else 0.0
+    sigma = noise_for(sensitivity, agreed.mu_one, mode, rows) if agreed.mu_one else 0.0
     return Query(sigma, sensitivity, rows)
 
 

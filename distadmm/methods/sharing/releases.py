@@ -20,8 +20,8 @@ from distadmm.privacy.randomness import Source
 
 Array = np.ndarray
 
-# The grid raises sensitivities by a little (GridQuery); this much more noise pays for it.
-GRID_MARGIN = 1.001
+GRID_BITS = 20  # the grid is at least this much finer than sigma
+GRID_MARGIN = 1.0005  # what integer noise costs more than real noise, rounded far up
 # Noise on the diagonal to noise off it: sqrt(2) in floats; on a grid 7/5, just below it.
 _DIAGONAL, _OFF = 5, 7
 
@@ -41,7 +41,7 @@ class Query:
 
     @property
     def grid(self) -> GridQuery:
-        return GridQuery(self.sigma, self.sensitivity, self.dimension, grid_of(self.sigma))
+        return GridQuery(self.sigma, self.sensitivity, self.dimension, grid_of(self.sigma, GRID_BITS))
 
 
 class Releases:
@@ -56,7 +56,7 @@ class Releases:
         """Reserve the whole schedule, which depends on no data, before its first release."""
         events = [query.event(self.mode) for query in queries if query.sigma > 0]
         if events:
-            self.ledger.commit(_counted(events))
+            self.ledger.commit(counted(events))
 
     def vector(self, value: Array, query: Query, iteration: int, number: int = 0) -> Array:
         """`value` with the noise of `query`."""
@@ -97,7 +97,7 @@ def matrix_query(query: Query, mode: str, d: int) -> Query:
     return Query(scale * query.sigma, scale * query.sensitivity, d * (d + 1) // 2)
 
 
-def _counted(events: list[Event]) -> list[Event]:
+def counted(events: list[Event]) -> list[Event]:
     """Equal events in a row as one event with a count."""
     from dataclasses import replace
 
@@ -110,7 +110,15 @@ def _counted(events: list[Event]) -> list[Event]:
     return packed
 
 
-def noise_for(sensitivity: float, mu: float, mode: str, count: int = 1) -> float:
-    """sigma with which `count` releases of this sensitivity are mu-Gaussian together."""
+def noise_for(sensitivity: float, mu: float, mode: str, dimension: int, count: int = 1) -> float:
+    """sigma with which `count` releases of this sensitivity are mu-Gaussian together.
+
+    On a grid of at most 2^-20 sigma rounding adds at most 2^-20 sqrt(dimension) to sensitivity/sigma, and integer
+    noise is a hair worse than real noise: both are paid for.
+    """
     require(mu > 0, f"mu is {mu}; needed: a number above 0")
-    return sensitivity * math.sqrt(count) / mu * (GRID_MARGIN if mode == "secure" else 1.0)
+    each = mu / math.sqrt(count)
+    if mode == "secure":
+        each = (each - 2.0**-GRID_BITS * math.sqrt(dimension)) / GRID_MARGIN
+        require(each > 0, f"{dimension} numbers are too many for this budget on the grid; raise --epsilon")
+    return sensitivity / each

@@ -63,8 +63,8 @@ def schedule(
     by_matrix = bounds.gram(1.0 if gram else bounds.curvature)
     half = None if mu is None else mu / math.sqrt(2.0)
     return Schedule(
-        Query(noise_for(by_gradient, half, mode, rounds) if half else 0.0, by_gradient, width),
-        Query(noise_for(by_matrix, half, mode) if half else 0.0, by_matrix, width),
+        Query(noise_for(by_gradient, half, mode, width, rounds) if half else 0.0, by_gradient, width),
+        Query(noise_for(by_matrix, half, mode, width * (width + 1) // 2) if half else 0.0, by_matrix, width),
         rounds,
     )
 

@@ -89,7 +89,7 @@ class Terms:
     def query(self, problem: Problem, rows: int, mode: str, m: int) -> Query:
         """One round's release by party m.  S1's is relative to |w|, so that its sensitivity is 1."""
         sensitivity = 1.0 if self.mechanism == "s1" else self.sensitivity(problem, m)
-        sigma = noise_for(sensitivity, self.mu, mode, self.rounds) if self.mu else 0.0
+        sigma = noise_for(sensitivity, self.mu, mode, rows, self.rounds) if self.mu else 0.0
         return Query(sigma, sensitivity, rows)
 
 
