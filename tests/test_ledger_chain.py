@@ -289,6 +289,7 @@ def test_one_write_keeps_the_heads_of_all_neighbours(tmp_path):
     assert sightings(one.path) == []
     one.note_all(heads, 11)
     one.close()
+    assert {s.observer for s in sightings(one.path)} == {"the rank of node 0"}
     expected = {n: heads[i].tobytes() for i, n in enumerate((7, 3, 5))}
     assert {s.node: s.head for s in sightings(one.path)} == expected
     again = Witness(one.path, [5, 1])

@@ -82,10 +82,18 @@ def sightings(path: str | Path, observer: str | None = None) -> list[Sighting]:
         content = path.read_bytes()
     except FileNotFoundError:
         return []
-    who = re.sub(r"-0*(?=\d)", " ", path.stem) if observer is None else observer  # node-0004: "node 4"
+    who = _observer(path.stem) if observer is None else observer
     whole = len(content) - len(content) % _RECORD.size
     seen = [Sighting(who, *fields) for fields in _RECORD.iter_unpack(content[:whole])]
     return [s for s in seen if s.iteration >= 0] if observer is None else seen
+
+
+def _observer(stem: str) -> str:
+    """node-0004: "node 4"; nodes-0004, the file of a rank: "the rank of node 4"."""
+    found = re.fullmatch(r"(nodes?)-0*(\d+)", stem)
+    if found is None:
+        return stem
+    return f"node {found[2]}" if found[1] == "node" else f"the rank of node {found[2]}"
 
 
 def all_sightings(folder: str | Path) -> list[Sighting]:
