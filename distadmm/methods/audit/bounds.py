@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -38,11 +39,12 @@ class Claim:
     epsilons: Array
     deltas: Array
     mu: float | None = None  # of an exactly Gaussian claim
+    price: Callable[[float], float] | None = None  # epsilon at a delta, where more than the curve is known
 
     def epsilon(self, delta: float) -> float:
-        """The claim's epsilon at delta, on the curve's grid (upwards)."""
-        if self.mu is not None:
-            return gaussian.epsilon(self.mu, delta)
+        """The claim's epsilon at delta; of a bare curve, upwards on its grid."""
+        if self.price is not None:
+            return self.price(delta)
         fits = np.flatnonzero(self.deltas <= delta)
         return float(self.epsilons[fits[0]]) if len(fits) else math.inf
 
@@ -53,12 +55,13 @@ def claim_of(events: Sequence[Event], adjacency: Adjacency, words: str) -> Claim
     if all(mu is not None for mu in mus):
         return gaussian_claim(math.sqrt(sum(mu * mu for mu in mus if mu is not None)), words)
     curve = [accountant.delta(events, float(e), adjacency) for e in _EPSILONS[::4]]
-    return Claim(words, _EPSILONS[::4], np.array(curve))
+    price = partial(accountant.epsilon, list(events), adjacency=adjacency)
+    return Claim(words, _EPSILONS[::4], np.array(curve), price=price)
 
 
 def gaussian_claim(mu: float, words: str) -> Claim:
     deltas = gaussian.hockey_stick(mu, _EPSILONS) if mu > 0 else np.zeros_like(_EPSILONS)
-    return Claim(words, _EPSILONS, deltas, mu)
+    return Claim(words, _EPSILONS, deltas, mu, partial(gaussian.epsilon, mu))
 
 
 def point_claim(epsilon: float, delta: float, words: str) -> Claim:
@@ -76,14 +79,12 @@ def at_least(hits: int, trials: int, error: float) -> float:
     return 0.0 if hits <= 0 else float(special.betaincinv(hits, trials - hits + 1, error))
 
 
-class Test(NamedTuple):
+class Cut(NamedTuple):
     """{score > t} or {score <= t}, and whether D is the alternative."""
 
     threshold: float
     above: bool
     first: bool
-
-    __test__ = False  # no test of pytest's
 
     def hits(self, scores: Array) -> int:
         found = scores > self.threshold
@@ -110,7 +111,7 @@ class Outcome(NamedTuple):
     excess: float  # p - e^eps q - delta(eps) there; above 0: refuted
     mu: float | None  # lower bound on mu, if the mechanism is Gaussian; otherwise for orientation only
     confidence: float
-    test: Test
+    test: Cut
     rates: Rates
 
 
@@ -119,7 +120,7 @@ def _halves(scores: Array) -> tuple[Array, Array]:
     return scores[0::2], scores[1::2]
 
 
-def rates(test: Test, here: Array, there: Array, confidence: float) -> Rates:
+def rates(test: Cut, here: Array, there: Array, confidence: float) -> Rates:
     alternative, null = (here, there) if test.first else (there, here)
     right, wrong = test.hits(alternative), test.hits(null)
     error = (1 - confidence) / 2
@@ -132,12 +133,14 @@ def rates(test: Test, here: Array, there: Array, confidence: float) -> Rates:
     )
 
 
-def _choose(here: Array, there: Array, worth: Callable[[Rates], float], confidence: float) -> Test:
+def _choose(here: Array, there: Array, worth: Callable[[Rates], float], confidence: float) -> Cut:
     """The test that is worth most on the half that may be looked at."""
     pooled = np.sort(np.concatenate([here, there]))
     middles = (pooled[1:] + pooled[:-1]) / 2
     at = np.unique(np.linspace(0, len(middles) - 1, min(_THRESHOLDS, len(middles))).astype(int))
-    candidates = [Test(float(t), above, first) for t in middles[at] for above in (True, False) for first in (True, False)]
+    candidates = [
+        Cut(float(t), above, first) for t in middles[at] for above in (True, False) for first in (True, False)
+    ]
     return max(candidates, key=lambda test: worth(rates(test, here, there, confidence)))
 
 
@@ -159,7 +162,9 @@ def trade_off(claim: Claim, here: Array, there: Array, *, delta: float, confiden
     return _outcome(claim, here, there, delta, confidence, lambda found: _excess(claim, found)[1])
 
 
-def lower_bound(claim: Claim, here: Array, there: Array, *, delta: float, confidence: float = 0.95) -> Outcome:
+def lower_bound(
+    claim: Claim, here: Array, there: Array, *, delta: float, confidence: float = 0.95
+) -> Outcome:
     """Level 2: a lower bound on epsilon at delta, and whether it is above the claim's."""
     found = _outcome(claim, here, there, delta, confidence, lambda rates: _epsilon(rates, delta))
     return found._replace(refuted=found.epsilon > claim.epsilon(delta))
@@ -173,6 +178,6 @@ def _outcome(
     found = rates(test, kept, kept_there, confidence)
     at, excess = _excess(claim, found)
     mu = None
-    if 0 < found.power and found.level < 1:
+    if found.power > 0 and found.level < 1:
         mu = max(0.0, float(special.ndtri(found.power) - special.ndtri(found.level)))
     return Outcome(excess > 0, _epsilon(found, delta), delta, at, excess, mu, confidence, test, found)

@@ -79,7 +79,9 @@ class Attack(NamedTuple):
     events: list[Event]
 
 
-def transcripts(setting: Setting, found: Neighbours, there: bool, runs: int, seed: int) -> tuple[Node, Recording]:
+def transcripts(
+    setting: Setting, found: Neighbours, there: bool, runs: int, seed: int
+) -> tuple[Node, Recording]:
     """`runs` independent transcripts of one world."""
     only = found.only_there if there else found.only_here
     rows = np.concatenate([found.common, only])
@@ -100,11 +102,12 @@ def _pairs(setting: Setting, victim: Array, neighbour: Array, runs: int) -> Node
     facts = setting.facts._replace(n_nodes=n, degrees=np.ones(n, dtype=int))
 
     def objective(rows: Array, weight: float) -> GeneralisedLinear:
-        return GeneralisedLinear(rows, np.ones(len(rows)), setting.loss, weight=weight, ridge=facts.ridge, divisor=1)
+        return GeneralisedLinear(
+            rows, np.ones(len(rows)), setting.loss, weight=weight, ridge=facts.ridge, divisor=1
+        )
 
     pair = [
-        objective(rows, float(weight))
-        for rows, weight in zip((victim, neighbour), setting.recipe.weight)
+        objective(rows, float(weight)) for rows, weight in zip((victim, neighbour), setting.recipe.weight)
     ]
     problem = Problem([pair[i % 2] for i in range(n)], tolerance=setting.tolerance)
 
@@ -116,7 +119,9 @@ def _pairs(setting: Setting, victim: Array, neighbour: Array, runs: int) -> Node
     return Node(network, problem, Unprotected(), facts, start, per_node)
 
 
-def scores(setting: Setting, found: Neighbours, there: bool, runs: int, seed: int) -> tuple[Array, list[Event]]:
+def scores(
+    setting: Setting, found: Neighbours, there: bool, runs: int, seed: int
+) -> tuple[Array, list[Event]]:
     """ln p(transcript | D')/p(transcript | D) of `runs` transcripts of one world, and a victim's ledger."""
     node, recording = transcripts(setting, found, there, runs, seed)
     asked = twin(setting.algorithm, node, recording).solves
@@ -127,7 +132,9 @@ def scores(setting: Setting, found: Neighbours, there: bool, runs: int, seed: in
         quadratic = np.ravel(at.quadratic)[victims]
         event = setting.recipe.event(solve, 0, float(quadratic[0]), float(at.factor[0, 0]))
         if not isinstance(event, ObjectivePerturbation):
-            raise InputError("the exact likelihood ratio is that of objective perturbation; use --mechanism objective")
+            raise InputError(
+                "the exact likelihood ratio is that of objective perturbation; use --mechanism objective"
+            )
         released = Released(sealed[victims], at.linear[victims], quadratic, at.factor[victims, 0])
         weight, ridge = float(setting.recipe.weight[0]), setting.facts.ridge
         total += log_ratio(released, found, event, setting.loss, weight, ridge)

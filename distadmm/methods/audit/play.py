@@ -253,9 +253,18 @@ def twin(
 def elsewhere(objective: Any) -> Any:
     """An objective with the same public constants over other data."""
     if isinstance(objective, GeneralisedLinear):
-        labels = np.ones(objective.rows) if objective.loss.labels else -np.broadcast_to(objective.y, objective.rows)
+        labels = (
+            np.ones(objective.rows)
+            if objective.loss.labels
+            else -np.broadcast_to(objective.y, objective.rows)
+        )
         return GeneralisedLinear(
-            -objective.A[:, ::-1], labels, objective.loss, weight=objective.scale, ridge=objective.ridge, divisor=1
+            -objective.A[:, ::-1],
+            labels,
+            objective.loss,
+            weight=objective.scale,
+            ridge=objective.ridge,
+            divisor=1,
         )
     return _Tilted(objective)
 

@@ -52,7 +52,12 @@ def log_noise(b: Array, event: ObjectivePerturbation) -> Array:
 
 
 def log_ratio(
-    released: Released, tables: Neighbours, event: ObjectivePerturbation, loss: Loss, weight: float, ridge: float
+    released: Released,
+    tables: Neighbours,
+    event: ObjectivePerturbation,
+    loss: Loss,
+    weight: float,
+    ridge: float,
 ) -> Array:
     """ln p(f | D') / p(f | D) of one release, for each transcript."""
     f = released.f

@@ -90,10 +90,7 @@ def inspect(algorithm: Any, node: Node, recording: Recording, slope: float, curv
                 release = _Release(node, i, k, here.solves[k], recording, slope, curvature)
                 findings += release.against(events[-1])
                 noises.append(release.noise(events[-1]))
-    tested, p = judge(noises)
-    least = min((t.p for t in tested), default=1.0)
-    findings += [t.finding for t in tested if t.p <= LEVEL]
-    return Verdict(len(noises), unclaimed, least, p, findings)
+    return verdict_of(noises, findings)._replace(unclaimed=unclaimed)
 
 
 def _data_in_the_open(
@@ -131,7 +128,9 @@ class _Release:
         self.tolerance = node.problem.tolerance
         self.weight, self.curvature = self.objective.scale * slope, curvature / slope
         self.linear, self.factor, self.off = solve.linear[i], float(solve.factor[i, 0]), solve.f[i]
-        self.Q = solve.quadratic[i] if np.ndim(solve.quadratic[i]) == 2 else float(np.ravel(solve.quadratic[i])[0])
+        self.Q = (
+            solve.quadratic[i] if np.ndim(solve.quadratic[i]) == 2 else float(np.ravel(solve.quadratic[i])[0])
+        )
         least = float(np.linalg.eigvalsh(self.Q)[0]) if isinstance(self.Q, np.ndarray) else self.Q
         self.floor = node.facts.ridge + least
         self.sent = recording.sealed[k][i]
@@ -157,7 +156,10 @@ class _Release:
                 if claimed * slack < true:
                     note("entry", f"the {what} is {true:.6g}; its entry says {claimed:.6g}")
             if event.floor > self.floor * slack:
-                note("entry", f"the curvature of the rest is {self.floor:.6g}; its entry says {event.floor:.6g}")
+                note(
+                    "entry",
+                    f"the curvature of the rest is {self.floor:.6g}; its entry says {event.floor:.6g}",
+                )
             if event.dimension != self.sent.size:
                 note("entry", f"the dimension is {self.sent.size}; its entry says {event.dimension}")
             if self.paid is not None:
@@ -173,7 +175,11 @@ class _Release:
 
     def allowed(self) -> float:
         """The tolerance, and what rounding f = (f + e) - e does to the gradient."""
-        steep = self.objective.scale * self.objective.rows * self.curvature if hasattr(self.objective, "rows") else 0.0
+        steep = (
+            self.objective.scale * self.objective.rows * self.curvature
+            if hasattr(self.objective, "rows")
+            else 0.0
+        )
         rounding = np.finfo(float).eps * (
             (steep + self.floor) * np.linalg.norm(self.sent) + np.linalg.norm(self.linear)
         )
@@ -240,7 +246,9 @@ def _gamma(event: Event) -> bool:
 
 def mean_ratio(noises: Sequence[Noise]) -> float:
     """Length of the noise over the length claimed, on average."""
-    pairs = [(x / shape) if _gamma(n.event) else math.sqrt(x / shape) for n in noises for shape, x in [lengths(n)]]
+    pairs = [
+        (x / shape) if _gamma(n.event) else math.sqrt(x / shape) for n in noises for shape, x in [lengths(n)]
+    ]
     return float(np.mean(pairs))
 
 
@@ -275,7 +283,9 @@ def _angles(noises: Sequence[Noise]) -> list[Tested]:
         for a in range(len(rounds)):
             for b in range(a):
                 p = _angle_p(float(cosine[a, b]), size[a] / size[b], U.shape[1])
-                text = f"its noise repeats that of iteration {rounds[b].iteration} (cosine {cosine[a, b]:.6f})"
+                text = (
+                    f"its noise repeats that of iteration {rounds[b].iteration} (cosine {cosine[a, b]:.6f})"
+                )
                 found.append(Tested(p, Finding("reuse", rounds[a].node, rounds[a].iteration, text)))
     return found
 
@@ -287,3 +297,10 @@ def _angle_p(cosine: float, ratio: float, d: int) -> float:
     half = (d - 1) / 2
     away = max(0.0, (1 - abs(cosine)) / 2)
     return min(1.0, 2 * float(special.betainc(half, half, away)))
+
+
+def verdict_of(noises: Sequence[Noise], findings: Sequence[Finding]) -> Verdict:
+    """A verdict from recovered noises and from what was found without a test."""
+    tested, p = judge(noises)
+    least = min((t.p for t in tested), default=1.0)
+    return Verdict(len(noises), 0, least, p, [*findings, *(t.finding for t in tested if t.p <= LEVEL)])
