@@ -273,7 +273,7 @@ def work(options: tuple[DataOptions, ModelOptions, PrivacyOptions, RunOptions], 
         return DONE
     directory = sharing_run.Directory(star, options, run.out, force=run.force)
     recorder = sharing_run.Recorder(star, parts, problem, run.observe)
-    books = sharing_private.Books(directory.path / "ledger", privacy, parts.dataset or {})
+    books = sharing_private.Books.open(directory.path / "ledger", privacy, star, parts, run.seed)
     sharing_private.expose(books, star)
     if model.algorithm == "sgd":
         steps = sgd.Steps(model.eta, model.batch, run.seed)

@@ -72,13 +72,12 @@ def work(options: tuple[Any, ...], world: World) -> int:
     directory = sharing_run.Directory(star, options, run.out, force=run.force)
     recorder = sharing_run.Recorder(star, parts, problem, run.observe)
     scope = "feature" if privacy.mechanism in ("s1", "paper") else "person"
-    books = Books(
-        directory.path / "ledger", privacy, parts.dataset or {}, CLAIMS.get(privacy.mechanism), scope
-    )
+    claim = CLAIMS.get(privacy.mechanism)
+    books = Books.open(directory.path / "ledger", privacy, star, parts, run.seed, claim, scope)
     if terms is None:
         solution = _paper(star, parts, problem, model, books, run.seed, recorder)
     else:
-        solution = _sound(star, parts, problem, terms, books, run.seed, recorder, model.secure_aggregation)
+        solution = _sound(star, parts, problem, terms, books, recorder, model.secure_aggregation)
     shown = directory.finish(parts, solution, recorder, privacy={"statement": " ".join(text), "mu": None})
     if world.is_root:
         print("\n".join([shown, "", *text]))
@@ -121,22 +120,19 @@ def _sound(
     problem: admm.Problem,
     terms: vectors.Terms,
     books: Books,
-    seed: int,
     recorder: Any,
     masked: bool,
 ) -> Any:
-    from distadmm.privacy.mechanism import source_of
     from distadmm.sharing import Solution
 
     plain, privacy = recorder.plain(), books.options
     with star.world.together():
-        source = source_of(privacy.noise, seed if privacy.noise == "simulation" else None)
         releases = {}
         for m in star.hosted:
             if m == 1 and terms.mechanism == "s3":
                 continue
             queries = [terms.query(problem, parts.rows, privacy.noise, m)] * terms.rounds
-            releases[m] = Releases(books.ledger(m, queries, "replace", privacy.epsilon), source)
+            releases[m] = Releases(books.ledger(m, queries, "replace", privacy.epsilon), books.source)
         state = vectors.train(star, parts, problem, terms, releases, plain, masked=masked)
     for out in releases.values():
         out.ledger.close()

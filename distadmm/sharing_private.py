@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,7 @@ from distadmm.world import World
 if TYPE_CHECKING:
     from distadmm.privacy.events import Adjacency
     from distadmm.privacy.ledger import Ledger
+    from distadmm.privacy.randomness import Source
 
 NOISES = ("simulation", "secure")
 
@@ -187,8 +189,29 @@ class Books(NamedTuple):
     folder: Path
     options: PrivacyOptions
     dataset: dict[int, str]
-    claim: dict[str, Any] | None = None  # the theorem and the hypotheses that code has checked
-    scope: str = "person"
+    run: str  # one name for all ranks
+    claim: dict[str, Any] | None  # the theorem and the hypotheses that code has checked
+    scope: str
+    source: Source
+
+    @classmethod
+    def open(
+        cls,
+        folder: Path,
+        options: PrivacyOptions,
+        star: Star,
+        parts: Parts,
+        seed: int,
+        claim: dict[str, Any] | None = None,
+        scope: str = "person",
+    ) -> Books:
+        """Called by every rank."""
+        from distadmm.privacy.mechanism import source_of
+
+        name = star.world.broadcast(secrets.token_hex(8))
+        with star.world.together():
+            source = source_of(options.noise, seed if options.noise == "simulation" else None)
+        return cls(folder, options, parts.dataset or {}, name, claim, scope, source)
 
     def ledger(
         self, node: int, queries: Sequence[Query], adjacency: Adjacency, epsilon: float | None
@@ -202,7 +225,7 @@ class Books(NamedTuple):
         limit = budget(epsilon, self.options.delta, events, adjacency=adjacency) if epsilon else None
         return Ledger(
             self.folder, node, adjacency=adjacency, mode=mode, scope=self.scope, dataset=self.dataset.get(node),
-            budget=limit, claim=self.claim,
+            budget=limit, claim=self.claim, run=self.run, source=self.source.name,
         )  # fmt: skip
 
 
@@ -214,14 +237,9 @@ def expose(books: Books, star: Star) -> None:
                 ledger.expose("vectors of predictions sent without noise", iteration=0)
 
 
-def open_releases(
-    books: Books, star: Star, parts: Parts, agreed: private.Agreement, seed: int
-) -> dict[int, Releases]:
+def open_releases(books: Books, star: Star, parts: Parts, agreed: private.Agreement) -> dict[int, Releases]:
     """Ledgers and noise of the parties hosted here that release anything."""
-    from distadmm.privacy.mechanism import source_of
-
-    options = books.options
-    source = source_of(options.noise, seed if options.noise == "simulation" else None)
+    options, source = books.options, books.source
     adjacency: Adjacency = "replace" if options.neighbours == "replace" else "add-remove"
     opened = {}
     slopes = private.slope_query(agreed, parts.rows, options.noise) if agreed.mechanism == "v2" else None
@@ -273,9 +291,9 @@ def work(options: tuple[Any, ...], world: World) -> int:
         return DONE
     directory = sharing_run.Directory(star, options, run.out, force=run.force)
     recorder = sharing_run.Recorder(star, parts, problem, run.observe)
+    books = Books.open(directory.path / "ledger", privacy, star, parts, run.seed)
     with world.together():
-        books = Books(directory.path / "ledger", privacy, parts.dataset or {})
-        releases = open_releases(books, star, parts, agreed, run.seed)
+        releases = open_releases(books, star, parts, agreed)
         trained = private.train(star, parts, problem, agreed, releases)
     for out in releases.values():
         out.ledger.close()
