@@ -133,30 +133,40 @@ def iteration_share(blocks: int = 30, length: int = 5) -> dict[str, float]:
     folder = Path(world.broadcast(tempfile.mkdtemp() if world.is_root else ""))
     books = Books.open(folder, [rank], [left, right], adjacency="replace", mode="simulation", run="r")
     books.commit([[replace(EVENT, count=10**6)]])
-    noise = Noise(books.ledgers, Simulation(1))
     source = Simulation(2)
     state = {"f": np.zeros((1, 105)), "k": 0}
     received = np.empty((2, 105 + 4))
+
+    cpu = {"solve": 0.0, "ledger": 0.0, "iterations": 0}
 
     def step(private: bool) -> None:
         """Two iterations: an odd one that solves, an even one that does not; the same messages in both."""
         k = state["k"] = state["k"] + 2
         for odd in (True, False):
-            f = state["f"]
-            if odd:
-                b = noise.draw(EVENT, iteration=k) if private else k_norm(source.at(rank, 1, k), 105, 1.0)
-                f = problem.argmin(b[None] - 4.0 * received[:, :105].mean(axis=0), quadratic, f)
+            f, clock = state["f"], time.thread_time()
+            if odd and private:
+                books.ledgers[0].charge(EVENT, iteration=k)
             elif private:
                 books.post(iteration=k + 1)
-            message = np.empty((1, 105 + 4))
+            paid = time.thread_time()
+            if odd:
+                b = k_norm(source.at(rank, 1, k), 105, 1.0)
+                f = problem.argmin(b[None] - 4.0 * received[:, :105].mean(axis=0), quadratic, f)
+            message = np.zeros((1, 105 + 4))
             message[:, :105] = state["f"] = f
+            solved = time.thread_time()
             if private:
                 books.store(k, f)
                 message[:, 105:] = books.heads.view(np.float64)
+            kept = time.thread_time()
             for at, (to, fro) in enumerate(((left, right), (right, left))):
                 comm.Sendrecv(message, dest=to, recvbuf=received[at], source=fro)
+            arrived = time.thread_time()
             if private:
                 books.witness(np.ascontiguousarray(received[:, 105:]).view(np.uint8), k)
+                cpu["solve"] += solved - paid
+                cpu["ledger"] += paid - clock + kept - solved + time.thread_time() - arrived
+                cpu["iterations"] += 1
 
     received[:] = 0.0
     step(False)
@@ -171,7 +181,18 @@ def iteration_share(blocks: int = 30, length: int = 5) -> dict[str, float]:
             times[private].append((time.perf_counter() - start) / length / 2 * 1e6)
     books.close()
     without, with_ledger = (statistics.median(times[private]) for private in (False, True))
-    return {"ranks": size, "without": without, "with ledger": with_ledger, "ratio": with_ledger / without}
+    each = {
+        name: comm.allreduce(cpu[name]) / comm.allreduce(cpu["iterations"]) * 1e6
+        for name in ("solve", "ledger")
+    }
+    return {
+        "ranks": size,
+        "wall, without": without,
+        "wall, with ledger": with_ledger,
+        "wall, ratio": with_ledger / without,
+        "CPU a rank: solve and noise": each["solve"],
+        "CPU a rank: ledger, kept bytes, heads": each["ledger"],
+    }
 
 
 def table(title: str, found: dict[str, float]) -> str:

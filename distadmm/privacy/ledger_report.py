@@ -270,7 +270,7 @@ def verified(files: Sequence[Path]) -> Verdict:
         except InputError as error:
             faults.append(f"{file}: {error}")
             continue
-        node = tally.header["node"]
+        node, sound = tally.header["node"], len(faults)
         holds = {bytes.fromhex(entry["h"]) for entry in found.entries}
         for sighting in missing(seen[file.parent], node, holds):
             faults.append(
@@ -282,7 +282,8 @@ def verified(files: Sequence[Path]) -> Verdict:
                 if found.torn:
                     continue
                 faults.append(f"{file}: a message of iteration {iteration} was kept whose entry is not in it")
-        notes.append(_note(file, found, tally, sum(s.node == node for s in seen[file.parent])))
+        if len(faults) == sound:
+            notes.append(_note(file, found, tally, sum(s.node == node for s in seen[file.parent])))
     return Verdict(notes, faults)
 
 
