@@ -286,12 +286,13 @@ def run_private(options: Options, rows: Rows, repetition: int, folder: Path | No
 
 def _facts(options: Options, found: PrivateSolution) -> dict[str, Any]:
     plan = found.plan
+    divisor = {} if options.privacy.form == "paper" else {"divisor": plan.divisor}
+    upwards = math.ceil(found.epsilon * 1e6) / 1e6 if math.isfinite(found.epsilon) else "infinite"
     return {
         "form": options.privacy.form, "loss": options.model.loss, "penalty": options.model.penalty,
         "lambda": plan.lam, "alpha": plan.alpha, "iterations": plan.iterations, "clip": plan.clip,
-        "divisor": plan.divisor, "rng": options.privacy.rng, "noise_multiplier": plan.noise_multiplier,
-        "sigma": found.sigma, "adjacency": plan.adjacency,
-        "epsilon": found.epsilon if math.isfinite(found.epsilon) else "infinite", "delta": plan.delta,
+        **divisor, "rng": options.privacy.rng, "noise_multiplier": plan.noise_multiplier, "sigma": found.sigma,
+        "adjacency": plan.adjacency, "epsilon": upwards, "delta": plan.delta,
     }  # fmt: skip
 
 
@@ -299,8 +300,9 @@ def _notes(options: Options, found: PrivateSolution) -> list[str]:
     notes = [found.statement]
     if found.stuck:
         notes.append(
-            f"In {len(found.stuck)} of {len(found.history)} iterations no step was accepted (the first: "
-            f"{found.stuck[0]}); the printed inner loop would not have ended there. It was stopped and theta stayed."
+            f"In {len(found.stuck)} of {len(found.history)} iterations (the first: {found.stuck[0]}) the inner loop "
+            "had accepted no step after 40 halvings. As printed it has no other end; here theta stayed and the run "
+            "went on."
         )
     if options.privacy.observe:
         notes.append(

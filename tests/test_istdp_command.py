@@ -95,7 +95,7 @@ def test_the_printed_form_reports_what_happens(tmp_path, capsys):
     assert main([*words, "--iterations", "8", "--rng", "simulation", "--strict", "--out", str(out)]) == 4
     shown = capsys.readouterr().out
     assert "No guarantee" in shown
-    assert "would not have ended" in shown
+    assert "accepted no step" in shown
     lines = (out / "ledger" / "node-0000.jsonl").read_text()
     assert "refuted" in lines
     assert json.loads((out / "summary.json").read_text())["epsilon"] == "infinite"

@@ -126,6 +126,25 @@ def test_an_intercept_is_fitted_and_not_penalised():
     np.testing.assert_allclose(found.theta[[7, 60]], exact, atol=1e-8)
 
 
+def test_dependent_columns_and_more_concavity_than_curvature_still_end_stationary():
+    """One-hot rows: every Hessian on a full support is singular, and the penalty makes it indefinite."""
+    rng = np.random.default_rng(2)
+    codes = rng.integers(0, 5, (400, 3))
+    X = np.hstack([np.eye(5)[codes[:, j]] for j in range(3)]) / np.sqrt(3)
+    z = X @ rng.normal(0, 6, 15)
+    y = np.where(rng.random(400) < 1 / (1 + np.exp(-z)), 1.0, -1.0)
+    penalty = MCP(0.002, 60.0)
+    found = solve(X, y, Logistic(), penalty, iterations=2000)
+    bare = solve(X, y, Logistic(), penalty, iterations=200, newton=False)
+    assert found.converged
+    g = X.T @ Logistic().slope(X @ found.theta, y) / 400
+    first, _ = penalty.derivatives(found.theta)
+    distance = np.where(found.theta != 0, np.abs(g + first), np.maximum(np.abs(g) - 0.002, 0.0)).max()
+    assert distance <= 1.1e-6 * 0.002
+    assert not bare.converged
+    assert found.objective < bare.objective
+
+
 def test_mcp_is_less_biased_than_l1():
     problem = synthetic.problem("squared", 500, seed=2)
     mcp = solve(problem.X, problem.y, Squared(), MCP(0.15, 3.0))

@@ -100,7 +100,8 @@ def _budget(rows: list[Row], seeds: int) -> Iterator[str]:
         stuck = mean(printed, "stuck") / 49
         yield "Algorithm 1 as printed (no clipping, U = 4, lambda = 0.02; epsilon = 1 claimed, infinite in truth):"
         yield f"F1 {mean(printed, 'f1'):.2f}, accuracy {mean(printed, 'accuracy'):.2f}; in {stuck:.0%} of the"
-        yield "iterations no step is accepted and the printed loop would not end."
+        yield "iterations the inner loop had accepted no step after 40 halvings and was stopped: the penalty of what"
+        yield "the noise moves outweighs the descent."
 
 
 def _adult(rows: list[Row], seeds: int) -> Iterator[str]:
@@ -125,7 +126,7 @@ def _adult(rows: list[Row], seeds: int) -> Iterator[str]:
     yield "\n" + "; ".join(f"{name}: {value:.4f}" for name, value in single.items()) + "."
     yield "An accuracy on 5,222 rows has a standard error of 0.005. lambda = 2e-4 and alpha = 2000 are constants"
     yield "fixed beforehand; tuning them, or the steps, on the private rows would cost budget. What T = 50 leaves"
-    yield "short of the optimum costs more than the noise does from epsilon = 1 on."
+    yield "short of the optimum costs more than the noise does."
 
 
 def _pair(rows: list[Row]) -> str:
