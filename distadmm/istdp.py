@@ -198,6 +198,7 @@ class Options:
             require(self.model.lambda_ is not None, "--form paper has no rule for lambda; give --lambda")
             require(self.model.penalty == "mcp", "--form paper is for the penalty mcp")
             require(not self.data.intercept, "--form paper has no intercept; leave it out")
+            require(not private.observe, "--observe is for the sound form; leave it out")
 
     def table(self) -> dict[str, Any]:
         """Flag name -> value, as `config.json` keeps it and `--config` reads it."""
