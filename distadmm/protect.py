@@ -181,49 +181,43 @@ def _each_once(items: Sequence[Any], function: Callable[[Any], Any], world: Worl
 def _alpha(privacy: Privacy, recipe: Recipe, case: _Case) -> float:
     """Close to --epsilon from below: to one part in a thousand, or 0 if no noise is enough."""
     assert privacy.epsilon is not None
-    target = privacy.epsilon
+    target, delta = privacy.epsilon, privacy.delta
     alone = replace(recipe, weight=np.array([case.weight]), unverified="")
     releases = [(0, np.array([[q]]), np.array([[m]])) for q, m in zip(case.quadratic, case.factor)]
 
-    def events(alpha: float) -> list[Event]:
-        return events_of(replace(alone, alpha=np.full((len(releases), 1), alpha)), releases, 0)
+    def loss(alpha: float) -> float:
+        events = events_of(replace(alone, alpha=np.full((len(releases), 1), alpha)), releases, 0)
+        return accountant.epsilon(events, delta, recipe.adjacency)
 
-    def by_curve(alpha: float) -> float:
-        """Quick, and never below the tight price."""
-        total = np.sum([event.rdp(accountant.ORDERS, recipe.adjacency) for event in events(alpha)], axis=0)
-        return accountant.rdp_to_epsilon(total, privacy.delta)
-
-    def tight(alpha: float) -> float:
-        return accountant.epsilon(events(alpha), privacy.delta, recipe.adjacency)
-
-    # The quick price finds the place; the tight one is asked around it, where the loss grows like a power of alpha.
-    low = _largest(lambda alpha: by_curve(alpha) <= target, 1e-6, 1.0, 1e-2)
-    if low == 0.0 or (at_low := tight(low)) > target:
-        low = _largest(lambda alpha: tight(alpha) <= target, 1e-9, 1.0, 1e-2)
-        if low == 0.0:
-            return 0.0
-        at_low = tight(low)
-    for _ in range(12):
-        if at_low >= target * (1 - 1e-3):
+    # The loss grows like a power of alpha, near 1: follow it from where Gaussian noise of equal variance would stand.
+    alpha, low = _gaussian_guess(privacy, alone, releases), 0.0
+    start, previous = alpha, (0.0, 0.0)
+    for _ in range(60):
+        found = loss(alpha)
+        if target * (1 - 1e-3) <= found <= target:
+            return alpha
+        low = max(low, alpha) if found <= target else low
+        if alpha < 1e-7 * start:
             break
-        guess = low * (target / at_low) ** 0.95
-        while (at_guess := tight(guess)) > target:
-            guess = np.sqrt(low * guess)
-        low, at_low = float(guess), at_guess
+        here = (np.log(alpha), np.log(max(found, 1e-12)))
+        slope = (here[1] - previous[1]) / (here[0] - previous[0]) if previous[0] else 1.0
+        # Aim a little below the target, and far down at once where the loss does not follow alpha any more.
+        step = (np.log(target * (1 - 5e-4)) - here[1]) / slope if slope > 0.2 else np.log(1e-2)
+        previous, alpha = here, float(alpha * np.exp(np.clip(step, np.log(1e-2), np.log(1e2))))
     return low
 
 
-def _largest(holds: Callable[[float], bool], least: float, start: float, ratio: float) -> float:
-    """The largest alpha that `holds`, to a relative step of `ratio`; 0 if not even `least` does."""
-    if not holds(least):
-        return 0.0
-    low, high = least, start
-    while holds(high) and high < 1e12:
-        low, high = high, 4 * high
-    while high / low > 1 + ratio:
-        middle = float(np.sqrt(low * high))
-        low, high = (middle, high) if holds(middle) else (low, middle)
-    return low
+def _gaussian_guess(privacy: Privacy, recipe: Recipe, releases: Sequence[Any]) -> float:
+    """alpha by exact Gaussian accounting, as if the noise were Gaussian of the same variance and tau were 0."""
+    from distadmm.privacy.gaussian import mu_at
+
+    assert privacy.epsilon is not None
+    moved = float(recipe.weight[0]) * recipe.slope * (2 if recipe.adjacency == "replace" else 1)
+    if recipe.mechanism == "output":
+        moved /= recipe.ridge + float(np.min([q for _, q, _ in releases]))
+    factor = 1.0 if recipe.mechanism == "output" else float(np.mean([m for _, _, m in releases]))
+    spread = np.sqrt(recipe.dimension + 1) if recipe.noise == "gamma" else 1.0
+    return float(mu_at(privacy.epsilon, privacy.delta) * spread * factor / (np.sqrt(len(releases)) * moved))
 
 
 def arm(prepared: Prepared, recipe: Recipe | None, folder: Path | None) -> None:

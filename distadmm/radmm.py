@@ -6,7 +6,6 @@ from distadmm.cli import entering
 
 entering(__name__)  # as a command: one BLAS thread a rank, before numpy is loaded
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -32,22 +31,29 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def read(argv: Sequence[str]) -> Config:
     """The configuration that `argv` and the files it names ask for."""
-    peek = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    for option in ("--algorithm", "--config", "--resume"):
-        peek.add_argument(option, default=None)
-    try:
-        early, _ = peek.parse_known_args(list(argv))
-    except argparse.ArgumentError as error:
-        raise InputError(f"{error}; see: python -m {PROG} --help") from None
-    base = early.config
-    if early.resume is not None:
-        base = str(Path(early.resume) / "config.json")
-        require(early.config is None, "--resume takes its configuration from the run; leave out --config")
-    name = early.algorithm or (read_config(base).get("algorithm") if base else None) or Choice().algorithm
+
+    asked = {option: value_of(argv, option) for option in ("--algorithm", "--config", "--resume")}
+    base = asked["--config"]
+    if asked["--resume"] is not None:
+        require(base is None, "--resume takes its configuration from the run; leave out --config")
+        base = str(Path(asked["--resume"]) / "config.json")
+    name = (
+        asked["--algorithm"] or (read_config(base).get("algorithm") if base else None) or Choice().algorithm
+    )
     classes = [Choice, Problem, Loop, Links, Privacy, find(name).cls]
-    arguments = list(argv) if early.resume is None else [*argv, "--config", base]
+    arguments = list(argv) if asked["--resume"] is None else [*argv, "--config", str(base)]
     config = Config(*parse(PROG, description(), classes, arguments))
-    return config if early.resume is None else _continued(config, base)
+    return config if asked["--resume"] is None else _continued(config, str(base))
+
+
+def value_of(argv: Sequence[str], option: str) -> str | None:
+    """What follows `option`, needed before it is known which flags there are."""
+    for at, word in enumerate(argv):
+        if word.startswith(option + "="):
+            return word.partition("=")[2]
+        if word == option and at + 1 < len(argv):
+            return argv[at + 1]
+    return None
 
 
 def description() -> str:

@@ -132,8 +132,8 @@ def _4(curves: list[Curve]) -> list[str]:
 
 def _5(curves: list[Curve]) -> list[str]:
     said = [
-        "Total loss P matched to that of R-ADMM (MR-ADMM spends a little less); ADMM and M-ADMM take the alpha_i of each "
-        "node that spends just this."
+        "Total loss P matched to that of R-ADMM (MR-ADMM spends a little less); ADMM and M-ADMM take the "
+        "alpha_i of each node that spends just this."
     ]
     for alpha in (2, 1, 0.5):
         mine = {

@@ -1,0 +1,308 @@
+"""Plan a private run before it starts: noise, penalty and number of solves for a privacy budget.
+
+Nothing here reads private data.  Candidates (K, eta) get the alpha that spends the budget, are ranked by a
+noise-limited error worked out from the graph and public constants alone, and the best are run on a synthetic
+surrogate of the same shape, whose accuracy band is printed.
+"""
+
+from __future__ import annotations
+
+from distadmm.cli import entering
+
+entering(__name__)
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from distadmm import protect, radmm
+from distadmm.cli import flag, launch, parse
+from distadmm.config import Config
+from distadmm.errors import DONE, InputError, require
+from distadmm.problem import GeneralisedLinear, Problem
+from distadmm.run import error_rate
+from distadmm.setup import Prepared, node_like
+from distadmm.world import World
+
+Array = np.ndarray
+PROG = "distadmm plan"
+SOLVES = (4, 7, 12, 20, 35)
+FACTORS = (0.5, 1.0, 2.0, 4.0, 8.0)  # of the automatic penalty
+FINALISTS = 6  # plans that are run on the surrogate
+_MODES = 8  # curvatures at which the recursion is followed, from the ridge to the largest possible
+
+
+@dataclass(frozen=True)
+class Options:
+    flags_title = "plan"
+
+    epsilon: float = flag(help="privacy budget of the whole run")
+    adjacency: str = flag(help="what one record may do: add-remove, replace or label")
+    delta: float = flag(1e-5, help="delta of the budget")
+    topology: str = flag("er20", help="the network")
+    algorithm: str = flag(
+        "radmm", help="radmm, mradmm, admm or madmm", choices=("radmm", "mradmm", "admm", "madmm")
+    )
+    data: str | None = flag(None, help="take rows a node and columns from this data set's public shape")
+    rows: int | None = flag(None, help="rows a node, where --data is not given")
+    columns: int | None = flag(None, help="columns, where --data is not given")
+    weight: float = flag(1750.0, help="C: weight of each node's mean loss")
+    rho: float = flag(0.22, help="rho: weight of the ridge")
+    noise: str = flag("gamma", help="gamma or gaussian", choices=("gamma", "gaussian"))
+    iterations: int | None = flag(None, help="keep this number of iterations")
+    eta: float | None = flag(None, help="keep this penalty")
+    runs: int = flag(5, help="surrogate runs for the accuracy band")
+    seed: int = flag(0, help="seed of the surrogate")
+
+    def __post_init__(self) -> None:
+        known = self.data is not None or (self.rows is not None and self.columns is not None)
+        require(known, "the shape is needed: give --data NAME, or --rows and --columns")
+        require(self.runs > 0, f"--runs is {self.runs}; needed: 1 or more")
+        for name in ("rows", "columns", "iterations"):
+            value = getattr(self, name)
+            require(value is None or value > 0, f"--{name} is {value}; needed: 1 or more")
+        require(self.eta is None or self.eta > 0, f"--eta is {self.eta}; needed: above zero")
+
+
+class Plan(NamedTuple):
+    """One choice of (K, eta, alpha) that spends at most the budget."""
+
+    solves: int
+    eta: float
+    alpha: Array  # of each node
+    proxy: float  # expected excess of the mean loss, by the recursion below
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    return launch(PROG, lambda words: parse("distadmm plan", __doc__ or "", [Options], words)[0], work, argv)
+
+
+def work(options: Options, world: World) -> int:
+    surrogates = [surrogate(options, run) for run in range(options.runs)]
+    found = candidates(options, surrogates[0], world)
+    best = found[0]
+    # The proxy ranks; the surrogate decides among the best, since only it knows the loss's shape.
+    finalists = found[:FINALISTS]
+    items = [(plan, at) for plan in finalists for at in range(options.runs)]
+    outcomes = world.share_out(lambda item: outcome(options, surrogates[item[1]], item[0]), items)
+    if outcomes is None:
+        return DONE
+    bands = [outcomes[at * options.runs : (at + 1) * options.runs] for at in range(len(finalists))]
+    chosen = int(np.argmin([np.mean([o.excess for o in band]) for band in bands]))
+    best, band = finalists[chosen], bands[chosen]
+    print(report(options, surrogates[0], best, band, found))
+    return DONE
+
+
+def surrogate(options: Options, run: int) -> Prepared:
+    """Rows of norm 1 with the spectrum of one-hot data, labels from a random model; no private row is read."""
+    from dataclasses import replace as copy
+
+    from distadmm.setup import prepare
+
+    rows, columns = shape(options)
+    flags: dict[str, Any] = {
+        "data": "tiny", "topology": options.topology, "weight": options.weight, "rho": options.rho,
+        "iterations": 2, "observe": "none", "epsilon": options.epsilon, "delta": options.delta,
+        "adjacency": options.adjacency, "noise": options.noise, "rng": "simulation", "progress": "none",
+    }  # fmt: skip
+    if options.adjacency == "add-remove":
+        flags["public_rows"] = rows
+    config = radmm.configure(
+        options.algorithm, **{**flags, "epsilon": None, "adjacency": None, "noise": None}
+    )
+    small = prepare(config, World())  # for the graph; its rows are replaced
+    rng = np.random.default_rng(np.random.SeedSequence(options.seed, spawn_key=(0x504C414E, run)))
+    mean = rng.random(columns) / np.sqrt(columns)
+    scale = (1.0 + np.arange(columns)) ** -0.5
+    truth = rng.normal(size=columns) * 6.0
+    objectives = []
+    for _ in range(small.node.facts.n_nodes):
+        X = mean + rng.normal(size=(rows, columns)) * scale / np.sqrt(np.sum(scale**2))
+        X /= np.linalg.norm(X, axis=1, keepdims=True)
+        y = np.where(rng.random(rows) < 1 / (1 + np.exp(-(X @ truth - np.median(X @ truth)))), 1.0, -1.0)
+        objective = small.node.problem.objectives[0]
+        objectives.append(
+            GeneralisedLinear(X, y, objective.loss, weight=options.weight, ridge=small.node.facts.ridge)
+        )
+    private = radmm.configure(options.algorithm, **flags)
+    node = node_like(small.node, private, Problem(objectives))
+    node.start = np.zeros((len(objectives), columns))
+    return copy(small, config=private, node=node)
+
+
+def shape(options: Options) -> tuple[int, int]:
+    """Rows a node and columns; public numbers."""
+    if options.rows is not None and options.columns is not None:
+        return options.rows, options.columns
+    from distadmm.data import open_source
+    from distadmm.topology import load_changing
+
+    source = open_source(str(options.data))
+    if source.n_rows is None:
+        raise InputError(
+            f"--data {options.data}: each node holds its own file; give --rows and --columns instead"
+        )
+    return source.n_rows // load_changing(options.topology).union.n, source.n_features
+
+
+def candidates(options: Options, prepared: Prepared, world: World) -> list[Plan]:
+    """All (K, eta) with the alpha that the budget allows, the best proxy first."""
+    from distadmm.methods.consensus.penalty import default_penalty
+
+    phases = 2 if options.algorithm in ("radmm", "mradmm") else 1
+    base = default_penalty(prepared.node.facts)
+    solves = SOLVES if options.iterations is None else (-(-options.iterations // phases),)
+    etas = tuple(base * f for f in FACTORS) if options.eta is None else (options.eta,)
+    items = [(K, eta) for K in solves for eta in etas]
+    found = world.broadcast(world.share_out(lambda item: _candidate(prepared, phases, *item), items))
+    plans = [plan for plan in found or [] if plan is not None]
+    require(
+        plans,
+        f"--epsilon {options.epsilon:g} at delta {options.delta:g} is out of reach for every K and eta tried; "
+        "give a larger epsilon, more rows a node, or a smaller --weight",
+    )
+    return sorted(plans, key=lambda plan: plan.proxy)
+
+
+def _candidate(prepared: Prepared, phases: int, K: int, eta: float) -> Plan | None:
+    config = prepared.config.replace(iterations=phases * K, eta=repr(eta))
+    node = node_like(prepared.node, config, prepared.node.problem)
+    node.start = prepared.node.start
+    releases = config.algorithm.releases(node, config.loop.iterations)
+    recipe = protect.recipe_of(config, replace(prepared, config=config, node=node), releases)
+    try:
+        recipe = protect.calibrate(config.privacy, recipe, releases, World())
+    except InputError:  # out of reach for this K and eta
+        return None
+    return Plan(K, eta, recipe.alpha[0], proxy(config, node, recipe, K, eta, phases))
+
+
+def proxy(config: Config, node: Any, recipe: Any, K: int, eta: float, phases: int) -> float:
+    """Expected excess loss of the mean model after K solves, on quadratics of public curvature.
+
+    Along a direction of curvature h all nodes have O_i(f) = h/2 (f - c)^2, the noise has variance v_i, and the
+    iteration is linear: the error's mean and covariance follow exactly.  The curvatures h run from the ridge to
+    that of the heaviest direction; c is such that all directions together lower the loss by half of C ln 2.
+    """
+    facts, d = node.facts, recipe.dimension
+    A = _adjacency(node)
+    V = np.diag(A.sum(axis=1))
+    noise = (d + 1) / recipe.alpha[0] ** 2 if recipe.noise == "gamma" else 1 / recipe.alpha[0] ** 2
+    factor = np.ravel(np.broadcast_to(config.algorithm.noise_factor(eta, node.degree), (len(A), 1)))
+    noise = (
+        noise
+        * (factor**2 if config.name == "madmm" else 1.0)
+        / (factor**2 if config.name == "madmm" else 1.0)
+    )
+    top = facts.ridge + facts.weight * facts.max_curvature / np.sqrt(d)
+    excess = 0.0
+    for h in np.geomspace(max(facts.ridge, 1e-3 * top), top, _MODES):
+        c = np.sqrt(facts.weight * np.log(2) / (_MODES * h))
+        bias, covariance = _follow(A, V, h, c, noise, K, eta, getattr(config.algorithm, "gamma", 0.0), phases)
+        ones = np.ones(len(A)) / len(A)
+        excess += 0.5 * h * (float(ones @ bias) ** 2 + d / _MODES * float(ones @ covariance @ ones))
+    return excess / facts.weight
+
+
+def _follow(
+    A: Array, V: Array, h: float, c: float, noise: Array, K: int, eta: float, gamma: float, phases: int
+) -> tuple[Array, Array]:
+    """Mean and covariance of the models' errors; state (x, lambda), one coordinate a node."""
+    n = len(A)
+    identity, zero = np.eye(n), np.zeros((n, n))
+    solve = np.linalg.inv(h * identity + 2 * eta * V)
+    # Odd: x+ = solve (eta (V + A) x - 2 lam - e),  lam+ = lam + eta/2 (V - A) x+
+    x_plus = np.hstack([eta * solve @ (V + A), -2 * solve])
+    x_noise = -solve
+    step = np.vstack([x_plus, np.hstack([zero, identity]) + eta / 2 * (V - A) @ x_plus])
+    kick = np.vstack([x_noise, eta / 2 * (V - A) @ x_noise])
+    if phases == 2:
+        # Even: x++ = x+ - (h x+ + e + 2 lam+ + eta (V - A) x+) / (2 eta V + gamma)
+        damp = np.linalg.inv(2 * eta * V + gamma * identity)
+        even = np.block([[identity - damp @ (h * identity + eta * (V - A)), -2 * damp], [zero, identity]])
+        step, kick = even @ step, even @ kick + np.vstack([-damp, zero])
+    mean = np.concatenate([np.full(n, -c), np.zeros(n)])
+    covariance = np.zeros((2 * n, 2 * n))
+    for _ in range(K):
+        mean = step @ mean
+        covariance = step @ covariance @ step.T + kick @ np.diag(noise) @ kick.T
+    return mean[:n], covariance[:n, :n]
+
+
+def _adjacency(node: Any) -> Array:
+    network = node.network
+    A = np.zeros((network.n_nodes, network.n_nodes))
+    A[np.repeat(np.arange(network.n_nodes), np.diff(network.indptr)), network.indices] = 1.0
+    return A
+
+
+class Outcome(NamedTuple):
+    """What one surrogate run ends with."""
+
+    excess: float  # mean training loss above the optimum's
+    error: float  # training error of the mean model
+    best: float  # the optimum's
+
+
+def outcome(options: Options, prepared: Prepared, plan: Plan) -> Outcome:
+    """Run a plan on a surrogate."""
+    phases = 2 if options.algorithm in ("radmm", "mradmm") else 1
+    config = prepared.config.replace(
+        iterations=phases * plan.solves, eta=repr(plan.eta), epsilon=None, alpha="1"
+    )
+    node = node_like(prepared.node, config, Problem(prepared.node.problem.objectives))
+    node.start, node.table["alpha"] = prepared.node.start, plan.alpha
+    here = replace(prepared, config=config, node=node)
+    protect.arm(here, protect.plan_of(here), None)
+    state = config.algorithm.init(node)
+    for k in range(1, config.loop.iterations + 1):
+        state = config.algorithm.step(k, state, node)
+    from distadmm.observe import Observer, optimum
+
+    f, best = state.f.mean(axis=0), optimum(node, Observer(node, World(), None, error_rate))[0]
+    objectives = node.problem.objectives
+
+    def loss(f: Array) -> float:
+        return float(np.mean([o.data_loss(f) for o in objectives]))
+
+    def error(f: Array) -> float:
+        return float(np.mean([np.mean(o.A @ f <= 0) for o in objectives]))  # rows carry their labels
+
+    return Outcome(loss(f) - loss(best), error(f), error(best))
+
+
+def report(options: Options, prepared: Prepared, best: Plan, band: list[Outcome], found: list[Plan]) -> str:
+    phases = 2 if options.algorithm in ("radmm", "mradmm") else 1
+    errors = [100 * o.error for o in band]
+    low, high = float(best.alpha.min()), float(best.alpha.max())
+    alpha = f"{low:.4g}" if high - low < 1e-3 * low else f"{low:.4g} to {high:.4g} by node"
+    rows, columns = shape(options)
+    lines = [
+        f"budget      epsilon {options.epsilon:g} at delta {options.delta:g}, {options.adjacency}",
+        f"network     {options.topology}, {prepared.node.facts.n_nodes} nodes of {rows} rows and {columns} columns",
+        f"plan        K = {best.solves} ({phases * best.solves} iterations), eta = {best.eta:.4g}, alpha = {alpha}",
+        f"surrogate   error {np.mean(errors):.1f} % ({min(errors):.1f} to {max(errors):.1f} in {len(band)} runs), "
+        f"without noise {100 * np.mean([o.best for o in band]):.1f} %; "
+        f"mean loss {np.mean([o.excess for o in band]):.4f} above its optimum",
+        "run it      "
+        f"python -m distadmm.radmm --algorithm {options.algorithm} --topology {options.topology} "
+        f"--iterations {phases * best.solves} --eta {best.eta:.4g} "
+        f"--epsilon {options.epsilon:g} --delta {options.delta:g} "
+        f"--adjacency {options.adjacency} --noise {options.noise}"
+        + (f" --data {options.data}" if options.data else "")
+        + (f" --public-rows {rows}" if options.adjacency == "add-remove" else ""),
+        "",
+        "Synthetic rows of the same shape: real accuracy differs with the data, the ranking of plans much less.",
+        "other candidates by proxy:",
+    ]
+    lines += [f"  K = {p.solves:<3d} eta = {p.eta:<8.4g} proxy {p.proxy:.4f}" for p in found[:8]]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    from distadmm.plan import main as run
+
+    raise SystemExit(run())

@@ -1,0 +1,84 @@
+"""The planner's recursion against simulation, its budget against the accountant, its refusals."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from distadmm import plan
+from distadmm.topology import load
+
+RING = load("ring:5")
+A = RING.adjacency().toarray()
+V = np.diag(A.sum(axis=1))
+
+
+@pytest.mark.parametrize("phases", [1, 2])
+def test_mean_and_covariance_are_those_of_simulated_runs(phases: int) -> None:
+    """Ten thousand noisy runs on one-dimensional quadratics, node by node, against the matrices."""
+    h, c, eta, gamma, K, runs = 3.0, 1.5, 0.7, 0.5, 4, 10_000
+    noise = np.array([0.5, 1.0, 0.2, 0.8, 1.5])
+    mean, covariance = plan._follow(A, V, h, c, noise, K, eta, gamma, phases)
+    rng = np.random.default_rng(0)
+    degree = np.diag(V)
+    f, lam = np.zeros((runs, 5)), np.zeros((runs, 5))
+    for _ in range(K):
+        e = rng.normal(size=(runs, 5)) * np.sqrt(noise)
+        f = (h * c + eta * (degree * f + f @ A) - 2 * lam - e) / (h + 2 * eta * degree)
+        apart = degree * f - f @ A
+        lam = lam + eta / 2 * apart
+        if phases == 2:
+            f = f - (h * (f - c) + e + 2 * lam + eta * apart) / (2 * eta * degree + gamma)
+    np.testing.assert_allclose(f.mean(axis=0) - c, mean, atol=5 * np.sqrt(np.diag(covariance).max() / runs))
+    np.testing.assert_allclose(np.cov(f.T), covariance, atol=0.06 * np.diag(covariance).max())
+
+
+OPTIONS = plan.Options(
+    epsilon=3.0, adjacency="replace", topology="ring:4", rows=400, columns=5, weight=50.0, runs=1
+)
+
+
+def test_every_candidate_spends_at_most_the_budget_and_nearly_all_of_it() -> None:
+    from distadmm.privacy import accountant
+    from distadmm.privacy.events import ObjectivePerturbation
+
+    prepared = plan.surrogate(OPTIONS, 0)
+    for K, eta in ((3, 0.5), (12, 2.0)):
+        found = plan._candidate(prepared, 2, K, eta)
+        assert found is not None
+        for alpha in found.alpha:
+            event = ObjectivePerturbation(
+                "gamma", 5, float(alpha), 50.0 / 400, 0.25, 0.22 / 4 + 2 * eta * 2, K, 1e-3, True, True
+            )
+            assert 0.997 * 3.0 <= accountant.epsilon([event], 1e-5, "replace") <= 3.0
+
+
+def test_the_command_prints_a_command_that_runs(capsys, tmp_path, monkeypatch) -> None:
+    from distadmm import radmm
+
+    monkeypatch.chdir(tmp_path)
+    words = "--epsilon 8 --adjacency replace --topology ring:4 --data tiny --weight 20 --eta 1 --iterations 8 --runs 2"
+    assert plan.main(words.split()) == 0
+    shown = capsys.readouterr().out
+    line = next(line for line in shown.splitlines() if line.startswith("run it"))
+    command = line.split("distadmm.radmm")[1].split()
+    assert radmm.main([*command, "--weight", "20", "--progress", "none"]) == 0
+    assert "certificate" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("--epsilon 2 --adjacency replace", "--rows and --columns"),
+        ("--epsilon 0 --adjacency replace --data tiny", "above zero"),
+        ("--epsilon 2 --adjacency someone --data tiny", "choose one of"),
+        ("--epsilon 2 --data tiny", "--adjacency is needed"),
+        ("--epsilon 1e-6 --adjacency replace --data tiny --topology ring:4 --iterations 80", "out of reach"),
+        ("--epsilon 2 --adjacency replace --data adlt", "adult"),
+    ],
+)
+def test_bad_input(words: str, told: str, capsys) -> None:
+    assert plan.main(words.split()) == 2
+    shown = capsys.readouterr().err
+    assert shown.count("\n") == 1
+    assert told in shown
