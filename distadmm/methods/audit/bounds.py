@@ -17,7 +17,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import special
@@ -29,6 +29,8 @@ Array = np.ndarray
 
 _EPSILONS = np.concatenate([[0.0], np.geomspace(1e-3, 60.0, 160)])
 _THRESHOLDS = 200
+
+Worth = Callable[[Array, Array], Array]  # of tests with (power at least, level at most)
 
 
 @dataclass(frozen=True)
@@ -69,14 +71,16 @@ def point_claim(epsilon: float, delta: float, words: str) -> Claim:
     return Claim(words, np.array([epsilon]), np.array([delta]))
 
 
-def at_most(hits: int, trials: int, error: float) -> float:
+def at_most(hits: Any, trials: int, error: float) -> Any:
     """Clopper-Pearson: the probability is below this, but for `error`."""
-    return 1.0 if hits >= trials else float(special.betaincinv(hits + 1, trials - hits, 1 - error))
+    inside = np.minimum(hits, trials - 1)
+    return np.where(hits >= trials, 1.0, special.betaincinv(inside + 1, trials - inside, 1 - error))
 
 
-def at_least(hits: int, trials: int, error: float) -> float:
+def at_least(hits: Any, trials: int, error: float) -> Any:
     """Clopper-Pearson: the probability is above this, but for `error`."""
-    return 0.0 if hits <= 0 else float(special.betaincinv(hits, trials - hits + 1, error))
+    inside = np.maximum(hits, 1)
+    return np.where(hits <= 0, 0.0, special.betaincinv(inside, trials - inside + 1, error))
 
 
 class Cut(NamedTuple):
@@ -124,60 +128,77 @@ def rates(test: Cut, here: Array, there: Array, confidence: float) -> Rates:
     alternative, null = (here, there) if test.first else (there, here)
     right, wrong = test.hits(alternative), test.hits(null)
     error = (1 - confidence) / 2
-    return Rates(
-        right,
-        wrong,
-        (len(alternative), len(null)),
-        at_least(right, len(alternative), error),
-        at_most(wrong, len(null), error),
-    )
+    power = float(at_least(right, len(alternative), error))
+    return Rates(right, wrong, (len(alternative), len(null)), power, float(at_most(wrong, len(null), error)))
 
 
-def _choose(here: Array, there: Array, worth: Callable[[Rates], float], confidence: float) -> Cut:
+def _choose(here: Array, there: Array, worth: Worth, confidence: float) -> Cut:
     """The test that is worth most on the half that may be looked at."""
     pooled = np.sort(np.concatenate([here, there]))
     middles = (pooled[1:] + pooled[:-1]) / 2
-    at = np.unique(np.linspace(0, len(middles) - 1, min(_THRESHOLDS, len(middles))).astype(int))
-    candidates = [
-        Cut(float(t), above, first) for t in middles[at] for above in (True, False) for first in (True, False)
-    ]
-    return max(candidates, key=lambda test: worth(rates(test, here, there, confidence)))
+    cuts = middles[np.unique(np.linspace(0, len(middles) - 1, min(_THRESHOLDS, len(middles))).astype(int))]
+    error = (1 - confidence) / 2
+    best, most = Cut(0.0, True, True), -math.inf
+    for above in (True, False):
+        counts = [np.searchsorted(np.sort(side), cuts, side="right") for side in (here, there)]
+        hits = [len(side) - count if above else count for side, count in zip((here, there), counts)]
+        for first in (True, False):
+            (right, n), (wrong, m) = ((hits[0], len(here)), (hits[1], len(there)))[:: 1 if first else -1]
+            value = worth(at_least(right, n, error), at_most(wrong, m, error))
+            at = int(np.argmax(value))
+            if value[at] > most:
+                best, most = Cut(float(cuts[at]), above, first), float(value[at])
+    return best
 
 
-def _excess(claim: Claim, found: Rates) -> tuple[float, float]:
-    """Where on the curve the claim fails by most, and by how much."""
-    over = found.power - np.exp(claim.epsilons) * found.level - claim.deltas
-    best = int(np.argmax(over))
-    return float(claim.epsilons[best]), float(over[best])
+def _over(claim: Claim, power: Any, level: Any) -> Array:
+    """How far (power, level) is above the claim, at each epsilon of its curve (last axis)."""
+    power, level = np.asarray(power)[..., None], np.asarray(level)[..., None]
+    return power - np.exp(claim.epsilons) * level - claim.deltas
 
 
-def _epsilon(found: Rates, delta: float) -> float:
-    if found.power <= delta or found.level <= 0:
-        return 0.0
-    return max(0.0, math.log((found.power - delta) / found.level))
+def _epsilon(power: Any, level: Any, delta: float) -> Array:
+    with np.errstate(divide="ignore"):
+        found = np.log(np.maximum(np.asarray(power) - delta, 0.0) / np.maximum(level, 1e-300))
+    return np.maximum(found, 0.0)
 
 
 def trade_off(claim: Claim, here: Array, there: Array, *, delta: float, confidence: float = 0.95) -> Outcome:
     """Level 1: is the claim's whole curve compatible with how well the worlds are told apart?"""
-    return _outcome(claim, here, there, delta, confidence, lambda found: _excess(claim, found)[1])
+    return _outcome(
+        claim, here, there, delta, confidence, lambda power, level: _over(claim, power, level).max(axis=-1)
+    )
 
 
 def lower_bound(
     claim: Claim, here: Array, there: Array, *, delta: float, confidence: float = 0.95
 ) -> Outcome:
     """Level 2: a lower bound on epsilon at delta, and whether it is above the claim's."""
-    found = _outcome(claim, here, there, delta, confidence, lambda rates: _epsilon(rates, delta))
+    found = _outcome(
+        claim, here, there, delta, confidence, lambda power, level: _epsilon(power, level, delta)
+    )
     return found._replace(refuted=found.epsilon > claim.epsilon(delta))
 
 
 def _outcome(
-    claim: Claim, here: Array, there: Array, delta: float, confidence: float, worth: Callable[[Rates], float]
+    claim: Claim, here: Array, there: Array, delta: float, confidence: float, worth: Worth
 ) -> Outcome:
     (seen, kept), (seen_there, kept_there) = _halves(np.asarray(here)), _halves(np.asarray(there))
     test = _choose(seen, seen_there, worth, confidence)
     found = rates(test, kept, kept_there, confidence)
-    at, excess = _excess(claim, found)
+    over = _over(claim, found.power, found.level)
+    at, excess = float(claim.epsilons[int(np.argmax(over))]), float(over.max())
     mu = None
     if found.power > 0 and found.level < 1:
         mu = max(0.0, float(special.ndtri(found.power) - special.ndtri(found.level)))
-    return Outcome(excess > 0, _epsilon(found, delta), delta, at, excess, mu, confidence, test, found)
+    return Outcome(
+        excess > 0,
+        float(_epsilon(found.power, found.level, delta)),
+        delta,
+        at,
+        excess,
+        mu,
+        confidence,
+        test,
+        found,
+    )

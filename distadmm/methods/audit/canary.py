@@ -135,7 +135,7 @@ def scores(
             raise InputError(
                 "the exact likelihood ratio is that of objective perturbation; use --mechanism objective"
             )
-        released = Released(sealed[victims], at.linear[victims], quadratic, at.factor[victims, 0])
+        released = Released(sealed[victims], at.linear[victims], quadratic)
         weight, ridge = float(setting.recipe.weight[0]), setting.facts.ridge
         total += log_ratio(released, found, event, setting.loss, weight, ridge)
     return total, events_of(recording, 0)

@@ -46,7 +46,7 @@ class Solve(NamedTuple):
 
     linear: Array  # (n, d)
     quadratic: Array  # (n, 1), or (n, d, d)
-    factor: Array  # (n, 1), what the linear term multiplies the noise by
+    factor: Array  # (n, 1), by which the noise of the linear term is scaled
     f: Array  # the noise-off answer; only where the twin solves
 
 

@@ -1,9 +1,9 @@
 """The exact log-likelihood ratio of an R-ADMM transcript between two neighbouring tables.
 
-A node's release is the minimiser f of  w sum_{a in D} l(a.f) + <pull + m b, f> + (ridge + Q)/2 |f|^2  (a = y x).
-Noise and model determine each other, so with b(f) = -(w sum l'(a.f) a + pull + (ridge + Q) f) / m
+A node's release is the minimiser f of  w sum_{a in D} l(a.f) + <pull + b, f> + (ridge + Q)/2 |f|^2  (a = y x).
+Noise and model determine each other, so with b(f) = -(w sum l'(a.f) a + pull + (ridge + Q) f)
 
-    p(f | D) = nu(b_D(f)) |det J_D(f)| / m^d,     J_D = w sum l''(a.f) a a' + (ridge + Q) I,
+    p(f | D) = nu(b_D(f)) |det J_D(f)|,     J_D = w sum l''(a.f) a a' + (ridge + Q) I,
 
 and neighbours, which share all but one record a (of D) and a' (of D'), differ by two rank-one terms:
 
@@ -40,7 +40,6 @@ class Released(NamedTuple):
     f: Array  # (R, d)
     linear: Array  # (R, d), the pull
     quadratic: Array  # (R,)
-    factor: Array  # (R,), m
 
 
 def log_noise(b: Array, event: ObjectivePerturbation) -> Array:
@@ -68,9 +67,8 @@ def log_ratio(
         return weight * loss.slope(f @ rows.T, one) @ rows
 
     shared = force(tables.common) + released.linear + stiff[:, None] * f
-    m = released.factor[:, None]
-    here = -(shared + force(tables.only_here)) / m
-    there = -(shared + force(tables.only_there)) / m
+    here = -(shared + force(tables.only_here))
+    there = -(shared + force(tables.only_there))
     ratio = log_noise(there, event) - log_noise(here, event)
     bend = weight * loss.curvature(f @ tables.common.T, one)
     for rows, sign in ((tables.only_there, 1.0), (tables.only_here, -1.0)):

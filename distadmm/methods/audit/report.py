@@ -73,6 +73,7 @@ def _of(level: int, claim: Claim, found: Outcome, runs: int, nothing: str, text:
         "power_at_least": rates.power,
         "level_at_most": rates.level,
         "threshold": found.test.threshold,
+        "first": found.test.first,
         "claimed_mu": claim.mu,
     }
     if nothing:
@@ -183,7 +184,7 @@ def _trade_off(found: Audit, ax: Any) -> None:
     cuts = np.unique(np.concatenate([here, there]))
     wrong = 1 - np.searchsorted(np.sort(here), cuts, side="right") / len(here)
     missed = np.searchsorted(np.sort(there), cuts, side="right") / len(there)
-    ax.step(wrong, missed, where="post", color="C0", label="transcripts")
+    ax.step(wrong, missed, where="post", color="C0", linewidth=2, label="transcripts", clip_on=False)
     x = np.linspace(0, 1, 401)
     limit = np.max(
         [1 - d - np.exp(e) * x for e, d in zip(found.claim.epsilons, found.claim.deltas)]
@@ -193,6 +194,12 @@ def _trade_off(found: Audit, ax: Any) -> None:
     )
     ax.plot(x, limit, color="C3", label="limit of the claim")
     ax.fill_between(x, 0, limit, color="C3", alpha=0.12, label="refutes the claim")
+    for level in found.levels:
+        if level.level == 1:
+            corner = level.more["level_at_most"], 1 - level.more["power_at_least"]
+            text = f"held out, {100 * level.confidence:g} %"
+            at = corner[::-1] if level.more["first"] else corner
+            ax.plot(*at, "s", color="C0", markersize=5, label=text, clip_on=False)
     ax.set(
         xlabel="D taken for D'",
         ylabel="D' taken for D",

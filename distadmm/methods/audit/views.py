@@ -4,7 +4,7 @@ A node sees the rows of its neighbours, exchange by exchange, as far as they arr
 members see.  Where it holds all neighbours of a node outside it, it also knows the pull of that node's solves,
 and so the node's perturbed gradient
 
-    grad O(f) + m b = -(pull + Q f),
+    grad O(f) + b = -(pull + Q f),
 
 which is all that its data leave behind in the messages.
 """

@@ -1,8 +1,8 @@
 """Level 0: every release of a run against its noise-off twin, with the data in hand.
 
-A release of objective perturbation is invertible: where f is the minimiser of O(f) + <pull + m b, f> + f'Qf/2,
+A release of objective perturbation is invertible: where f is the minimiser of O(f) + <pull + b, f> + f'Qf/2,
 
-    b = -(grad O(f) + pull + Q f) / m,
+    b = -(grad O(f) + pull + Q f),
 
 so the noise that really went out is recovered from the message and compared with what the ledger entry says.
 Output noise is the message less the noise-off minimiser.  One message is enough to see half the noise.
@@ -127,7 +127,7 @@ class _Release:
         self.node, self.k, self.i = int(node.network.nodes[i]), k, i
         self.tolerance = node.problem.tolerance
         self.weight, self.curvature = self.objective.scale * slope, curvature / slope
-        self.linear, self.factor, self.off = solve.linear[i], float(solve.factor[i, 0]), solve.f[i]
+        self.linear, self.off = solve.linear[i], solve.f[i]
         self.Q = (
             solve.quadratic[i] if np.ndim(solve.quadratic[i]) == 2 else float(np.ravel(solve.quadratic[i])[0])
         )
@@ -163,7 +163,7 @@ class _Release:
             if event.dimension != self.sent.size:
                 note("entry", f"the dimension is {self.sent.size}; its entry says {event.dimension}")
             if self.paid is not None:
-                gradient = -self.factor * (self.recovered() - self.paid)
+                gradient = self.recovered() - self.paid
                 off, allowed = float(np.linalg.norm(gradient)), self.allowed()
                 if off > allowed:
                     note(
@@ -188,7 +188,7 @@ class _Release:
     def recovered(self) -> Array:
         """The linear noise that makes the released model the exact minimiser."""
         f = self.sent - self.error
-        return -(self.objective.grad(f) + self.linear + _times(self.Q, f)) / self.factor
+        return -(self.objective.grad(f) + self.linear + _times(self.Q, f))
 
     def noise(self, event: Event) -> Noise:
         if isinstance(event, ObjectivePerturbation):
