@@ -13,9 +13,7 @@ Registering is what makes an algorithm a choice of `--algorithm`, and what gets 
 
 from __future__ import annotations
 
-import difflib
 import importlib
-import importlib.util
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -152,6 +150,8 @@ def find(name: str) -> Entry:
     if name not in _REGISTERED and name in _MODULES:
         importlib.import_module(_MODULES[name])
     if name not in _REGISTERED:
+        import difflib
+
         near = difflib.get_close_matches(name, names(), n=1)
         hint = f"did you mean {near[0]}? " if near else ""
         raise InputError(
@@ -163,6 +163,8 @@ def find(name: str) -> Entry:
 def _from_file(path: Path) -> Entry:
     if not path.is_file():
         raise InputError(f"no file {path}; --algorithm takes a name ({', '.join(names())}) or a Python file")
+    import importlib.util
+
     module = f"distadmm_user_{path.stem}"
     before = set(_REGISTERED)
     if module not in sys.modules:

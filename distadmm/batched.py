@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from distadmm.newton import DUE, FEE, PATIENCE, SLOW, LaggedNewton, Memory
+from distadmm.newton import DUE, FEE, FORGETFUL, PATIENCE, SLOW, LaggedNewton, Memory
 from distadmm.problem import GeneralisedLinear
 
 Array = np.ndarray
@@ -43,7 +43,8 @@ class _State(NamedTuple):
     """A solve under way, one row a node."""
 
     f: Array
-    g: Array
+    slope: Array  # O'(f)
+    g: Array  # gradient of the whole primal step
     residual: Array
 
 
@@ -62,16 +63,25 @@ class Block:
         self.scale = np.array([[o.scale] for o in self.objectives])
         self.ridge = np.array([[o.ridge] for o in self.objectives])
         self.limit = PATIENCE * first.price
-        self.remember([Memory(None, 0.0, 0.0)] * self.n)
+        self.remember([FORGETFUL] * self.n)
 
     def memories(self) -> list[Memory]:
         return [
-            Memory(self.anchor[i] if self.taken[i] else None, self._quadratic[i], float(self.debt[i]))
+            Memory(
+                self.anchor[i] if self.taken[i] else None,
+                self._quadratic[i],
+                float(self.debt[i]),
+                self.last[i] if self.begun[i] else None,
+            )
             for i in range(self.n)
         ]
 
     def remember(self, memories: Sequence[Memory]) -> None:
-        self.anchor = np.stack([np.zeros(self.d) if m.anchor is None else m.anchor for m in memories])
+        nowhere = np.zeros(self.d)
+        self.anchor = np.stack([nowhere if m.anchor is None else m.anchor for m in memories])
+        self.last = np.stack([nowhere if m.last is None else m.last for m in memories])
+        self.begun = np.array([m.last is not None for m in memories])
+        self._slope: Array | None = None  # the gradients of the objectives at `last`
         self.taken = np.array([m.anchor is not None for m in memories])
         self.debt = np.array([m.debt for m in memories])
         self._quadratic: Array = np.stack([np.asarray(m.quadratic, dtype=float) for m in memories])
@@ -105,15 +115,17 @@ class Block:
     def minimise(
         self, linear: Array, quadratic: Array, start: Array, tolerance: float
     ) -> tuple[Array, Array]:
-        """(minimisers, gradient norms left), one row a node; `quadratic` is (n, 1) or (n, d, d)."""
+        """(minimisers, gradient norms left), one row a node; `quadratic` is (n, 1) or (n, d, d).
+
+        `start` is where a node's first solve begins.
+        """
         quadratic = quadratic if quadratic.ndim == 3 else quadratic.reshape(self.n)
 
-        def gradients(f: Array, which: Array) -> Array:
-            return self.gradients(f, which) + linear[which] + _times(quadratic[which], f)
-
         everyone = np.arange(self.n)
-        g = gradients(start, everyone)
-        st = _State(start.copy(), g, _norms(g))
+        f = np.where(self.begun[:, None], self.last, start)
+        slope = self.gradients(f, everyone) if self._slope is None else self._slope
+        g = slope + linear + _times(quadratic, f)
+        st = _State(f, slope, g, _norms(g))
         steps = np.zeros(self.n)
         which = np.flatnonzero(st.residual > tolerance)
         for _ in range(_STEPS):
@@ -122,13 +134,15 @@ class Block:
             fresh = ~self.taken[which] | (self.debt[which] > self.limit)
             self._renew(which[fresh], st.f, quadratic)
             trial = st.f[which] - self._times_inverse(which, st.g[which])
-            g = gradients(trial, which)
+            slope = self.gradients(trial, which)
+            g = slope + linear[which] + _times(quadratic[which], trial)
             left, before = _norms(g), st.residual[which]
             better = left < before
             steps[which] += 1
             self.debt[which] += np.where(left <= SLOW * before, 1.0, FEE) * better
             moved = which[better]
-            st.f[moved], st.g[moved], st.residual[moved] = trial[better], g[better], left[better]
+            st.f[moved], st.slope[moved] = trial[better], slope[better]
+            st.g[moved], st.residual[moved] = g[better], left[better]
             self.taken[which[~better]] = False  # lagged curvature misleads: take it anew and do not move
             for i in which[~better & fresh]:
                 self._alone(int(i), st, linear, quadratic, tolerance)
@@ -136,12 +150,14 @@ class Block:
             stuck[which[~better & fresh]] = True
             which = np.flatnonzero((st.residual > tolerance) & ~stuck)
         self.debt = np.maximum(self.debt - np.minimum(steps, DUE), 0.0)
-        return st.f, st.residual
+        self.last, self._slope, self.begun[:] = st.f, st.slope, True
+        return st.f.copy(), st.residual
 
     def _alone(self, i: int, st: _State, linear: Array, quadratic: Array, tolerance: float) -> None:
         """Finish a node whose full Newton step does not help with the solver that can shorten steps."""
         Q = quadratic[i] if quadratic.ndim == 3 else float(quadratic[i])
         st.f[i], st.residual[i] = LaggedNewton(self.objectives[i]).minimise(linear[i], Q, st.f[i], tolerance)
+        st.slope[i] = self.gradients(st.f[i : i + 1], np.array([i]))[0]
 
     def _renew(self, which: Array, f: Array, quadratic: Array) -> None:
         if self._quadratic.ndim != quadratic.ndim:

@@ -6,7 +6,6 @@ only after that.  Rows are stored with the numbers of their nodes, so another nu
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +33,8 @@ def save(folder: Path, k: int, state: Any, node: Node, world: World) -> None:
     write_npz(place / f"rank-{world.rank:05d}.npz", arrays, sync=True)
     world.barrier()
     if world.is_root:
+        import shutil
+
         files = [f"rank-{rank:05d}.npz" for rank in range(world.size)]
         write_json(folder / "latest.json", {"iteration": k, "folder": place.name, "files": files})
         for old in folder.glob("iteration-*"):

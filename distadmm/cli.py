@@ -5,10 +5,8 @@ Nothing heavy is imported here: `entering` must run before numpy is loaded.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import dataclasses
-import difflib
 import os
 import sys
 import types
@@ -41,9 +39,27 @@ def flag(default: Any = dataclasses.MISSING, *, help: str, choices: Sequence[Any
     return dataclasses.field(default=default, metadata=metadata)
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise InputError(f"{message}; see: {self.prog} --help")
+def _parser(prog: str, description: str) -> Any:
+    """An argparse parser whose errors are InputErrors; imported here because rank 0 alone parses."""
+    import argparse
+
+    class Parser(argparse.ArgumentParser):
+        def error(self, message: str) -> NoReturn:
+            raise InputError(f"{message}; see: {self.prog} --help")
+
+    return Parser(
+        prog=f"python -m {prog}",
+        description=description,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+
+
+def _nearest(word: str, known: Any) -> str | None:
+    import difflib
+
+    near = difflib.get_close_matches(word, known, n=1)
+    return near[0] if near else None
 
 
 def _is_optional(annotation: Any) -> bool:
@@ -90,7 +106,9 @@ def fields_of(cls: type) -> dict[str, tuple[dataclasses.Field, Any]]:
     return {f.name: (f, hints[f.name]) for f in dataclasses.fields(cls) if f.init and "help" in f.metadata}
 
 
-def _add_flags(parser: argparse.ArgumentParser, cls: type) -> None:
+def _add_flags(parser: Any, cls: type) -> None:
+    import argparse
+
     group = parser.add_argument_group(getattr(cls, "flags_title", cls.__name__))
     for name, (field, annotation) in fields_of(cls).items():
         text = field.metadata["help"].replace("%", "%%")
@@ -140,8 +158,8 @@ def build(classes: Sequence[type], values: dict[str, Any], source: str = "--conf
     known = {name.rstrip("_"): name for cls in classes for name in fields_of(cls)}
     for key in values:
         if key.rstrip("_") not in known:
-            near = difflib.get_close_matches(key, known, n=1)
-            hint = f"did you mean {near[0]}? " if near else ""
+            near = _nearest(key, known)
+            hint = f"did you mean {near}? " if near else ""
             raise InputError(f"{source}: unknown key {key!r}; {hint}known: {', '.join(sorted(known))}")
     values = {known[key.rstrip("_")]: value for key, value in values.items()}
     built = []
@@ -163,20 +181,15 @@ def build(classes: Sequence[type], values: dict[str, Any], source: str = "--conf
 
 def parse(prog: str, description: str, classes: Sequence[type], argv: Sequence[str]) -> tuple[Any, ...]:
     """Instances of the dataclasses `classes` from `argv`; flags win over `--config FILE`."""
-    parser = _Parser(
-        prog=f"python -m {prog}",
-        description=description,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = _parser(prog, description)
     parser.add_argument("--config", metavar="FILE", help="TOML file, or config.json of a run; flags win")
     for cls in classes:
         _add_flags(parser, cls)
     given, unknown = parser.parse_known_args(list(argv))
     if unknown:
         options = [o for action in parser._actions for o in action.option_strings]
-        near = difflib.get_close_matches(unknown[0].split("=")[0], options, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"see: {parser.prog} --help"
+        near = _nearest(unknown[0].split("=")[0], options)
+        hint = f"did you mean {near}?" if near else f"see: {parser.prog} --help"
         raise InputError(f"unknown argument {unknown[0]!r}; {hint}")
     flags = vars(given)
     config = flags.pop("config")

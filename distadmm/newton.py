@@ -6,6 +6,8 @@ gradient instead of one Hessian.  The residual is that of the true gradient, so 
 
 When to renew W is a matter of rent and purchase: each gradient beyond the two that a fresh Hessian would
 need adds to a debt, and when the debt exceeds what a Hessian costs, one is bought.
+
+A solve begins where the last one of its node ended: there the gradient is known, and the first step is free.
 """
 
 from __future__ import annotations
@@ -37,9 +39,10 @@ class Memory(NamedTuple):
     anchor: Array | None  # where the Hessian was last taken
     quadratic: float | Array  # and the Q it was taken with
     debt: float  # gradients spent for want of a fresh one
+    last: Array | None  # where the last solve ended
 
 
-FORGETFUL = Memory(None, 0.0, 0.0)
+FORGETFUL = Memory(None, 0.0, 0.0, None)
 
 
 class LaggedNewton:
@@ -51,15 +54,16 @@ class LaggedNewton:
         self.anchor: Array | None = None
         self.quadratic: float | Array = 0.0
         self.debt = 0.0
+        self.last: Array | None = None
         self._inverse: Array | None = None
-        self._seen: tuple[Array, Array] | None = None  # the latest f, and O'(f)
+        self._slope: Array | None = None  # O'(last)
 
     def memory(self) -> Memory:
-        return Memory(self.anchor, self.quadratic, self.debt)
+        return Memory(self.anchor, self.quadratic, self.debt, self.last)
 
     def remember(self, memory: Memory) -> None:
-        self.anchor, self.quadratic, self.debt = memory
-        self._inverse = self._seen = None
+        self.anchor, self.quadratic, self.debt, self.last = memory
+        self._inverse = self._slope = None
 
     def _renew(self, f: Array, quadratic: float | Array) -> None:
         self.anchor, self.quadratic, self.debt = f.copy(), quadratic, 0.0
@@ -72,17 +76,11 @@ class LaggedNewton:
             self._inverse = np.linalg.inv(hessian + _as_matrix(self.quadratic, len(self.anchor)))
         return self._inverse @ g
 
-    def _gradient(self, f: Array) -> Array:
-        """O'(f); a solve begins where the last one ended, so that gradient is known."""
-        if self._seen is None or not np.array_equal(self._seen[0], f):
-            self._seen = f.copy(), self.objective.grad(f)
-        return self._seen[1]
-
     def minimise(self, linear: Array, quadratic: float | Array, start: Array, tolerance: float) -> Solution:
-        def gradient(f: Array) -> Array:
-            return self._gradient(f) + linear + _times(quadratic, f)
-
-        f, g = start, gradient(start)
+        """`start` is where the first solve begins."""
+        f = start if self.last is None else self.last
+        slope = self.objective.grad(f) if self._slope is None else self._slope
+        g = slope + linear + _times(quadratic, f)
         residual, steps = _norm(g), 0
         pairs = Pairs()
         for _ in range(_STEPS):
@@ -94,13 +92,14 @@ class LaggedNewton:
                 pairs = Pairs()
             step = -pairs.times_inverse(self._times_inverse, g)
             trial = f + step
-            g_trial = gradient(trial)
+            slope_trial = self.objective.grad(trial)
+            g_trial = slope_trial + linear + _times(quadratic, trial)
             left = _norm(g_trial)
             steps += 1
             if left < residual:
                 pairs.note(step, g_trial - g)
                 self.debt += 1.0 if left <= SLOW * residual else FEE
-                f, g, residual = trial, g_trial, left
+                f, g, slope, residual = trial, g_trial, slope_trial, left
             elif not fresh:  # the lagged curvature misleads: take it anew and do not move
                 self.anchor = None
             else:
@@ -108,10 +107,11 @@ class LaggedNewton:
                 shortened = self._shorten(linear, quadratic, f, g, step)
                 if shortened is None:  # no descent is left to be had in floating point
                     break
-                f = shortened
-                g = gradient(f)
+                f, slope = shortened, self.objective.grad(shortened)
+                g = slope + linear + _times(quadratic, f)
                 residual = _norm(g)
         self.debt = max(self.debt - min(steps, DUE), 0.0)
+        self.last, self._slope = f.copy(), slope
         return Solution(f, residual)
 
     def _shorten(

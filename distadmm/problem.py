@@ -125,7 +125,9 @@ class Problem:
         }
 
     def argmin(self, linear: Array, quadratic: Array, start: Array) -> Array:
-        """argmin_f O_i(f) + <linear_i, f> + 1/2 f'Q_i f for each node i, warm-started at `start_i`.
+        """argmin_f O_i(f) + <linear_i, f> + 1/2 f'Q_i f for each node i.
+
+        A node's first solve begins at `start_i`, any other where its last one ended.
 
         Q_i is quadratic[i], a number (standing for a multiple of the identity) or a matrix.
         """
@@ -183,25 +185,28 @@ class Problem:
         nowhere = np.zeros(self.dimension)
         return {
             "anchor": np.stack([nowhere if m.anchor is None else m.anchor for m in rows]),
-            "quadratic": np.stack([np.asarray(m.quadratic, dtype=float) for m in rows]),
             "taken": np.array([m.anchor is not None for m in rows]),
+            "quadratic": np.stack([np.asarray(m.quadratic, dtype=float) for m in rows]),
             "debt": np.array([m.debt for m in rows]),
+            "last": np.stack([nowhere if m.last is None else m.last for m in rows]),
+            "begun": np.array([m.last is not None for m in rows]),
         }
 
     def restore(self, memory: dict[str, Array]) -> None:
         """Take back what `memory` gave, for these nodes."""
         from distadmm.newton import Memory
 
-        rows = [
-            Memory(
-                anchor if taken else None,
-                quadratic if np.ndim(quadratic) == 2 else float(quadratic),
-                float(debt),
+        rows = []
+        for i in range(len(self.objectives)):
+            of = {name: values[i] for name, values in memory.items()}
+            rows.append(
+                Memory(
+                    of["anchor"] if of["taken"] else None,
+                    of["quadratic"] if np.ndim(of["quadratic"]) == 2 else float(of["quadratic"]),
+                    float(of["debt"]),
+                    of["last"] if of["begun"] else None,
+                )
             )
-            for anchor, quadratic, taken, debt in zip(
-                *(memory[k] for k in ("anchor", "quadratic", "taken", "debt"))
-            )
-        ]
         for where, block in self.blocks:
             block.remember([rows[i] for i in where.tolist()])
         for i, solver in self.solvers.items():

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 import os
-import shutil
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -72,6 +70,8 @@ def read_npz(path: Path) -> dict[str, Any]:
 
 
 def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    import csv
+
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(header)
@@ -101,6 +101,8 @@ def claim_directory(path: str | Path | None, name: str, *, force: bool = False) 
         if path.is_dir() and any(path.iterdir()):
             if not force:
                 raise InputError(f"--out {path} is not empty; give a new directory, or --force to replace it")
+            import shutil
+
             shutil.rmtree(path)
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:

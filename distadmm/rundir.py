@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import math
-import platform
-import subprocess
 from pathlib import Path
 from typing import Any
 
 from distadmm.conditions import wall_clock
 from distadmm.errors import require
 from distadmm.observe import COLUMNS
-from distadmm.privacy import accountant
 from distadmm.privacy.release import Recipe
 from distadmm.protect import events_of
 from distadmm.results import claim_directory, read_json, write_csv, write_json, write_npz
@@ -78,6 +74,8 @@ def _configuration(prepared: Prepared, data_id: Any) -> dict[str, Any]:
 
 def versions(world: Any) -> dict[str, str]:
     found = {name: _version(name) for name in ("distadmm", "numpy", "scipy", "networkx", "mpi4py")}
+    import platform
+
     found["python"] = platform.python_version()
     if world.comm is not None:
         from mpi4py import MPI
@@ -88,6 +86,8 @@ def versions(world: Any) -> dict[str, str]:
 
 
 def _version(name: str) -> str:
+    import importlib.metadata
+
     try:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
@@ -99,6 +99,8 @@ def _commit() -> str:
     home = Path(__file__).resolve().parent.parent
     if not (home / ".git").exists():
         return ""
+    import subprocess
+
     try:
         command = ["git", "-C", str(home), "describe", "--always", "--dirty", "--abbrev=12"]
         return subprocess.run(command, capture_output=True, text=True, timeout=5, check=True).stdout.strip()
@@ -203,6 +205,8 @@ def _planned_loss(prepared: Prepared, recipe: Recipe | None) -> str:
         return "unbounded: no noise was asked for (--epsilon, --adjacency)"
     if recipe.unverified:
         return f"unbounded: {recipe.unverified}"
+    from distadmm.privacy import accountant
+
     config, node = prepared.config, prepared.node
     releases = config.algorithm.releases(node, config.loop.iterations)
     worst = published = 0.0

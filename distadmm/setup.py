@@ -10,7 +10,6 @@ import numpy as np
 from distadmm.algorithm import Facts, Node, find
 from distadmm.conditions import Conditions, Delays, parse_drop_out
 from distadmm.config import Config
-from distadmm.data.filesource import PatternSource, agree
 from distadmm.data.source import Source, open_source
 from distadmm.data.table import dense, take
 from distadmm.errors import InputError, require
@@ -18,7 +17,6 @@ from distadmm.losses import HuberHinge, Logistic, Loss, Squared
 from distadmm.network import Neighbourhood, Network, split
 from distadmm.privacy.release import Unprotected
 from distadmm.problem import GeneralisedLinear, Problem
-from distadmm.softmax import Softmax
 from distadmm.world import World
 
 Array = np.ndarray
@@ -200,6 +198,8 @@ def objectives_of(config: Config, source: Source, nodes: Array, facts: Facts) ->
             "divisor": config.privacy.public_rows,
         }
         if config.problem.loss == "softmax":
+            from distadmm.softmax import Softmax
+
             made.append(Softmax(dense(X), y, len(source.classes), **shared))
         else:
             made.append(GeneralisedLinear(dense(X), y, loss_named(config.problem.loss), **shared))
@@ -214,7 +214,10 @@ def prepare(config: Config, world: World) -> Prepared:
     with world.together():
         source = open_source(config.problem.data, world=world, **source_options(config))
         objectives = objectives_of(config, source, part.nodes, plan.facts)
-    if isinstance(source, PatternSource):
+    if not source.pooled_allowed:  # each node has a file of its own
+        from distadmm.data.filesource import PatternSource, agree
+
+        assert isinstance(source, PatternSource)
         with world.together():
             agree(world.allgather(source.signature()))
     problem = Problem(objectives, tolerance=config.problem.tolerance)

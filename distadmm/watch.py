@@ -7,14 +7,13 @@ iteration into memory that all ranks of its host share, and a thread of each loo
 from __future__ import annotations
 
 import contextlib
-import mmap
 import os
 import struct
 import sys
-import tempfile
 import threading
 import time
 from types import TracebackType
+from typing import Any
 
 from distadmm.errors import STALLED
 from distadmm.world import World
@@ -26,7 +25,7 @@ class Watchdog:
     def __init__(self, world: World, timeout: float):
         self.world, self.timeout = world, timeout
         self._done = threading.Event()
-        self._board: mmap.mmap | None = None
+        self._board: Any | None = None
 
     def beat(self, k: int) -> None:
         """Iteration k is done here."""
@@ -42,9 +41,15 @@ class Watchdog:
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._done.set()
 
-    def _shared_board(self) -> mmap.mmap:
+    def _shared_board(self) -> Any:
         """Shared memory of this host's ranks: a slot a rank, and one by which a single rank speaks."""
-        folder = "/dev/shm" if os.path.isdir("/dev/shm") else tempfile.gettempdir()
+        import mmap
+
+        folder = "/dev/shm"
+        if not os.path.isdir(folder):
+            import tempfile
+
+            folder = tempfile.gettempdir()
         token = self.world.broadcast(f"distadmm-{os.getpid()}-{time.time_ns()}" if self.world.is_root else "")
         path = os.path.join(folder, token)
         size = 8 * (self.world.size + 1)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import sys
-import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -178,6 +177,8 @@ class World:
 
     def report_failure(self) -> None:
         """Print the current exception's traceback, every line prefixed with this rank."""
+        import traceback
+
         prefix = f"[rank {self.rank}] " if self.size > 1 else ""
         lines = traceback.format_exc().rstrip().splitlines()
         sys.stderr.write("".join(f"{prefix}{line}\n" for line in lines))

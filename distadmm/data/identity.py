@@ -7,11 +7,10 @@ A plain hash of private data leaks: who guesses the rows can confirm the guess. 
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import hmac
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -60,13 +59,16 @@ def _create(path: Path) -> None:
 
 def data_id(content: Mapping[str, object], key: bytes) -> str:
     """HMAC-SHA256 of named arrays, sparse tables, bytes or texts; the order of names is irrelevant."""
+    import hashlib
+    import hmac
+
     code = hmac.new(key, digestmod=hashlib.sha256)
     for name in sorted(content):
         _absorb(code, name, content[name])
     return code.hexdigest()
 
 
-def _absorb(code: hmac.HMAC, name: str, value: object) -> None:
+def _absorb(code: Any, name: str, value: object) -> None:
     if isinstance(value, Sparse):
         for part, member in value._asdict().items():
             _absorb(code, f"{name}.{part}", np.asarray(member))

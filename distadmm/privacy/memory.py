@@ -9,7 +9,7 @@ Invariants that guard privacy
 
 from __future__ import annotations
 
-import secrets
+import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -116,7 +116,7 @@ class MemoryLedger:
             "boot": boot_id(),
             "t": now(),
         }
-        self.run = run or secrets.token_hex(8)
+        self.run = run or os.urandom(8).hex()
         self._append_entries([header], sync=True)
 
     # -- where lines go; `Ledger` puts them into a file -------------------------------------------------

@@ -1,0 +1,112 @@
+"""Start-up of twenty ranks to the first iteration, beside twenty ranks that only import numpy and mpi4py.
+
+    python benchmarks/startup.py [--ranks 20] [--rounds 5] [--out FILE]
+
+The arms alternate.  Wall seconds run from the launch to the slowest rank's mark; CPU seconds are those of all
+ranks up to their marks, which a busy machine disturbs less.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+MARK = """
+import os, time
+def mark():
+    cpu = os.times()
+    open(os.path.join({folder!r}, os.environ["PMI_RANK"]), "w").write(f"{{time.time()}} {{cpu.user + cpu.system}}")
+"""
+BARE = (
+    MARK
+    + """
+for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ.setdefault(name, "1")
+import numpy
+from mpi4py import MPI
+MPI.COMM_WORLD.Barrier()
+mark()
+"""
+)
+# The command itself; the mark is set where the first iteration is about to begin.
+PRODUCT = (
+    MARK
+    + """
+from distadmm.cli import entering
+entering("__main__")
+from distadmm import radmm
+def first(loop_run):
+    def run(loop):
+        step = type(loop.config.algorithm).step
+        def marked(algorithm, k, st, node):
+            mark()
+            type(algorithm).step = step
+            return step(algorithm, k, st, node)
+        type(loop.config.algorithm).step = marked
+        return loop_run(loop)
+    return run
+import distadmm.run
+distadmm.run.Loop.run = first(distadmm.run.Loop.run)
+raise SystemExit(radmm.main({argv!r}))
+"""
+)
+
+
+def launch(code: str, ranks: int, folder: Path) -> tuple[float, float]:
+    """(wall seconds to the last mark, CPU seconds of all ranks to theirs)."""
+    for old in folder.iterdir():
+        old.unlink()
+    mpiexec = Path(sys.executable).with_name("mpiexec")
+    began = time.time()
+    command = [str(mpiexec), "-n", str(ranks), sys.executable, "-c", code]
+    subprocess.run(
+        command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=dict(os.environ)
+    )
+    marks = np.array([[float(x) for x in path.read_text().split()] for path in folder.iterdir()])
+    assert len(marks) == ranks
+    return float(marks[:, 0].max() - began), float(marks[:, 1].sum())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--ranks", type=int, default=20)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--out", help="also write the figures as JSON")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as top:
+        marks, out = Path(top, "marks"), Path(top, "run")
+        marks.mkdir()
+        argv = ["--iterations", "1", "--progress", "none", "--out", str(out), "--force"]
+        arms = {
+            "bare": BARE.format(folder=str(marks)),
+            "product": PRODUCT.format(folder=str(marks), argv=argv),
+        }
+        found: dict[str, list[tuple[float, float]]] = {name: [] for name in arms}
+        for turn in range(options.rounds + 1):
+            for name, code in arms.items():
+                seconds = launch(code, options.ranks, marks)
+                if turn:  # the first fills the page cache
+                    found[name].append(seconds)
+    bare, product = np.array(found["bare"]), np.array(found["product"])
+    ratio = np.median(product / bare, axis=0)
+    print(f"\nstart-up of {options.ranks} ranks, medians of {options.rounds} rounds\n")
+    print("| | wall, s | CPU of all ranks, s |\n|---|---|---|")
+    print("| numpy and mpi4py imported | {:.2f} | {:.2f} |".format(*np.median(bare, axis=0)))
+    print("| first iteration of the default command | {:.2f} | {:.2f} |".format(*np.median(product, axis=0)))
+    print(f"| ratio (goal 1.3) | **{ratio[0]:.2f}** | **{ratio[1]:.2f}** |")
+    if options.out:
+        Path(options.out).write_text(json.dumps({k: v for k, v in found.items()}, indent=1))
+
+
+if __name__ == "__main__":
+    main()
