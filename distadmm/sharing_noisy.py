@@ -96,7 +96,10 @@ def agree(
         privacy.neighbours == "replace" or privacy.mechanism == "s1",
         "S2 and S3 are proved for --neighbours replace",
     )
-    require(model.form == "corrected", "S1, S2 and S3 know --form corrected")
+    require(
+        model.form == "corrected" and model.algorithm == "admm",
+        "S1, S2 and S3 know --form corrected and --algorithm admm",
+    )
     hot, given = schema_bounds(star, parts), given_bounds(privacy, star)
     row = []
     for m in star.home:

@@ -135,6 +135,7 @@ def one_hot_bound(names: Sequence[str]) -> float | None:
     return math.sqrt(len({found[1] for found in attributes if found}))
 
 
+NO_CHOICE = "moment mode has one --algorithm (admm), --form (corrected), --reg (l2) and --region (whole); leave them out"
 NO_BOUND = (
     "party {}: nothing public bounds the norm of a record's features; give --row-bound R "
     "(longer rows are cut to it; it must not be computed from the data)"
@@ -275,9 +276,8 @@ def work(options: tuple[Any, ...], world: World) -> int:
     check(star, parts, loss)
     problem = admm.Problem(loss, model.lambda_ * (parts.rows if model.mean else 1), intercept=True)
     with world.together():
-        require(
-            model.reg == "l2" and model.region == "whole", "moment mode knows --reg l2 and --region whole"
-        )
+        plain = model.reg == "l2" and model.region == "whole" and model.algorithm == "admm"
+        require(plain and model.form == "corrected", NO_CHOICE)
         agreed = agreement(privacy, star, parts, loss)
         require(
             not model.secure_aggregation,

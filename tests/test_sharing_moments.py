@@ -140,6 +140,10 @@ def test_a_party_bounds_what_a_malicious_centre_sends():
     plan = schedule(4, bounds, None, "simulation", gram=True, slope=1.0)
     answer = mutual_reply(rows, np.array([np.nan, np.inf, 1.0, 0.0]), 0.0, bounds, plan, out, 1.0)
     assert np.isfinite(answer.message).all()
+    for reply in (one_reply, admm_reply):
+        for rounds in (1, 3):
+            several = schedule(4, bounds, None, "simulation", rounds=rounds, gram=reply is admm_reply)
+            assert np.isfinite(reply(rows, z, y, loss, 1.0, bounds, several, out).message).all()
 
 
 def test_without_noise_the_reply_is_the_first_x_update():
@@ -200,9 +204,9 @@ def test_the_charges_add_up_to_the_budget():
 
 def test_the_noise_has_the_stated_size():
     query = Query(2.0, 1.0, 3)
-    draws = np.array([_releases(seed=s).symmetric(np.zeros((3, 3)), query, 0) for s in range(1500)])
-    np.testing.assert_allclose(draws[:, 0, 0].std(), 2.0, rtol=0.1)
-    np.testing.assert_allclose(draws[:, 0, 1].std(), math.sqrt(2.0), rtol=0.1)
+    draws = np.array([_releases(seed=s).symmetric(np.zeros((3, 3)), query, 0) for s in range(600)])
+    np.testing.assert_allclose(draws[:, 0, 0].std(), 2.0, rtol=0.15)
+    np.testing.assert_allclose(draws[:, 0, 1].std(), math.sqrt(2.0), rtol=0.15)
     np.testing.assert_array_equal(draws, draws.transpose(0, 2, 1))
 
 

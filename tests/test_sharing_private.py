@@ -97,6 +97,36 @@ def test_a_run_that_noise_has_spoilt_says_so(tmp_path, capsys):
     assert "party 1 alone does better" in capsys.readouterr().out
 
 
+def test_files_of_ones_own_in_the_private_mode(tmp_path):
+    rng = np.random.default_rng(0)
+    columns = rng.normal(size=(300, 4))
+    y = np.where(columns[:, 0] + columns[:, 2] > 0, 1, -1)
+    for name, header, cells in (
+        ("one.csv", "id,a,b,y", np.column_stack([columns[:, :2], y])),
+        ("two.csv", "id,c,d", columns[:, 2:]),
+    ):
+        lines = [header, *(",".join([f"k{i}", *map(str, cells[i])]) for i in rng.permutation(300))]
+        (tmp_path / name).write_text("\n".join(lines).replace(".0\n", "\n") + "\n")
+    files = f"{tmp_path / 'one.csv'},{tmp_path / 'two.csv'}"
+    arguments = [
+        "--party-files",
+        files,
+        "--key",
+        "id",
+        "--epsilon",
+        8,
+        "--row-bound",
+        3,
+        "--test-fraction",
+        0.3,
+    ]
+    assert run(*arguments, "--out", tmp_path / "r", "--observe", "end") == 0
+    rows = _comparison(tmp_path / "r")
+    assert rows["this run, 2 parties"]["test_loss"] < rows["party 1 alone"]["test_loss"]
+    entries = chain.read(tmp_path / "r" / "ledger" / "node-0002.jsonl").entries
+    assert len(entries[0]["dataset"]) == 64  # the keyed name of that party's own file
+
+
 def test_bounds_of_one_hot_columns():
     assert one_hot_bound(["sex=Male", "sex=Female", "age<=25", "age>25"]) == pytest.approx(2**0.5)
     assert one_hot_bound(["sex=Male", "height"]) is None
@@ -112,7 +142,8 @@ BAD = {
     "rounds": (["--epsilon", "1", "--rounds", "4"], "use --mechanism v1-t"),
     "loss": (["--epsilon", "1", "--row-bound", "3", "--loss", "hinge"], "no bound on its slope or curvature"),
     "mechanism": (["--epsilon", "1", "--mechanism", "v9"], "choose one of"),
-    "reg": (["--epsilon", "1", "--row-bound", "3", "--reg", "l1"], "--reg l2"),
+    "reg": (["--epsilon", "1", "--row-bound", "3", "--reg", "l1"], "moment mode has one"),
+    "sgd": (["--epsilon", "1", "--row-bound", "3", "--algorithm", "sgd"], "moment mode has one"),
     "lambda one": (["--epsilon", "1", "--mechanism", "v2", "--row-bound", "30"], "needs R^2 <= 8"),
 }
 

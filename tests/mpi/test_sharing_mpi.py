@@ -27,44 +27,44 @@ def _alone(world, monkeypatch, folder, *arguments):
     world.broadcast(None)
 
 
-@pytest.mark.mpi(min_size=4, sizes=[4])
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("--iterations", 12, "--wire", "float32"),
-        ("--iterations", 5, "--form", "gauss-seidel"),
-        ("--iterations", 5, "--form", "averaged"),
-        ("--iterations", 5, "--form", "paper", "--rho", 0.3),
-        ("--iterations", 2, "--algorithm", "sgd"),
-        ("--iterations", 5, "--secure-aggregation"),
-    ],
+WAYS = (
+    ("--iterations", 12, "--wire", "float32"),
+    ("--iterations", 5, "--form", "gauss-seidel"),
+    ("--iterations", 5, "--form", "averaged"),
+    ("--iterations", 5, "--form", "paper", "--rho", 0.3),
+    ("--iterations", 2, "--algorithm", "sgd"),
+    ("--iterations", 5, "--secure-aggregation"),
 )
-def test_four_ranks_give_the_bits_of_one_process(arguments, world, shared_path, monkeypatch):
-    assert _run(shared_path / "ranks", *arguments) == 0
-    _alone(world, monkeypatch, shared_path / "alone", *arguments)
-    assert _models(shared_path / "ranks") == _models(shared_path / "alone")
-    one, other = ((shared_path / name / "history.csv").read_text() for name in ("ranks", "alone"))
-    assert one == other
-    traffic = [
-        json.loads((shared_path / name / "config.json").read_text())["result"]["traffic"]
-        for name in ("ranks", "alone")
-    ]
-    assert traffic[0] == traffic[1]
+
+
+@pytest.mark.mpi(min_size=4, sizes=[4])
+def test_four_ranks_give_the_bits_of_one_process(world, shared_path, monkeypatch):
+    for number, arguments in enumerate(WAYS):
+        ranks, alone = shared_path / f"ranks-{number}", shared_path / f"alone-{number}"
+        assert _run(ranks, *arguments) == 0
+        _alone(world, monkeypatch, alone, *arguments)
+        assert _models(ranks) == _models(alone), arguments
+        one, other = ((folder / "history.csv").read_text() for folder in (ranks, alone))
+        assert one == other, arguments
+        traffic = [
+            json.loads((folder / "config.json").read_text())["result"]["traffic"] for folder in (ranks, alone)
+        ]
+        assert traffic[0] == traffic[1], arguments
 
 
 @pytest.mark.mpi(min_size=3, sizes=[3])
-@pytest.mark.parametrize("mechanism", ["v1-t", "v2"])
-def test_private_replies_have_the_same_bits_on_ranks(mechanism, world, shared_path, monkeypatch):
-    arguments = ["--epsilon", 4, "--mechanism", mechanism, "--row-bound", 2, "--seed", 3]
-    assert _run(shared_path / "ranks", *arguments) == 0
-    _alone(world, monkeypatch, shared_path / "alone", *arguments)
-    assert _models(shared_path / "ranks") == _models(shared_path / "alone")
-    names = [
-        sorted(path.name for path in (shared_path / name / "ledger").glob("*.jsonl"))
-        for name in ("ranks", "alone")
-    ]
-    assert names[0] == names[1]
-    assert len(names[0]) == (3 if mechanism == "v2" else 2)
+def test_private_runs_have_the_same_bits_on_ranks(world, shared_path, monkeypatch):
+    for mechanism, ledgers in (("v1-t", 2), ("v2", 3), ("s3", 2)):
+        arguments = ["--epsilon", 4, "--mechanism", mechanism, "--row-bound", 2, "--seed", 3]
+        ranks, alone = shared_path / f"ranks-{mechanism}", shared_path / f"alone-{mechanism}"
+        assert _run(ranks, *arguments) == 0
+        _alone(world, monkeypatch, alone, *arguments)
+        assert _models(ranks) == _models(alone), mechanism
+        names = [
+            sorted(path.name for path in (folder / "ledger").glob("*.jsonl")) for folder in (ranks, alone)
+        ]
+        assert names[0] == names[1]
+        assert len(names[0]) == ledgers
 
 
 @pytest.mark.mpi(min_size=2, sizes=[2])

@@ -21,6 +21,9 @@ from distadmm.methods.sharing.zupdate import prox
 Array = np.ndarray
 
 
+LARGEST = 1e6  # scores beyond are cut: what a party is sent must not make its sums overflow or lose digits
+
+
 class Answer(NamedTuple):
     """All a party gives away, and the model that follows from it."""
 
@@ -85,6 +88,7 @@ def one_reply(
     m_t = H x_t - p_t estimate the same thing, so their mean carries the noise of one gradient of T times
     the budget.
     """
+    z1 = bounded(z1, -LARGEST, LARGEST)
     _, h = slopes(loss, z1, labels, bounds)
     H = out.symmetric(rows.curvature(rows.fine(h)), plan.matrix, 0, 0)
     x = np.zeros(rows.width)
@@ -119,6 +123,7 @@ def admm_reply(
     y_i is a slope of record i at a point made of row i and released models, so a gradient's bounds hold.
     The x-update allows for the noise as V1 does; the mean of the models is the result.
     """
+    z1 = bounded(z1, -LARGEST, LARGEST)
     G = out.symmetric(rows.curvature(), plan.matrix, 0, 0)
     x = np.zeros(rows.width)
     models: list[Array] = []
@@ -133,7 +138,7 @@ def admm_reply(
         models.append(x)
         total = z1 + rows.scores(x)
         z = prox(loss, labels, rho, total + y / rho, total)
-        y = np.clip(y + rho * (total - z), -bounds.slope, bounds.slope)
+        y = bounded(y + rho * (total - z), -bounds.slope, bounds.slope)
     return _answer(np.mean(models, axis=0), gradients, G)
 
 
