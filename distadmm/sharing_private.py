@@ -135,7 +135,7 @@ def one_hot_bound(names: Sequence[str]) -> float | None:
     return math.sqrt(len({found[1] for found in attributes if found}))
 
 
-NO_CHOICE = "moment mode has one --algorithm (admm), --form (corrected), --reg (l2) and --region (whole); leave them out"
+NO_CHOICE = "moment mode has one --algorithm, --form, --reg (l2) and --region (whole); leave these flags out"
 NO_BOUND = (
     "party {}: nothing public bounds the norm of a record's features; give --row-bound R "
     "(longer rows are cut to it; it must not be computed from the data)"
