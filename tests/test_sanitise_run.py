@@ -1,0 +1,84 @@
+"""A sanitised column in a private run: same bits on ranks, listed in the ledger, never added to epsilon."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from distadmm import protect, radmm
+from distadmm.data.adult.domains import DOMAINS
+from distadmm.errors import USAGE
+from distadmm.mapping import Mapping
+from distadmm.run import execute
+from distadmm.setup import prepare
+from distadmm.world import World
+
+FLAGS: dict[str, Any] = {
+    "data": "adult", "topology": "er5", "rows_per_node": 300, "weight": 50.0, "eta": "2", "iterations": 4,
+    "alpha": "3", "adjacency": "replace", "rng": "simulation", "progress": "none",
+}  # fmt: skip
+
+
+def mapping_file(folder: Path, keep: float = 0.7) -> Path:
+    n = len(DOMAINS["relationship"])
+    matrix = np.full((n, n), (1 - keep) / n) + keep * np.eye(n)
+    path = folder / "relationship.npz"
+    Mapping(matrix, values=tuple(DOMAINS["relationship"]), column="relationship").save(path)
+    return path
+
+
+@pytest.mark.mpi(min_size=2, sizes=[3])
+def test_same_bits_on_ranks(world: World, shared_path: Path) -> None:
+    path = world.on_root(lambda: str(mapping_file(shared_path)))
+
+    def models(where: World) -> Any:
+        prepared = prepare(radmm.configure("radmm", **FLAGS, sanitise=(f"relationship={path}",)), where)
+        protect.arm(prepared, protect.plan_of(prepared), None)
+        return execute(prepared).models
+
+    together = models(world)
+    if world.is_root:
+        np.testing.assert_array_equal(together, models(World()))
+
+
+def test_the_ledger_lists_the_nats_and_epsilon_is_unmoved(tmp_path: Path) -> None:
+    path = mapping_file(tmp_path)
+    plain = radmm.solve("radmm", **FLAGS, out=tmp_path / "plain")
+    washed = radmm.solve("radmm", **FLAGS, sanitise=(f"relationship={path}",), out=tmp_path / "washed")
+    assert washed.epsilon == plain.epsilon
+    lines = (tmp_path / "washed" / "ledger" / "node-0001.jsonl").read_text().splitlines()
+    (leak,) = [entry for entry in map(json.loads, lines) if entry.get("mech") == "leakage"]
+    assert leak["params"]["nats"] == pytest.approx(Mapping.load(path).leakage().nats)
+    assert not np.array_equal(plain.models, washed.models)
+
+
+def test_an_identity_mapping_changes_nothing_but_the_number_of_columns(tmp_path: Path) -> None:
+    path = mapping_file(tmp_path, keep=1.0)
+    plain = radmm.solve("admm", **{**FLAGS, "alpha": None, "adjacency": None})
+    same = radmm.solve(
+        "admm", **{**FLAGS, "alpha": None, "adjacency": None}, sanitise=(f"relationship={path}",)
+    )
+    np.testing.assert_allclose(same.models, plain.models, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("what", "told"),
+    [
+        ("relationship", "COLUMN=mapping"),
+        ("relationship=nowhere.npz", "nowhere.npz"),
+        ("colour={path}", "colour"),
+    ],
+)
+def test_bad_mappings(what: str, told: str, tmp_path: Path, capsys, monkeypatch) -> None:
+    path = mapping_file(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    words = ["--data", "adult", "--iterations", "2", "--sanitise", what.replace("{path}", str(path))]
+    assert radmm.main(words) == USAGE
+    shown = capsys.readouterr().err
+    assert shown.count("\n") == 1
+    assert told in shown
+    assert not (tmp_path / "runs").exists()
