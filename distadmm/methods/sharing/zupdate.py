@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from distadmm.losses import Logistic, Loss, Squared
+from distadmm.losses import HuberHinge, Logistic, Loss, Squared
 
 Array = np.ndarray
 
@@ -50,15 +50,18 @@ class SmoothHinge:
         return 1.0 / self.width
 
     def value(self, z: Array, y: Array) -> Array:
-        short = np.maximum(1.0 - y * z, 0.0)
-        return np.where(short < self.width, short * short / (2 * self.width), short - 0.5 * self.width)
+        return self._huber.value(z + 0.5 * self.width * y, y)
 
     def slope(self, z: Array, y: Array) -> Array:
-        return -y * np.clip((1.0 - y * z) / self.width, 0.0, 1.0)
+        return self._huber.slope(z + 0.5 * self.width * y, y)
 
     def curvature(self, z: Array, y: Array) -> Array:
-        short = 1.0 - y * z
-        return np.where((short > 0.0) & (short < self.width), 1.0 / self.width, 0.0)
+        return self._huber.curvature(z + 0.5 * self.width * y, y)
+
+    @property
+    def _huber(self) -> HuberHinge:
+        """The same parabola, centred on the kink instead of ending there."""
+        return HuberHinge(0.5 * self.width)
 
 
 LOSSES: dict[str, Any] = {
