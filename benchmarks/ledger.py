@@ -119,7 +119,41 @@ def many_nodes(dimension: int, count: int = 10_000) -> dict[str, float]:
     return {name: value / count for name, value in in_turn(cases, 1).items()}
 
 
-def iteration_share(blocks: int = 30, length: int = 5) -> dict[str, float]:
+def one_process_share(folder: Path, nodes: int = 20, rounds: int = 5) -> dict[str, float]:
+    """CPU of two R-ADMM-like iterations (one solves, one does not) of 20 nodes in one process, in microseconds a node.
+
+    There is no exchange in it, so the share of the ledger is larger here than between 20 ranks.
+    """
+    rng, rows = np.random.default_rng(0), 40_000 // nodes
+    data = [rng.normal(size=(rows, 105)) for _ in range(nodes)]
+    data = [X / np.linalg.norm(X, axis=1, keepdims=True) for X in data]
+    weight = 1750.0 * rows / 8000
+    problem = Problem([GeneralisedLinear(X, np.sign(X[:, 0]), Logistic(), weight=weight) for X in data])
+    books = Books.open(folder, range(nodes), range(nodes, 2 * nodes), adjacency="replace", mode="simulation")
+    books.commit([[replace(EVENT, count=10**6)]] * nodes)
+    source, quadratic = Simulation(2), np.full((nodes, 1), 4.0)
+    f, heads = np.zeros((nodes, 105)), np.zeros((nodes, 32), dtype=np.uint8)
+    solve, ledger = [], []
+    for k in range(1, 2 * rounds + 2, 2):
+        start = time.process_time()
+        b = np.stack([k_norm(source.at(i, 1, k), 105, 1.0) for i in range(nodes)])
+        f = problem.argmin(b - 4.0 * f.mean(axis=0), quadratic, f)
+        solved = time.process_time()
+        for i in (k, k + 1):
+            for book in books.ledgers:
+                book.charge(EVENT, iteration=i) if i == k else book.post(iteration=i)
+            books.store(i, f)
+            books.witness(heads if i == k else books.heads, i)
+        solve.append(solved - start)
+        ledger.append(time.process_time() - solved)
+    books.close()
+    found = {"solve and noise": min(solve), "ledger, kept bytes, heads": min(ledger)}
+    return {name: value / nodes * 1e6 for name, value in found.items()} | {
+        "share of the ledger, %": 100 * min(ledger) / (min(ledger) + min(solve))
+    }
+
+
+def iteration_share(blocks: int = 10, length: int = 5) -> dict[str, float]:
     """Microseconds of an R-ADMM-like iteration on a ring, without and with everything the ledger does."""
     world = connect()
     comm, rank, size = world.comm, world.rank, world.size
@@ -211,6 +245,7 @@ def main() -> None:
     else:
         with tempfile.TemporaryDirectory() as folder:
             found = {"us a call": ledger_costs(Path(folder))}
+            found["CPU us a node, two iterations, 20 nodes"] = one_process_share(Path(folder) / "share")
         found["time over numpy's normal, 32,561 samples"] = sampler_ratios()
         found["us a node, 10,000 nodes on one rank"] = many_nodes(105) | many_nodes(10)
     if connect().is_root:
