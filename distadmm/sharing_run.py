@@ -201,7 +201,12 @@ def _headline(star: Star, parts: Parts, solution: Solution, traffic: Any) -> str
     else:
         lines.append(f"stopped after {solution.iterations} iterations; more may help: --iterations")
     if not solution.private:
-        lines.append("not private: the slopes the centre sends tell every party all labels")
+        known = (
+            "tell every party all labels"
+            if parts.labels is not None and set(np.unique(parts.labels)) == {-1.0, 1.0}
+            else "let parties estimate the targets"
+        )
+        lines.append(f"not private: the slopes the centre sends {known}")
     up, down = (traffic.get(f"vector {way}", {"bytes": 0, "messages": 0}) for way in ("up", "down"))
     lines.append(
         f"protocol: {up['messages']} vectors up ({up['bytes']} bytes), "

@@ -23,12 +23,13 @@ from typing import Any
 import numpy as np
 
 from distadmm.cli import flag, launch, parse
+from distadmm.data.table import dense
 from distadmm.errors import DONE, require
 from distadmm.losses import Logistic
 from distadmm.methods.sharing import admm, loop, sgd, vectors
 from distadmm.methods.sharing.parts import sparse_or_dense
 from distadmm.methods.sharing.xupdate import Columns
-from distadmm.reproduce import gisette, sharing_figures
+from distadmm.reproduce import sharing_figures
 from distadmm.results import claim_directory, write_csv, write_text
 from distadmm.star import Star
 from distadmm.world import World
@@ -110,11 +111,19 @@ def task(data: str, options: Options) -> Task:
         assert held is not None
         name, X, X_test, y_test = "a9a", X.to_scipy(), held[0].to_scipy(), held[1]  # type: ignore[union-attr]
     else:
+        from distadmm.data import gisette
+
         if options.gisette and options.gisette_test:
-            found = gisette.own_files(options.gisette, options.gisette_test)
+            training, held_out = gisette.load_gisette(options.gisette, options.gisette_test)
         else:
-            found = gisette.stand_in(options.images or "")
-        name, X, y, X_test, y_test = found
+            training, held_out = gisette.build_standin(options.images or "")
+        name, X, y, X_test, y_test = (
+            training.name,
+            dense(training.X),
+            training.y,
+            dense(held_out.X),
+            held_out.y,
+        )
     edges = np.cumsum([0, *WIDTHS[data]])
     cut = [slice(int(low), int(high)) for low, high in pairwise(edges)]
     return Task(
