@@ -36,6 +36,11 @@ class Release(Protocol):
     private: bool
     epsilon: float  # spent so far by the node here that has spent most
 
+    @property
+    def statement(self) -> str:
+        """What that number is worth: certificate, odometer, simulation, or none."""
+        ...
+
     def draw(self, k: int, quadratic: Array, factor: Array | float = 1.0) -> Array | float:
         """Charge the release of iteration k of every node here, then return its linear noise (n, d).
 

@@ -29,6 +29,7 @@ COLUMNS = (
     "kkt_residual",
     "test_error",
     "epsilon",
+    "statement",
     "messages",
     "bytes",
     "seconds",
@@ -48,7 +49,8 @@ class Measurement(NamedTuple):
     dual_residual: float  # |f(t) - f(t-1)| / sqrt(N): how far the models still move
     kkt_residual: float  # worst gradient norm left by a primal solve of this iteration
     test_error: float  # share of test rows that the mean model gets wrong
-    epsilon: float  # spent so far by the node that has spent most
+    epsilon: float  # spent so far by the node that has spent most; what is reserved counts as spent
+    statement: str  # what that number is worth: certificate, odometer, simulation, or none
     messages: int  # protocol messages so far, one a directed edge
     bytes: int
     seconds: float  # of protocol time, measurements excluded
@@ -76,9 +78,7 @@ class Observer:
         found = self.world.gather((count.messages, count.bytes, count.lost)) or [(0, 0, 0)]
         return sum(m for m, _, _ in found), sum(b for _, b, _ in found), sum(lost for _, _, lost in found)
 
-    def measure(
-        self, k: int, phase: str, f: Array, before: Array, epsilon: float, seconds: float
-    ) -> Measurement | None:
+    def measure(self, k: int, phase: str, f: Array, before: Array, seconds: float) -> Measurement | None:
         problem, network = self.node.problem, self.node.network
         local = np.column_stack(
             [
@@ -86,7 +86,7 @@ class Observer:
                 problem.data_losses(f),
                 problem.residual if phase == "solve" else np.full(len(f), np.nan),
                 np.einsum("ij,ij->i", f - before, f - before),
-                np.full(len(f), epsilon),
+                np.full(len(f), self.node.release.epsilon),
                 np.full(len(f), network.traffic.messages / max(network.n_local, 1)),
                 np.full(len(f), network.traffic.bytes / max(network.n_local, 1)),
                 f,
@@ -112,6 +112,7 @@ class Observer:
             kkt_residual=float(whole[:, 2].max()),
             test_error=float("nan") if self.test is None else self.evaluate(mean, *self.test),
             epsilon=float(whole[:, 4].max()),
+            statement=self.node.release.statement,
             messages=round(whole[:, 5].sum()),
             bytes=round(whole[:, 6].sum()),
             seconds=seconds,

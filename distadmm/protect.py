@@ -23,7 +23,7 @@ from distadmm.privacy.events import Adjacency, Event
 from distadmm.privacy.filter import Filter, budget
 from distadmm.privacy.memory import MemoryLedger
 from distadmm.privacy.randomness import Source, source_of
-from distadmm.privacy.release import Protected, Recipe, Unprotected
+from distadmm.privacy.release import STATEMENTS, Protected, Recipe, Unprotected
 from distadmm.run import Run
 from distadmm.setup import LOSSES, Prepared, mappings
 from distadmm.softmax import MAX_SLOPE
@@ -125,7 +125,20 @@ def plan_of(prepared: Prepared) -> Recipe | None:
         recipe = recipe_of(config, prepared, releases)
         if config.privacy.epsilon is not None and releases:
             recipe = calibrate(config.privacy, recipe, releases, node.network.world)
+        if releases:
+            _leaves_digits(recipe)
     return recipe
+
+
+def _leaves_digits(recipe: Recipe) -> None:
+    """Refuse noise so large that the solve cannot be certified in double precision."""
+    norm = (recipe.dimension + 5 * np.sqrt(recipe.dimension)) / float(recipe.alpha.min())
+    rounding = 4 * np.finfo(float).eps * norm
+    require(
+        rounding <= recipe.tolerance,
+        f"alpha {recipe.alpha.min():.3g} means noise of norm {norm:.2g}, whose rounding alone exceeds --tolerance "
+        f"{recipe.tolerance:g}; raise --alpha or --epsilon, or give --tolerance {rounding:.1g}",
+    )
 
 
 def events_of(recipe: Recipe, releases: Sequence[Any], i: int) -> list[Event]:
@@ -314,10 +327,8 @@ def settle(prepared: Prepared, run: Run) -> None:
     release = prepared.node.release
     if isinstance(release, Protected):
         run.epsilon, run.published_epsilon = spent(prepared), published(prepared)
-        kinds = {ledger.statement_kind for ledger in release.books.ledgers}
-        kinds = {kind for some in prepared.world.allgather(kinds) for kind in some}
         # The weakest kind speaks for all nodes.
-        run.statement = next(kind for kind in ("simulation", "odometer", "certificate") if kind in kinds)
+        run.statement = min(prepared.world.allgather(release.statement), key=("none", *STATEMENTS).index)
         if release.recipe.unverified:
             run.statement = release.recipe.unverified
     release.close()

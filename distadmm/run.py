@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from distadmm import checkpoint
+from distadmm import checkpoint, history
 from distadmm.algorithm import find
 from distadmm.config import Config
 from distadmm.errors import BudgetExhausted
@@ -142,8 +142,7 @@ class Loop:
         every = loop.observe_every
         seen = None
         if every and (k % every == 0 or k == loop.iterations):
-            epsilon = self.node.release.epsilon
-            seen = self.observer.measure(k, self.phase(k), state.f, before, epsilon, self.seconds)
+            seen = self.observer.measure(k, self.phase(k), state.f, before, self.seconds)
             if seen is not None:
                 self.history.append(seen)
         progress.show(k, seen)
@@ -182,6 +181,8 @@ class Loop:
         if self.folder is not None:
             checkpoint.save(self.folder / "checkpoint", k, state, self.node, self.world)
             self.node.release.checkpoint(k)
+            if self.world.is_root:
+                history.write(self.folder, self.history)
 
     @contextmanager
     def _listening(self) -> Iterator[None]:

@@ -8,10 +8,10 @@ from typing import Any
 
 from distadmm.conditions import wall_clock
 from distadmm.errors import require
-from distadmm.observe import COLUMNS
+from distadmm.history import write as write_history
 from distadmm.privacy.release import Recipe
 from distadmm.protect import events_of
-from distadmm.results import claim_directory, read_json, write_csv, write_json, write_npz
+from distadmm.results import claim_directory, read_json, write_json, write_npz
 from distadmm.run import Run, error_rate
 from distadmm.setup import Prepared
 
@@ -37,12 +37,14 @@ def start(prepared: Prepared) -> Path | None:
 
 def _data_id(prepared: Prepared) -> str | dict[str, str]:
     """The keyed name of the data: one for a whole file, one a node where each has its own."""
-    from distadmm.data.filesource import PatternSource
     from distadmm.data.identity import local_key
     from distadmm.data.source import BUNDLED
 
     source, world = prepared.source, prepared.world
-    if isinstance(source, PatternSource):
+    if not source.pooled_allowed:  # each node has a file of its own
+        from distadmm.data.filesource import PatternSource
+
+        assert isinstance(source, PatternSource)
         with world.together():
             mine = source.node_ids(local_key())
         return {str(node): name for part in world.allgather(mine) for node, name in sorted(part.items())}
@@ -137,11 +139,7 @@ def finish(prepared: Prepared, run: Run, folder: Path | None) -> Run:
         "predicted_wan_seconds": _on_a_wide_area_network(prepared, run),
     }
     if folder is not None:
-        lines = [[_cell(value) for value in line] for line in run.history]
-        if prepared.config.loop.resume is not None:
-            lines = _earlier(folder, lines) + lines
-        if run.history:
-            write_csv(folder / "history.csv", COLUMNS, lines)
+        write_history(folder, run.history)
         write_npz(folder / "models.npz", {"models": run.models, "mean": run.model})
         write_json(folder / "summary.json", {k: _plain(v) for k, v in run.summary.items()})
     return run
@@ -156,27 +154,8 @@ def _on_a_wide_area_network(prepared: Prepared, run: Run) -> float | None:
     return wall_clock(prepared.delays, compute, 8 * problem.dimension, run.iterations)
 
 
-def _cell(value: Any) -> Any:
-    if isinstance(value, float):
-        return "" if math.isnan(value) else repr(value)
-    return value
-
-
 def _plain(value: Any) -> Any:
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _earlier(folder: Path, lines: list[list[Any]]) -> list[list[Any]]:
-    """The lines of the run before it was interrupted, up to where this part of it began."""
-    import csv
-
-    path = folder / "history.csv"
-    if not path.is_file():
-        return []
-    with open(path, newline="") as file:
-        old = list(csv.reader(file))[1:]
-    first = int(lines[0][0]) if lines else math.inf
-    return [line for line in old if int(line[0]) < first]
 
 
 def plan(prepared: Prepared, recipe: Recipe | None) -> str:

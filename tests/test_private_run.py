@@ -121,6 +121,42 @@ def test_a_budget_ends_all_ranks_with_code_three(tmp_path: Path, capsys) -> None
     assert "overspend the budget" in shown
 
 
+def test_a_budget_that_runs_out_on_the_way(tmp_path: Path, capsys) -> None:
+    """What was committed fits; the extra iterations of a continuation do not: models saved, code 3, nothing spent."""
+    out = tmp_path / "run"
+    flags = {**PRIVATE, "rng": "secure", "budget_epsilon": 4.0, "checkpoint_every": 2}
+    assert radmm.main([*words(flags), "--out", str(out)]) == DONE
+    capsys.readouterr()
+    assert radmm.main(["--resume", str(out), "--iterations", "60"]) == BUDGET
+    shown = capsys.readouterr().out
+    assert "privacy budget" in shown
+    assert "nothing of it was drawn or sent" in shown
+    summary = json.loads((out / "summary.json").read_text())
+    assert 8 < summary["iterations"] < 60
+    assert summary["epsilon"] <= 4.0
+    paid = [line["k"] for line in entries(out, 0) if line["kind"] in ("release", "charge")]
+    assert max(paid) <= summary["iterations"]
+    assert read_npz(out / "models.npz")["models"].shape == (5, 30)
+
+
+@pytest.mark.mpi(min_size=2, sizes=[2, 5])
+def test_all_ranks_stop_together_when_one_budget_runs_out(world: World, shared_path: Path) -> None:
+    out = str(shared_path / "run")
+    flags = {**PRIVATE, "budget_epsilon": 4.0, "checkpoint_every": 2}
+    config = world.on_root(lambda: radmm.read([*words(flags), "--out", out]))
+    assert radmm.work(config, world) == DONE
+    config = world.on_root(lambda: radmm.read(["--resume", out, "--iterations", "60"]))
+    assert radmm.work(config, world) == BUDGET
+
+
+def test_the_history_says_what_its_epsilon_is_worth(tmp_path: Path) -> None:
+    for rng, word in (("simulation", "simulation"), ("secure", "certificate")):
+        radmm.solve("radmm", **{**PRIVATE, "rng": rng, "out": tmp_path / rng})
+        lines = (tmp_path / rng / "history.csv").read_text().splitlines()
+        at = lines[0].split(",").index("statement")
+        assert {line.split(",")[at] for line in lines[1:]} == {word}
+
+
 def test_a_run_within_its_budget_certifies_it(tmp_path: Path) -> None:
     out = tmp_path / "run"
     flags = words({**PRIVATE, "rng": "secure", "budget_epsilon": 50.0})
@@ -168,6 +204,7 @@ REFUSED = {
     "both": ({"epsilon": 1.0}, "give one of"),
     "noise without strength": ({"alpha": None, "noise": "gamma", "adjacency": None}, "needs its strength"),
     "unknown noise": ({"noise": "laplace"}, "choose gamma"),
+    "alpha that drowns the solve": ({"alpha": "1e-9"}, "--tolerance"),
     "bad alpha": ({"alpha": "-1"}, "above 0"),
     "bad delta": ({"delta": 0}, "--delta"),
     "tuning and a penalty": ({"algorithm": "admm", "tune": True}, "leave out --eta"),

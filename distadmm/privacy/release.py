@@ -32,6 +32,7 @@ from distadmm.privacy.mechanism import Noise, k_norm
 from distadmm.privacy.randomness import PURPOSES, Source, Stream
 
 Array = np.ndarray
+STATEMENTS = ("simulation", "odometer", "certificate")  # what a number from a ledger is worth, weakest first
 
 
 class Unprotected:
@@ -42,6 +43,10 @@ class Unprotected:
 
     private = False
     epsilon = float("inf")
+
+    @property
+    def statement(self) -> str:
+        return "none"
 
     def __init__(self, books: Books | None = None):
         self.books = books
@@ -160,6 +165,14 @@ class Protected(Unprotected):
         self._events: list[Event] = []
         self._drawn = np.zeros((len(books), recipe.dimension))
         self._sent_before: Any = None
+
+    @property
+    def statement(self) -> str:
+        """The weakest of what this rank's ledgers say."""
+        if self.recipe.unverified:
+            return "none"
+        kinds = {ledger.statement_kind for ledger in self.books.ledgers}
+        return next(kind for kind in STATEMENTS if kind in kinds)
 
     def events(self, k: int, quadratic: Array, factor: Array | float) -> list[Event]:
         """The price of iteration k's release, a node."""

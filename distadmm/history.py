@@ -1,0 +1,32 @@
+"""`history.csv`: one line a measurement, written whole at every checkpoint and at the end."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from distadmm.observe import COLUMNS, Measurement
+from distadmm.results import write_csv
+
+
+def write(folder: Path, history: Sequence[Measurement]) -> None:
+    """Write `history` after the lines that an earlier part of the run left, up to where this part began."""
+    lines = [[_cell(value) for value in line] for line in history]
+    if lines:
+        write_csv(folder / "history.csv", COLUMNS, _earlier(folder / "history.csv", int(lines[0][0])) + lines)
+
+
+def _earlier(path: Path, first: int) -> list[list[Any]]:
+    if not path.is_file():
+        return []
+    with open(path, newline="") as file:
+        return [line for line in list(csv.reader(file))[1:] if int(line[0]) < first]
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, float):
+        return "" if math.isnan(value) else repr(value)
+    return value
