@@ -148,10 +148,12 @@ def _plain(value: Any) -> Any:
 
 
 def write(found: Audit, folder: Path) -> None:
-    """audit.json, the scores, and a figure where matplotlib is installed."""
+    """audit.json, the scores, and a figure where matplotlib is installed and something was tested."""
     write_json(folder / "audit.json", as_json(found))
     if found.scores is not None:
         write_npz(folder / "scores.npz", {"D": found.scores[0], "D2": found.scores[1]})
+    if found.scores is None and (found.white_box is None or not len(found.white_box.p_values)):
+        return
     try:
         import matplotlib
     except ImportError:
@@ -165,9 +167,8 @@ def draw(found: Audit) -> Any:
     """Left: the trade-off of the scores and the claimed limit.  Right: p-values of level 0."""
     from matplotlib.figure import Figure
 
-    panels = [
-        kind for kind, there in (("scores", found.scores), ("level 0", found.white_box)) if there is not None
-    ]
+    tested = found.white_box is not None and len(found.white_box.p_values) > 0
+    panels = [kind for kind, there in (("scores", found.scores is not None), ("level 0", tested)) if there]
     figure = Figure(figsize=(5.2 * max(len(panels), 1), 4.4), layout="constrained")
     axes = figure.subplots(1, max(len(panels), 1), squeeze=False)[0]
     for kind, ax in zip(panels, axes):
@@ -218,7 +219,7 @@ def _p_values(found: Audit, ax: Any) -> None:
     ax.plot([expected[0], 1], [expected[0], 1], color="0.6", linewidth=1)
     limit = LEVEL / (3 * len(p))
     ax.axhline(limit, color="C3", linewidth=1, label="refuted below")
-    ax.set(xscale="log", yscale="log", ylim=(min(p[0], limit) / 10, 2) if len(p) else None)
+    ax.set(xscale="log", yscale="log", ylim=(max(min(p[0], limit), 1e-30) / 10, 2))
     ax.set(
         xlabel="expected p-value",
         ylabel="p-value of a release's noise",
