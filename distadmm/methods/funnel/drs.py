@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from distadmm.methods.funnel.model import Array, Joint, log0
+from distadmm.methods.funnel.model import Array, Joint, entropy, log0
 from distadmm.methods.funnel.starts import rng_of
 
 BETAS = np.geomspace(0.1, 64.0, 28)
@@ -47,21 +47,38 @@ def _stride(prob: Array, gradient: Array, by_row: bool) -> Array:
     return np.where(step > SMALLEST, step, 0.0)
 
 
+def lagrangian(joint: Joint, a: Array, q: Array, nu: Array, beta: float, penalty: float) -> float:
+    """L of one run (K x N, M x N, K x N), whose gradients the step follows; up to a constant."""
+    r, error = joint.p @ q, a - inverse(joint) @ q
+    entropies = (beta - 1) * entropy(r) - beta * joint.pS @ entropy(a, axis=1) + joint.p @ entropy(q, axis=1)
+    return float(entropies + (nu * error).sum() + penalty / 2 * (error**2).sum())
+
+
+def inverse(joint: Joint) -> Array:
+    """C = P(x|s), K x M."""
+    return joint.S * joint.p / joint.pS[:, None]
+
+
+def gradient_a(joint: Joint, a: Array, q: Array, nu: Array, beta: Array, penalty: float) -> Array:
+    return beta * joint.pS[:, None] * (log0(a) + 1) + nu + penalty * (a - inverse(joint) @ q)
+
+
+def gradient_q(joint: Joint, a: Array, q: Array, nu: Array, beta: Array, penalty: float) -> Array:
+    C, r = inverse(joint), np.einsum("m,bmn->bn", joint.p, q)
+    own = joint.p[:, None] * ((1 - beta) * (log0(r)[:, None, :] + 1) - (log0(q) + 1))
+    return own - C.T @ (nu + penalty * (a - C @ q))
+
+
 def step(joint: Joint, st: State, beta: Array, penalty: float, relaxation: float, by_row: bool) -> State:
     """One iteration of every run; a run that is stuck stays."""
-    C = joint.S * joint.p / joint.pS[:, None]
-    b = beta[:, None, None]
-    error = st.a - C @ st.q
-    gradient = b * joint.pS[:, None] * (log0(st.a) + 1) + st.nu + penalty * error
+    C, b = inverse(joint), beta[:, None, None]
+    gradient = gradient_a(joint, st.a, st.q, st.nu, b, penalty)
     gradient -= gradient.mean(axis=2, keepdims=True)
     stride = _stride(st.a, gradient, by_row)
     stuck = st.stuck | (stride == 0).all(axis=(1, 2))
     a = np.clip(st.a - stride * gradient, 0, 1)
-    error = a - C @ st.q
-    nu = st.nu - (1 - relaxation) * penalty * error
-    r = np.einsum("m,bmn->bn", joint.p, st.q)
-    gradient = joint.p[:, None] * ((1 - b) * (log0(r)[:, None, :] + 1) - (log0(st.q) + 1))
-    gradient -= C.T @ (nu + penalty * error)
+    nu = st.nu - (1 - relaxation) * penalty * (a - C @ st.q)
+    gradient = gradient_q(joint, a, st.q, nu, b, penalty)
     gradient -= gradient.mean(axis=2, keepdims=True)
     stride = _stride(st.q, gradient, by_row)
     stuck |= (stride == 0).all(axis=(1, 2))
@@ -82,7 +99,7 @@ def end_points(joint: Joint, N: int, seed: int, variant: int, iterations: int) -
         q[b] = NEAR
         q[b, np.arange(joint.M), rng.permutation(max(N, joint.M))[: joint.M] % N] = 1
     q /= q.sum(axis=2, keepdims=True)
-    C = joint.S * joint.p / joint.pS[:, None]
+    C = inverse(joint)
     st = State(C @ q, q, np.zeros((len(beta), joint.K, N)), np.zeros(len(beta), dtype=bool))
     near = np.zeros(len(beta), dtype=bool)
     n = 0

@@ -21,6 +21,7 @@ INDEX = 1 << 21  # of these generators among the seed's children
 SEARCHED = 40  # vertices searched for in a round, where they cannot be enumerated
 ENTRIES = 12  # the pool holds at most this many posteriors a symbol, besides those in use
 MERGES = 6000  # pairs of posteriors looked at in a round
+GREEDY = 300  # symbols up to which greedy clusters are worth their cost, which grows with the cube
 
 
 class Effort(NamedTuple):
@@ -47,7 +48,7 @@ def run(joint: Joint, R: float, known: perfect.Perfect, seed: int, repeat: int, 
     """One run of the column generation for I(X;Y) >= R, 0 < R < H(X)."""
     rng = starts.rng_of(seed, INDEX + repeat)
     polytope, bases = Polytope(joint), known.bases
-    columns = master.pool(joint, seeds(joint, R, known, seed, repeat, effort))
+    columns = master.pool(joint, master.distinct(seeds(joint, R, known, seed, repeat, effort)))
     patience, rounds = 1, 0
     while rounds < effort.rounds:
         rounds += 1
@@ -81,12 +82,9 @@ def seeds(joint: Joint, R: float, known: perfect.Perfect, seed: int, repeat: int
     ends = multistart.from_starts(
         joint, R, joint.M + 1, seed, block, effort.seeding_iterations, tol=0.0, faster=True
     )
-    found = [
-        np.eye(joint.M),
-        joint.p[:, None],
-        known.vertices,
-        posteriors(joint, greedy.cluster(joint, R))[1],
-    ]
+    found = [np.eye(joint.M), joint.p[:, None], known.vertices]
+    if joint.M <= GREEDY:
+        found.append(posteriors(joint, greedy.cluster(joint, R))[1])
     found += [posteriors(joint, v)[1] for v in aem.channels(joint, ends.state)]
     return np.concatenate(found, axis=1)
 
@@ -103,10 +101,11 @@ def random(joint: Joint, rng: np.random.Generator, n: int) -> Array:
 def merged(joint: Joint, w: Array, r: Array, at: master.Optimum, rng: np.random.Generator) -> Array:
     """Mergers of two posteriors in use, or of one and a symbol: the best of those looked at."""
     u = np.concatenate([w * r, np.diag(joint.p)], axis=1)
-    a, b = np.triu_indices(u.shape[1], 1)
-    if len(a) > MERGES:
-        some = rng.permutation(len(a))[:MERGES]
-        a, b = a[some], b[some]
+    if u.shape[1] ** 2 > 2 * MERGES:
+        a, b = rng.integers(u.shape[1], size=(2, MERGES))
+        a, b = a[a != b], b[a != b]
+    else:
+        a, b = np.triu_indices(u.shape[1], 1)
     pairs = master.pool(joint, (u[:, a] + u[:, b]) / (u[:, a] + u[:, b]).sum(axis=0))
     return pairs.w[:, np.argsort(-master.reduced(pairs, at), kind="stable")[: 2 * joint.M]]
 
@@ -116,12 +115,12 @@ def _renewed(joint: Joint, columns: master.Pool, at: master.Optimum, w: Array, g
     better = w[:, np.argsort(-g, kind="stable")[: 3 * joint.M]]
     cost = master.reduced(columns, at)
     enough = np.sort(cost)[max(0, len(cost) - ENTRIES * joint.M)]
-    return master.joined(columns, master.pool(joint, better), (at.r > 0) | (cost >= enough))
+    return master.joined(columns, master.pool(joint, master.distinct(better)), (at.r > 0) | (cost >= enough))
 
 
 def assemble(joint: Joint, R: float, w: Array) -> Array:
     """The best channel over the posteriors w, with I(X;Y) >= R whatever the program's tolerance."""
-    columns = master.pool(joint, w)
+    columns = master.pool(joint, master.distinct(w))
     for margin in (0.0, 1e-9, 1e-8, 1e-7, 1e-6):
         at = master.solve(joint, columns, min(R + margin, joint.HX))
         used = at.r > 1e-12

@@ -43,10 +43,14 @@ class Optimum(NamedTuple):
 
 
 def pool(joint: Joint, w: Array) -> Pool:
-    """A pool of the posteriors w, repeated ones once."""
-    _, first = np.unique(np.round(w, 10), axis=1, return_index=True)
-    w = w[:, np.sort(first)]
+    """A pool of the posteriors w."""
     return Pool(w, entropy(w), entropy(joint.S @ w))
+
+
+def distinct(w: Array) -> Array:
+    """The columns of w, repeated ones once."""
+    _, first = np.unique(np.round(w, 10), axis=1, return_index=True)
+    return w[:, np.sort(first)]
 
 
 def joined(a: Pool, b: Pool, kept: Array) -> Pool:

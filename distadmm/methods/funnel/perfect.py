@@ -18,6 +18,7 @@ from distadmm.methods.funnel.polytope import Polytope
 
 STARTS = 60  # bases searched from in each round of the column generation
 ROUNDS = 150
+OFFERED = 5  # vertices a symbol in the linear programs of the column generation, at most
 PATIENCE = 3  # rounds without an improving vertex after which the generation rests
 INDEX = 1 << 20  # of this generator among the seed's children
 
@@ -63,10 +64,10 @@ def _generate(joint: Joint, polytope: Polytope, rng: np.random.Generator) -> tup
     # single symbols, which betray S, stand in at a price no vertex has until there are vertices enough
     betraying, price = np.eye(joint.M), np.full(joint.M, 2 * np.log(joint.M))
     known, quiet = polytope.covering(rng), 0
-    w = polytope.points(known)
+    w = offered = polytope.points(known)
     for _ in range(ROUNDS):
-        cost = np.concatenate([price, entropy(w)])
-        _, alpha = _mixture(np.column_stack([betraying, w]), cost, joint.p)
+        cost = np.concatenate([price, entropy(offered)])
+        _, alpha = _mixture(np.column_stack([betraying, offered]), cost, joint.p)
         chosen = known[rng.permutation(len(known))[:STARTS]]
         bases, values = polytope.search(polytope.shake(chosen, rng), 1.0, -alpha)
         better = values < -1e-9
@@ -76,4 +77,6 @@ def _generate(joint: Joint, polytope: Polytope, rng: np.random.Generator) -> tup
         fresh = np.unique(np.sort(bases[better], axis=1), axis=0)
         known = np.concatenate([known, fresh])
         w = np.column_stack([w, polytope.points(fresh)])
+        # the dearest vertices are left out of the next program
+        offered = w[:, np.argsort(entropy(w) - alpha @ w, kind="stable")[: OFFERED * joint.M]]
     return known, np.column_stack([joint.p, w])

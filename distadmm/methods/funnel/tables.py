@@ -18,7 +18,7 @@ from distadmm.errors import InputError, require
 from distadmm.methods.funnel.model import Array, Joint, from_joint
 from distadmm.results import read_npz
 
-LARGEST = 2000  # symbols of X
+LARGEST = 1000  # symbols of X
 PROBLEMS = ("synthetic-unif", "synthetic-nonunif", "heart", "adult")
 AGES = ("<30", "30-39", "40-49", "50-59", ">=60")
 PRIORS = {"synthetic-unif": (1 / 3, 1 / 3, 1 / 3), "synthetic-nonunif": (0.1, 0.3, 0.6)}
