@@ -100,10 +100,10 @@ class Network:
         ghosts: list[Array] = []  # per neighbour rank, the global numbers of the rows it sends
         self._peers: list[tuple[int, Array, int]] = []  # (rank, my rows it needs, how many it sends)
         owner_of_edge = np.repeat(np.arange(self.n_local), np.diff(part.indptr))
-        for rank in np.unique(part.hosts[elsewhere]):
+        for rank in _distinct(part.hosts[elsewhere]):
             there = part.hosts == rank
-            ghosts.append(np.unique(part.indices[there]))
-            self._peers.append((int(rank), np.unique(owner_of_edge[there]), len(ghosts[-1])))
+            ghosts.append(_distinct(part.indices[there]))
+            self._peers.append((int(rank), _distinct(owner_of_edge[there]), len(ghosts[-1])))
         order = np.concatenate([part.nodes, *ghosts]) if ghosts else part.nodes
         self.ghosts = order[self.n_local :]  # nodes elsewhere whose rows arrive here, in that order
         position = dict(zip(order.tolist(), range(len(order))))
@@ -245,6 +245,12 @@ class Network:
             for request in channel.requests:
                 request.Free()
         self._channels.clear()
+
+
+def _distinct(numbers: Array) -> Array:
+    """The different ones, ascending; np.unique would load numpy's masked arrays on every rank."""
+    ordered = np.sort(numbers)
+    return ordered[np.diff(ordered, prepend=ordered[:1] - 1) != 0]
 
 
 def _persistent() -> tuple[Any, Any]:

@@ -22,11 +22,17 @@ PROG = "distadmm.radmm"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    # What travels to the other ranks is a table of plain values: an algorithm from the user's own file is
-    # a class that they have yet to load.
     return launch(
-        PROG, lambda words: read(words).table(), lambda table, world: work(configure(**table), world), argv
+        PROG,
+        lambda words: _parcel(read(words)),
+        lambda parcel, world: work(parcel if isinstance(parcel, Config) else configure(**parcel), world),
+        argv,
     )
+
+
+def _parcel(config: Config) -> Config | dict[str, Any]:
+    """What travels to the other ranks: plain values where the algorithm is a class that they have yet to load."""
+    return config.table() if config.name.endswith(".py") else config
 
 
 def read(argv: Sequence[str]) -> Config:

@@ -275,6 +275,8 @@ def source_options(config: Config) -> dict[str, Any]:
 
 def mappings(pairs: tuple[str, ...]) -> dict[str, Any]:
     """`COLUMN=mapping.npz` texts, as loaded mappings by column."""
+    if not pairs:
+        return {}
     from distadmm.mapping import Mapping
 
     found = {}
