@@ -102,6 +102,31 @@ def delayed(curve: Curve, eps: Array, by: float) -> Array:
     return np.where(eps >= by, read(curve, np.maximum(eps - by, 0.0)), early)
 
 
+def joined(right: Curve, left: Curve) -> Pair:
+    """The pair of two polygons, with the hull taken across gamma = 1 as well.
+
+    The chord from (1/g', 1 - 1/g' + D/g') on the left to (g, H) on the right is at gamma = 1
+    [(g' - 1 + D)(g - 1) + H (g' - 1)] / (g g' - 1); total variation is below the lowest of them.
+    """
+    right, left = _lowered(right, left, min(right.value[0], left.value[0]))
+    slopes = [_scaled_slopes(*c)[0][0] for c in (right, left)]
+    if 1.0 - right.value[0] + sum(slopes) >= 0:  # convex at gamma = 1 as it is
+        return Pair(right, left)
+    near = [(np.expm1(c.eps[1:]), c.value[1:]) for c in (right, left) if c.eps[1] < 30.0]
+    if len(near) < 2:
+        return Pair(right, left)
+    (g, h), (g_left, d) = ((x[x < 1e13], v[x < 1e13]) for x, v in near)
+    reach = np.multiply.outer(g_left, g) + g_left[:, None] + g
+    chords = ((g_left + d)[:, None] * g + np.multiply.outer(g_left, h)) / reach
+    return Pair(*_lowered(right, left, min(float(chords.min()), right.value[0])))
+
+
+def _lowered(right: Curve, left: Curve, tv: float) -> tuple[Curve, Curve]:
+    """Both hulls with this value at gamma = 1."""
+    first, second = (hull(c.eps, np.append(tv, c.value[1:])) for c in (right, left))
+    return first, second
+
+
 def masses(pair: Pair) -> Masses:
     """The bends of both polygons, and what is left for loss 0."""
     weights, slopes = [], []
@@ -162,12 +187,13 @@ def chain(first: Pair, second: Pair, eps: Array) -> Array:
 def _power(pair: Pair) -> tuple[Array, Array, Array]:
     """The best test of a pair: losses in falling order, and the bends (level, power) before and after each."""
     loss, p, infinite = masses(pair)
-    loss, p = loss[::-1], p[::-1]
+    loss, p = loss[p > 0][::-1], p[p > 0][::-1]
     x = np.cumsum(p * np.exp(np.minimum(-loss, 700.0)))  # too small a level only adds to the power
     y = infinite + np.cumsum(p)
     y[-1] = max(y[-1], 1.0)
-    told_apart = np.append(np.diff(x) > 0, True)  # of bends at one level the most powerful is kept
-    x, y, loss = x[told_apart], y[told_apart], loss[told_apart]
+    # Of bends at one level the most powerful is kept; the side before it has the largest loss of them.
+    last, first = np.append(np.diff(x) > 0, True), np.append(True, np.diff(x) > 0)
+    x, y, loss = x[last], y[last], loss[first]
     if x[0] == 0.0:
         return loss[1:], x, y
     return loss, np.append(0.0, x), np.append(infinite, y)

@@ -71,8 +71,8 @@ from distadmm.privacy.events import (
 Array = np.ndarray
 
 PER_SPREAD = 64  # knots to one standard deviation of the loss
-_DENSE = 12.0  # standard deviations with knots at that distance; beyond, each is 3 % further out
-_FAR = 14.0  # standard deviations at which an unbounded loss is cut; what is left counts as infinite loss
+_DENSE = 13.0  # standard deviations beyond the mean with knots at that distance; then each is 1 % further out
+_FAR = 20.0  # standard deviations at which an unbounded loss is cut; what is left counts as infinite loss
 
 
 @lru_cache(maxsize=4096)
@@ -105,11 +105,12 @@ def randomised_response(epsilon: float) -> Curve:
 
 
 def knots(spread: float, top: float) -> Array:
-    """0 and up to `top`: close together over twelve spreads, then each 3 % further out than the last."""
-    dense = np.arange(0, int(_DENSE * PER_SPREAD) + 1) * (spread / PER_SPREAD)
+    """0 and up to `top`: close together up to 13 spreads beyond the mean (about spread^2/2), then 1 % apart."""
+    reach = min(_DENSE + spread / 2, 3 * _DENSE)
+    dense = np.arange(0, int(reach * PER_SPREAD) + 1) * (spread / PER_SPREAD)
     if dense[-1] >= top:
         return np.append(dense[dense < top], top)
-    steps = math.ceil(math.log(top / dense[-1]) / math.log(1.03))
+    steps = math.ceil(math.log(top / dense[-1]) / math.log(1.01))
     return np.concatenate([dense, np.geomspace(dense[-1], top, steps + 1)[1:]])
 
 
@@ -136,18 +137,25 @@ def _objective(event: ObjectivePerturbation, adjacency: Adjacency) -> tuple[Pair
     one = base(event.noise, event.dimension, shift, event.one_signed)
     if adjacency == "label" and event.logistic:
         return _symmetric(base(event.noise, event.dimension, shift, True))
-    forward = one
-    eps = np.unique(np.concatenate([one.eps, one.eps + tau]))
-    cost = curves.delayed(one, eps, tau)
-    cost[0] = one.value[0]  # total variation is the same both ways
-    pair = Pair(forward, curves.hull(eps, cost))
+    cost = _after(one, tau)
+    pair = curves.joined(one, cost)
     if adjacency == "add-remove":
         return pair, pair.mirrored
     # P1 = rest + z, P2 = rest, P3 = rest + z'.
     two = base(event.noise, event.dimension, 2 * shift, event.one_signed)
-    eps = np.unique(np.concatenate([two.eps, two.eps + tau]))
-    chained = curves.chain(pair, pair.mirrored, eps)
-    return _symmetric(curves.hull(eps, np.minimum(chained, curves.delayed(two, eps, tau))))
+    direct = _after(two, tau)
+    swap = Curve(direct.eps, np.minimum(direct.value, curves.chain(pair, pair.mirrored, direct.eps)))
+    return (curves.joined(swap, swap),)
+
+
+def _after(loss: Curve, tau: float) -> Curve:
+    """E[(1 - e^(eps - tau - Z))_+] at the knots of Z and of tau + Z."""
+    eps = np.unique(np.concatenate([loss.eps, loss.eps + tau]))
+    value = curves.delayed(loss, eps, tau)
+    if loss.value[-1] == 0:  # a loss that is bounded, for sure: not all but a rounding of it
+        eps[-1] *= 1 + 1e-15
+        value[-1] = 0.0
+    return Curve(eps, value)
 
 
 class Tail(NamedTuple):
