@@ -43,10 +43,10 @@ def _traces(pyplot: Any, rows: list[Row]) -> Any:
 
 def _levels(pyplot: Any, rows: list[Row]) -> Any:
     drawn, axes = pyplot.subplots(figsize=(5, 3.2))
-    noisy = [row for row in rows if row["curve"].startswith("sigma")]
+    noisy = [row for row in rows if row["curve"].startswith("sigma") and "best" not in row["curve"]]
     labels = [row["curve"].removeprefix("sigma ") for row in noisy]
     axes.plot(range(len(noisy)), [row["test_loss"] for row in noisy], "o-", label="equation (10)")
-    for row, style in zip([row for row in rows if row not in noisy], ("--", ":")):
+    for row, style in zip([row for row in rows if row not in noisy], ("-.", "--", ":")):
         axes.axhline(row["test_loss"], linestyle=style, color="0.4", label=row["curve"])
     axes.set_xticks(range(len(noisy)), labels)
     axes.set(xlabel="noise level sigma", ylabel="test log loss at the last epoch", yscale="log")
@@ -123,10 +123,12 @@ def _baselines(figure: str, rows: list[Row]) -> list[str]:
     helps = final["all features"] < final["party 1 alone"]
     lines.append(f"The paper: more features help party 1.  Here: {_agrees(helps)}.")
     if figure == "3b":
-        below = final["sigma 0"] < final["all features"]
+        best = next(row for row in rows if "best" in row["curve"])
+        last = _agrees(final["sigma 0"] < final["all features"])
+        early = _agrees(best["test_loss"] < final["all features"])
         lines.append(
-            f"The paper: ADMM does even better than the model of all features.  Here: {_agrees(below)}, and the reason "
-            "is early stopping: run to its optimum ADMM is that model."
+            f"The paper: ADMM does even better than the model of all features.  Here: {last} at the last epoch, {early} "
+            f"at the best one ({best['epoch']}).  It is early stopping: run to its optimum ADMM is that model."
         )
     return lines
 
