@@ -127,8 +127,8 @@ def _baselines(figure: str, rows: list[Row]) -> list[str]:
         last = _agrees(final["sigma 0"] < final["all features"])
         early = _agrees(best["test_loss"] < final["all features"])
         lines.append(
-            f"The paper: ADMM does even better than the model of all features.  Here: {last} at the last epoch, {early} "
-            f"at the best one ({best['epoch']}).  It is early stopping: run to its optimum ADMM is that model."
+            f"The paper: ADMM does even better than the model of all features.  Here: {last} at the last epoch, "
+            f"{early} at the best one ({best['epoch']}).  It is early stopping: run to its optimum ADMM is that model."
         )
     return lines
 
