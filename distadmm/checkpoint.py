@@ -13,7 +13,7 @@ import numpy as np
 
 from distadmm.algorithm import Node
 from distadmm.errors import InputError
-from distadmm.results import read_json, read_npz, write_json, write_npz
+from distadmm.results import read_json, read_npz, write_bytes, write_npz
 from distadmm.world import World
 
 Array = np.ndarray
@@ -33,13 +33,16 @@ def save(folder: Path, k: int, state: Any, node: Node, world: World) -> None:
     write_npz(place / f"rank-{world.rank:05d}.npz", arrays, sync=True)
     world.barrier()
     if world.is_root:
+        import json
         import shutil
 
         files = [f"rank-{rank:05d}.npz" for rank in range(world.size)]
-        write_json(folder / "latest.json", {"iteration": k, "folder": place.name, "files": files})
+        manifest = json.dumps({"iteration": k, "folder": place.name, "files": files})
+        write_bytes(folder / "latest.json", manifest.encode(), sync=True)
         for old in folder.glob("iteration-*"):
             if old != place:
                 shutil.rmtree(old, ignore_errors=True)
+    world.barrier()  # from here on every rank may forget what it would need to go back further
 
 
 def latest(folder: Path) -> int:

@@ -20,6 +20,7 @@ def start(prepared: Prepared) -> Path | None:
     """Make the run directory, or check the one that is resumed; write `config.json` before anything runs."""
     config, world = prepared.config, prepared.world
     data_id = _data_id(prepared)
+    prepared.data_id = data_id if isinstance(data_id, str) else _together(data_id)
 
     def make() -> str:
         if config.loop.resume is not None:
@@ -50,6 +51,13 @@ def _data_id(prepared: Prepared) -> str | dict[str, str]:
         return {str(node): name for part in world.allgather(mine) for node, name in sorted(part.items())}
     key = None if prepared.config.problem.data in BUNDLED else local_key
     return world.on_root(lambda: source.data_id(key() if key else None))
+
+
+def _together(ids: dict[str, str]) -> str:
+    """One name for the files of all nodes; theirs are keyed already."""
+    from hashlib import sha256
+
+    return sha256("".join(f"{node}:{name}\n" for node, name in sorted(ids.items())).encode()).hexdigest()
 
 
 def _same_inputs(before: dict[str, Any], prepared: Prepared, data_id: Any) -> None:

@@ -33,6 +33,7 @@ class Prepared:
     source: Source
     description: dict[str, Any]  # graph and data in words and numbers, for config.json and the dry run
     delays: Delays | None = None
+    data_id: str = ""  # keyed name of the data; empty where nothing is written
 
 
 def loss_named(name: str) -> Loss:
