@@ -25,6 +25,9 @@ def draw(figure: str, curves: list[Curve], path: Path) -> None:
         drawn, axes = pyplot.subplots(1, len(tags), figsize=(4.2 * len(tags), 3.6), squeeze=False)
         for axis, tag in zip(axes[0], tags):
             _curves(axis, [c for c in curves if _tag(c) == tag], tag)
+        lines, labels = axes[0, 0].get_legend_handles_labels()
+        drawn.tight_layout()
+        drawn.legend(lines, labels, ncols=4, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, 0.0))
     drawn.savefig(path, bbox_inches="tight", metadata={"Date": None})
     pyplot.close(drawn)
 
@@ -36,7 +39,8 @@ def _tag(curve: Curve) -> str:
 
 
 def _curves(axis: Any, curves: list[Curve], tag: str) -> None:
-    top = 1.15 * max(float(np.median(curve.mean[1:])) for curve in curves)
+    # What happens in the first iterations would squeeze the rest: leave it above the frame.
+    top = 1.05 * max(float((curve.mean + curve.spread / 2)[len(curve.mean) // 4 :].max()) for curve in curves)
     for at, curve in enumerate(curves):
         t = np.arange(len(curve.mean))
         label = curve.label.removeprefix(tag + " ").removesuffix(f", {tag}")
@@ -50,8 +54,7 @@ def _curves(axis: Any, curves: list[Curve], tag: str) -> None:
                 alpha=0.15,
                 lw=0,
             )
-    axis.set(xlabel="iteration", ylabel="mean loss L(t)", title=tag, ylim=(0.32, max(top, 0.45)))
-    axis.legend(fontsize=7)
+    axis.set(xlabel="iteration", ylabel="mean loss L(t)", title=tag, ylim=(0.32, top))
 
 
 def _errors(pyplot: Any, curves: list[Curve]) -> Any:
