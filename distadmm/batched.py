@@ -10,7 +10,7 @@ that node alone, so the bits of its solution do not depend on which others share
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,19 +24,31 @@ _BLOCK = 131_072  # entries of a block, so that a solve finds its rows in the ca
 _STEPS = 100
 
 
-def blocks(objectives: Sequence[Any]) -> list[tuple[Array, Block]]:
-    """(which of the objectives, their block); the large and the user's own are in none."""
-    alike: dict[Any, list[int]] = {}
-    for i, o in enumerate(objectives):
-        if type(o) is GeneralisedLinear and o.A.size <= SMALL:
-            alike.setdefault((o.A.shape, o.loss), []).append(i)
-    found = []
-    for (shape, _), members in alike.items():
-        count = max(1, _BLOCK // max(shape[0] * shape[1], 1))
-        for first in range(0, len(members), count):
-            rows = np.array(members[first : first + count])
-            found.append((rows, Block([objectives[i] for i in rows])))
-    return found
+def blocks(objectives: Iterable[Any]) -> tuple[list[Any], list[tuple[Array, Block]]]:
+    """All the objectives, and (which of them, their block); the large and the user's own are in no block.
+
+    A block is stacked as soon as it is full, so that rows made one node after another exist once.
+    """
+    everyone: list[Any] = []
+    waiting: dict[Any, list[int]] = {}
+    found: list[tuple[Array, Block]] = []
+
+    def stack(members: list[int]) -> None:
+        found.append((np.array(members), Block([everyone[i] for i in members])))
+
+    for i, objective in enumerate(objectives):
+        everyone.append(objective)
+        if type(objective) is not GeneralisedLinear or objective.A.size > SMALL:
+            continue
+        members = waiting.setdefault((objective.A.shape, objective.loss), [])
+        members.append(i)
+        if len(members) * objective.A.size >= _BLOCK:
+            stack(members)
+            waiting[objective.A.shape, objective.loss] = []
+    for members in waiting.values():
+        if members:
+            stack(members)
+    return everyone, found
 
 
 class _State(NamedTuple):

@@ -9,7 +9,7 @@ or `hessp(f, v)`; everything else here works with it.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 import numpy as np
@@ -108,17 +108,16 @@ def hessian_price(dimension: int) -> float:
 class Problem:
     """The objectives of this rank's nodes; `argmin` solves each node's primal step."""
 
-    def __init__(self, objectives: Sequence[Any], tolerance: float = 1e-10):
+    def __init__(self, objectives: Iterable[Any], tolerance: float = 1e-10):
         from distadmm.batched import blocks
         from distadmm.newton import solver_of
 
-        self.objectives = list(objectives)
+        # Small nodes of one shape are solved side by side, each as if it were alone.
+        self.objectives, self.blocks = blocks(objectives)
         self.tolerance = tolerance
         self.dimension: int = self.objectives[0].dimension
         self.residual: Array = np.zeros(len(self.objectives))  # of each node's latest solve
         self.seconds = 0.0  # spent in solves
-        # Small nodes of one shape are solved side by side, each as if it were alone.
-        self.blocks = blocks(self.objectives)
         together = {i for rows, _ in self.blocks for i in rows.tolist()}
         self.solvers = {
             i: solver_of(objective) for i, objective in enumerate(self.objectives) if i not in together

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -185,9 +186,8 @@ def _from_table(path: str, option: str, topology: Any) -> Array:
     return np.array(values)[:, 0] if len(values[0]) == 1 else np.array(values).T
 
 
-def objectives_of(config: Config, source: Source, nodes: Array, facts: Facts) -> list[Any]:
-    """The local objectives of these nodes, each made from its own rows only."""
-    made: list[Any] = []
+def objectives_of(config: Config, source: Source, nodes: Array, facts: Facts) -> Iterator[Any]:
+    """The local objectives of these nodes, one after the other, each made from its own rows only."""
     for i in nodes.tolist():
         X, y = source.node(i, facts.n_nodes)
         if config.problem.rows_per_node is not None:
@@ -201,10 +201,9 @@ def objectives_of(config: Config, source: Source, nodes: Array, facts: Facts) ->
         if config.problem.loss == "softmax":
             from distadmm.softmax import Softmax
 
-            made.append(Softmax(dense(X), y, len(source.classes), **shared))
+            yield Softmax(dense(X), y, len(source.classes), **shared)
         else:
-            made.append(GeneralisedLinear(dense(X), y, loss_named(config.problem.loss), **shared))
-    return made
+            yield GeneralisedLinear(dense(X), y, loss_named(config.problem.loss), **shared)
 
 
 def prepare(config: Config, world: World) -> Prepared:
@@ -215,13 +214,13 @@ def prepare(config: Config, world: World) -> Prepared:
     with world.together():
         source = open_source(config.problem.data, world=world, **source_options(config))
         objectives = objectives_of(config, source, part.nodes, plan.facts)
+        problem = Problem(objectives, tolerance=config.problem.tolerance)
     if not source.pooled_allowed:  # each node has a file of its own
         from distadmm.data.filesource import PatternSource, agree
 
         assert isinstance(source, PatternSource)
         with world.together():
             agree(world.allgather(source.signature()))
-    problem = Problem(objectives, tolerance=config.problem.tolerance)
     network = Network(part, world)
     if plan.conditions is not None:
         require(

@@ -95,7 +95,7 @@ def test_the_shape_of_a_node_alone_decides() -> None:
     problem = Problem([large, small, node(2), node(3, rows=31), node(4, Squared())])
     assert list(problem.solvers) == [0]
     assert [rows.tolist() for rows, _ in problem.blocks] == [[1, 2], [3], [4]]
-    assert [rows.tolist() for rows, _ in blocks([small])] == [[0]]
+    assert [rows.tolist() for rows, _ in blocks([small])[1]] == [[0]]
     linear, quadratic = inputs(0, 5)
     f = problem.argmin(linear, quadratic, np.zeros((5, 5)))
     assert problem.residual.max() <= 1e-10
