@@ -229,7 +229,7 @@ def test_many_releases(count):
     signed=st.booleans(),
     at=st.sampled_from([1e-3, 1e-8]),
 )
-@settings(deadline=None, max_examples=6)
+@settings(deadline=None, max_examples=10)
 def test_monotone_in_every_parameter(
     name, factor, adjacency, noise, dimension, scale, floor, count, output, signed, at
 ):

@@ -1,0 +1,115 @@
+"""Who holds what decides how nodes compose."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from distadmm.errors import InputError
+from distadmm.privacy import curves, gaussian, nodes, pld, profiles
+from distadmm.privacy.accountant import (
+    ADJACENCIES,
+    DiscreteGaussian,
+    Gaussian,
+    KNorm,
+    ObjectivePerturbation,
+    Pure,
+    Unbounded,
+    combine,
+    epsilon,
+    grouped,
+)
+
+DELTA = 1e-5
+CHEAP = ObjectivePerturbation("gamma", 20, 0.5, 0.2, 0.25, 8.2, 20)
+DEAR = replace(CHEAP, floor=0.5, count=30)
+NODES = {"a": [CHEAP], "b": [DEAR], "c": [CHEAP]}
+
+
+def test_a_record_at_one_node_costs_what_its_node_costs():
+    for across in ("one-node", "feature"):
+        found = combine(NODES, "replace", DELTA, across)
+        assert found.nodes == ("b",)
+        assert found.epsilon == epsilon([DEAR], DELTA, "replace")
+
+
+def test_a_person_at_every_party_costs_all_of_them():
+    for across in ("parties", "unknown"):
+        found = combine(NODES, "replace", DELTA, across)
+        assert found.epsilon == epsilon([CHEAP, DEAR, CHEAP], DELTA, "replace")
+        assert found.epsilon > combine(NODES, "replace", DELTA, "one-node").epsilon
+    both = combine({1: [Gaussian(3.0, 9)], 2: [Gaussian(4.0, 16)]}, "replace", DELTA, "parties")
+    assert both.epsilon == pytest.approx(gaussian.epsilon(math.sqrt(2.0), DELTA), rel=1e-12)
+
+
+def test_several_records_of_a_person():
+    found = combine(NODES, "add-remove", DELTA, "person", {"a": 2, "c": 1})
+    assert found.epsilon == epsilon([grouped(CHEAP, 2), CHEAP], DELTA, "add-remove")
+    one = combine(NODES, "add-remove", DELTA, "person", {"a": 1, "b": 0})
+    assert one.epsilon == epsilon([CHEAP], DELTA, "add-remove")
+    gaussians = {1: [Gaussian(6.0)], 2: [Gaussian(8.0)]}
+    assert combine(gaussians, "replace", DELTA, "person", {1: 3, 2: 4}).epsilon == pytest.approx(
+        gaussian.epsilon(math.sqrt(0.5), DELTA), rel=1e-12
+    )
+
+
+def test_a_record_that_moves_between_nodes():
+    """Removed at one and added at the other; a record replaced where it is may cost more, and then counts."""
+    alike = {1: [CHEAP], 2: [CHEAP]}
+    here = epsilon([CHEAP], DELTA, "replace")
+    assert combine(alike, "replace", DELTA, "moving").epsilon == here
+    moved = nodes._moved((CHEAP,), (CHEAP,), DELTA)
+    assert epsilon([CHEAP], DELTA, "add-remove") < moved < here
+    assert moved <= combine(alike, "add-remove", DELTA, "parties").epsilon * (1 + 1e-9)
+    # Without curvature a shift by w at two nodes is one by sqrt(2) w at one; replaced it is 2 w.
+    flat = replace(CHEAP, noise="gaussian", scale=1.0, floor=1e12, count=1)
+    both = nodes._moved((flat,), (flat,), DELTA)
+    assert both == pytest.approx(gaussian.epsilon(math.sqrt(2.0) * flat.weight, DELTA), rel=1e-3)
+    assert combine({1: [Unbounded("x")], 2: [CHEAP]}, "replace", DELTA, "moving").epsilon == math.inf
+    assert nodes._moved((CHEAP,), (DEAR,), 0.0) == pytest.approx(
+        CHEAP.pure_epsilon("add-remove") + DEAR.pure_epsilon("add-remove")
+    )
+    with pytest.raises(InputError, match="replace"):
+        combine(alike, "add-remove", DELTA, "moving")
+
+
+def test_there_is_no_default_where_it_matters():
+    with pytest.raises(InputError, match="no default"):
+        combine(NODES, "replace", DELTA)
+    assert combine({"a": [CHEAP]}, "replace", DELTA).epsilon == epsilon([CHEAP], DELTA, "replace")
+    for bad in (
+        lambda: combine(NODES, "replace", DELTA, "whoever"),
+        lambda: combine(NODES, "replace", DELTA, "person"),
+        lambda: combine(NODES, "replace", DELTA, "one-node", {"a": 2}),
+        lambda: combine(NODES, "replace", DELTA, "person", {"z": 2}),
+        lambda: grouped(CHEAP, 0),
+    ):
+        with pytest.raises(InputError):
+            bad()
+
+
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+def test_groups_cost_k_times_the_pure_price(adjacency):
+    for event in (CHEAP, KNorm(3, 1.0, 0.2, 4), Pure(0.1, 3)):
+        three = grouped(event, 3).pure_epsilon(adjacency)
+        assert three == pytest.approx(3 * event.pure_epsilon(adjacency), rel=1e-12)
+    assert grouped(Gaussian(6.0, 2), 3) == Gaussian(2.0, 2)
+    assert grouped(DiscreteGaussian(6.0, 2.0), 3) == DiscreteGaussian(6.0, 6.0)
+    assert grouped(CHEAP, 1).pure_epsilon(adjacency) == pytest.approx(
+        CHEAP.pure_epsilon(adjacency), rel=1e-12
+    )
+
+
+@pytest.mark.parametrize(("dimension", "scale"), [(2, 0.5), (20, 0.5), (105, 1.0)])
+def test_group_privacy_against_a_chain_of_single_steps(dimension, scale):
+    """Two routes to two records: the shifted noise of both at once, and power functions chained."""
+    event = replace(CHEAP, dimension=dimension, scale=scale, count=1)
+    away, back = profiles.directed(event, "add-remove")
+    both, _ = profiles.directed(grouped(event, 2), "add-remove")
+    eps = np.unique(np.concatenate([both.right.eps, both.left.eps]))
+    ends = [np.append(curves.chain(p, p, eps)[:-1], 0.0) for p in (away, back)]
+    chained = curves.Pair(*(curves.hull(eps, value) for value in ends))
+    for one, two in ((chained, both), (chained.mirrored, both.mirrored)):
+        prices = [pld.epsilon([pld.Term(p, 20)], DELTA) for p in (one, two)]
+        assert prices[1] == pytest.approx(prices[0], rel=0.05)

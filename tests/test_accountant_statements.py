@@ -1,0 +1,156 @@
+"""What may be printed: word for word, with everything verified; otherwise infinity, with the reason's name."""
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from distadmm.errors import InputError
+from distadmm.privacy.accountant import (
+    Certificate,
+    Gaussian,
+    Leakage,
+    ObjectivePerturbation,
+    OdometerReading,
+    PostProcessing,
+    Simulation,
+    Unbounded,
+    bounds,
+    epsilon,
+    published_epsilon,
+    statement,
+)
+from distadmm.privacy.statements import HYPOTHESES, NOT_COVERED, SCOPES, rounded_up, weakest
+
+DELTA = 1e-5
+SOLVED = ObjectivePerturbation("gamma", 105, 1.0, 1750 / 8000, 0.25, 8.2, 50, output_epsilon=1e-3)
+STEPS = Gaussian(26.4, 50)
+
+
+def said(kind, events, adjacency, scope, verified=tuple(HYPOTHESES), **others):
+    return statement(kind, events, adjacency, DELTA, scope=scope, verified=verified, **others)
+
+
+def test_the_sentence_of_radmm():
+    found = said("certificate", [SOLVED, PostProcessing(1)], "replace", "radmm", tolerance=1e-10)
+    spent = epsilon([SOLVED], DELTA, "replace")
+    assert isinstance(found, Certificate)
+    assert found.epsilon == spent
+    assert found.published == published_epsilon([SOLVED], "replace") > 20
+    assert found.text == (
+        f"All messages of all ranks together are ({rounded_up(spent)}, 1e-05)-DP for replacing one record held by one "
+        "rank, against any coalition of other ranks, for the committed 50 releases, weight C/B fixed, solves certified "
+        "to 1e-10 with output noise 0.001. Derivation not peer-reviewed; exact arithmetic."
+    )
+    assert found.not_covered == NOT_COVERED
+    assert len(found.assumptions) == len(SCOPES["radmm"].hypotheses) + 1
+    assert "adding or removing one record" in said("certificate", [SOLVED], "add-remove", "radmm").text
+
+
+@pytest.mark.parametrize(
+    ("scope", "adjacency", "words"),
+    [
+        ("sharing-party", "replace", "party level"),
+        ("sharing-record", "replace", "replacing one sample's features; labels and N public"),
+        ("sharing-outside", "replace", "only those outside party 1; labels and N public"),
+        ("istdp", "replace", "replacing one record, n public"),
+        ("istdp", "add-remove", "add/remove, fixed divisor n-hat"),
+    ],
+)
+def test_the_other_sentences(scope, adjacency, words):
+    found = said("certificate", STEPS, adjacency, scope)
+    assert words in found.text
+    assert f"({rounded_up(found.epsilon)}, 1e-05)-DP" in found.text
+    assert found.unverified == ()
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+def test_one_unverified_hypothesis_is_infinity_with_its_name(scope):
+    adjacency = next(iter(SCOPES[scope].adjacencies))
+    events = [SOLVED] if scope == "radmm" else [STEPS]
+    for name in (*SCOPES[scope].hypotheses, "committed-schedule"):
+        found = said("certificate", events, adjacency, scope, verified=[h for h in HYPOTHESES if h != name])
+        assert math.isinf(found.epsilon)
+        assert found.unverified == (name,)
+        assert name in found.text
+        assert "-DP" not in found.text  # no number beside it
+
+
+def test_hypotheses_follow_the_events():
+    loose = ObjectivePerturbation("gamma", 5, 1.0, 0.2, 0.25, 8.2, one_signed=False, output_epsilon=1e-3)
+    exact = ObjectivePerturbation("gamma", 5, 1.0, 0.2, 0.25, 8.2)
+    without = [h for h in HYPOTHESES if h != "one-signed-slope"]
+    assert math.isfinite(said("certificate", loose, "replace", "radmm", without).epsilon)
+    assert said("certificate", exact, "replace", "radmm", without).unverified == ("one-signed-slope",)
+    certified = [h for h in HYPOTHESES if h != "exact-solve"]
+    assert said("certificate", exact, "replace", "radmm", certified).unverified == ("exact-solve",)
+
+
+def test_an_unbounded_release_names_its_reason():
+    found = said("certificate", [STEPS, Unbounded("exact line search")], "replace", "istdp")
+    assert math.isinf(found.epsilon)
+    assert "exact line search" in found.text
+
+
+def test_an_odometer_reads_what_holds_for_adaptive_releases():
+    found = said(
+        "odometer", [SOLVED], "replace", "radmm", [h for h in HYPOTHESES if h != "committed-schedule"]
+    )
+    assert isinstance(found, OdometerReading)
+    assert found.epsilon == bounds([SOLVED], DELTA, "replace").renyi > epsilon([SOLVED], DELTA, "replace")
+    assert "no guarantee" in found.text
+    exact = said("odometer", STEPS, "replace", "istdp")
+    assert exact.epsilon == epsilon(STEPS, DELTA, "replace")
+
+
+def test_a_simulation_guarantees_nothing():
+    found = said("simulation", [SOLVED], "replace", "radmm")
+    assert isinstance(found, Simulation)
+    assert math.isinf(found.epsilon)
+    assert found.would_be == epsilon([SOLVED], DELTA, "replace")
+    assert found.text.startswith("SIMULATION: noise from a seed guarantees nothing; epsilon = infinity.")
+    nothing = said("simulation", [SOLVED], "replace", "radmm", [])
+    assert math.isinf(nothing.would_be)
+    assert "-DP" not in nothing.text
+
+
+def test_kinds_never_mix():
+    certificate = said("certificate", STEPS, "replace", "istdp")
+    reading = said("odometer", STEPS, "replace", "istdp")
+    worse = said("certificate", Gaussian(3.0), "replace", "istdp")
+    assert weakest([certificate, worse]) is worse
+    with pytest.raises(TypeError, match="never mix"):
+        weakest([certificate, reading])
+    with pytest.raises(InputError):
+        weakest([certificate, said("certificate", STEPS, "add-remove", "istdp")])
+    assert not isinstance(certificate, OdometerReading | Simulation)
+    assert not isinstance(reading, Certificate | Simulation)
+
+
+def test_leakage_is_listed_and_not_added():
+    found = said("certificate", [STEPS, Leakage(0.3, "the label")], "replace", "istdp")
+    assert found.epsilon == epsilon([STEPS], DELTA, "replace")
+    assert found.listed == ("0.3 nats about the label",)
+
+
+@given(st.floats(1e-9, 1e9), st.integers(2, 6))
+@settings(deadline=None, max_examples=50)
+def test_numbers_are_printed_rounded_up(value, digits):
+    shown = float(rounded_up(value, digits))
+    assert value <= shown <= value * (1 + 1.01 * 10.0 ** (1 - digits))
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        lambda: said("promise", STEPS, "replace", "istdp"),
+        lambda: said("certificate", STEPS, "replace", "funnel"),
+        lambda: said("certificate", STEPS, "label", "istdp"),
+        lambda: said("certificate", STEPS, "replace", "istdp", ["good-will"]),
+        lambda: weakest([]),
+    ],
+)
+def test_bad_requests(bad):
+    with pytest.raises(InputError):
+        bad()
