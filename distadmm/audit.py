@@ -35,7 +35,7 @@ from distadmm.methods.audit.report import Audit, Level, level_one, level_two, le
 from distadmm.privacy.randomness import Simulation
 from distadmm.results import claim_directory
 from distadmm.setup import Prepared, loss_named, prepare
-from distadmm.transcript import WATERMARK, split_words
+from distadmm.transcript import split_words
 from distadmm.world import World
 
 Array = np.ndarray
@@ -43,6 +43,7 @@ PROG = "distadmm.audit"
 SUBJECTS = ("consensus", "istdp", "istdp-printed", "sharing", "sharing-printed")
 _BATCH = 250  # transcripts that one run of the product's code makes
 _WORLDS = 0x41554449  # purpose of the seeds
+WATERMARK = "the audit's own runs use SIMULATION noise, which a seed repeats: nothing in them is protected"
 _WIDEST = 8  # columns of a canary's table, where nothing else is asked for
 
 

@@ -165,9 +165,13 @@ def _epsilon(power: Any, level: Any, delta: float) -> Array:
 
 def trade_off(claim: Claim, here: Array, there: Array, *, delta: float, confidence: float = 0.95) -> Outcome:
     """Level 1: is the claim's whole curve compatible with how well the worlds are told apart?"""
-    return _outcome(
-        claim, here, there, delta, confidence, lambda power, level: _over(claim, power, level).max(axis=-1)
-    )
+
+    def worth(power: Array, level: Array) -> Array:
+        over = _over(claim, power, level).max(axis=-1)
+        # Where no test is above the claim, the one that tells the worlds apart best is worth reporting.
+        return np.where(over > 0, 1 + over, power - level)
+
+    return _outcome(claim, here, there, delta, confidence, worth)
 
 
 def lower_bound(
