@@ -9,7 +9,7 @@ from typing import Any
 from distadmm.conditions import wall_clock
 from distadmm.errors import require
 from distadmm.history import write as write_history
-from distadmm.privacy.release import Recipe
+from distadmm.privacy.release import HEAD_BYTES, Recipe
 from distadmm.protect import events_of
 from distadmm.results import claim_directory, read_json, write_json, write_npz
 from distadmm.run import Run, error_rate
@@ -171,15 +171,19 @@ def plan(prepared: Prepared, recipe: Recipe | None) -> str:
     config, node, world = prepared.config, prepared.node, prepared.world
     graph, data = prepared.description["graph"], prepared.description["data"]
     n, d = graph["nodes"], node.problem.dimension
+    rows = [o.rows for o in node.problem.objectives if hasattr(o, "rows")]
+    rows = [count for some in world.allgather(rows) for count in some]
+    shards = f"{min(rows)} to {max(rows)} rows a node" if rows else "rows a node unknown"
+    size = 8 * d + (0 if recipe is None else HEAD_BYTES)
     messages = 2 * graph["edges"] * (config.loop.iterations + 1)
     lines = [f"{key} = {value}" for key, value in config.table().items()]
     lines += [
         "",
         f"network    {graph['topology']}: {n} nodes, {graph['edges']} edges, degrees "
         f"{graph['degrees'][0]} to {graph['degrees'][2]} (mean {graph['degrees'][1]:.2f}), on {world.size} rank(s)",
-        f"data       {data['name']}: {data['rows']} rows, {data['features']} columns, {data['test_rows']} test rows; "
-        f"licence: {data['licence']}",
-        f"messages   {messages} of {8 * d} bytes: {messages * 8 * d / 1e6:.1f} MB in all, one a directed edge and "
+        f"data       {data['name']}: {data['rows']} rows, {data['features']} columns, {shards}, "
+        f"{data['test_rows']} test rows; licence: {data['licence']}",
+        f"messages   {messages} of {size} bytes: {messages * size / 1e6:.1f} MB in all, one a directed edge and "
         "iteration, and one to begin with",
         f"privacy    {_planned_loss(prepared, recipe)}",
     ]

@@ -32,6 +32,7 @@ from distadmm.privacy.mechanism import Noise, k_norm
 from distadmm.privacy.randomness import PURPOSES, Source, Stream
 
 Array = np.ndarray
+HEAD_BYTES = 32  # of the ledger's head, which travels with a private message
 STATEMENTS = ("simulation", "odometer", "certificate")  # what a number from a ledger is worth, weakest first
 
 
