@@ -36,7 +36,7 @@ class Certificate(NamedTuple):
     upper: float  # F of every mapping, for this eps and any smaller one, is at most this
     gap: float  # upper - F of the mapping returned
     proved: bool  # by branch and bound; otherwise `upper` is a heuristic
-    attained: float  # the best F at vanishing eps: upper - attained is what the method itself left open
+    attained: float  # the best F at vanishing eps and |U| >= |Y|: upper - attained is what was left open
     rounds: int  # of column generation
     gained: float  # F of the mapping returned less that of the mapping given
     simplices: int  # looked at by branch and bound
@@ -91,7 +91,8 @@ def certify(
     require(0 < eps <= 1 / P.shape[1], f"eps is {eps:g}; needed 0 < eps <= 1/|U| = {1 / P.shape[1]:.6g}")
     given, simplices, done = float(objective(P).F), 0, 0
     tiny = min(eps, VANISHING)
-    current = polish(objective, P, tiny)
+    # The bound knows no |U|: it is closed with as many symbols as the optimum can need.
+    current = polish(objective, fill(P, max(P.shape), tiny), tiny)
     upper = np.inf
     while done < rounds:
         done += 1
@@ -101,7 +102,7 @@ def certify(
         if upper - current.F <= CLOSED:
             break
         missed = priced.q[priced.value > 1e-12]
-        if not len(missed) or P.shape[1] == 1:
+        if not len(missed):
             break
         starts = [_mix(objective, current.P, missed, tiny), *_insert(objective, current.P, missed, tiny)]
         improved = max((polish(objective, start, tiny) for start in starts), key=lambda found: found.F)
@@ -110,7 +111,7 @@ def certify(
         current = improved
     best, F = P, given
     for candidate in (
-        polish(objective, project_entropic(current.P, eps), eps, patience=3),
+        polish(objective, _narrow(objective, current.P, P.shape[1], eps), eps, patience=3),
         polish(objective, P, eps),
     ):
         if candidate.F > F:
@@ -127,6 +128,15 @@ def _price(objective: Objective, a: Array, seed: int, tolerance: float) -> envel
     if len(objective.problem.P_S) <= envelope.MAX_S:
         return envelope.price(objective, a, tolerance=tolerance)
     return envelope.price_by_search(objective, a, seed=seed)
+
+
+def _narrow(objective: Objective, P: Array, K: int, eps: float) -> Array:
+    """P with at most K columns: used ones joined, the cheapest pair first, until they fit."""
+    X = P[:, used_columns(objective, P, VANISHING)]
+    while X.shape[1] > K:
+        X = join(objective, X)
+    tiny = min(eps, VANISHING)
+    return project_entropic(fill(X, K, tiny), eps)
 
 
 def _insert(objective: Objective, P: Array, new: Array, eps: float) -> list[Array]:

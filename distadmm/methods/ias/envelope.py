@@ -110,7 +110,7 @@ def price(
             settled = max(settled, float(bound.max()))
             break
         cells = _halve(cells)
-    q, value = _climb(objective, a, best_q)
+    q, value = _climb(objective, a, best_q, steps=25)
     lower = max(lower, float(value.max()))
     return Price(max(settled, lower), lower, q, value, seen, True)
 

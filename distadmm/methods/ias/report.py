@@ -37,11 +37,9 @@ def lines(design: Design) -> list[str]:
         out.append(found.sentence(design.beta))
         if found.attained - design.F > 1e-9:
             out.append(
-                f"of the gap, {found.upper - found.attained:.2g} is open at vanishing eps and "
-                f"{found.attained - design.F:.2g} is what eps = {design.eps:g} costs"
+                f"of the gap, {found.upper - found.attained:.2g} is open for mappings of any |U| and vanishing eps; "
+                f"|U| = {design.P.shape[1]} and eps = {design.eps:g} cost at most {found.attained - design.F:.3g}"
             )
-        if design.P.shape[1] < len(problem.P_Y):
-            out.append(f"the bound holds for any |U|; with {design.P.shape[1]} < |Y| symbols it may be out of reach")
     return out
 
 
