@@ -46,8 +46,8 @@ def test_the_setting_of_the_paper_is_the_default(capsys):
     [
         (["--mechanism", "gamma"], PAPER),
         (
-            "--mechanism gaussian --sigma 9 --dimension 7 --loss any --output-epsilon 0.01".split(),
-            ObjectivePerturbation("gaussian", 7, 9.0, 0.21875, 0.25, 8.2, 50, 0.01, False),
+            ["--mechanism", "gaussian", "--sigma", "9", "--loss", "any", "--output-epsilon", "0.01"],
+            ObjectivePerturbation("gaussian", 105, 9.0, 0.21875, 0.25, 8.2, 50, 0.01, False),
         ),
         (["--floor", "4.2", "--alpha", "2", "--count", "3"], ObjectivePerturbation(
             "gamma", 105, 2.0, 0.21875, 0.25, 4.2, 3, logistic=True)),
