@@ -56,7 +56,7 @@ def test_the_setting_of_the_paper():
     """Theorem V.1 says 22.8; the same noise and the same code are worth 0.61 and 1.24 (derived here)."""
     assert published_epsilon([PAPER], "replace") == pytest.approx(22.808689024390244, rel=1e-12)
     assert epsilon([PAPER], DELTA, "add-remove") == pytest.approx(0.6057, rel=1e-3)
-    # The published route to this number, power functions of the symmetric curve, gives 1.46: this is not above it.
+    # Not below the exact price of the noise shifted by 2 C/B, and not above an earlier derivation.
     assert 1.1389 < epsilon([PAPER], DELTA, "replace") < 1.4567
     assert PAPER.pure_epsilon("replace") == pytest.approx(22.207353327019543, rel=1e-12)
 
