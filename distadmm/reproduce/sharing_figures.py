@@ -128,7 +128,7 @@ def _baselines(figure: str, rows: list[Row]) -> list[str]:
         early = _agrees(best["test_loss"] < final["all features"])
         lines.append(
             "The paper: ADMM does even better than the model of all features.  "
-            f"Here: Algorithm 1 at the last epoch {last}, the corrected form at its best epoch ({best['epoch']}) {early}.  "
+            f"Here: Algorithm 1 at the last epoch {last}, corrected at its best epoch ({best['epoch']}) {early}.  "
             "It is early stopping: run to its optimum ADMM is that model."
         )
     return lines
