@@ -32,6 +32,7 @@ from distadmm.errors import DONE, FAILURE, InputError, require
 from distadmm.losses import Logistic
 from distadmm.methods.audit import bounds, canary, play, whitebox
 from distadmm.methods.audit.report import Audit, Level, level_one, level_two, level_zero, table, write
+from distadmm.privacy import accountant
 from distadmm.privacy.randomness import Simulation
 from distadmm.results import claim_directory
 from distadmm.setup import Prepared, loss_named, prepare
@@ -230,11 +231,14 @@ def _consensus(config: Config, options: Options, world: World) -> Audit | None:
         found = attack(config, options, world)
         if world.is_root:
             adjacency: Any = config.privacy.adjacency
-            claim = bounds.claim_of(found.events, adjacency, "the victim's ledger")
+            published = accountant.published_epsilon(found.events, adjacency)
+            by = f"the attacked node's ledger (published bound {published:.4g})"
+            claim = bounds.claim_of(found.events, adjacency, by)
             scores = found.here, found.there
             nothing = canary.unbounded(found.events)
             levels += _levels(options, claim, scores, delta, nothing)
-    words = f"{config.name}, {options.canary} canary, adjacency {config.privacy.adjacency}"
+    words = f"{config.name}, adjacency {config.privacy.adjacency}"
+    words += f", {options.canary} canary" if scores is not None else ""
     return Audit(words, WATERMARK, levels, claim, scores, verdict) if world.is_root else None
 
 

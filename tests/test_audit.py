@@ -59,6 +59,20 @@ def test_output_noise_is_recovered_from_the_noise_off_minimiser(name: str, noise
     assert verdict.releases > 0
 
 
+@pytest.mark.parametrize(
+    ("flags", "claims"),
+    [
+        ({"loss": "huber"}, True),
+        ({"loss": "softmax", "mechanism": "output"}, True),
+        ({"loss": "squared"}, False),
+    ],
+)
+def test_other_losses_are_audited_or_claim_nothing(flags: dict[str, str], claims: bool) -> None:
+    verdict = audit.white_box(config(adjacency="replace", **flags))
+    assert verdict.findings == []
+    assert (verdict.releases, verdict.unclaimed) == ((15, 0) if claims else (0, 15))
+
+
 def test_imperfect_networks_are_audited_alike() -> None:
     verdict = audit.white_box(config(message_loss=0.2, drop_out="0.1:0.5", iterations=12))
     assert verdict.findings == []
