@@ -28,9 +28,9 @@ def start(joint: Joint, v: Array) -> State:
     return State(aem.start(joint, v), np.ones(len(v)))
 
 
-def step(joint: Joint, state: State, R: float) -> State:
+def step(joint: Joint, state: State, R: float, room: aem.Room | None = None) -> State:
     """One iteration for every start; those that would leak more stay where they are."""
-    new = aem.step(joint, state.inner, R, state.omega)
+    new = aem.step(joint, state.inner, R, state.omega, room)
     worse = (new.leak > state.inner.leak) & (state.omega > 1)
     omega = np.where(worse, np.maximum(SHRINK * state.omega, 1.0), GROW * state.omega)
     return State(aem.choose(worse, state.inner, new), omega)

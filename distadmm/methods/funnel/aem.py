@@ -22,6 +22,7 @@ import numpy as np
 from distadmm.methods.funnel.model import FLOOR, Array, Joint, log0
 
 ROOT = 1e-12  # |G| at which Newton's method stops, nats
+NEAR = 1e-8  # or the length of a step that need not be followed by another evaluation
 EVALUATIONS = 60  # of G that it may take
 LOST = 1e-10  # a start whose G stays below -LOST has no root: it is left where it is
 
@@ -44,25 +45,49 @@ class Rows(NamedTuple):
     total: Array
 
 
-def measure(joint: Joint, rows: Rows, Lambda: Array, guess: Array) -> State:
-    """The state whose channel has these rows, normalised."""
-    z, e, total = rows
+class Room:
+    """Memory for the iterations of one run: without it, a third of their time goes into asking for memory.
+
+    Of the states made in a room, the last three are kept; older ones are written over.
+    """
+
+    def __init__(self, shape: tuple[int, ...]):
+        B, M, N = shape
+        self.rows = Rows(np.empty(shape), np.empty(shape), np.empty((B, M)))
+        self.product = np.empty(shape)  # e log w
+        self.mean = np.empty((B, M))  # of log w, by row
+        self.floor = np.full(shape, FLOOR)  # comparing with an array is four times faster than with a number
+        self.ones = np.ones(N)  # a product with it sums rows faster than a sum does
+        self._states = [(np.empty(shape), np.empty(shape)) for _ in range(3)]
+
+    def next(self) -> tuple[Array, Array]:
+        """Arrays for log u and log w of the next state."""
+        self._states.append(self._states.pop(0))
+        return self._states[-1]
+
+
+def measure(joint: Joint, room: Room, Lambda: Array, guess: Array) -> State:
+    """The state whose channel has the room's rows, normalised."""
+    z, e, total = room.rows
+    logu, logw = room.next()
     scale = joint.p / total
     r = (scale[:, None, :] @ e)[:, 0]
     t = (joint.S * scale[:, None, :]) @ e
     logr = np.maximum(log0(r), FLOOR)
     logt = np.maximum(log0(t), FLOOR) - logr[:, None, :]
-    z += np.log(scale)[:, :, None]  # = log u from here on
-    logw = z - logr[:, None, :]
+    np.add(z, np.log(scale)[:, :, None], out=logu)
+    np.subtract(logu, logr[:, None, :], out=logw)
     leak = joint.HS + np.einsum("bkn,bkn->b", t, logt)
     told = joint.HX + (scale * np.einsum("bmn,bmn->bm", e, logw)).sum(axis=-1)
-    return State(z, logw, logt, leak, told, Lambda, guess)
+    return State(logu, logw, logt, leak, told, Lambda, guess)
 
 
 def start(joint: Joint, v: Array) -> State:
     """The state at the channels v (B x M x N)."""
-    none = np.zeros(len(v))
-    return measure(joint, Rows(np.maximum(log0(v), FLOOR), np.array(v), v.sum(axis=-1)), none, none)
+    room, none = Room(v.shape), np.zeros(len(v))
+    np.maximum(log0(v), FLOOR, out=room.rows.z)
+    room.rows.e[:], room.rows.total[:] = v, v.sum(axis=-1)
+    return measure(joint, room, none, none)
 
 
 def channels(joint: Joint, state: State) -> Array:
@@ -73,46 +98,60 @@ def channels(joint: Joint, state: State) -> Array:
     return v
 
 
-def tilt(base: Array, logw: Array, Lambda: Array, joint: Joint, R: float, rows: Rows) -> tuple[Array, Array]:
-    """Fill `rows` with e^(base + Lambda log w), its largest entry 1; return G and G' there."""
-    z, e, total = rows
+def tilt(base: Array, logw: Array, Lambda: Array, joint: Joint, R: float, room: Room) -> tuple[Array, Array]:
+    """Fill the room's rows with e^(base + Lambda log w), largest entries 1; return G and G' there."""
+    z, e, total = room.rows
     np.multiply(logw, Lambda[:, None, None], out=z)
     z += base
     z -= z.max(axis=-1, keepdims=True)
-    np.maximum(z, FLOOR, out=z)
+    np.maximum(z, room.floor, out=z)
     np.exp(z, out=e)
-    np.sum(e, axis=-1, out=total)
-    mean = np.einsum("bmn,bmn->bm", e, logw) / total
-    square = np.einsum("bmn,bmn,bmn->bm", e, logw, logw) / total
-    return mean @ joint.p + joint.HX - R, (square - mean * mean) @ joint.p
+    np.matmul(e, room.ones, out=total)
+    np.multiply(e, logw, out=room.product)
+    np.divide(room.product @ room.ones, total, out=room.mean)
+    square = np.einsum("bmn,bmn->bm", room.product, logw) / total
+    return room.mean @ joint.p + joint.HX - R, (square - room.mean**2) @ joint.p
 
 
-def root(base: Array, logw: Array, guess: Array, joint: Joint, R: float) -> tuple[Array, Rows, Array]:
-    """max(0, root of G) by Newton's method kept in a bracket; the rows there, and what is left of G."""
+def shift(logw: Array, delta: Array, room: Room) -> None:
+    """Move the room's rows by a delta of Lambda so small that e^(delta log w) = 1 + delta log w in float64."""
+    z, e, total = room.rows
+    room.product *= delta[:, None, None]
+    e += room.product
+    total *= 1 + delta[:, None] * room.mean
+    np.multiply(logw, delta[:, None, None], out=room.product)
+    z += room.product
+
+
+def root(base: Array, logw: Array, guess: Array, joint: Joint, R: float, room: Room) -> tuple[Array, Array]:
+    """max(0, root of G) by Newton's method kept in a bracket, its rows in the room; and what is left of G."""
     Lambda, low, high = guess.copy(), np.zeros_like(guess), np.full_like(guess, np.inf)
-    rows = Rows(np.empty_like(base), np.empty_like(base), np.empty(base.shape[:2]))
     for _ in range(EVALUATIONS):
-        G, slope = tilt(base, logw, Lambda, joint, R, rows)
+        G, slope = tilt(base, logw, Lambda, joint, R, room)
         done = (np.abs(G) <= ROOT) | ((Lambda == 0) & (G > 0))
-        if done.all():
-            break
+        delta = np.where(done, 0.0, -G / np.maximum(slope, 1e-300))
+        if (np.abs(delta) <= NEAR).all() and (Lambda + delta >= 0).all():
+            if not done.all():
+                shift(logw, delta, room)
+            return Lambda + delta, G + delta * slope
         low, high = np.where(G < 0, Lambda, low), np.where(G < 0, high, Lambda)
-        newton = Lambda - G / np.maximum(slope, 1e-300)
         # below zero the constraint does not bind: 0 itself is tried before the bracket is halved
+        newton = Lambda + delta
         newton = np.where((newton <= 0) & (low == 0) & (G > 0), 0.0, newton)
         middle = np.where(np.isinf(high), 2 * Lambda + 1, (low + high) / 2)
         inside = ((newton > low) & (newton < high)) | (newton == 0)
         Lambda = np.where(done, Lambda, np.where(inside, newton, middle))
-    return Lambda, rows, G
+    return Lambda, G
 
 
-def step(joint: Joint, state: State, R: float, omega: Array | float = 1.0) -> State:
-    """One iteration for every start."""
+def step(joint: Joint, state: State, R: float, omega: Array | float = 1.0, room: Room | None = None) -> State:
+    """One iteration for every start; a `room` kept from one iteration to the next saves time."""
+    room = room or Room(state.logu.shape)
     base = joint.S.T @ state.logt
     base *= -np.reshape(omega, (-1, 1, 1))
     base += state.logu
-    Lambda, rows, G = root(base, state.logw, state.guess, joint, R)
-    new = measure(joint, rows, Lambda, np.maximum(2 * Lambda - state.Lambda, Lambda / 2))
+    Lambda, G = root(base, state.logw, state.guess, joint, R, room)
+    new = measure(joint, room, Lambda, np.maximum(2 * Lambda - state.Lambda, Lambda / 2))
     return choose(G < -LOST, state, new)
 
 

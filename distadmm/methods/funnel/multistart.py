@@ -29,15 +29,16 @@ def block_size(joint: Joint, N: int) -> int:
 
 def iterate(joint: Joint, v: Array, R: float, faster: bool = False) -> Iterator[aem.State]:
     """The start itself, then the state after each iteration, without end."""
+    room = aem.Room(v.shape)
     if faster:
         state = adaptive.start(joint, v)
         while True:
             yield state.inner
-            state = adaptive.step(joint, state, R)
+            state = adaptive.step(joint, state, R, room)
     plain = aem.start(joint, v)
     while True:
         yield plain
-        plain = aem.step(joint, plain, R)
+        plain = aem.step(joint, plain, R, room=room)
 
 
 def run(joint: Joint, v: Array, R: float, iterations: int, tol: float, faster: bool = False) -> Ends:
