@@ -6,7 +6,7 @@ mpiexec -n 20 python -m distadmm.radmm
 
 from __future__ import annotations
 
-from distadmm.cli import entering
+from distadmm.cli import entering, reader_left
 
 entering(__name__)
 
@@ -47,26 +47,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     if words[0] == "list":
         print(listing())
         return DONE
-    if words[0] not in known():
+    if words[0] not in VERBS:
         import difflib
 
-        near = difflib.get_close_matches(words[0], known(), n=1)
+        near = difflib.get_close_matches(words[0], VERBS, n=1)
         hint = f"did you mean {near[0]}? " if near else ""
-        print(f"distadmm: no verb {words[0]!r}; {hint}known: list, {', '.join(known())}", file=sys.stderr)
+        print(f"distadmm: no verb {words[0]!r}; {hint}known: list, {', '.join(VERBS)}", file=sys.stderr)
         return USAGE
     return importlib.import_module(VERBS[words[0]][0]).main(words[1:])
 
 
-def known() -> list[str]:
-    """The verbs whose modules are there."""
-    from importlib.util import find_spec
-
-    return [verb for verb, (module, _) in VERBS.items() if find_spec(module) is not None]
-
-
 def page() -> str:
     lines = [f"  {'list':<11} algorithms, data sets and networks that come with the package"]
-    lines += [f"  {verb:<11} {VERBS[verb][1]}" for verb in known()]
+    lines += [f"  {verb:<11} {VERBS[verb][1]}" for verb in VERBS]
     return "\n".join([(__doc__ or "").strip(), "", "verbs:", *lines])
 
 
@@ -91,5 +84,14 @@ def listing() -> str:
     return "\n".join(lines)
 
 
+def run() -> int:
+    try:
+        code = main()
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        return reader_left()
+
+
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(run())

@@ -217,6 +217,12 @@ def _waiting(argv: Sequence[str]) -> str:
     return "auto"
 
 
+def reader_left() -> int:
+    """Whoever read our output has seen enough (`... | head`): end quietly; what was written to files is whole."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return DONE
+
+
 def launch(
     prog: str,
     read: Callable[[list[str]], Any],
@@ -255,6 +261,8 @@ def launch(
         if world.size > 1 and not error.shared:
             world.abort(error.code)
         return error.code
+    except BrokenPipeError:
+        return reader_left()
     except KeyboardInterrupt:
         if world.is_root:
             print(f"{prog}: interrupted", file=sys.stderr, flush=True)
