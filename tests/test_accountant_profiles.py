@@ -247,6 +247,24 @@ def test_theorem_c_is_attained(noise):
     assert max(found) <= 1 + 1e-3
 
 
+@pytest.mark.parametrize("floor", [0.05, 0.5, 5.0])
+def test_the_pure_bound_is_never_exceeded(floor):
+    """alpha Delta + ln(1 + w c1 / Phi), with no condition on w c1 / Phi: log-ratios of densities on the line."""
+    d, s, weight = 1, 0.7, 0.5
+    event = ObjectivePerturbation("gamma", d, s / weight, weight, 0.25, floor, logistic=True)
+    world = World("gamma", d, s / weight, weight, floor, np.zeros(1))
+    v = np.ones(1)
+    largest = {"add-remove": 0.0, "replace": 0.0, "label": 0.0}
+    for shift in (-2.0, 3.0, 60.0):
+        base, z, other = [], (logistic(shift), v), (logistic(shift), -v)
+        without, there, swapped = (np.log(world.density(r)) for r in (base, [z], [other]))
+        flipped = np.log(world.density([(logistic(), -v)])) - np.log(world.density([(logistic(), v)]))
+        for name, loss in (("add-remove", there - without), ("replace", there - swapped), ("label", flipped)):
+            largest[name] = max(largest[name], float(np.abs(loss).max()))
+    for name, loss in largest.items():
+        assert 0.4 * event.pure_epsilon(name) < loss <= event.pure_epsilon(name) + 1e-4
+
+
 def test_a_slope_of_two_signs_breaks_theorem_c_and_not_its_sign_free_form():
     """Hypothesis H2 is needed: the released model is drawn to the loss from both sides."""
     z, other = (two_signed(0.0), np.ones(1)), (two_signed(0.5), -np.ones(1))
