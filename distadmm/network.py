@@ -197,6 +197,16 @@ class Network:
         if self.conditions is not None:
             self._moment = self.conditions.at(k)
 
+    def degree_before(self, k: int) -> Array:
+        """V_i as iteration k finds it, that of the exchange before; known ahead, since it depends on no data."""
+        if self.conditions is None or k <= 1:
+            return np.diff(self.indptr).astype(float)[:, None]
+        return self._degree_at(self.conditions.at(k - 1).edges[self.slots])
+
+    def _degree_at(self, edges: Array) -> Array:
+        owner = np.repeat(np.arange(self.n_local), np.diff(self.indptr))
+        return np.bincount(owner, weights=edges, minlength=self.n_local)[:, None]
+
     @property
     def absent(self) -> Array | None:
         """Which nodes of this rank sit out this iteration; None when none does."""
@@ -215,8 +225,7 @@ class Network:
         if self._moment is not None:
             edges, received = self._moment.edges[self.slots], self._moment.received[self.slots]
         self._last[received] = visible[self.columns[received]]
-        owner = np.repeat(np.arange(self.n_local), np.diff(self.indptr))
-        self.degree = np.bincount(owner, weights=edges, minlength=self.n_local)[:, None]
+        self.degree = self._degree_at(edges)
         self.traffic.lost += int(edges.sum() - received.sum())
         return self.sum_over_edges(np.where(edges[:, None], self._last, 0.0))
 

@@ -140,6 +140,7 @@ def finish(prepared: Prepared, run: Run, folder: Path | None) -> Run:
         "adjacency": prepared.config.privacy.adjacency,
         "statement": run.statement,
         "reason": run.reason,
+        "note": _note(prepared),
         "messages": run.messages,
         "bytes": run.bytes,
         "lost": run.lost,
@@ -151,6 +152,17 @@ def finish(prepared: Prepared, run: Run, folder: Path | None) -> Run:
         write_npz(folder / "models.npz", {"models": run.models, "mean": run.model})
         write_json(folder / "summary.json", {k: _plain(v) for k, v in run.summary.items()})
     return run
+
+
+def _note(prepared: Prepared) -> str:
+    """What the reader must know of the fixed point; empty when it is the optimum."""
+    claims = getattr(prepared.config.algorithm, "claims_optimum", None)
+    if claims is None or claims(prepared.node):
+        return ""
+    return (
+        "penalties differ between nodes and each dual takes its own step (--dual-step own): the nodes agree on the "
+        "optimum of sum O_i/eta_i, not of sum O_i"
+    )
 
 
 def _on_a_wide_area_network(prepared: Prepared, run: Run) -> float | None:
@@ -231,6 +243,8 @@ def table(run: Run) -> str:
         ("sent", f"{s['bytes'] / 1e6:.2f} MB in {s['messages']} messages"),
         ("time", f"{s['seconds']:.2f} s of iterations"),
     ]
+    if s["note"]:
+        rows.append(("note", s["note"]))
     if s["lost"]:
         rows.insert(-1, ("lost", f"{s['lost']} messages"))
     if s["predicted_wan_seconds"] is not None:

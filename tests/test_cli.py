@@ -62,6 +62,16 @@ def test_a_schedule_shorter_than_the_run(tmp_path: Path, capsys, monkeypatch) ->
     assert "ends after 2 solves" in shown
 
 
+def test_the_papers_dual_step_says_where_it_leads(tmp_path: Path, capsys, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("eta.csv").write_text("".join(f"{i},{0.5 + 0.1 * i}\n" for i in range(5)))
+    words = [*TINY, "--algorithm", "mradmm", "--eta", "eta.csv", "--iterations", "2"]
+    assert radmm.main([*words, "--dual-step", "own"]) == DONE
+    assert "sum O_i/eta_i" in capsys.readouterr().out
+    assert radmm.main(words) == DONE
+    assert "sum O_i/eta_i" not in capsys.readouterr().out
+
+
 def test_config_file_and_flags(tmp_path: Path, capsys, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("run.toml").write_text(

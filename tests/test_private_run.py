@@ -62,8 +62,16 @@ def test_epsilon_is_what_the_accountant_says_of_the_ledger(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("adjacency", ["replace", "label", "add-remove"])
 @pytest.mark.parametrize("mechanism", ["objective", "output"])
-def test_a_target_is_met_from_below(adjacency: str, mechanism: str) -> None:
-    flags = {**SMALL, "epsilon": 3.0, "adjacency": adjacency, "mechanism": mechanism, "rng": "secure"}
+@pytest.mark.parametrize("noise", ["gamma", "gaussian"])
+def test_a_target_is_met_from_below(adjacency: str, mechanism: str, noise: str) -> None:
+    flags = {
+        **SMALL,
+        "epsilon": 3.0,
+        "adjacency": adjacency,
+        "mechanism": mechanism,
+        "noise": noise,
+        "rng": "secure",
+    }
     if adjacency == "add-remove":
         flags["public_rows"] = 90
     run = radmm.solve("radmm", **flags)
@@ -119,6 +127,18 @@ def test_a_budget_ends_all_ranks_with_code_three(tmp_path: Path, capsys) -> None
     shown = capsys.readouterr().err
     assert shown.count("\n") == 1
     assert "overspend the budget" in shown
+
+
+@pytest.mark.parametrize(
+    "how", [{"message_loss": 0.3}, {"drop_out": "0.2:0.5"}, {"topology": "links:p=0.7:seed=2:er5"}], ids=str
+)
+def test_a_changing_network_is_priced_ahead(how: dict[str, Any]) -> None:
+    """Degrees change with the seed alone: the plan knows them, so the certificate and the target hold."""
+    flags = {**SMALL, "epsilon": 4.0, "adjacency": "replace", "rng": "secure", **how}
+    for name in ("admm", "radmm"):
+        run = radmm.solve(name, **flags)
+        assert run.statement == "certificate"
+        assert 0.98 * 4.0 < run.epsilon <= 4.0
 
 
 def test_a_budget_that_runs_out_on_the_way(tmp_path: Path, capsys) -> None:
@@ -204,6 +224,7 @@ REFUSED = {
     "both": ({"epsilon": 1.0}, "give one of"),
     "noise without strength": ({"alpha": None, "noise": "gamma", "adjacency": None}, "needs its strength"),
     "unknown noise": ({"noise": "laplace"}, "choose gamma"),
+    "penalty noise without a penalty": ({"algorithm": "madmm", "drop_out": "0.5:0.5"}, "without neighbours"),
     "alpha that drowns the solve": ({"alpha": "1e-9"}, "--tolerance"),
     "bad alpha": ({"alpha": "-1"}, "above 0"),
     "bad delta": ({"delta": 0}, "--delta"),

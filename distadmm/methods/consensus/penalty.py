@@ -51,10 +51,11 @@ class Penalties:
 
     def releases(self, node: Node, iterations: int) -> list[tuple[int, Array, Array | float]]:
         """(k, quadratic, noise factor) of every iteration that will read the data; none of it depends on data."""
-        V, planned = node.degree, []
+        planned = []
         for solve in range(1, -(-iterations // self.phases) + 1):
-            eta = self.penalty(solve, node)
-            planned.append((self.phases * (solve - 1) + 1, 2 * eta * V, self.noise_factor(eta, V)))
+            k = self.phases * (solve - 1) + 1
+            eta, V = self.penalty(solve, node), node.network.degree_before(k)
+            planned.append((k, 2 * eta * V, self.noise_factor(eta, V)))
         return planned
 
     def noise_factor(self, eta: Array, V: Array) -> Array | float:
@@ -84,6 +85,8 @@ class Penalties:
 
     def claims_optimum(self, node: Node) -> bool:
         """Whether the fixed point is the optimum of the whole network's problem."""
+        if node.table["eta"] is None and node.table["eta_growth"] is None:
+            return True
         return self.whole_schedule(node).uniform or self.dual_step != "own"
 
 
