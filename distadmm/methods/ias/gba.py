@@ -67,10 +67,7 @@ def ascend(
         new = objective(P_new)
         if adaptive:
             better = new.F >= value.F
-            P = np.where(better[:, None, None], P_new, P)
-            value = Value(
-                *(np.where(better.reshape(-1, *[1] * (b.ndim - 1)), a, b) for a, b in zip(new, value))
-            )
+            P, value = (P_new, new) if better.all() else _chosen(better, P_new, new, P, value)
             eta = np.where(better, eta * GROW, eta * SHRINK)
         else:
             P, value = P_new, new
@@ -91,3 +88,12 @@ def ascend(
                     break
     best_P[active], best_F[active] = P, value.F
     return Ascent(best_P, best_F, used, converged, history)
+
+
+def _chosen(new_is: Array, P_new: Array, new: Value, P: Array, value: Value) -> tuple[Array, Value]:
+    """Start by start, the new mapping with its value, or the old."""
+
+    def choose(a: Array, b: Array) -> Array:
+        return np.where(new_is.reshape(-1, *[1] * (b.ndim - 1)), a, b)
+
+    return choose(P_new, P), Value(*(choose(a, b) for a, b in zip(new, value)))

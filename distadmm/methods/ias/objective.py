@@ -65,8 +65,11 @@ def project_entropic(P: Array, eps: float) -> Array:
     """
     if eps * P.shape[-1] >= 1 - 1e-12:  # one mapping alone is allowed
         return np.full(P.shape, 1 / P.shape[-1])
-    held = np.zeros(P.shape, dtype=bool)
     tau = 1 / P.sum(-1, keepdims=True)
+    scaled = tau * P
+    if scaled.min(initial=1.0) >= eps:  # nothing to hold: the same bits as below
+        return scaled
+    held = np.zeros(P.shape, dtype=bool)
     while True:
         more = (tau * P < eps) & ~held
         if not more.any():
