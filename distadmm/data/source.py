@@ -109,6 +109,7 @@ class WholeSource(Source):
     pooled_allowed = True
     training: Array
     testing: Array
+    _dealt: list[Array] | None = None
 
     @abstractmethod
     def read(self, rows: Array, *, sparse: bool) -> tuple[Matrix, Array]:
@@ -117,7 +118,9 @@ class WholeSource(Source):
     def shards(self, n_nodes: int) -> list[Array]:
         """Positions among the training rows, node by node: consecutive pieces as array_split cuts them."""
         assert self.n_rows is not None
-        return shard(self.n_rows, n_nodes)
+        if self._dealt is None or len(self._dealt) != n_nodes:  # once, not once a node
+            self._dealt = shard(self.n_rows, n_nodes)
+        return self._dealt
 
     def rows(self, positions: Array, *, sparse: bool = False) -> tuple[Matrix, Array]:
         """X and y of the training rows at `positions`; reads only these where the format allows it."""
@@ -143,7 +146,7 @@ class WholeSource(Source):
         return (y > 0).astype(np.int64) if self.task == "multiclass" else y
 
     def deal(self, training: Array, testing: Array) -> None:
-        self.training, self.testing = training, testing
+        self.training, self.testing, self._dealt = training, testing, None
         self.n_rows, self.test_rows = len(training), len(testing)
 
 
