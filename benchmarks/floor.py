@@ -34,7 +34,9 @@ def newton(A: Array, weight: float, linear: Array, quadratic: float, f: Array, t
 class Floor:
     """One rank's node of the floor."""
 
-    def __init__(self, comm: MPI.Comm, A: Array, weight: float, neighbours: list[int], eta: float, ridge: float):
+    def __init__(
+        self, comm: MPI.Comm, A: Array, weight: float, neighbours: list[int], eta: float, ridge: float
+    ):
         self.comm, self.A, self.weight, self.neighbours = comm, A, weight, neighbours
         self.eta, self.ridge, self.V, self.d = eta, ridge, len(neighbours), A.shape[1]
         self.inbox = np.empty((self.V, self.d))
