@@ -1,0 +1,250 @@
+"""The runs behind the figures of Jin and Lai's Section IV: items to share out, rows from each.
+
+The conditional distribution of Fig. 1 is drawn and not printed; `gauss` stands in for it.  Every figure is made
+at the paper's beta and at one where a mapping that says something can be best at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from distadmm import ias
+from distadmm.methods.ias import admm, ga, gba
+from distadmm.methods.ias.inference import Inference, stand_in
+from distadmm.methods.ias.objective import Objective, random_starts
+
+Row = dict[str, Any]
+Item = tuple[Any, ...]
+
+K, EPS, RHO = 11, 1e-4, 1.0  # |U| of the paper; its eps and rho are not stated
+BETAS = {"2": (2.0, 0.6), "3": (2.0, 0.6), "4": (2.0, 0.6), "5": (2.0, 0.6), "7": (8.0, 0.6)}
+GA_STEPS = {"4": (1e-4,), "5": (5e-5, 1e-2, 0.05, 0.5)}
+TABLE_STEPS = (0.05, 0.07, 0.1, 0.15, 0.2)  # of Table I
+SIX = (0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4, 1.6, 1.8, 2.0)
+SIGNS = {"corrected": admm.CORRECTED, "as printed": admm.PRINTED}
+
+
+def objective_of(measure: str, beta: float, problem: Inference | None = None) -> Objective:
+    return Objective(problem or stand_in("gauss"), ias.measure(measure), beta)
+
+
+def start_of(objective: Objective, seed: int = 0, size: int = K, eps: float = EPS) -> np.ndarray:
+    return random_starts(objective.problem, size, eps, seed, [0], "uniform")[0]
+
+
+@lru_cache(maxsize=64)
+def optimum(measure: str, beta: float, size: int = K, eps: float = EPS) -> float:
+    """The best F known: certified at vanishing eps, the best found where eps binds."""
+    found = ias.solve(stand_in("gauss"), measure, beta, size, eps=eps, certify=True)
+    assert found is not None  # one rank alone always has a result
+    return found.F
+
+
+def inner(beta: float, sign: str, steps: int) -> list[Row]:
+    """Fig. 2: the first inner loop of Algorithm 1."""
+    objective = objective_of("js", beta)
+    state, rows = admm.init(objective, start_of(objective)[None]), []
+    for t in range(1, steps + 1):
+        state = admm.inner_step(objective, state, RHO, EPS, sign=SIGNS[sign])
+        seen = admm.look(objective, state, RHO)
+        rows.append(
+            {
+                "beta": beta,
+                "sign": sign,
+                "step": t,
+                "F_admm": float(seen.F3[0]),
+                "F": float(seen.F[0]),
+                "lagrangian": float(seen.L[0]),
+                "delta_l1": float(seen.delta[0]),
+                "lambda_l1": float(seen.lam[0]),
+                "sum_P_U": float(state.P_U.sum()),
+            }
+        )
+    return rows
+
+
+def outer(measure: str, beta: float, steps: int, inner_steps: int) -> list[Row]:
+    """Figs. 3 and 7: Algorithm 1's mapping after each outer step, and what gba makes of the same start."""
+    objective = objective_of(measure, beta)
+    P = start_of(objective)
+    state = admm.init(objective, P[None])
+    rows: list[Row] = [_outer_row(measure, beta, 0, float(objective(P).F))]
+    for j in range(1, steps + 1):
+        for _ in range(inner_steps):
+            state = admm.inner_step(objective, state, RHO, EPS)
+        state = admm.outer_step(objective, state)
+        rows.append(_outer_row(measure, beta, j, float(objective(state.P).F[0])))
+    by_gba = float(gba.ascend(objective, P[None], EPS, iterations=5000).F[0])
+    best = optimum(measure, beta)
+    return [{**row, "gba": by_gba, "optimum": best} for row in rows]
+
+
+def _outer_row(measure: str, beta: float, step: int, F: float) -> Row:
+    return {"measure": measure, "beta": beta, "step": step, "F": F}
+
+
+def gradient(beta: float, alpha: float, projection: str, iterations: int) -> list[Row]:
+    """Figs. 4 and 5: gradient ascent from the same start, F at every 20th iteration."""
+    objective = objective_of("js", beta)
+    run = ga.ascend(
+        objective,
+        start_of(objective)[None],
+        EPS,
+        alpha=alpha,
+        iterations=iterations,
+        tolerance=0.0,
+        projection=projection,
+        trace=True,
+    )
+    F = np.array(run.history)[:, 0]
+    drops = int((np.diff(F) < -1e-12).sum())
+    shown = range(0, len(F), max(1, len(F) // 150))
+    best = optimum("js", beta)
+    return [
+        {
+            "beta": beta,
+            "alpha": alpha,
+            "projection": projection,
+            "iteration": k,
+            "F": float(F[k]),
+            "drops": drops,
+            "optimum": best,
+        }
+        for k in shown
+    ]
+
+
+def leakage(beta: float, method: str, repeats: int) -> list[Row]:
+    """Fig. 6: E[d] of where each start ends; the paper counts a run that does not settle as 1."""
+    objective = objective_of("js", beta)
+    if method == "Algorithm 1":
+        E, settled = _by_algorithm_1(objective, repeats)
+    else:
+        P = random_starts(objective.problem, K, EPS, 0, range(repeats), "uniform")
+        if method == "gba":
+            run = gba.ascend(objective, P, EPS, iterations=3000)
+        else:
+            projection = method.split()[1]
+            run = ga.ascend(objective, P, EPS, alpha=0.05, iterations=3000, projection=projection)
+        E, settled = objective(run.P).E, run.converged
+    counted = np.where(settled, E, 1.0)
+    return [
+        {
+            "beta": beta,
+            "method": method,
+            "runs": repeats,
+            "settled": int(np.sum(settled)),
+            "E_mean": float(np.mean(E)),
+            "E_least": float(np.min(E)),
+            "E_most": float(np.max(E)),
+            "E_as_counted_in_the_paper": float(np.mean(counted)),
+        }
+    ]
+
+
+def _by_algorithm_1(objective: Objective, repeats: int) -> tuple[np.ndarray, np.ndarray]:
+    E, settled = [], []
+    for seed in range(repeats):
+        run = admm.run(objective, start_of(objective, seed), EPS, inner=40, outer=15, eta=1e-3, eta_p=1e-5)
+        E.append(float(objective(run.state.P).E[0]))
+        settled.append(run.converged)
+    return np.array(E), np.array(settled)
+
+
+def alphabet(beta: float, n_y: int, size: int, restarts: int) -> list[Row]:
+    """Fig. 8: the best F with |U| = size, from random starts and polished; |Y| by stretching the bells."""
+    y = np.arange(n_y)
+    scale = (n_y - 1) / 9
+    centres, width = scale * np.array([[1.5], [4.5], [7.5]]), 1.2 * scale
+    weights = np.exp(-((y - centres) ** 2) / (2 * width**2))
+    problem = Inference(np.full(3, 1 / 3), weights / weights.sum(1, keepdims=True), name=f"gauss {n_y}")
+    found = ias.solve(problem, "js", beta, size, restarts=restarts, certify=size == n_y)
+    assert found is not None
+    upper = float("nan") if found.certificate is None else found.certificate.upper
+    row = {"beta": beta, "Y": n_y, "U": size, "F": found.F, "E_d": found.E, "in_use": found.used}
+    return [{**row, "upper_bound": upper}]
+
+
+def table(beta: float, method: str, alpha: float, iterations: int) -> list[Row]:
+    """Table I: Le Cam; where each method ends from one and the same start."""
+    objective = objective_of("lc", beta)
+    P = start_of(objective)
+    if method == "Algorithm 1":
+        run = admm.run(objective, P, EPS, inner=60, outer=15, eta=1e-4, eta_p=1e-6)
+        F, drops = float(objective(run.state.P).F[0]), 0
+        settled = run.converged
+    elif method == "gba":
+        climbed = gba.ascend(objective, P[None], EPS, iterations=5000)
+        F, drops, settled = float(climbed.F[0]), 0, bool(climbed.converged[0])
+    else:
+        climbed = ga.ascend(
+            objective,
+            P[None],
+            EPS,
+            alpha=alpha,
+            iterations=iterations,
+            projection=method.split()[1],
+            trace=True,
+        )
+        history = np.array(climbed.history)[:, 0]
+        drops = int((np.diff(history) < -1e-12).sum())
+        F, settled = float(climbed.F[0]), bool(climbed.converged[0])
+    best = optimum("lc", beta)
+    return [
+        {
+            "beta": beta,
+            "method": method,
+            "alpha": alpha,
+            "F": F,
+            "settled": settled,
+            "drops": drops,
+            "optimum": best,
+        }
+    ]
+
+
+RUNS: dict[str, Callable[..., list[Row]]] = {
+    "2": inner,
+    "3": outer,
+    "4": gradient,
+    "5": gradient,
+    "6": leakage,
+    "7": outer,
+    "8": alphabet,
+    "table1": table,
+}
+FIGURES = tuple(RUNS)
+
+
+def items(figure: str, quick: bool) -> list[Item]:
+    """What a figure consists of; each item gives its rows, whoever works on it."""
+    if figure == "2":
+        return [(beta, sign, 40 if quick else 120) for beta in BETAS["2"] for sign in SIGNS]
+    if figure in ("3", "7"):
+        measures = ("js",) if figure == "3" else ("js", "lc")
+        length = (6, 20) if quick else (20, 60)
+        return [(measure, beta, *length) for measure in measures for beta in BETAS[figure]]
+    if figure in ("4", "5"):
+        return [
+            (beta, alpha, projection, 500 if quick else 6000)
+            for beta in BETAS[figure]
+            for alpha in GA_STEPS[figure]
+            for projection in ga.PROJECTIONS
+        ]
+    if figure == "6":
+        betas = SIX[2::4] if quick else SIX
+        many, few = (10, 1) if quick else (100, 3)
+        batched = [(beta, m, many) for m in ("gba", *(f"GA {p}" for p in ga.PROJECTIONS)) for beta in betas]
+        return batched + [(beta, "Algorithm 1", few) for beta in betas]
+    if figure == "8":
+        sizes = (1, 2, 3, 5, 8, 10) if quick else range(1, 16)
+        shorter = () if quick else (6, 14)
+        ten = [(beta, 10, size, 10 if quick else 60) for beta in (0.2, 0.6, 2.0) for size in sizes]
+        return ten + [(0.2, n_y, size, 30) for n_y in shorter for size in range(1, n_y + 2)]
+    methods = [("Algorithm 1", 0.0), ("gba", 0.0)]
+    methods += [(f"GA {projection}", alpha) for projection in ga.PROJECTIONS for alpha in TABLE_STEPS]
+    return [(beta, *method, 300 if quick else 3000) for beta in (2.0, 0.6) for method in methods]
