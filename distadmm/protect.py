@@ -6,28 +6,31 @@ ledger, under the hypothesis' name.  None is assumed.
 
 from __future__ import annotations
 
-import secrets
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
 from distadmm.config import Config, Privacy
 from distadmm.errors import InputError, require
 from distadmm.methods.consensus.schedule import schedule
-from distadmm.privacy import accountant
 from distadmm.privacy.books import Books
-from distadmm.privacy.events import Adjacency, Event
-from distadmm.privacy.filter import Filter, budget
 from distadmm.privacy.memory import MemoryLedger
-from distadmm.privacy.randomness import Source, source_of
-from distadmm.privacy.release import STATEMENTS, Protected, Recipe, Unprotected
+from distadmm.privacy.release import STATEMENTS, Unprotected
 from distadmm.run import Run
 from distadmm.setup import LOSSES, Prepared, mappings
 from distadmm.softmax import MAX_SLOPE
 from distadmm.world import World
+
+# Every rank of every run loads this module; what only a private run needs is imported where it is used.
+if TYPE_CHECKING:
+    from distadmm.privacy.events import Adjacency, Event
+    from distadmm.privacy.filter import Filter
+    from distadmm.privacy.protected import Recipe
+    from distadmm.privacy.randomness import Source
 
 Array = np.ndarray
 _NORM_SLACK = 1e-12  # rows are divided by their norm in floating point
@@ -83,6 +86,8 @@ def noise_table(config: Config, prepared: Prepared, releases: Sequence[Any]) -> 
 
 def recipe_of(config: Config, prepared: Prepared, releases: Sequence[Any]) -> Recipe:
     """The mechanism of this rank's nodes."""
+    from distadmm.privacy.protected import Recipe
+
     node, privacy = prepared.node, config.privacy
     problem, loss = node.problem, LOSSES.get(config.problem.loss)
     reasons = [r for r in node.network.world.allgather(unverified(config, problem.objectives)) if r]
@@ -97,7 +102,7 @@ def recipe_of(config: Config, prepared: Prepared, releases: Sequence[Any]) -> Re
         slope=bounds.max_slope if bounds is not None and np.isfinite(bounds.max_slope) else slope,
         curvature=bounds.max_curvature if bounds is not None else 1.0,
         ridge=node.facts.ridge,
-        adjacency=cast(Adjacency, privacy.adjacency),
+        adjacency=cast("Adjacency", privacy.adjacency),
         tolerance=problem.tolerance,
         output_epsilon=privacy.output_epsilon
         if privacy.form == "sound" and privacy.mechanism == "objective"
@@ -200,6 +205,8 @@ def _each_once(items: Sequence[Any], function: Callable[[Any], Any], world: Worl
 
 def _alpha(privacy: Privacy, recipe: Recipe, case: _Case) -> float:
     """Close to --epsilon from below: to one part in a thousand, or 0 if no noise is enough."""
+    from distadmm.privacy import accountant
+
     assert privacy.epsilon is not None
     target, delta = privacy.epsilon, privacy.delta
     alone = replace(recipe, weight=np.array([case.weight]), unverified="")
@@ -245,14 +252,16 @@ def arm(prepared: Prepared, recipe: Recipe | None, folder: Path | None) -> None:
     config, node, world = prepared.config, prepared.node, prepared.node.network.world
     if recipe is None and folder is None:
         return
-    source = noise_source(config)
+    source = noise_source(config) if recipe is not None else None
     with world.together():
         books = _books(prepared, recipe, folder, source)
         if config.loop.resume is None:
             _note_sanitised(config, books)
-    if recipe is None:
+    if recipe is None or source is None:
         node.release = Unprotected(books)
         return
+    from distadmm.privacy.protected import Protected
+
     release = Protected(recipe, books, source, node.network, prepared.description["phases"])
     node.release = release
     releases = config.algorithm.releases(node, config.loop.iterations)
@@ -272,24 +281,28 @@ def _note_sanitised(config: Config, books: Books) -> None:
 
 
 def noise_source(config: Config) -> Source:
+    """Secret noise, or a seed's."""
+    from distadmm.privacy.randomness import source_of
+
     if config.privacy.wanted and config.privacy.rng == "secure":
         return source_of("secure")
     return source_of("simulation", config.loop.seed)
 
 
-def _books(prepared: Prepared, recipe: Recipe | None, folder: Path | None, source: Source) -> Books:
+def _books(prepared: Prepared, recipe: Recipe | None, folder: Path | None, source: Source | None) -> Books:
     config, node = prepared.config, prepared.node
     nodes, ghosts = node.network.nodes, node.network.ghosts.tolist()
     adjacency = recipe.adjacency if recipe is not None else "replace"
     dataset = prepared.data_id or config.problem.data
-    header: dict[str, Any] = {"adjacency": adjacency, "mode": source.mode, "dataset": dataset}
+    mode, generator = (source.mode, source.name) if source is not None else ("simulation", "no noise")
+    header: dict[str, Any] = {"adjacency": adjacency, "mode": mode, "dataset": dataset}
     if folder is not None and config.loop.resume is not None:
-        return Books.resume(folder / "ledger", nodes, ghosts, source=source.name, **header)
-    run = prepared.world.broadcast(secrets.token_hex(8))
+        return Books.resume(folder / "ledger", nodes, ghosts, source=generator, **header)
+    run = prepared.world.broadcast(os.urandom(8).hex())
     header |= {
         "scope": "record",
         "run": run,
-        "source": source.name,
+        "source": generator,
         "budget": _budget(config, recipe, prepared),
         "claim": None if recipe is None else claim(recipe),
     }
@@ -329,6 +342,8 @@ def _budget(config: Config, recipe: Recipe | None, prepared: Prepared) -> Filter
         raise InputError(
             "--budget-epsilon without noise: every release costs infinity; give --epsilon or --alpha"
         )
+    from distadmm.privacy.filter import budget
+
     releases = config.algorithm.releases(prepared.node, config.loop.iterations)
     planned = [] if recipe.unverified else events_of(recipe, releases, 0)
     return budget(privacy.budget_epsilon, delta, planned, adjacency=recipe.adjacency)  # type: ignore[arg-type]
@@ -336,16 +351,22 @@ def _budget(config: Config, recipe: Recipe | None, prepared: Prepared) -> Filter
 
 def spent(prepared: Prepared) -> float:
     """epsilon of the node that has spent most, over all ranks: a record lives at one node, so nodes compose by max."""
+    from distadmm.privacy import accountant
+
     delta = prepared.config.privacy.delta
     return _worst(prepared, lambda events, adjacency: accountant.epsilon(list(events), delta, adjacency))
 
 
 def published(prepared: Prepared) -> float:
     """The same by the bound that the paper publishes."""
+    from distadmm.privacy import accountant
+
     return _worst(prepared, lambda events, adjacency: accountant.published_epsilon(list(events), adjacency))
 
 
 def _worst(prepared: Prepared, price: Callable[[Any, Any], float]) -> float:
+    from distadmm.privacy.protected import Protected
+
     release = prepared.node.release
     if not isinstance(release, Protected):
         return float("inf")
@@ -357,7 +378,10 @@ def _worst(prepared: Prepared, price: Callable[[Any, Any], float]) -> float:
 def settle(prepared: Prepared, run: Run) -> None:
     """What the run has spent, and what that number is worth; closes the ledgers."""
     release = prepared.node.release
-    if isinstance(release, Protected):
+    if release.private:
+        from distadmm.privacy.protected import Protected
+
+        assert isinstance(release, Protected)
         run.epsilon, run.published_epsilon = spent(prepared), published(prepared)
         # The weakest kind speaks for all nodes.
         run.statement = min(prepared.world.allgather(release.statement), key=("none", *STATEMENTS).index)

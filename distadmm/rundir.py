@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from distadmm.conditions import wall_clock
 from distadmm.errors import require
 from distadmm.history import write as write_history
-from distadmm.privacy.release import HEAD_BYTES, Recipe
+from distadmm.privacy.release import HEAD_BYTES
 from distadmm.protect import events_of
 from distadmm.results import claim_directory, read_json, write_json, write_npz
 from distadmm.run import Run, error_rate
 from distadmm.setup import Prepared
+
+if TYPE_CHECKING:
+    from distadmm.privacy.protected import Recipe
 
 
 def start(prepared: Prepared) -> Path | None:
@@ -208,6 +211,7 @@ def _planned_loss(prepared: Prepared, recipe: Recipe | None) -> str:
         return "unbounded: no noise was asked for (--epsilon, --adjacency)"
     if recipe.unverified:
         return f"unbounded: {recipe.unverified}"
+
     from distadmm.privacy import accountant
 
     config, node = prepared.config, prepared.node

@@ -48,7 +48,9 @@ def loss_named(name: str) -> Loss:
         try:
             return runpy.run_path(path)[attribute]()
         except (OSError, KeyError):
-            raise InputError(f"--loss {name}: no class {attribute!r} in {path}; see docs/algorithms.md") from None
+            raise InputError(
+                f"--loss {name}: no class {attribute!r} in {path}; see docs/algorithms.md"
+            ) from None
     raise InputError(f"--loss is {name!r}; choose one of: {', '.join(LOSSES)}, softmax, or FILE.py:Name")
 
 

@@ -17,7 +17,7 @@ from distadmm.methods.audit.whitebox import LEVEL, Noise, judge
 from distadmm.methods.consensus.recycled import RADMM
 from distadmm.privacy.events import Gaussian, KNorm, ObjectivePerturbation
 from distadmm.privacy.memory import MemoryLedger, Receipt
-from distadmm.privacy.release import Protected
+from distadmm.privacy.protected import Protected
 from distadmm.problem import Problem
 
 SMALL: dict[str, Any] = {
@@ -208,7 +208,7 @@ def test_a_ledger_that_omits_a_release_is_caught(monkeypatch: Any) -> None:
 def test_an_entry_that_understates_the_mechanism_is_caught(
     field: str, share: float, monkeypatch: Any
 ) -> None:
-    from distadmm.privacy.release import Recipe
+    from distadmm.privacy.protected import Recipe
 
     honest = Recipe.event
 

@@ -19,7 +19,7 @@ from distadmm.methods.audit.ratio import Neighbours, Released, inverse_form, log
 from distadmm.methods.istdp.plan import make_plan
 from distadmm.privacy import gaussian
 from distadmm.privacy.events import Gaussian, ObjectivePerturbation
-from distadmm.privacy.release import Protected
+from distadmm.privacy.protected import Protected
 
 seeds = st.integers(0, 10_000)
 DELTA = 1e-5

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from distadmm import audit, radmm
-from distadmm.privacy.release import Protected
+from distadmm.privacy.protected import Protected
 from distadmm.results import read_npz
 from distadmm.world import World
 

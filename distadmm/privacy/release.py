@@ -1,35 +1,19 @@
-"""What stands between a node's data and its neighbours.
+"""What stands between a node's data and its neighbours when there is no noise: nothing, and the ledger says so.
 
-`Unprotected` lets messages through as they are, and says so.  `Protected` lets nothing leave that the ledger
-has not been charged for:
-
-    draw(k)     charge, durably; then the noise of the linear term (objective perturbation)
-    seal(k, f)  certify the solve, add its output noise, keep the bytes for a replay
-    recycle(k)  a line of no cost: what is sent depends on earlier releases alone
-    expose(k)   a line of infinite cost
-
-Invariants that guard privacy
------------------------------
-* Noise comes from `Noise.draw` alone, which charges first.
-* A message that was sent in an earlier process is replayed byte for byte, without a charge; anything else
-  takes fresh noise and a new charge.
-* A solve that misses its tolerance is recorded as unbounded before it leaves.
+`draw`, `seal`, `recycle` and `expose` are what every algorithm passes through; `protected.Protected` is the
+same with noise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from distadmm.errors import BudgetExhausted, InputError
-from distadmm.network import Network
-from distadmm.privacy.books import Books
-from distadmm.privacy.events import Adjacency, Event, Gaussian, KNorm, ObjectivePerturbation, Unbounded
-from distadmm.privacy.mechanism import Noise, k_norm
-from distadmm.privacy.randomness import PURPOSES, Source, Stream
+from distadmm.errors import InputError
+
+if TYPE_CHECKING:
+    from distadmm.privacy.books import Books
 
 Array = np.ndarray
 HEAD_BYTES = 32  # of the ledger's head, which travels with a private message
@@ -93,175 +77,3 @@ class Unprotected:
     def close(self) -> None:
         if self.books is not None:
             self.books.close()
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """The mechanism of one rank's nodes; nothing in it depends on data."""
-
-    noise: str  # gamma or gaussian
-    mechanism: str  # objective or output
-    dimension: int
-    alpha: Array  # (K, n): rate of gamma noise, or 1/sigma, of each solve and node
-    weight: Array  # (n,): w = C/B of one record
-    slope: float  # |l'| <= this
-    curvature: float  # l'' <= this
-    ridge: float  # rho/N
-    adjacency: Adjacency
-    tolerance: float  # tau of the primal solves
-    output_epsilon: float  # epsilon_o; 0: solves are taken to be exact, as the paper does
-    one_signed: bool
-    logistic: bool
-    unverified: str = ""  # a hypothesis that does not hold or cannot be checked: everything is unbounded
-
-    def event(self, solve: int, i: int, quadratic: float, factor: float) -> Event:
-        """The price of node i's release at this solve, hypotheses granted."""
-        weight = float(self.weight[i]) * self.slope
-        floor = self.ridge + quadratic
-        alpha = float(self.alpha[solve - 1, i])
-        if self.mechanism == "objective":
-            alpha /= factor
-            return ObjectivePerturbation(
-                noise=self.noise,
-                dimension=self.dimension,
-                scale=alpha if self.noise == "gamma" else 1.0 / alpha,
-                weight=weight,
-                curvature=self.curvature / self.slope,
-                floor=floor,
-                output_epsilon=self.output_epsilon,
-                one_signed=self.one_signed,
-                logistic=self.logistic,
-            )
-        if self.noise == "gamma":
-            return KNorm(self.dimension, alpha, self.moved(i, floor))
-        return Gaussian(1.0 / (alpha * self.moved(i, floor)))
-
-    def moved(self, i: int, floor: float) -> float:
-        """How far one record can move node i's released minimiser.
-
-        It moves the gradient by w, or 2 w when it is replaced; an inexact solve by tau more in each world.
-        """
-        weight = float(self.weight[i]) * self.slope
-        return (weight * (1 if self.adjacency == "add-remove" else 2) + 2 * self.tolerance) / floor
-
-    def charged(self, event: Event) -> Event:
-        """What the ledger is charged with: the price, or no bound when a hypothesis fails."""
-        if not self.unverified:
-            return event
-        pure = event.pure_epsilon(self.adjacency)
-        return Unbounded(self.unverified, claimed=pure if np.isfinite(pure) else None)
-
-
-class Protected(Unprotected):
-    """The releases of this rank's nodes, with their noise, through their ledgers."""
-
-    private = True
-
-    def __init__(self, recipe: Recipe, books: Books, source: Source, network: Network, phases: int):
-        super().__init__(books)
-        self.books: Books = books
-        network.stamp, network.notice = self._stamp, self._notice
-        self.recipe, self.phases, self.world = recipe, phases, network.world
-        self.noise = Noise(books.ledgers, source)
-        self._events: list[Event] = []
-        self._drawn = np.zeros((len(books), recipe.dimension))
-        self._sent_before: Any = None
-
-    @property
-    def statement(self) -> str:
-        """The weakest of what this rank's ledgers say."""
-        if self.recipe.unverified:
-            return "none"
-        kinds = {ledger.statement_kind for ledger in self.books.ledgers}
-        return next(kind for kind in STATEMENTS if kind in kinds)
-
-    def events(self, k: int, quadratic: Array, factor: Array | float) -> list[Event]:
-        """The price of iteration k's release, a node."""
-        n, solve = len(self.books), (k - 1) // self.phases + 1
-        quadratic, factor = np.broadcast_to(quadratic, (n, 1)), np.broadcast_to(factor, (n, 1))
-        return [self.recipe.event(solve, i, float(quadratic[i, 0]), float(factor[i, 0])) for i in range(n)]
-
-    def commit(self, releases: Sequence[tuple[int, Array, Array | float]]) -> None:
-        """Reserve the whole schedule in one synced record a node."""
-        plans = list(zip(*(self.events(k, quadratic, factor) for k, quadratic, factor in releases)))
-        if plans and not self.recipe.unverified:
-            self.books.commit(plans)
-
-    def draw(self, k: int, quadratic: Array, factor: Array | float = 1.0) -> Array | float:
-        self._k = k
-        self._events = self.events(k, quadratic, factor)
-        self._afford([self.recipe.charged(event) for event in self._events], k)
-        self._sent_before = self.books.stored(k, self.recipe.dimension)
-        for i, event in enumerate(self._events):
-            self._drawn[i] = 0.0 if self._is_replay(i) else self._pay_and_draw(i, event, k)
-        # The price is that of the linear term, `factor` included, and so is the noise drawn at that price.
-        return 0.0 if self.recipe.mechanism == "output" else self._drawn
-
-    def _stamp(self) -> Array:
-        """The ledgers' heads, as four numbers a row: they travel with the message."""
-        return self.books.heads.view(np.float64)
-
-    def _notice(self, stamps: Array) -> None:
-        """The heads of the neighbours that live on other ranks."""
-        self.books.witness(np.ascontiguousarray(stamps).view(np.uint8), self._k)
-
-    def _afford(self, charges: list[Event], k: int) -> None:
-        """All ranks leave together, before anything is drawn, when one node's budget does not admit its release."""
-        if self.books.ledgers[0].budget is None:
-            return
-        poor = [
-            ledger.node for ledger, event in zip(self.books.ledgers, charges) if not ledger.affords([event])
-        ]
-        poor = [node for nodes in self.world.allgather(poor) for node in nodes]
-        if poor:
-            budget = self.books.ledgers[0].budget.describe()
-            raise BudgetExhausted(
-                f"the budget {budget} does not admit the release of node {min(poor)} in iteration {k}; "
-                "nothing of it was drawn or sent",
-                shared=True,
-            )
-
-    def _is_replay(self, i: int) -> bool:
-        return self._sent_before is not None and bool(self._sent_before.known[i])
-
-    def _pay_and_draw(self, i: int, event: Event, k: int) -> Array:
-        d = self.recipe.dimension
-        if self.recipe.unverified:
-            self.books.ledgers[i].charge(self.recipe.charged(event), iteration=k)
-            return sample_unpriced(self.noise.source.at(self.books.nodes[i], PURPOSES["noise"], k), event, d)
-        if isinstance(event, Gaussian):
-            # The event states sigma / moved; drawn for a query of sensitivity 1/alpha' it has sigma itself.
-            return self.noise.draw(event, iteration=k, at=i, shape=d, sensitivity=self._unit(event, k, i))
-        return self.noise.draw(event, iteration=k, at=i)
-
-    def _unit(self, event: Gaussian, k: int, i: int) -> float:
-        sigma = 1.0 / float(self.recipe.alpha[(k - 1) // self.phases, i])
-        return sigma / event.noise_multiplier
-
-    def seal(self, k: int, f: Array, residual: Array) -> Array:
-        sealed = f + self._drawn if self.recipe.mechanism == "output" else f.copy()
-        for i, event in enumerate(self._events):
-            if self._is_replay(i):
-                sealed[i] = self._sent_before.rows[i]
-                continue
-            if residual[i] > self.recipe.tolerance:
-                found = f"a solve ended at gradient norm {residual[i]:.2g}, above {self.recipe.tolerance:g}"
-                self.books.ledgers[i].expose(found, iteration=k)
-            if (
-                self.recipe.output_epsilon
-                and not self.recipe.unverified
-                and isinstance(event, ObjectivePerturbation)
-            ):
-                sealed[i] += self.noise.output(self.recipe.tolerance, at=i)
-        self.books.store(k, sealed)
-        return sealed
-
-
-def sample_unpriced(stream: Stream, event: Event, dimension: int) -> Array:
-    """Noise of the scale that `event` states, for a release that is charged as unbounded."""
-    if isinstance(event, KNorm):
-        return k_norm(stream, dimension, event.alpha)
-    assert isinstance(event, ObjectivePerturbation)
-    if event.noise == "gaussian":
-        return event.scale * stream.standard_normal(dimension)
-    return k_norm(stream, dimension, event.scale)

@@ -14,7 +14,7 @@ import numpy as np
 
 from distadmm import protect, radmm
 from distadmm.algorithm import find
-from distadmm.privacy.release import Protected
+from distadmm.privacy.protected import Protected
 from distadmm.problem import Problem
 from distadmm.run import error_rate
 from distadmm.setup import Prepared, prepare

@@ -25,8 +25,9 @@ from distadmm.methods.audit.play import Recording, record, twin
 from distadmm.methods.audit.ratio import Neighbours, Released, log_ratio
 from distadmm.network import Network, split
 from distadmm.privacy.events import Event, ObjectivePerturbation, Unbounded
+from distadmm.privacy.protected import Recipe
 from distadmm.privacy.randomness import Simulation
-from distadmm.privacy.release import Recipe, Unprotected
+from distadmm.privacy.release import Unprotected
 from distadmm.problem import GeneralisedLinear, Problem
 
 Array = np.ndarray

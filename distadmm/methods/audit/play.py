@@ -25,8 +25,9 @@ from distadmm.privacy.books import Books
 from distadmm.privacy.chain import Entry
 from distadmm.privacy.events import Event, event_from_json
 from distadmm.privacy.memory import MemoryLedger
+from distadmm.privacy.protected import Protected, Recipe
 from distadmm.privacy.randomness import Source
-from distadmm.privacy.release import Protected, Recipe, Unprotected
+from distadmm.privacy.release import Unprotected
 from distadmm.problem import GeneralisedLinear, Problem
 from distadmm.run import sitting_out
 
