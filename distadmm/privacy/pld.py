@@ -74,9 +74,9 @@ def epsilon(terms: Sequence[Term], delta: float) -> float:
         return 0.0
     if sum(t.times * float(t.pair.right.value[0]) for t in terms) <= delta:
         return 0.0  # total variations add
-    parts = _gridded(terms, _finest(terms))
-    if _infinite(parts) >= delta:
+    if _infinite(terms) >= delta:
         return math.inf
+    parts = _gridded(terms, _finest(terms))
     thetas = _tilts(terms)
     moments = _log_moments(parts, thetas)
     # The Renyi conversion, used to aim only: any tilt gives a bound.
@@ -92,23 +92,29 @@ def delta(terms: Sequence[Term], epsilon: float) -> float:
     """An upper bound of the delta of the product of `terms` at epsilon >= 0."""
     if not terms:
         return 0.0
+    infinite = _infinite(terms)
+    if infinite > 0.1:  # nothing worth composing is left
+        return 1.0
     parts = _gridded(terms, _finest(terms))
     thetas = _tilts(terms)
     chernoff = _log_moments(parts, thetas) - thetas * epsilon
     at = int(np.argmin(chernoff))
     if epsilon > _BEYOND:
-        return min(1.0, _infinite(parts) + math.exp(min(chernoff[at], 0.0)))
+        return min(1.0, infinite + math.exp(min(chernoff[at], 0.0)))
     law = _law(terms, float(thetas[at]), epsilon, math.exp(max(chernoff[at], -600.0)) / 100)
     return min(1.0, float(_delta(law, np.array([epsilon]))[0]))
 
 
 def _finest(terms: Sequence[Term]) -> int:
-    """log2 of a step that adds at most 1e-4 to the variance of the sum: a bend moves to the grid points beside it."""
+    """log2 of a step that adds at most 1e-5 to the variance of the sum: a bend moves to the grid points beside it."""
     spreads = [(t.times, *_spread_of(t.pair)) for t in terms]
-    allowed = 1e-4 * sum(times * variance for times, variance, _ in spreads)
-    log2_step = math.ceil(math.log2(math.sqrt(max(v for _, v, _ in spreads))))
+    allowed = 1e-5 * sum(times * variance for times, variance, _ in spreads)
+    furthest = max(float(c.eps[-1]) for t in terms for c in (t.pair.right, t.pair.left))
+    log2_step, least = math.ceil(math.log2(furthest)), math.floor(math.log2(furthest)) - 40
     while sum(times * min(4.0**log2_step / 6, 2.0**log2_step * size) for times, _, size in spreads) > allowed:
         log2_step -= 1
+        if log2_step <= least:
+            break
     return log2_step
 
 
@@ -136,9 +142,10 @@ def _gridded(terms: Sequence[Term], log2_step: int) -> list[_Part]:
     return [_Part(*_on_grid(t.pair, log2_step), t.times) for t in terms]
 
 
-def _infinite(parts: Sequence[_Part]) -> float:
+def _infinite(terms: Sequence[Term]) -> float:
     """P(loss = infinity) of the sum."""
-    return -math.expm1(sum(p.times * math.log1p(-min(p.masses.infinite, 0.5)) for p in parts)) * (1 + 1e-12)
+    finite = sum(t.times * math.log1p(-min(float(t.pair.right.value[-1]), 0.5)) for t in terms)
+    return -math.expm1(finite) * (1 + 1e-12)
 
 
 def _log_moments(parts: Sequence[_Part], theta: Array) -> Array:
@@ -205,7 +212,7 @@ def _law(terms: Sequence[Term], theta: float, epsilon: float, delta: float) -> _
         log_scale=shift,
         error=error * min(math.sqrt(n), 1 / math.sqrt(-math.expm1(-2 * theta * h))),
         relative=4 * _ROUNDING * (steps * (4 + theta * extent) + abs(shift) + theta * abs(loss).max() + n),
-        outside=_infinite(parts) + beyond,
+        outside=_infinite(terms) + beyond,
     )
 
 

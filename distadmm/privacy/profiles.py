@@ -72,7 +72,7 @@ Array = np.ndarray
 
 PER_SPREAD = 64  # knots to one standard deviation of the loss
 _DENSE = 13.0  # standard deviations beyond the mean with knots at that distance; then each is 1 % further out
-_FAR = 20.0  # standard deviations at which an unbounded loss is cut; what is left counts as infinite loss
+_FAR = 20.0  # standard deviations beyond the mean where a loss is cut; what is left counts as infinite loss
 
 
 @lru_cache(maxsize=4096)
@@ -124,9 +124,10 @@ def base(noise: str, dimension: int, shift: float, one_signed: bool) -> Curve:
         family = knorm.hockey_stick if one_signed else knorm.hockey_stick_sign_free
         hockey_stick = lambda eps: family(dimension, shift, eps)  # noqa: E731
     else:
-        spread, top = shift, shift**2 / 2 + _FAR * shift
+        spread, top = shift, math.inf
         law = gaussian.hockey_stick if one_signed else gaussian.hockey_stick_sign_free
         hockey_stick = lambda eps: law(shift, eps)  # noqa: E731
+    top = min(top, spread**2 / 2 + _FAR * spread)
     eps = knots(spread, top)
     return curves.hull(eps, hockey_stick(eps))
 
@@ -159,15 +160,40 @@ def _after(loss: Curve, tau: float) -> Curve:
 
 
 class Tail(NamedTuple):
-    """Beyond its last knot a profile is below that of a loss tau + L, the law of L at most `sides` N(mu^2/2, mu^2)."""
+    """Beyond its last knot a profile is below that of a loss tau + L, L the loss of the noise shifted by `shift`
+    (`sides` is 2: the larger loss of both signs)."""
 
-    mu: float
-    tau: float
-    sides: int
+    noise: str
+    dimension: int
+    shift: float
+    tau: float = 0.0
+    sides: int = 1
+
+    def log_moment(self, orders: Array, above: float) -> Array:
+        """ln E[e^((a-1)(tau + L)); tau + L > above], an upper bound."""
+        if self.noise == "gaussian":
+            bare = gaussian.log_tail_moment(self.shift, orders, above - self.tau)
+        else:
+            bare = knorm.log_tail_moment(self.dimension, self.shift, orders, above - self.tau)
+        return math.log(self.sides) + (orders - 1) * self.tau + bare
 
 
-def log_power_moment(pair: Pair, orders: Array, tail: Tail | None = None) -> Array:
-    """ln E_Q[(P/Q)^a] of the discrete pair, an upper bound; infinite with infinite losses whose `tail` is not known.
+def tails(event: KNorm | ObjectivePerturbation, adjacency: Adjacency) -> list[Tail]:
+    """The tail of each pair of `directed`."""
+    if isinstance(event, KNorm):
+        return [Tail("gamma", event.dimension, event.alpha * event.shift)]
+    noise, dimension, tau = event.noise, event.dimension, event.log_jacobian
+    shift = event.shift(adjacency) * (event.scale if noise == "gamma" else 1 / event.scale)
+    if adjacency == "label" and event.logistic:
+        return [Tail(noise, dimension, shift)]
+    sides = 1 if event.one_signed else 2
+    if adjacency == "add-remove":
+        return [Tail(noise, dimension, shift, 0.0, sides), Tail(noise, dimension, shift, tau, sides)]
+    return [Tail(noise, dimension, shift, tau, sides)]
+
+
+def log_power_moment(pair: Pair, orders: Array, tail: Tail) -> Array:
+    """ln E_Q[(P/Q)^a] of the discrete pair with its tail, an upper bound.
 
     E_Q[(P/Q)^a] = 1 + a (a-1) int gamma^(a-2) [H_gamma - (1 - gamma)_+]: the constant that a polygon keeps up to its
     last knot m adds a H(m) e^((a-1) m), and what is beyond at most E[e^((a-1) loss); loss > m].
@@ -176,20 +202,6 @@ def log_power_moment(pair: Pair, orders: Array, tail: Tail | None = None) -> Arr
     total = curves.log_moment(found, orders - 1)
     if found.infinite == 0:
         return total
-    if tail is None:
-        return np.full_like(orders, np.inf)
-    mu, tau, sides = tail
     last = float(pair.right.eps[-1])
     kept = np.log(orders * found.infinite) + (orders - 1) * last
-    beyond = math.log(sides) + (orders - 1) * tau + gaussian.log_tail_moment(mu, orders, last - tau)
-    return np.logaddexp(np.logaddexp(total, kept), beyond)
-
-
-def gaussian_tails(event: ObjectivePerturbation, adjacency: Adjacency) -> list[Tail]:
-    """The tail of each pair of `directed` under Gaussian noise; the larger of two losses counts as both."""
-    mu, sides = event.shift(adjacency) / event.scale, 1 if event.one_signed else 2
-    if adjacency == "label" and event.logistic:
-        return [Tail(mu, 0.0, 1)]
-    if adjacency == "add-remove":
-        return [Tail(mu, 0.0, sides), Tail(mu, event.log_jacobian, sides)]
-    return [Tail(mu, event.log_jacobian, sides)]
+    return np.logaddexp(np.logaddexp(total, kept), tail.log_moment(orders, last))

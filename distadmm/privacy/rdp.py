@@ -70,18 +70,13 @@ def _profiled(event: KNorm | ObjectivePerturbation, orders: Array, adjacency: Ad
     """From the discrete pairs of the privacy profile, whose divergences are above the mechanism's at every order."""
     from distadmm.privacy import profiles
 
-    pairs = profiles.directed(event, adjacency)
-    tails: list[profiles.Tail | None] = [None] * len(pairs)
-    extra = np.zeros_like(orders)
-    if isinstance(event, ObjectivePerturbation):
-        if event.output_epsilon:
-            extra = of_pure(event.output_epsilon, orders)
-        if event.noise == "gaussian":
-            tails = list(profiles.gaussian_tails(event, adjacency))
-    ways = [profiles.log_power_moment(pair, orders, tail) for pair, tail in zip(pairs, tails)]
-    found = np.max(ways, axis=0) / (orders - 1)
-    pure = event.pure_epsilon(adjacency)
-    return np.minimum(np.maximum(found, 0.0) + extra, of_pure(pure, orders))
+    ends = zip(profiles.directed(event, adjacency), profiles.tails(event, adjacency))
+    found = np.max([profiles.log_power_moment(pair, orders, tail) for pair, tail in ends], axis=0) / (
+        orders - 1
+    )
+    extra = getattr(event, "output_epsilon", 0.0)
+    found = np.maximum(found, 0.0) + (of_pure(extra, orders) if extra else 0.0)
+    return np.minimum(found, of_pure(event.pure_epsilon(adjacency), orders))
 
 
 def of_pure(epsilon: float, orders: Array) -> Array:
