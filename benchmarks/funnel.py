@@ -125,8 +125,7 @@ def printed_tensor(joint: Joint, u: Array, r: Array, R: float) -> float:
     return float(objective.sum()) + joint.HS
 
 
-def matrices(joint: Joint, state: aem.State, R: float, iterations: int) -> aem.State:
-    room = aem.Room(state.logu.shape)
+def matrices(joint: Joint, state: aem.State, R: float, iterations: int, room: aem.Room) -> aem.State:
     for _ in range(iterations):
         state = aem.step(joint, state, R, room=room)
     return state
@@ -141,15 +140,17 @@ def _iteration(M: int, N: int, K: int, rounds: int) -> Row:
     rng = np.random.default_rng(0)
     joint = Joint(rng.dirichlet(np.ones(K), M).T, rng.dirichlet(np.ones(M)))
     R = SHARE * joint.HX
-    state = matrices(joint, aem.start(joint, starts.feasible(joint, R, N, 0, range(1))), R, 5)
+    room = aem.Room((1, M, N))
+    state = matrices(joint, aem.start(joint, starts.feasible(joint, R, N, 0, range(1))), R, 60, room)
+    state = aem.State(*(np.array(part) for part in state))  # a copy: the room is used again
     logu, u = state.logu[0], np.exp(state.logu[0])
     r = u.sum(axis=0)
-    after = matrices(joint, state, R, 1)
-    tensor, value = log_tensor(joint, logu, R, state.guess)
+    after = aem.step(joint, state, R)
+    tensor, value = log_tensor(joint, logu, R, aem.expected(state))
     arms = {
-        "matrix": lambda: matrices(joint, state, R, 10),
+        "matrix": lambda: matrices(joint, state, R, 10, room),
         "printed": lambda: [printed_tensor(joint, u, r, R) for _ in range(10)],
-        "logarithms": lambda: [log_tensor(joint, logu, R, state.guess) for _ in range(10)],
+        "logarithms": lambda: [log_tensor(joint, logu, R, aem.expected(state)) for _ in range(10)],
     }
     with np.errstate(all="ignore"):
         times = alternated(arms, rounds, repeat=5 if M < 100 else 1)

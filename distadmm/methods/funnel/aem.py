@@ -22,7 +22,7 @@ import numpy as np
 from distadmm.methods.funnel.model import FLOOR, Array, Joint, log0
 
 ROOT = 1e-12  # |G| at which Newton's method stops, nats
-NEAR = 1e-8  # or the length of a step that need not be followed by another evaluation
+NEAR = 1e-7  # or the length of a step that need not be followed by another evaluation
 EVALUATIONS = 60  # of G that it may take
 LOST = 1e-10  # a start whose G stays below -LOST has no root: it is left where it is
 
@@ -34,7 +34,7 @@ class State(NamedTuple):
     leak: Array  # I(S;Y), B
     told: Array  # I(X;Y), B
     Lambda: Array  # the multiplier of the update that led here, B
-    guess: Array  # where the next one is expected, B
+    trail: Array  # the multipliers of the two updates before, 2 x B: they tell where to look next
 
 
 class Rows(NamedTuple):
@@ -66,7 +66,7 @@ class Room:
         return self._states[-1]
 
 
-def measure(joint: Joint, room: Room, Lambda: Array, guess: Array) -> State:
+def measure(joint: Joint, room: Room, Lambda: Array, trail: Array) -> State:
     """The state whose channel has the room's rows, normalised."""
     z, e, total = room.rows
     logu, logw = room.next()
@@ -79,7 +79,7 @@ def measure(joint: Joint, room: Room, Lambda: Array, guess: Array) -> State:
     np.subtract(logu, logr[:, None, :], out=logw)
     leak = joint.HS + np.einsum("bkn,bkn->b", t, logt)
     told = joint.HX + (scale * np.einsum("bmn,bmn->bm", e, logw)).sum(axis=-1)
-    return State(logu, logw, logt, leak, told, Lambda, guess)
+    return State(logu, logw, logt, leak, told, Lambda, trail)
 
 
 def start(joint: Joint, v: Array) -> State:
@@ -87,7 +87,7 @@ def start(joint: Joint, v: Array) -> State:
     room, none = Room(v.shape), np.zeros(len(v))
     np.maximum(log0(v), FLOOR, out=room.rows.z)
     room.rows.e[:], room.rows.total[:] = v, v.sum(axis=-1)
-    return measure(joint, room, none, none)
+    return measure(joint, room, none, np.zeros((2, len(v))))
 
 
 def channels(joint: Joint, state: State) -> Array:
@@ -150,13 +150,20 @@ def step(joint: Joint, state: State, R: float, omega: Array | float = 1.0, room:
     base = joint.S.T @ state.logt
     base *= -np.reshape(omega, (-1, 1, 1))
     base += state.logu
-    Lambda, G = root(base, state.logw, state.guess, joint, R, room)
-    new = measure(joint, room, Lambda, np.maximum(2 * Lambda - state.Lambda, Lambda / 2))
+    Lambda, G = root(base, state.logw, expected(state), joint, R, room)
+    new = measure(joint, room, Lambda, np.stack([state.Lambda, state.trail[0]]))
     return choose(G < -LOST, state, new)
+
+
+def expected(state: State) -> Array:
+    """The next multiplier if the last three lie on a parabola: near enough for one evaluation, mostly."""
+    ahead = 3 * state.Lambda - 3 * state.trail[0] + state.trail[1]
+    return np.clip(ahead, state.Lambda / 2, 2 * state.Lambda)
 
 
 def choose(first: Array, a: State, b: State) -> State:
     """State a for the starts where `first` holds, b for the others."""
     if not first.any():
         return b
-    return State(*(np.where(first.reshape(-1, *[1] * (x.ndim - 1)), x, y) for x, y in zip(a, b)))
+    shaped = [first.reshape(-1, *[1] * (x.ndim - 1)) for x in a[:-1]] + [first]
+    return State(*(np.where(mask, x, y) for mask, x, y in zip(shaped, a, b)))

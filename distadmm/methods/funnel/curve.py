@@ -146,11 +146,15 @@ def _lp(
 
 
 def _leaders(found: list[lp.Found] | None, work: list[Piece], rates: int) -> list[lp.Found]:
-    """The repeat with the least leakage for each R, without its posteriors."""
+    """The repeat whose multipliers promise the best lower bound for each R, without its posteriors."""
     if found is None:
         return []
     each = [[one for piece, one in zip(work, found) if piece.rate == i] for i in range(rates)]
-    return [min(runs, key=lambda one: one.at.value)._replace(w=np.empty((0, 0))) for runs in each]
+    return [max(runs, key=_promise)._replace(w=np.empty((0, 0))) for runs in each]
+
+
+def _promise(one: lp.Found) -> float:
+    return one.at.value - max(one.gap, 0.0)
 
 
 def _certificate(joint: Joint, leader: lp.Found) -> bound.Certificate:

@@ -19,7 +19,7 @@ from distadmm.methods.funnel.polytope import Polytope
 GAP = 1e-9  # nats: the reduced cost that ends the search
 INDEX = 1 << 21  # of these generators among the seed's children
 SEARCHED = 40  # vertices searched for in a round, where they cannot be enumerated
-ENTRIES = 12  # the pool holds at most this many posteriors a symbol, besides those in use
+ENTRIES, LEAST = 12, 400  # the pool holds at most 12 posteriors a symbol, or 400, besides those in use
 MERGES = 6000  # pairs of posteriors looked at in a round
 GREEDY = 300  # symbols up to which greedy clusters are worth their cost, which grows with the cube
 
@@ -114,7 +114,7 @@ def _renewed(joint: Joint, columns: master.Pool, at: master.Optimum, w: Array, g
     """The pool with the best of the posteriors w added and the worst unused ones dropped."""
     better = w[:, np.argsort(-g, kind="stable")[: 3 * joint.M]]
     cost = master.reduced(columns, at)
-    enough = np.sort(cost)[max(0, len(cost) - ENTRIES * joint.M)]
+    enough = np.sort(cost)[max(0, len(cost) - max(ENTRIES * joint.M, LEAST))]
     return master.joined(columns, master.pool(joint, master.distinct(better)), (at.r > 0) | (cost >= enough))
 
 

@@ -1,0 +1,45 @@
+"""The figures of the privacy funnel paper: files, their numbers, and an honest text."""
+
+import csv
+
+import pytest
+
+from distadmm import funnel
+from distadmm.methods.funnel import drs
+from distadmm.reproduce import funnel as reproduce
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    monkeypatch.setattr(drs, "BETAS", drs.BETAS[[0, -1]])
+    return ["--points", "4", "--starts", "3", "--repeats", "1"]
+
+
+def test_figure_one(tmp_path, capsys, quick):
+    pytest.importorskip("matplotlib")
+    out = tmp_path / "out"
+    assert reproduce.main(["--figure", "1", "--out", str(out), *quick]) == 0
+    with open(out / "figure1.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert {row["problem"] for row in rows} == set(reproduce.FIGURES["1"])
+    assert {row["method"] for row in rows} == {"lp", "aem", "greedy", "drs"}
+    best = {(row["problem"], row["R"]): float(row["I_SY"]) for row in rows if row["method"] == "lp"}
+    for row in rows:
+        assert float(row["I_SY"]) >= best[row["problem"], row["R"]] - 1e-8
+        assert float(row["lower_bound"]) <= best[row["problem"], row["R"]] + 1e-9
+    joint = funnel.problem("synthetic-unif")
+    last = [row for row in rows if row["problem"] == "synthetic-unif" and row["method"] == "aem"][-1]
+    assert float(last["I_SY"]) == pytest.approx(joint.ISX)
+    assert "<svg" in (out / "figure1.svg").read_text()
+    words = (out / "funnel.md").read_text()
+    assert "NaN in iteration 1" in words
+    assert words in capsys.readouterr().out
+
+
+def test_figures_need_matplotlib(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(reproduce.picture, "possible", lambda: False)
+    assert reproduce.main(["--figure", "1", "--out", str(tmp_path / "out")]) == 2
+    error = capsys.readouterr().err
+    assert len(error.splitlines()) == 1
+    assert "distadmm[plot]" in error
+    assert not (tmp_path / "out").exists()
