@@ -22,7 +22,7 @@ def _comparison(folder):
 
 
 def test_the_default_private_mode_beats_party_one_alone(tmp_path, capsys):
-    assert run(*A9A, "--epsilon", 1, "--out", tmp_path / "r") == 0
+    assert run(*A9A, "--epsilon", 1, "--rng", "simulation", "--out", tmp_path / "r") == 0
     rows = _comparison(tmp_path / "r")
     assert rows["this run, 2 parties"]["test_loss"] < 0.33 < rows["party 1 alone"]["test_loss"]
     text = capsys.readouterr().out
@@ -44,7 +44,7 @@ def test_the_default_private_mode_beats_party_one_alone(tmp_path, capsys):
 def test_secure_noise_is_discrete_and_never_the_same(tmp_path):
     for name in "ab":
         assert (
-            run(*A9A, "--epsilon", 1, "--noise", "secure", "--observe", "none", "--out", tmp_path / name) == 0
+            run(*A9A, "--epsilon", 1, "--rng", "secure", "--observe", "none", "--out", tmp_path / name) == 0
         )
     one, other = (read_npz(tmp_path / name / "replies.npz")["party-2"] for name in "ab")
     assert not np.array_equal(one, other)
@@ -162,7 +162,7 @@ def test_bad_private_flags_are_one_line_and_code_two(name, tmp_path, capsys, mon
 @pytest.fixture(scope="module")
 def private_run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("private") / "r"
-    assert run(*A9A, "--epsilon", 1, "--observe", "none", "--out", folder) == 0
+    assert run(*A9A, "--epsilon", 1, "--rng", "simulation", "--observe", "none", "--out", folder) == 0
     return folder
 
 
