@@ -26,7 +26,9 @@ INNER = "DISTADMM_TEST_RANK_REPORTS"  # set inside a launch: the folder for the 
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--vectors", default=None, metavar="DIR", help="replay every reference vector file in DIR")
+    parser.addoption(
+        "--vectors", default=None, metavar="DIR", help="replay every reference vector file in DIR"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -74,9 +76,13 @@ def mpiexec() -> list[str]:
 def mpiexec_command() -> list[str]:
     """The launcher that belongs to this Python's MPI."""
     beside = Path(sys.executable).with_name("mpiexec")
-    found = os.environ.get("DISTADMM_MPIEXEC") or (str(beside) if beside.exists() else shutil.which("mpiexec"))
+    found = os.environ.get("DISTADMM_MPIEXEC") or (
+        str(beside) if beside.exists() else shutil.which("mpiexec")
+    )
     if not found:
-        pytest.fail("no mpiexec beside this Python or on PATH; install one with: pip install 'distadmm[mpich]'")
+        pytest.fail(
+            "no mpiexec beside this Python or on PATH; install one with: pip install 'distadmm[mpich]'"
+        )
     version = subprocess.run([found, "--version"], capture_output=True, text=True, timeout=60).stdout
     return [found, "--oversubscribe"] if "Open MPI" in version or "OpenRTE" in version else [found]
 
@@ -125,7 +131,9 @@ def _launch(item: pytest.Function) -> None:
         pytest.fail(what, pytrace=False)
     wrong = {report["nodeid"] for report in found.values()} - {item.nodeid}
     if wrong or any(report["count"] != 1 for report in found.values()):
-        pytest.fail(f"the launch ran something else: {wrong or 'several tests'}\n{output[-4000:]}", pytrace=False)
+        pytest.fail(
+            f"the launch ran something else: {wrong or 'several tests'}\n{output[-4000:]}", pytrace=False
+        )
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -145,7 +153,12 @@ def _report_rank(item: pytest.Item, report: pytest.TestReport) -> None:
     rank = MPI.COMM_WORLD.Get_rank()
     path = Path(os.environ[INNER]) / f"rank-{rank}.json"
     count = json.loads(path.read_text())["count"] + 1 if path.exists() else 1
-    content = {"outcome": report.outcome, "text": str(report.longrepr or ""), "nodeid": item.nodeid, "count": count}
+    content = {
+        "outcome": report.outcome,
+        "text": str(report.longrepr or ""),
+        "nodeid": item.nodeid,
+        "count": count,
+    }
     path.write_text(json.dumps(content))
     if not report.passed:
         MPI.COMM_WORLD.Abort(1)

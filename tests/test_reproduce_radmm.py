@@ -51,7 +51,11 @@ def test_privacy_is_matched_in_figure_5() -> None:
 
 def test_the_command_writes_what_it_says(tmp_path, capsys) -> None:
     assert radmm.main(["--figure", "1c", "--out", str(tmp_path / "f")]) == 0
-    assert {path.name for path in (tmp_path / "f").iterdir()} == {"figure-1c.csv", "figure-1c.svg", "figure-1c.md"}
+    assert {path.name for path in (tmp_path / "f").iterdir()} == {
+        "figure-1c.csv",
+        "figure-1c.svg",
+        "figure-1c.md",
+    }
     assert "Does not agree" in capsys.readouterr().out
     assert radmm.main(["--out", str(tmp_path / "g")]) == 2
     assert "--figure" in capsys.readouterr().err

@@ -70,8 +70,20 @@ def failing(tmp_path: Path) -> str:
 
 
 @pytest.mark.parametrize(("how", "told"), [("raise", "node two is unwell"), ("exit", "SystemExit: 7")])
-def test_a_rank_that_raises_ends_all_and_says_which(how: str, told: str, failing: str, mpiexec, tmp_path) -> None:
-    arguments = [*BASE, "--algorithm", failing, "--how", how, "--iterations", "5", "--out", str(tmp_path / "o")]
+def test_a_rank_that_raises_ends_all_and_says_which(
+    how: str, told: str, failing: str, mpiexec, tmp_path
+) -> None:
+    arguments = [
+        *BASE,
+        "--algorithm",
+        failing,
+        "--how",
+        how,
+        "--iterations",
+        "5",
+        "--out",
+        str(tmp_path / "o"),
+    ]
     code, _, err = finish(start(mpiexec, 5, arguments))
     assert code != 0
     assert told in err
@@ -80,7 +92,17 @@ def test_a_rank_that_raises_ends_all_and_says_which(how: str, told: str, failing
 
 
 def test_an_input_error_of_one_rank_is_one_line_and_code_two(failing: str, mpiexec, tmp_path) -> None:
-    arguments = [*BASE, "--algorithm", failing, "--how", "input", "--iterations", "5", "--out", str(tmp_path / "o")]
+    arguments = [
+        *BASE,
+        "--algorithm",
+        failing,
+        "--how",
+        "input",
+        "--iterations",
+        "5",
+        "--out",
+        str(tmp_path / "o"),
+    ]
     code, _, err = finish(start(mpiexec, 5, arguments))
     assert code == 2
     assert "cannot read its rows" in err
@@ -101,7 +123,17 @@ def test_a_killed_rank_ends_the_job(signal_sent: int, failing: str, mpiexec, tmp
     pids.mkdir()
     code = FAILING.replace("time.sleep(60)", f"os.kill(os.getpid(), {int(signal_sent)})")
     Path(failing).write_text(code)
-    arguments = [*BASE, "--algorithm", failing, "--how", "die", "--iterations", "5", "--out", str(tmp_path / "o")]
+    arguments = [
+        *BASE,
+        "--algorithm",
+        failing,
+        "--how",
+        "die",
+        "--iterations",
+        "5",
+        "--out",
+        str(tmp_path / "o"),
+    ]
     assert finish(start(mpiexec, 5, arguments))[0] != 0
 
 
@@ -156,7 +188,9 @@ def test_a_preempted_run_goes_on_where_it_was(mpiexec, tmp_path: Path) -> None:
     more = ["--resume", str(out), "--iterations", str(done + 60), "--progress", "none"]
     assert finish(start(mpiexec, 2, more))[0] == 0
     other = tmp_path / "other"
-    assert finish(start(mpiexec, 1, [*arguments, "--iterations", str(done + 60), "--out", str(other)]))[0] == 0
+    assert (
+        finish(start(mpiexec, 1, [*arguments, "--iterations", str(done + 60), "--out", str(other)]))[0] == 0
+    )
     resumed, straight = read_npz(out / "models.npz")["models"], read_npz(other / "models.npz")["models"]
     assert resumed.tobytes() == straight.tobytes()
 
