@@ -17,12 +17,10 @@ GAUSS = stand_in("gauss")
 BETAS = {"mi": 0.4, "js": 0.6, "lc": 0.6, "hellinger": 0.6}
 
 
-@pytest.mark.parametrize("name", sorted(BETAS))
+@pytest.mark.parametrize("name", ["mi", "js", "lc"])  # no step is proved for Hellinger
 def test_gba_never_descends_at_the_proved_step(name):
     objective = Objective(GAUSS, MEASURES[name], BETAS[name])
     P = random_starts(GAUSS, 6, 1e-12, 1, range(4), "uniform")
-    if not np.isfinite(objective.measure.curvature_bound):
-        pytest.skip("no step is proved for this measure")
     history = gba.ascend(objective, P, 1e-12, iterations=60, adaptive=False, tolerance=0, trace=True).history
     assert (np.diff(np.array(history), axis=0) >= -1e-14).all()
 

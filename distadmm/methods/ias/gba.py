@@ -19,6 +19,7 @@ from distadmm.methods.ias.objective import Objective, Value, project_entropic
 
 Array = np.ndarray
 GROW, SHRINK = 1.5, 0.4
+SHORTEST = 1e-15  # a step below this moves nothing
 WINDOW = 10  # F is compared over this many steps
 
 
@@ -62,6 +63,7 @@ def ascend(
     value = objective(P)
     best_F[:] = value.F
     eta, mark = np.full(n, first_step(objective)), value.F
+    eta_mark = eta
     for k in range(1, iterations + 1):
         P_new = step(P, value.g, eta, eps)
         new = objective(P_new)
@@ -75,14 +77,17 @@ def ascend(
             best_F[active] = value.F
             history.append(best_F.copy())
         if k % WINDOW == 0:
-            done = value.F - mark < tolerance
-            mark = value.F
+            # Standing still while the step still shrinks, every trial undone, is not the end.
+            tried = (eta > 1e-3 * eta_mark) | (eta < SHORTEST)
+            done = (value.F - mark < tolerance) & tried
+            mark, eta_mark = value.F, eta
             if done.any():
                 finished = active[done]
                 best_P[finished], best_F[finished] = P[done], value.F[done]
                 used[finished], converged[finished] = k, True
                 keep = ~done
-                active, P, eta, mark = active[keep], P[keep], eta[keep], mark[keep]
+                active, P, mark = active[keep], P[keep], mark[keep]
+                eta = eta_mark = eta[keep]
                 value = Value(*(a[keep] for a in value))
                 if not len(active):
                     break

@@ -15,6 +15,7 @@ from distadmm.methods.ias.inference import Inference
 from distadmm.methods.ias.measures import Measure
 
 Array = np.ndarray
+CACHED = 32_768  # numbers of one mapping worked on at a time
 
 
 class Value(NamedTuple):
@@ -34,18 +35,31 @@ class Objective(NamedTuple):
     beta: float
 
     def __call__(self, P: Array) -> Value:
-        problem, measure = self.problem, self.measure
-        p, S = problem.P_Y, len(problem.P_S)
-        pushed = np.matmul(_stacked(problem), P)  # joint p(s,u), and p(u) in the last row
+        problem = self.problem
+        S = len(problem.P_S)
+        pushed = np.matmul(_stacked(problem), P)
         joint, a = pushed[..., :S, :], pushed[..., S, :]
         log_ratio = np.log(joint / (problem.P_S[:, None] * a[..., None, :]))  # log p(s|u)/p(s)
-        t = a[..., None, :] / P
-        h = measure.h(t)
-        mean_f1 = np.matmul(p, measure.f1(t))
+        h, mean_h, mean_f1 = self._leakage(P, a)
         I = (joint * log_ratio).sum(-2).sum(-1)
-        E = (np.matmul(p, P * h) + a * mean_f1).sum(-1)  # x f = x h + a f'
-        g = np.matmul(problem.A.T, log_ratio) - self.beta * (h + mean_f1[..., None, :])
-        return Value(I - self.beta * E, I, E, g)
+        E = (mean_h + a * mean_f1).sum(-1)  # x f = x h + a f'
+        h += mean_f1[..., None, :]
+        h *= -self.beta
+        h += np.matmul(problem.A.T, log_ratio)
+        return Value(I - self.beta * E, I, E, h)
+
+    def _leakage(self, P: Array, a: Array) -> tuple[Array, Array, Array]:
+        """h(t), sum_y p(y) p(u|y) h and sum_y p(y) f'(t), so many rows y at a time as stay in the cache."""
+        p, measure, rows = self.problem.P_Y, self.measure, P.shape[-2]
+        block = max(1, CACHED // P.shape[-1])
+        h, mean_h, mean_f1 = np.empty(P.shape), np.zeros(a.shape), np.zeros(a.shape)
+        for first in range(0, rows, block):
+            part = slice(first, first + block)
+            t = a[..., None, :] / P[..., part, :]
+            h[..., part, :] = measure.h(t)
+            mean_f1 += np.matmul(p[part], measure.f1(t))
+            mean_h += np.matmul(p[part], P[..., part, :] * h[..., part, :])
+        return h, mean_h, mean_f1
 
 
 def _stacked(problem: Inference) -> Array:
