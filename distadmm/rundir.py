@@ -234,7 +234,7 @@ def table(run: Run) -> str:
     if s["gap"] is not None:
         gap = f"{s['gap']:.3e}"
     elif s["pooled_allowed"]:
-        gap = "not measured (--observe none)"
+        gap = "not measured (--observe none, or the run ended before its first measurement)"
     else:
         gap = "unknown: each node holds its own rows, and the centralised optimum needs all of them"
     error = "no test rows" if s["test_error"] is None else f"{100 * s['test_error']:.2f} %"

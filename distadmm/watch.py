@@ -92,4 +92,39 @@ class Watchdog:
                 f"{min(at.values())}{others}; ending the job (--stall-timeout)\n"
             )
             sys.stderr.flush()
+            _end_launcher(after=5)
         os._exit(STALLED)
+
+
+def _launcher() -> tuple[int, str] | None:
+    """The mpiexec among this process's ancestors: there is one on the host from which the job was started."""
+    pid = os.getppid()
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        while pid > 1:
+            with open(f"/proc/{pid}/stat") as file:
+                before, _, rest = file.read().rpartition(")")
+            name = before.partition("(")[2]
+            if name.startswith(("mpiexec", "mpirun", "prterun", "orterun")):
+                return pid, name
+            pid = int(rest.split()[1])
+    return None
+
+
+def _end_launcher(after: int) -> None:
+    """End mpiexec if it is still there then: it would wait for ever for a host that was cut off."""
+    import subprocess
+
+    found = _launcher()
+    if found is None:
+        return
+    pid, name = found
+    still = f'[ "$(cat /proc/{pid}/comm 2>/dev/null)" = "{name}" ]'
+    wait = f"sleep {after}; {still} && kill {pid}; sleep {after}; {still} && kill -9 {pid}"
+    with contextlib.suppress(OSError):
+        subprocess.Popen(
+            ["sh", "-c", wait],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )

@@ -6,6 +6,7 @@ library at all, so a notebook and a laptop without MPI run the same code.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -23,6 +24,9 @@ R = TypeVar("R")
 _LAUNCHED_SIZE = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
 _LAUNCHED = (*_LAUNCHED_SIZE, "PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "PMI_FD")
 _WORD, _STATUS = 2720, 2721  # tags: rank 0 has something to say; a rank has something to tell it
+
+
+_SHARED_MEMORY = 8 << 20  # bytes of /dev/shm that a rank may take
 
 
 def launched_size() -> int | None:
@@ -194,6 +198,7 @@ def connect(waiting: str = "auto") -> World:
         return World()
     expected = launched_size()
     choose_waiting(waiting)
+    _spare_shared_memory()
     try:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
@@ -209,3 +214,13 @@ def connect(waiting: str = "auto") -> World:
             f"({os.path.join(os.path.dirname(sys.executable), 'mpiexec')}), or srun --mpi=pmi2"
         )
     return World(comm)
+
+
+def _spare_shared_memory() -> None:
+    """Where /dev/shm is small (64 MB in a container), keep the MPI library from filling it and crashing."""
+    from distadmm.waiting import local_ranks
+
+    with contextlib.suppress(OSError, AttributeError):
+        there = os.statvfs("/dev/shm")
+        if there.f_bavail * there.f_frsize < local_ranks() * _SHARED_MEMORY:
+            os.environ.setdefault("UCX_TLS", "^posix")
