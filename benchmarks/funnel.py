@@ -65,7 +65,7 @@ def part_lp(rounds: int) -> list[Row]:
 
         def one_lp(R: float = R) -> float:
             known = perfect.solve(joint)
-            found = lp.run(joint, R, known, 0, 0, lp.Effort())
+            found = lp.run(joint, R, known, 0, 0, lp.usual(known))
             return informations(joint, lp.assemble(joint, R, found.w))[0]
 
         def one_aem(R: float = R, index: int = 0) -> tuple[float, int]:
@@ -189,7 +189,8 @@ def part_nlp(rounds: int) -> list[Row]:
         R = SHARE * joint.HX
 
         def one_lp(joint: Joint = joint, R: float = R) -> float:
-            found = lp.run(joint, R, perfect.solve(joint), 0, 0, lp.Effort())
+            known = perfect.solve(joint)
+            found = lp.run(joint, R, known, 0, 0, lp.usual(known))
             return informations(joint, lp.assemble(joint, R, found.w))[0]
 
         def slsqp(joint: Joint = joint, R: float = R, n: int = iterations) -> float:
@@ -214,7 +215,7 @@ def part_adult(rounds: int) -> list[Row]:
     rows = []
     for share in (0.7, 0.8, 0.9):
         R = share * joint.HX
-        lp_cpu, found = cpu(lambda R=R: lp.run(joint, R, known, 0, 0, lp.Effort(rounds=20)))
+        lp_cpu, found = cpu(lambda R=R: lp.run(joint, R, known, 0, 0, lp.usual(known, 20)))
         aem_cpu, ends = cpu(
             lambda R=R: [
                 multistart.from_starts(joint, R, 161, 0, range(k, k + 1), 500, 0.0) for k in range(3)
@@ -240,7 +241,7 @@ def part_certificate(rounds: int) -> list[Row]:
     known = perfect.solve(joint)
     rows = []
     for share in (0.62, 0.7, 0.8, 0.9, 0.97):
-        found = lp.run(joint, share * joint.HX, known, 0, 0, lp.Effort())
+        found = lp.run(joint, share * joint.HX, known, 0, 0, lp.usual(known))
         seconds, proof = cpu(lambda found=found: bound.certify(joint, found.at.alpha, found.at.slope, 1e-6))
         gap = found.at.value - bound.lower(
             joint, share * joint.HX, found.at.alpha, found.at.slope, proof.excess

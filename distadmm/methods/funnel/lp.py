@@ -20,6 +20,7 @@ GAP = 1e-9  # nats: the reduced cost that ends the search
 INDEX = 1 << 21  # of these generators among the seed's children
 SEARCHED = 40  # vertices searched for in a round, where they cannot be enumerated
 ENTRIES, LEAST = 12, 400  # the pool holds at most 12 posteriors a symbol, or 400, besides those in use
+VERTICES = 5  # enumerated vertices a symbol that are climbed from in a round, the best ones
 MERGES = 6000  # pairs of posteriors looked at in a round
 GREEDY = 300  # symbols up to which greedy clusters are worth their cost, which grows with the cube
 
@@ -35,6 +36,11 @@ class Effort(NamedTuple):
         return self.draws or min(12 * joint.M, 600)
 
 
+def usual(known: perfect.Perfect, rounds: int = 60) -> Effort:
+    """The effort of the command: enumerated vertices spare half of the seeding and of the climbing."""
+    return Effort(rounds, climbs=10, seeding_iterations=20) if known.exact else Effort(rounds)
+
+
 class Found(NamedTuple):
     """What one run knows at its end."""
 
@@ -48,6 +54,7 @@ def run(joint: Joint, R: float, known: perfect.Perfect, seed: int, repeat: int, 
     """One run of the column generation for I(X;Y) >= R, 0 < R < H(X)."""
     rng = starts.rng_of(seed, INDEX + repeat)
     polytope, bases = Polytope(joint), known.bases
+    vertices = master.pool(joint, known.vertices)
     columns = master.pool(joint, master.distinct(seeds(joint, R, known, seed, repeat, effort)))
     patience, rounds = 1, 0
     while rounds < effort.rounds:
@@ -56,15 +63,16 @@ def run(joint: Joint, R: float, known: perfect.Perfect, seed: int, repeat: int, 
         w = columns.w[:, at.r > GAP]
         tried = [w, random(joint, rng, effort.drawn(joint)), merged(joint, w, at.r[at.r > GAP], at, rng)]
         if known.exact:
-            tried.append(known.vertices)
+            dear = master.reduced(vertices, at)
+            tried.append(vertices.w[:, np.argsort(-dear, kind="stable")[: VERTICES * joint.M]])
         else:
             chosen = bases[rng.permutation(len(bases))[:SEARCHED]]
             fresh, _ = polytope.search(polytope.shake(chosen, rng), at.slope, at.alpha)
             bases = np.concatenate([bases, fresh])
             tried.append(polytope.points(fresh))
-        # a search that finds nothing is repeated once with longer climbs before it is believed
-        climbs = effort.climbs if patience else 4 * effort.climbs
-        w, g = master.ascend(joint, np.concatenate(tried, axis=1), at, climbs)
+        w, g = master.ascend(joint, np.concatenate(tried, axis=1), at, effort.climbs)
+        if not patience:  # a search that found nothing is repeated once, climbing on, before it is believed
+            w, g = master.ascend(joint, w[:, np.argsort(-g)[: 6 * joint.M]], at, 3 * effort.climbs)
         gap = float(g.max())
         if gap <= GAP and not patience:
             break

@@ -126,7 +126,7 @@ def _channel(joint: Joint, v: Array, iterations: int, converged: bool) -> Channe
 
 def run_lp(joint: Joint, R: float, number: int, known: perfect.Perfect, effort: Effort) -> lp.Found:
     """One repeat of lp."""
-    return lp.run(joint, R, known, effort.seed, number, lp.Effort(rounds=effort.rounds))
+    return lp.run(joint, R, known, effort.seed, number, lp.usual(known, effort.rounds))
 
 
 def best(found: Sequence[Channel], R: float) -> Channel | None:
