@@ -255,10 +255,9 @@ def arm(prepared: Prepared, recipe: Recipe | None, folder: Path | None) -> None:
     source = noise_source(config) if recipe is not None else None
     with world.together():
         books = _books(prepared, recipe, folder, source)
-        if config.loop.resume is None:
-            _note_sanitised(config, books)
     if recipe is None or source is None:
         node.release = Unprotected(books)
+        _note_sanitised(config, books)
         return
     from distadmm.privacy.protected import Protected
 
@@ -270,11 +269,14 @@ def arm(prepared: Prepared, recipe: Recipe | None, folder: Path | None) -> None:
             ledger.events for ledger in books.ledgers
         ):  # also after a kill before anything was reserved
             release.commit(releases)
+    _note_sanitised(config, books)  # after the schedule, which is committed before anything else is released
     release.epsilon = spent(prepared)
 
 
 def _note_sanitised(config: Config, books: Books) -> None:
     """A column that was randomised first leaks some nats on average: listed, never added to an epsilon."""
+    if config.loop.resume is not None:
+        return
     for column, mapping in mappings(config.problem.sanitise).items():
         for ledger in books.ledgers:
             ledger.charge(mapping.release(column), iteration=0)
@@ -353,8 +355,21 @@ def spent(prepared: Prepared) -> float:
     """epsilon of the node that has spent most, over all ranks: a record lives at one node, so nodes compose by max."""
     from distadmm.privacy import accountant
 
-    delta = prepared.config.privacy.delta
-    return _worst(prepared, lambda events, adjacency: accountant.epsilon(list(events), delta, adjacency))
+    delta, kind = prepared.config.privacy.delta, weakest_statement(prepared)
+
+    def price(events: Any, adjacency: Any) -> float:
+        if kind != "odometer":
+            return accountant.epsilon(list(events), delta, adjacency)
+        # Releases chosen on the way: only what holds for adaptive choices may be said.
+        found = accountant.bounds(list(events), delta, adjacency)
+        return min(found.pure, found.renyi, found.exact)
+
+    return _worst(prepared, price)
+
+
+def weakest_statement(prepared: Prepared) -> str:
+    """What the ledgers of all ranks together are worth."""
+    return min(prepared.world.allgather(prepared.node.release.statement), key=("none", *STATEMENTS).index)
 
 
 def published(prepared: Prepared) -> float:
@@ -383,8 +398,7 @@ def settle(prepared: Prepared, run: Run) -> None:
 
         assert isinstance(release, Protected)
         run.epsilon, run.published_epsilon = spent(prepared), published(prepared)
-        # The weakest kind speaks for all nodes.
-        run.statement = min(prepared.world.allgather(release.statement), key=("none", *STATEMENTS).index)
+        run.statement = weakest_statement(prepared)
         if release.recipe.unverified:
             run.statement = release.recipe.unverified
     release.close()

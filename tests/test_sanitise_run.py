@@ -11,7 +11,7 @@ import pytest
 
 from distadmm import protect, radmm
 from distadmm.data.adult.domains import DOMAINS
-from distadmm.errors import USAGE
+from distadmm.errors import USAGE, InputError
 from distadmm.mapping import Mapping
 from distadmm.run import execute
 from distadmm.setup import prepare
@@ -54,6 +54,37 @@ def test_the_ledger_lists_the_nats_and_epsilon_is_unmoved(tmp_path: Path) -> Non
     (leak,) = [entry for entry in map(json.loads, lines) if entry.get("mech") == "leakage"]
     assert leak["params"]["nats"] == pytest.approx(Mapping.load(path).leakage().nats)
     assert not np.array_equal(plain.models, washed.models)
+
+
+def test_a_sanitised_run_keeps_its_certificate(tmp_path: Path) -> None:
+    path = mapping_file(tmp_path)
+    run = radmm.solve(
+        "radmm", **{**FLAGS, "rng": "secure"}, sanitise=(f"relationship={path}",), out=tmp_path / "run"
+    )
+    assert run.statement == "certificate"
+    kinds = [
+        json.loads(line)["kind"]
+        for line in (tmp_path / "run/ledger/node-0000.jsonl").read_text().splitlines()
+    ]
+    assert kinds[:2] == ["open", "commit"]
+
+
+def test_a_mapping_is_applied_by_the_names_of_its_values(tmp_path: Path) -> None:
+    """Rows in another order, named: the same symbols for the same people."""
+    domain = tuple(DOMAINS["relationship"])
+    matrix = np.random.default_rng(0).dirichlet(np.ones(3), size=len(domain))
+    order = np.random.default_rng(1).permutation(len(domain))
+    Mapping(matrix, values=domain).save(tmp_path / "straight.npz")
+    Mapping(matrix[order], values=tuple(np.array(domain)[order])).save(tmp_path / "shuffled.npz")
+    flags = {**FLAGS, "alpha": None, "adjacency": None}
+    one, two = (
+        radmm.solve("admm", **flags, sanitise=(f"relationship={tmp_path / name}.npz",)).models
+        for name in ("straight", "shuffled")
+    )
+    np.testing.assert_array_equal(one, two)
+    Mapping(matrix, values=("a", "b", "c", "d", "e", "f")).save(tmp_path / "other.npz")
+    with pytest.raises(InputError, match="design it on this column"):
+        radmm.solve("admm", **flags, sanitise=(f"relationship={tmp_path / 'other.npz'}",))
 
 
 def test_an_identity_mapping_changes_nothing_but_the_number_of_columns(tmp_path: Path) -> None:
