@@ -208,8 +208,10 @@ def _block(run: dict[str, Any], delta: float, records: int, rows: int) -> Iterab
         yield f"{run['nodes_compose']}: {bounds} at delta {delta:g}"
     for reason in run["unbounded"]:
         yield f"epsilon is infinite: {reason}"
-    for leak in run["leakage"]:
-        yield f"average leakage, not added: {leak['nats']:g} nats about {leak['what']}"
+    # Every node applies the same mapping to its own rows: say it once.
+    yield from dict.fromkeys(
+        f"average leakage, not added: {leak['nats']:g} nats about {leak['what']}" for leak in run["leakage"]
+    )
     yield f"{run['statement']}: {STATEMENTS[run['statement']]}"
     if run["sentence"]:
         yield run["sentence"]
