@@ -122,8 +122,6 @@ def told_literal(outcomes: Sequence[tuple[str, Outcome]], R: float) -> list[str]
     """What became of Algorithm 1 as printed."""
     lines = [f"Algorithm 1 of the paper as printed, R = {R:.6g} (claimed by the paper, refuted):"]
     for reading, outcome in outcomes:
-        value = "" if np.isnan(outcome.value) else f"I(S;Y) = {outcome.value:.6g}"
-        lines.append(
-            "  " + "; ".join(part for part in (f"{reading}: {value}".rstrip(": "), outcome.what) if part)
-        )
+        value = "" if np.isnan(outcome.value) else f"I(S;Y) = {outcome.value:.6g}; "
+        lines.append(f"  {reading}: {value}{outcome.what}")
     return lines
