@@ -98,6 +98,30 @@ def test_config_of_a_run_repeats_it(tmp_path):
     np.testing.assert_array_equal(one["matrix"], other["matrix"])
 
 
+@pytest.mark.mpi(min_size=2, sizes=[2])
+def test_command_on_two_ranks(mpi_ranks, world, shared_path):
+    words = [
+        "--problem",
+        "heart",
+        "--fractions",
+        "0.8,0.9",
+        "--repeats",
+        "2",
+        "--rounds",
+        "6",
+        "--no-certify",
+    ]
+    assert funnel.main([*words, "--out", str(shared_path / "out")]) == 0
+    if world.is_root:
+        effort = funnel.Effort(repeats=2, rounds=6)
+        joint = funnel.problem("heart")
+        alone = funnel.curve(joint, [0.8 * joint.HX, 0.9 * joint.HX], effort=effort, certify=False)
+        for number, one in enumerate(alone, 1):
+            saved = Mapping.load(shared_path / "out" / f"mapping-{number:02d}.npz")
+            np.testing.assert_array_equal(saved.matrix, one.v / one.v.sum(axis=1, keepdims=True))
+    assert funnel.main(["--rates", "9", "--out", str(shared_path / "no")]) == 2
+
+
 # What goes in
 
 

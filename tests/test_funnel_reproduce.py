@@ -7,6 +7,7 @@ import pytest
 from distadmm import funnel
 from distadmm.methods.funnel import drs
 from distadmm.reproduce import funnel as reproduce
+from distadmm.world import World
 
 
 @pytest.fixture
@@ -43,3 +44,17 @@ def test_figures_need_matplotlib(tmp_path, capsys, monkeypatch):
     assert len(error.splitlines()) == 1
     assert "distadmm[plot]" in error
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.mpi(min_size=2, sizes=[2])
+def test_same_files_on_two_ranks(mpi_ranks, world, shared_path, quick):
+    """The whole command on ranks; rank 0 repeats it alone, by hand, and compares."""
+    out = shared_path / "shared"
+    assert reproduce.main(["--figure", "1", "--out", str(out), *quick]) == 0
+    if world.is_root:
+        options = reproduce.Options(figure="1", points=4, starts=3, repeats=1)
+        alone = [reproduce.panel(name, options, World()) for name in reproduce.FIGURES["1"]]
+        (shared_path / "alone").mkdir()
+        reproduce._write(shared_path / "alone", {"1": alone})
+        for name in ("figure1.csv", "figure1.svg", "funnel.md"):
+            assert (out / name).read_bytes() == (shared_path / "alone" / name).read_bytes()

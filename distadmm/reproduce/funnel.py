@@ -223,7 +223,7 @@ def _printed(found: Panel) -> Iterator[str]:
 
 
 def work(options: Options, world: World) -> int:
-    world.on_root(picture.pyplot)
+    world.on_root(picture.demand)
     folder = Path(
         world.on_root(lambda: str(claim_directory(options.out, "reproduce-funnel", force=options.force)))
     )

@@ -19,10 +19,15 @@ def possible() -> bool:
     return find_spec("matplotlib") is not None
 
 
-def pyplot() -> Any:
-    """matplotlib's drawing functions, without a display and with text kept as text in SVG."""
+def demand() -> None:
+    """One clear line when figures cannot be drawn."""
     if not possible():
         raise InputError("figures need matplotlib; install it with: pip install 'distadmm[plot]'")
+
+
+def pyplot() -> Any:
+    """matplotlib's drawing functions, without a display and with text kept as text in SVG."""
+    demand()
     import matplotlib as mpl
 
     mpl.use("Agg")
