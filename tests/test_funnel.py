@@ -12,6 +12,7 @@ from distadmm.methods.funnel import (
     adaptive,
     aem,
     bound,
+    curve,
     drs,
     greedy,
     literal,
@@ -240,6 +241,18 @@ def test_binary_secret_of_many_values_is_solved_to_a_proven_optimum():
     joint = Joint(rng.dirichlet(np.ones(2), 40).T, rng.dirichlet(np.ones(40)))
     one = funnel.solve(joint, 0.9 * joint.HX, effort=Effort(repeats=1))
     assert one.leakage - one.lower < 2e-6
+
+
+def test_a_poor_program_is_completed_by_its_certificate():
+    """Three rounds are not enough; what the proof finds missing is added until the proof succeeds."""
+    R, known = 0.8 * HEART.HX, perfect.solve(HEART)
+    poor = lp.run(HEART, R, known, 0, 0, lp.Effort(rounds=3))
+    assert bound.certify(HEART, poor.at.alpha, poor.at.slope, 1e-6, cells=100_000).missed.size
+    done, certificate = curve.proved(HEART, known, Effort(), (R, poor))
+    assert certificate.settled
+    assert done.at.value < poor.at.value
+    low = bound.lower(HEART, R, done.at.alpha, done.at.slope, certificate.excess)
+    assert done.at.value - low < 2e-6
 
 
 # Bounds

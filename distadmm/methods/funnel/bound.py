@@ -11,7 +11,9 @@ corners v_i and centre c, H(S w) lies below its tangent at c and -lambda H below
 
     max over the cell of g  <=  max_i [ -sum_k t_k(v_i) log t_k(c) - lambda H(v_i) - alpha . v_i ],   t = S w
 
-Cells whose bound is small enough are settled; the others are halved.  In floating point, not interval arithmetic.
+Cells whose bound is small enough are settled; the others are halved.  From the cells that promise most, g is climbed:
+a posterior found with g above what was asked for is a column the program lacks, and ends the attempt.  In floating
+point, not interval arithmetic.
 """
 
 from __future__ import annotations
@@ -21,12 +23,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from distadmm.methods.funnel import master
 from distadmm.methods.funnel.model import FLOOR, Array, Joint, entropy, log0
 from distadmm.methods.funnel.polytope import ENUMERABLE, supports
 
 DIMENSION = 4  # symbols of a face, at most
 CELLS = 4_000_000  # looked at, at most
 CHUNK = 40_000  # cells at a time
+CLIMBED, CLIMBS = 40, 30  # cells of each size from which g is climbed, and the steps
 ROUNDING = 1e-12
 
 
@@ -34,6 +38,7 @@ class Certificate(NamedTuple):
     excess: float  # max g is proven not to exceed this
     cells: int  # looked at
     settled: bool  # excess is no more than was asked for
+    missed: Array  # M x C: posteriors with a greater g, which the program lacks
 
 
 def faces(joint: Joint) -> int:
@@ -63,6 +68,7 @@ def certify(joint: Joint, alpha: Array, slope: float, tol: float, cells: int = C
     m = symbols.shape[1]
     S, price = joint.S.T[symbols], alpha[symbols]  # faces x m x K, faces x m
     corners, face = np.tile(np.eye(m), (len(symbols), 1, 1)), np.arange(len(symbols))
+    at, none = master.Optimum(np.empty(0), alpha, slope, np.nan), np.empty((joint.M, 0))
     settled, looked = -np.inf, 0
     while len(face):
         chunks = np.array_split(np.arange(len(face)), 1 + len(face) // CHUNK)
@@ -70,13 +76,25 @@ def certify(joint: Joint, alpha: Array, slope: float, tol: float, cells: int = C
         rest = above > tol
         looked += len(face)
         settled = max(settled, float(above[~rest].max(initial=-np.inf)))
-        if looked + 2 * rest.sum() > cells:
-            return Certificate(float(above.max()) + ROUNDING, looked, False)
+        missed = _climbed(joint, corners, symbols[face], above, at, tol) if rest.any() else none
+        if missed.size or looked + 2 * rest.sum() > cells:
+            return Certificate(float(above.max()) + ROUNDING, looked, False, missed)
         corners, face = corners[rest], face[rest]
         chunks = np.array_split(np.arange(len(face)), 1 + len(face) // CHUNK)
         corners = np.concatenate([half for c in chunks for half in _halved(corners[c], S[face[c]], slope)])
         face = np.concatenate([np.tile(face[c], 2) for c in chunks])
-    return Certificate(settled + ROUNDING, looked, True)
+    return Certificate(settled + ROUNDING, looked, True, none)
+
+
+def _climbed(
+    joint: Joint, corners: Array, symbols: Array, above: Array, at: master.Optimum, tol: float
+) -> Array:
+    """Posteriors with g > tol that are reached from the centres of the cells with the largest bounds."""
+    some = np.argsort(-above, kind="stable")[:CLIMBED]
+    w = np.zeros((joint.M, len(some)))
+    w[symbols[some].T, np.arange(len(some))] = corners[some].mean(axis=1).T
+    w, g = master.ascend(joint, w, at, CLIMBS)
+    return w[:, g > tol]
 
 
 def _above(corners: Array, S: Array, price: Array, slope: float) -> Array:

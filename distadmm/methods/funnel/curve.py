@@ -17,6 +17,7 @@ from distadmm.methods.funnel.solvers import Effort, Piece
 from distadmm.world import World
 
 TOLERANCE = 1e-6  # nats: how near the certificate tries to come
+CLOSINGS = 10  # times that a program is completed by what its certificate found missing
 BOUNDED = "weak duality, reduced costs bounded on every face that can hold their maximum"
 CONTRACTION = "strong data-processing inequality with the Dobrushin coefficient"
 
@@ -124,14 +125,16 @@ def _lp(
 
     found = world.share_out(attempt, work)
     leaders = world.broadcast(_leaders(found, work, len(rates)))
-    certificates = None
+    certificates: list[bound.Certificate] | None = None
     if certify and bound.provable(joint):
-        prove = partial(_certificate, joint)
-        certificates = world.share_out(prove, leaders)
+        pairs = world.share_out(partial(proved, joint, known, effort), list(zip(rates, leaders)))
+        if pairs:
+            leaders = [leader for leader, _ in pairs]
+            certificates = [certificate for _, certificate in pairs]
     if found is None:
         return None
     # one pool for all R: the value of a linear program is convex in its right-hand side, so the curve is
-    w = np.concatenate([known.vertices, np.eye(joint.M), *(one.w for one in found)], axis=1)
+    w = np.concatenate([known.vertices, np.eye(joint.M), *(one.w for one in (*found, *leaders))], axis=1)
     solutions = []
     for i, R in enumerate(rates):
         v = lp.assemble(joint, R, w)
@@ -146,23 +149,36 @@ def _lp(
 
 
 def _leaders(found: list[lp.Found] | None, work: list[Piece], rates: int) -> list[lp.Found]:
-    """The repeat whose multipliers promise the best lower bound for each R, without its posteriors."""
-    if found is None:
-        return []
-    each = [[one for piece, one in zip(work, found) if piece.rate == i] for i in range(rates)]
-    return [max(runs, key=_promise)._replace(w=np.empty((0, 0))) for runs in each]
+    """The repeat with the least leakage for each R; of those that agree, the one with the best multipliers."""
+    leaders = []
+    for i in range(rates if found is not None else 0):
+        runs = [one for piece, one in zip(work, found or []) if piece.rate == i]
+        least = min(one.at.value for one in runs)
+        leaders.append(min((one for one in runs if one.at.value <= least + 1e-8), key=lambda one: one.gap))
+    return leaders
 
 
-def _promise(one: lp.Found) -> float:
-    return one.at.value - max(one.gap, 0.0)
-
-
-def _certificate(joint: Joint, leader: lp.Found) -> bound.Certificate:
-    return bound.certify(joint, leader.at.alpha, leader.at.slope, TOLERANCE)
+def proved(
+    joint: Joint, known: perfect.Perfect, effort: Effort, given: tuple[float, lp.Found]
+) -> tuple[lp.Found, bound.Certificate]:
+    """A certificate; what it finds missing is added to the program, which is then solved and certified again."""
+    R, leader = given
+    for attempt in range(CLOSINGS + 1):
+        certificate = bound.certify(joint, leader.at.alpha, leader.at.slope, TOLERANCE)
+        if not certificate.missed.size or attempt == CLOSINGS:
+            break
+        first = np.concatenate([leader.w, certificate.missed], axis=1)
+        run = effort.repeats + attempt  # its random numbers are those of a further repeat
+        better = lp.run(joint, R, known, effort.seed, run, lp.usual(known, effort.rounds), first)
+        leader = better._replace(rounds=leader.rounds + better.rounds)
+    return leader, certificate
 
 
 def _bounded(
-    joint: Joint, solution: Solution, leaders: list[lp.Found], certificates: list[bound.Certificate] | None
+    joint: Joint,
+    solution: Solution,
+    leaders: Sequence[lp.Found],
+    certificates: Sequence[bound.Certificate] | None,
 ) -> Solution:
     """The best bound that any certificate gives at this R."""
     if not certificates:

@@ -50,12 +50,21 @@ class Found(NamedTuple):
     rounds: int
 
 
-def run(joint: Joint, R: float, known: perfect.Perfect, seed: int, repeat: int, effort: Effort) -> Found:
-    """One run of the column generation for I(X;Y) >= R, 0 < R < H(X)."""
+def run(
+    joint: Joint,
+    R: float,
+    known: perfect.Perfect,
+    seed: int,
+    repeat: int,
+    effort: Effort,
+    first: Array | None = None,
+) -> Found:
+    """One run of the column generation for I(X;Y) >= R, 0 < R < H(X), from the posteriors `first` if given."""
     rng = starts.rng_of(seed, INDEX + repeat)
     polytope, bases = Polytope(joint), known.bases
     vertices = master.pool(joint, known.vertices)
-    columns = master.pool(joint, master.distinct(seeds(joint, R, known, seed, repeat, effort)))
+    first = seeds(joint, R, known, seed, repeat, effort) if first is None else first
+    columns = master.pool(joint, master.distinct(first))
     patience, rounds = 1, 0
     while rounds < effort.rounds:
         rounds += 1
