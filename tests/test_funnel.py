@@ -164,6 +164,19 @@ def test_every_method_reveals_x_at_the_end_and_obeys_r(method):
     assert found[-1].leakage == pytest.approx(UNIF.ISX)
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_degenerate_problems(method):
+    """X constant; nothing asked for; a zero in every row and column."""
+    effort = Effort(starts=2, iterations=20, repeats=1)
+    constant = Joint(np.array([[0.4], [0.6]]), np.ones(1))
+    assert funnel.solve(constant, 0.0, method, effort=effort).leakage == 0
+    holes = funnel.from_joint(np.array([[4, 0, 3], [0, 5, 2]]))
+    nothing, half = funnel.curve(holes, [0.0, 0.5 * holes.HX], method, effort=effort)
+    assert nothing.leakage < 1e-2
+    assert half.disclosure >= half.R - 1e-9
+    assert np.isfinite(half.v).all()
+
+
 def test_telling_x_is_telling_s_when_they_are_one():
     """S = X: I(S;Y) = I(X;Y), so the least leakage is R itself."""
     joint = Joint(np.eye(3), np.array([0.1, 0.3, 0.6]))

@@ -84,16 +84,16 @@ class Joint:
 
     @cached_property
     def HX(self) -> float:
-        return float(entropy(self.p))
+        return max(0.0, float(entropy(self.p)))
 
     @cached_property
     def HS(self) -> float:
-        return float(entropy(self.pS))
+        return max(0.0, float(entropy(self.pS)))
 
     @cached_property
     def ISX(self) -> float:
         """I(S;X): the leakage of releasing X itself, reached at R = H(X)."""
-        return float(self.HS - entropy(self.S) @ self.p)
+        return max(0.0, float(self.HS - entropy(self.S) @ self.p))
 
     def demand(self, R: float) -> float:
         """R as a number between 0 and H(X), or one line that says why it cannot be."""
@@ -164,7 +164,3 @@ class Solution:
     lower: float = 0.0  # proven: no channel with I(X;Y) >= R leaks less
     proof: str = "mutual information is not negative"  # why `lower` holds
     note: str = ""
-
-    @property
-    def feasible(self) -> bool:
-        return bool(self.disclosure >= self.R - 1e-9)
