@@ -45,7 +45,7 @@ def joints(draw, most=5):
 
 rates = st.floats(0.05, 0.97)
 seeds = st.integers(0, 2**32 - 1)
-few = settings(deadline=None, max_examples=25)
+few = settings(deadline=None, max_examples=15)
 
 
 # The iteration
