@@ -20,6 +20,10 @@ from pathlib import Path
 
 import pytest
 
+# As the commands do, and before anything loads numpy: threads of BLAS cost time and change last bits.
+for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(_name, "1")
+
 SIZES = (2, 4, 5)
 TIMEOUT = 120.0
 INNER = "DISTADMM_TEST_RANK_REPORTS"  # set inside a launch: the folder for the ranks' reports
