@@ -40,9 +40,14 @@ class DataOptions:
     features: int | None = flag(None, help="number of columns of a libsvm file")
     test_data: str | None = flag(None, help="a file of test records with the columns of --data")
     test_fraction: float = flag(0.0, help="share of the records held out for testing")
+    sanitise: tuple[str, ...] = flag((), help="COLUMN=mapping.npz,...: randomise columns of --data first")
 
     def __post_init__(self) -> None:
         files = len(self.party_files)
+        require(
+            not (files and self.sanitise),
+            "--sanitise goes with --data; sanitise a party's own file before it is given to --party-files",
+        )
         given = {n for n in (len(self.split), self.parties or 0, files) if n}
         require(
             len(given) <= 1,
@@ -91,6 +96,7 @@ def _from_table(data: DataOptions, star: Star, seed: int, regression: bool) -> P
     """Each rank reads the table and keeps the columns of its parties."""
     from distadmm.data.identity import local_key
     from distadmm.data.source import WholeSource, open_source
+    from distadmm.setup import mappings
 
     reading: dict[str, Any] = {
         "target": data.target, "labels": data.labels, "features": data.features,
@@ -100,7 +106,8 @@ def _from_table(data: DataOptions, star: Star, seed: int, regression: bool) -> P
         reading["task"] = "regression"
     if data.data in BUNDLED:
         reading.pop("task", None)
-    source = open_source(data.data, clip=None, seed=seed, **reading)
+    washed = mappings(data.sanitise)
+    source = open_source(data.data, clip=None, seed=seed, sanitise=washed or None, **reading)
     require(
         isinstance(source, WholeSource),
         f"--data {data.data} is a file a rank; for a file a party give --party-files and --key",
@@ -111,7 +118,19 @@ def _from_table(data: DataOptions, star: Star, seed: int, regression: bool) -> P
     test = (_matrix(held_out[0]), held_out[1]) if held_out else None
     parts = split(star, data.split, (_matrix(X), y), test, source.feature_names)
     name = source.data_id(None if data.data in BUNDLED else local_key())
-    return parts._replace(dataset={m: f"{name}, columns of party {m}" for m in star.hosted})
+    return parts._replace(
+        dataset={m: f"{name}, columns of party {m}" for m in star.hosted},
+        leakage={m: _leaks(washed, parts.names[m]) for m in star.hosted},
+    )
+
+
+def _leaks(washed: dict[str, Any], names: tuple[str, ...]) -> tuple[Any, ...]:
+    """What the mappings of a party's own columns leak on average, for its ledger."""
+    return tuple(
+        mapping.release(column)
+        for column, mapping in washed.items()
+        if any(name.startswith(f"{column}~") for name in names)
+    )
 
 
 def _matrix(X: Any) -> Any:

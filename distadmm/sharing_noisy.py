@@ -135,7 +135,9 @@ def _sound(
             if m == 1 and terms.mechanism == "s3":
                 continue
             queries = [terms.query(problem, parts.rows, privacy.noise, m)] * terms.rounds
-            releases[m] = Releases(books.ledger(m, queries, "replace", privacy.epsilon), books.source)
+            releases[m] = Releases(
+                books.ledger(m, queries, "replace", privacy.epsilon), books.source, books.leakage.get(m, ())
+            )
         state = vectors.train(star, parts, problem, terms, releases, plain, masked=masked)
     for out in releases.values():
         out.ledger.close()

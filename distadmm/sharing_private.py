@@ -201,6 +201,7 @@ class Books(NamedTuple):
     claim: dict[str, Any] | None  # the theorem and the hypotheses that code has checked
     scope: str
     source: Source
+    leakage: dict[int, tuple[Any, ...]]
 
     @classmethod
     def open(
@@ -219,7 +220,7 @@ class Books(NamedTuple):
         name = star.world.broadcast(secrets.token_hex(8))
         with star.world.together():
             source = source_of(options.noise, seed if options.noise == "simulation" else None)
-        return cls(folder, options, parts.dataset or {}, name, claim, scope, source)
+        return cls(folder, options, parts.dataset or {}, name, claim, scope, source, parts.leakage or {})
 
     def ledger(
         self, node: int, queries: Sequence[Query], adjacency: Adjacency, epsilon: float | None
@@ -242,6 +243,8 @@ def expose(books: Books, star: Star) -> None:
     with star.world.together():
         for m in star.hosted:
             with books.ledger(m, [], "replace", None) as ledger:
+                for event in books.leakage.get(m, ()):
+                    ledger.charge(event, iteration=0)
                 ledger.expose("vectors of predictions sent without noise", iteration=0)
 
 
@@ -256,12 +259,14 @@ def open_releases(books: Books, star: Star, parts: Parts, agreed: private.Agreem
             if slopes is not None:
                 own: Adjacency = "label" if options.protect == "label" else "replace"
                 one = options.epsilon_one or options.epsilon
-                opened[1] = Releases(books.ledger(1, [slopes], own, one), source)
+                opened[1] = Releases(books.ledger(1, [slopes], own, one), source, books.leakage.get(1, ()))
             continue
         width = parts.train[m].shape[1]
         spread = slopes.sigma if slopes is not None else 0.0
         queries = private.plan(agreed, m, width, options.noise, spread).queries(options.noise, width)
-        opened[m] = Releases(books.ledger(m, queries, adjacency, options.epsilon), source)
+        opened[m] = Releases(
+            books.ledger(m, queries, adjacency, options.epsilon), source, books.leakage.get(m, ())
+        )
     return opened
 
 

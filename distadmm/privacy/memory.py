@@ -305,7 +305,8 @@ class MemoryLedger:
             if count > 1:
                 self._commit([times(event, count)], 0, block=True)
                 return self.charge(event, iteration=iteration)
-        self._admit(Proposal(self.tally.spent.plus(cost), None, self._untouched), event, iteration)
+        if not isinstance(event, Leakage):  # no (epsilon, delta) is spent by what is listed only
+            self._admit(Proposal(self.tally.spent.plus(cost), None, self._untouched), event, iteration)
         entry = {
             "kind": "charge",
             "k": iteration,

@@ -25,6 +25,9 @@ class Parts(NamedTuple):
     test_labels: Array | None
     rows: int
     dataset: dict[int, str] | None = None  # a keyed name of each party's data, for its ledger
+    leakage: dict[int, tuple[Any, ...]] | None = (
+        None  # what sanitised columns of each party leak, for its ledger
+    )
 
 
 def cut(widths: Sequence[int], columns: int, parties: int) -> list[slice]:

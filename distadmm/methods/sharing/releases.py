@@ -7,7 +7,7 @@ exact discrete Gaussian.  A query whose sigma is 0 is sent as it is, and the led
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -47,8 +47,9 @@ class Query:
 class Releases:
     """What one party or the centre releases, through its own ledger."""
 
-    def __init__(self, ledger: MemoryLedger, source: Source):
+    def __init__(self, ledger: MemoryLedger, source: Source, leakage: Sequence[Event] = ()):
         self.ledger = ledger
+        self.leakage = leakage  # of columns sanitised before: listed, never added to an epsilon
         self.mode = source.mode
         self.noise = Noise(ledger, source)
 
@@ -57,6 +58,8 @@ class Releases:
         events = [query.event(self.mode) for query in queries if query.sigma > 0]
         if events:
             self.ledger.commit(counted(events))
+        for event in self.leakage:
+            self.ledger.charge(event, iteration=0)
 
     def vector(self, value: Array, query: Query, iteration: int, number: int = 0) -> Array:
         """`value` with the noise of `query`."""

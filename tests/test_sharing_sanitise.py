@@ -1,0 +1,63 @@
+"""A sanitised column in vertical training: listed in the ledger of the party that holds it, nowhere else."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from distadmm import sharing
+from distadmm.data.adult.domains import DOMAINS
+from distadmm.mapping import Mapping
+
+
+@pytest.fixture
+def mapping(tmp_path: Path) -> Path:
+    domain = tuple(DOMAINS["relationship"])
+    matrix = np.full((len(domain), 2), 0.2)
+    matrix[:3, 0] = matrix[3:, 1] = 0.8
+    Mapping(matrix, values=domain, column="relationship").save(tmp_path / "relationship.npz")
+    return tmp_path / "relationship.npz"
+
+
+def entries(folder: Path, party: int) -> list[dict]:
+    return [
+        json.loads(line) for line in (folder / "ledger" / f"node-{party:04d}.jsonl").read_text().splitlines()
+    ]
+
+
+def test_the_party_that_holds_the_column_lists_what_it_leaks(mapping: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    words = ["--data", "adult", "--parties", "2", "--iterations", "2", "--observe", "none"]
+    assert sharing.main([*words, "--sanitise", f"relationship={mapping}", "--out", str(out)]) == 0
+    leaks = {m: [e for e in entries(out, m) if e.get("mech") == "leakage"] for m in (1, 2)}
+    assert sorted(len(found) for found in leaks.values()) == [0, 1]
+    (leak,) = leaks[1] + leaks[2]
+    assert leak["params"]["nats"] == pytest.approx(Mapping.load(mapping).leakage().nats)
+
+
+def test_a_private_reply_keeps_its_certificate(mapping: Path, tmp_path: Path, capsys) -> None:
+    out = tmp_path / "run"
+    words = ["--data", "adult", "--split", "40,61", "--epsilon", "2", "--row-bound", "3", "--observe", "none"]
+    assert sharing.main([*words, "--sanitise", f"relationship={mapping}", "--out", str(out)]) == 0
+    kinds = [e["kind"] for e in entries(out, 2)]
+    assert kinds[:2] == ["open", "commit"]
+    assert "(2, 1e-05)-DP" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--data", "adult", "--sanitise", "relationship"], "COLUMN=mapping"),
+        (["--data", "tiny", "--sanitise", "x={mapping}"], "no raw categorical columns"),
+        (["--party-files", "a.csv,b.csv", "--key", "id", "--sanitise", "x={mapping}"], "goes with --data"),
+    ],
+)
+def test_bad_input(words: list[str], told: str, mapping: Path, tmp_path: Path, capsys, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert sharing.main([word.replace("{mapping}", str(mapping)) for word in words]) == 2
+    shown = capsys.readouterr().err
+    assert shown.count("\n") == 1
+    assert told in shown
