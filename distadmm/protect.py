@@ -313,8 +313,13 @@ def _books(prepared: Prepared, recipe: Recipe | None, folder: Path | None, sourc
     return Books.open(folder / "ledger", nodes, ghosts, **header)
 
 
-def claim(recipe: Recipe) -> dict[str, Any]:
-    """What the ledgers may be quoted for: the hypotheses that this module and the run's own code have checked."""
+def claim(recipe: Recipe) -> dict[str, Any] | None:
+    """What the ledgers may be quoted for: the hypotheses that this module and the run's own code have checked.
+
+    None for output perturbation: the sentence speaks of objective perturbation and of its hypotheses.
+    """
+    if recipe.mechanism == "output":
+        return None
     verified = [
         "public-weight",
         "public-rows",

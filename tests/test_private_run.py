@@ -79,6 +79,22 @@ def test_a_target_is_met_from_below(adjacency: str, mechanism: str, noise: str) 
     assert run.statement == "certificate"
 
 
+@pytest.mark.parametrize("loss", ["logistic", "softmax"])
+def test_output_perturbation_is_not_quoted_in_the_words_of_objective_perturbation(
+    loss: str, tmp_path: Path, capsys
+) -> None:
+    from distadmm import ledger_command
+
+    flags = {**PRIVATE, "rng": "secure", "mechanism": "output", "loss": loss}
+    assert radmm.main([*words(flags), "--out", str(tmp_path / "run")]) == DONE
+    capsys.readouterr()
+    assert ledger_command.main(["show", str(tmp_path / "run")]) == DONE
+    shown = capsys.readouterr().out
+    assert "All messages of all ranks" not in shown
+    assert "No guarantee" not in shown
+    assert "certificate" in shown
+
+
 @pytest.mark.mpi(min_size=2)
 @pytest.mark.parametrize("name", ["radmm", "madmm"])
 def test_simulated_noise_is_the_same_on_any_number_of_ranks(name: str, world: World) -> None:
