@@ -43,13 +43,28 @@ def test_recoded_adult_is_the_published_text():
     assert raw.RECODED in (raw.HERE / "SOURCE.md").read_text()
 
 
-def test_a_damaged_table_is_not_used(tmp_path, monkeypatch):
-    content = bytearray((raw.HERE / "adult.npy").read_bytes())
-    content[-1] ^= 1
-    (tmp_path / "adult.npy").write_bytes(content)
+def test_rows_are_dealt_in_the_order_of_the_seed():
+    assert (raw.dealt() == raw.permuted(raw.parse_published())).all()
+    assert raw.DEALT in (raw.HERE / "SOURCE.md").read_text()
+
+
+def test_rows_picked_by_number_are_those_of_the_whole_table():
+    numbers = raw.dealt()[17:40]
+    assert (raw.rows(numbers) == raw.records()[numbers]).all()
+    assert (adult_table.complete()[adult_table.place(numbers)] == raw.rows(numbers)).all()
+
+
+@pytest.mark.parametrize("damaged", ["adult.npy", "dealt.npy"])
+def test_a_damaged_table_is_not_used(damaged, tmp_path, monkeypatch):
+    source = open_source("adult")
+    for name in ("adult.npy", "dealt.npy"):
+        content = bytearray((raw.HERE / name).read_bytes())
+        content[-1] ^= name == damaged
+        (tmp_path / name).write_bytes(content)
     monkeypatch.setattr(raw, "HERE", tmp_path)
-    with pytest.raises(RuntimeError, match="reinstall"):
-        raw.records()
+    for use in (raw.records, source.data_id):
+        with pytest.raises(RuntimeError, match=f"{damaged} .*reinstall"):
+            use()
 
 
 def test_domains_are_those_of_the_documentation():

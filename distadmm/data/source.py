@@ -184,20 +184,24 @@ class AdultSource(WholeSource):
             *adult.columns(self.replaced),
             *(("intercept",) if self.intercept else ()),
         )
-        self.deal(*adult.split())
+        self.deal(*adult.dealt())
 
     def read(self, rows: Array, *, sparse: bool) -> tuple[Matrix, Array]:
         from distadmm.data import adult
 
-        records = adult.complete()[rows]
-        replaced = {name: column._replace(codes=column.codes[rows]) for name, column in self.replaced.items()}
+        records = adult.raw.rows(rows)
+        place = adult.place(rows) if self.replaced else rows
+        replaced = {
+            name: column._replace(codes=column.codes[place]) for name, column in self.replaced.items()
+        }
         return adult.encode(records, replaced, sparse=sparse), self.as_task(adult.target(records))
 
     def data_id(self, key: bytes | None = None) -> str:
-        from distadmm.data.adult.raw import RECODED
+        from distadmm.data.adult import raw
 
+        raw.check()
         replaced = {name: column.codes for name, column in self.replaced.items()}
-        return data_id({"adult": RECODED, **replaced}, key or PUBLIC_KEY)
+        return data_id({"adult": raw.RECODED, **replaced}, key or PUBLIC_KEY)
 
 
 def _tiny(**options: Any) -> Source:

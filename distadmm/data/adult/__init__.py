@@ -8,7 +8,7 @@ from functools import lru_cache
 import numpy as np
 
 from distadmm.data.adult import raw
-from distadmm.data.adult.domains import ATTRIBUTES, DOMAINS, MAXIMA, MISSING
+from distadmm.data.adult.domains import ATTRIBUTES, DOMAINS, MAXIMA
 from distadmm.data.sanitise import ColumnMapping, Replaced, check_columns, replace, symbol_names
 from distadmm.data.table import Matrix, Sparse, Table, clip_rows
 
@@ -17,7 +17,6 @@ Array = np.ndarray
 NUMBERS = tuple(MAXIMA)
 NOTHING: Mapping[str, Replaced] = {}
 TRAINING = 40_000  # of the 45,222 rows without a missing value, after the permutation; 5,222 are for testing
-PERMUTATION = 20191
 ROWS_DROPPED = 3_620  # of 48,842: those with a missing value
 DUPLICATES = 47  # of the 45,222 complete rows: equal to an earlier one, and kept
 LICENCE = "CC BY 4.0"
@@ -28,17 +27,24 @@ SOURCE = "Becker & Kohavi (1996), Adult, UCI Machine Learning Repository, doi 10
 def complete() -> Array:
     """The 45,222 records without a missing value, in file order."""
     records = raw.records()
-    known = np.ones(len(records), bool)
-    for name in DOMAINS:
-        known &= records[name] != MISSING
-    return records[known]
+    return records[raw.complete_rows(records)]
 
 
-@lru_cache(maxsize=1)
+def dealt() -> tuple[Array, Array]:
+    """Numbers of the training and of the test rows among all rows of the published files."""
+    order = raw.dealt()
+    return order[:TRAINING], order[TRAINING:]
+
+
+def place(rows: Array) -> Array:
+    """Where rows of the published files stand in `complete()`."""
+    return np.searchsorted(np.sort(raw.dealt()), rows)
+
+
 def split() -> tuple[Array, Array]:
     """Numbers of the training and of the test rows among `complete()`."""
-    order = np.random.default_rng(PERMUTATION).permutation(len(complete()))
-    return order[:TRAINING], order[TRAINING:]
+    training, testing = dealt()
+    return place(training), place(testing)
 
 
 def adult_columns() -> dict[str, Array]:
