@@ -16,7 +16,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -25,6 +25,7 @@ import numpy as np
 from distadmm.errors import InputError
 from distadmm.network import Network
 from distadmm.problem import Problem
+from distadmm.structs import mutable_struct
 
 Array = np.ndarray
 C = TypeVar("C", bound=type)
@@ -87,7 +88,7 @@ class Facts(NamedTuple):
     max_curvature: float = float("inf")  # c1, the bound on l''
 
 
-@dataclass
+@mutable_struct
 class Node:
     """What the nodes of this rank can see: an algorithm's whole world."""
 

@@ -6,12 +6,13 @@ is the same on any number of ranks and after a resume.  None of it depends on da
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 import numpy as np
 
 from distadmm.errors import InputError, require
+from distadmm.structs import mutable_struct
 
 Array = np.ndarray
 _LOST, _ABSENT = 0x4C4F5354, 0x41425354  # purposes of the random streams
@@ -25,7 +26,7 @@ class Moment(NamedTuple):
     present: Array  # is the node there
 
 
-@dataclass
+@mutable_struct
 class Conditions:
     """`edge_of` names for each directed edge (a slot of the neighbour lists) its undirected edge."""
 

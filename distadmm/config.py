@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from distadmm.cli import fields_of, flag
-from distadmm.conditions import parse_drop_out
 from distadmm.errors import require
+from distadmm.structs import struct
 
 ADJACENCIES = ("add-remove", "replace", "label")
 MECHANISMS = ("objective", "output")
@@ -17,7 +16,7 @@ FORMS = ("sound", "paper")
 RNGS = ("secure", "simulation")
 
 
-@dataclass(frozen=True)
+@struct
 class Problem:
     """What is minimised, over which rows, on which graph."""
 
@@ -59,7 +58,7 @@ class Problem:
         )
 
 
-@dataclass(frozen=True)
+@struct
 class Loop:
     """How long to run, what to watch, what to keep."""
 
@@ -115,7 +114,7 @@ class Loop:
         return 0 if self.observe == "none" else int(self.observe)
 
 
-@dataclass(frozen=True)
+@struct
 class Links:
     """What may go wrong on the network, and how slow it is."""
 
@@ -143,10 +142,12 @@ class Links:
             )
         require(self.bandwidth != 0, "--bandwidth is 0; needed: bytes a second, above zero")
         if self.drop_out is not None:
+            from distadmm.conditions import parse_drop_out
+
             parse_drop_out(self.drop_out)
 
 
-@dataclass(frozen=True)
+@struct
 class Privacy:
     """What noise the releases carry, and what they may cost."""
 
@@ -234,7 +235,7 @@ class Privacy:
         return self.noise or "gamma"
 
 
-@dataclass(frozen=True)
+@struct
 class Choice:
     """The flag that decides which other flags there are."""
 
@@ -245,7 +246,7 @@ class Choice:
     )
 
 
-@dataclass(frozen=True)
+@struct
 class Config:
     """Everything that a run depends on; each part's fields are flags."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,6 +21,8 @@ def write(folder: Path, history: Sequence[Measurement]) -> None:
 def _earlier(path: Path, first: int) -> list[list[Any]]:
     if not path.is_file():
         return []
+    import csv
+
     with open(path, newline="") as file:
         return [line for line in list(csv.reader(file))[1:] if int(line[0]) < first]
 

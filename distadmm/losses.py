@@ -13,10 +13,11 @@ need these bounds; a loss that lies about them voids its guarantee.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+
+from distadmm.structs import struct
 
 Array = np.ndarray
 
@@ -34,7 +35,7 @@ class Loss(Protocol):
     def curvature(self, z: Array, y: Array) -> Array: ...
 
 
-@dataclass(frozen=True)
+@struct
 class Logistic:
     """log(1 + exp(-y z)); |l'| <= 1, l'' <= 1/4."""
 
@@ -56,7 +57,7 @@ class Logistic:
         return sigma * (1.0 - sigma)
 
 
-@dataclass(frozen=True)
+@struct
 class HuberHinge:
     """The hinge max(0, 1 - y z) with its kink rounded over a margin of 1 -+ `width`; l'' <= 1/(2 width)."""
 
@@ -84,7 +85,7 @@ class HuberHinge:
         return np.where(np.abs(1.0 - y * z) < self.width, 0.5 / self.width, 0.0)
 
 
-@dataclass(frozen=True)
+@struct
 class Squared:
     """(z - y)^2 / 2; the slope has no bound and no fixed sign, so no privacy theorem here covers it."""
 

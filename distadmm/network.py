@@ -15,13 +15,16 @@ Held up by tests:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import field
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from distadmm.conditions import Conditions, Moment
+from distadmm.structs import mutable_struct
 from distadmm.world import World
+
+if TYPE_CHECKING:  # most networks are perfect and need none of it
+    from distadmm.conditions import Conditions, Moment
 
 Array = np.ndarray
 _TAG = 2719
@@ -56,7 +59,7 @@ def split(indptr: Array, indices: Array, blocks: Sequence[Array]) -> list[Neighb
     return parts
 
 
-@dataclass
+@mutable_struct
 class Traffic:
     """Protocol messages of this rank's nodes, as the paper's nodes would count them."""
 
@@ -67,7 +70,7 @@ class Traffic:
     wire_bytes: int = 0
 
 
-@dataclass
+@mutable_struct
 class _Channel:
     """Buffers and persistent requests for rows of one width."""
 

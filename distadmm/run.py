@@ -10,7 +10,7 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +23,14 @@ from distadmm.errors import BudgetExhausted
 from distadmm.observe import Measurement, Observer, optimum
 from distadmm.progress import Progress
 from distadmm.setup import Prepared
-from distadmm.softmax import classes_of
+from distadmm.structs import mutable_struct
 from distadmm.watch import Watchdog
 
 Array = np.ndarray
 CONTROL_EVERY = 16  # iterations between looks at the clock and at signals where nothing is measured
 
 
-@dataclass
+@mutable_struct
 class Run:
     """A finished run; on ranks other than 0 only `ended`, `iterations` and `seconds` are known."""
 
@@ -69,6 +69,8 @@ class Stop(Exception):
 def error_rate(f: Array, X: Any, y: Array) -> float:
     """Share of rows that the model gets wrong: by the sign of its score, or by the highest of several."""
     if len(f) > X.shape[1]:
+        from distadmm.softmax import classes_of
+
         return float(np.mean(classes_of(f, X) != y))
     return float(np.mean(np.where(X @ f > 0, 1, -1) != y))
 

@@ -6,7 +6,6 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from distadmm.conditions import wall_clock
 from distadmm.errors import require
 from distadmm.history import write as write_history
 from distadmm.privacy.release import HEAD_BYTES
@@ -174,6 +173,8 @@ def _on_a_wide_area_network(prepared: Prepared, run: Run) -> float | None:
         return None
     problem = prepared.node.problem
     compute = problem.seconds / (len(problem.objectives) * run.iterations)
+    from distadmm.conditions import wall_clock
+
     return wall_clock(prepared.delays, compute, 8 * problem.dimension, run.iterations)
 
 

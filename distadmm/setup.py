@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from distadmm.algorithm import Facts, Node, find
-from distadmm.conditions import Conditions, Delays, parse_drop_out
 from distadmm.config import Config
 from distadmm.data.source import Source, open_source
 from distadmm.data.table import dense, take
@@ -18,13 +16,17 @@ from distadmm.losses import HuberHinge, Logistic, Loss, Squared
 from distadmm.network import Neighbourhood, Network, split
 from distadmm.privacy.release import Unprotected
 from distadmm.problem import GeneralisedLinear, Problem
+from distadmm.structs import mutable_struct
 from distadmm.world import World
+
+if TYPE_CHECKING:
+    from distadmm.conditions import Conditions, Delays
 
 Array = np.ndarray
 LOSSES = {"logistic": Logistic, "huber": HuberHinge, "squared": Squared}
 
 
-@dataclass
+@mutable_struct
 class Prepared:
     """What `run` needs, on every rank."""
 
@@ -54,7 +56,7 @@ def loss_named(name: str) -> Loss:
     raise InputError(f"--loss is {name!r}; choose one of: {', '.join(LOSSES)}, softmax, or FILE.py:Name")
 
 
-@dataclass
+@mutable_struct
 class _Plan:
     """What rank 0 works out once and tells the others."""
 
@@ -68,6 +70,7 @@ class _Plan:
 
 def _plan(config: Config, size: int) -> _Plan:
     from distadmm import topology as topologies
+    from distadmm.conditions import Conditions, parse_drop_out
     from distadmm.methods.graphs.facts import mu as graph_mu
 
     changing = topologies.load_changing(config.problem.topology)
@@ -126,6 +129,8 @@ def _delays(config: Config, topology: Any) -> Delays | None:
     links, edges = config.links, topology.edge_attributes
     if links.latency is None and links.bandwidth is None and not {"latency", "bandwidth"} & set(edges):
         return None
+    from distadmm.conditions import Delays
+
     m = len(topology.edges)
     latency = edges.get("latency", np.full(m, np.nan)) if links.latency is None else np.full(m, links.latency)
     bandwidth = (

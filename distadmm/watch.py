@@ -6,11 +6,11 @@ iteration into memory that all ranks of its host share, and a thread of each loo
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import os
 import struct
 import sys
-import threading
 import time
 from types import TracebackType
 from typing import Any
@@ -24,7 +24,7 @@ _SLOT = struct.Struct("=q")
 class Watchdog:
     def __init__(self, world: World, timeout: float):
         self.world, self.timeout = world, timeout
-        self._done = threading.Event()
+        self._done = False
         self._board: Any | None = None
 
     def beat(self, k: int) -> None:
@@ -35,11 +35,12 @@ class Watchdog:
     def __enter__(self) -> Watchdog:
         if self.timeout and self.world.size > 1:
             self._board = self._shared_board()
-            threading.Thread(target=self._watch, daemon=True).start()
+            # Not `threading`: it is a module more on every rank, and nobody joins this thread.
+            _thread.start_new_thread(self._watch, ())
         return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._done.set()
+        self._done = True
 
     def _shared_board(self) -> Any:
         """Shared memory of this host's ranks: a slot a rank, and one by which a single rank speaks."""
@@ -73,7 +74,10 @@ class Watchdog:
 
     def _watch(self) -> None:
         latest, since = self._read(), time.monotonic()
-        while not self._done.wait(min(1.0, self.timeout / 4)):
+        while True:
+            time.sleep(min(1.0, self.timeout / 4))
+            if self._done:
+                return
             now = self._read()
             if now != latest:
                 latest, since = now, time.monotonic()

@@ -6,12 +6,12 @@ constants alone.  So rows are clipped one by one, and nothing here looks at a co
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from distadmm.errors import InputError, require
+from distadmm.structs import struct
 
 Array = np.ndarray
 
@@ -137,7 +137,7 @@ def with_intercept(X: Matrix) -> Matrix:
     )
 
 
-@dataclass(frozen=True)
+@struct
 class Table:
     """Records with their origin.  `y` is -1/+1, a class number, or a real target."""
 

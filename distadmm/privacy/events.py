@@ -19,12 +19,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from distadmm.errors import InputError, require
+from distadmm.structs import struct
 
 Array = np.ndarray
 Adjacency = Literal["add-remove", "replace", "label"]
@@ -62,7 +63,7 @@ def _whole(event: Event, *names: str) -> None:
         object.__setattr__(event, name, int(value))
 
 
-@dataclass(frozen=True)
+@struct
 class Event:
     """The common part of all events; see the module's head."""
 
@@ -102,7 +103,7 @@ class Event:
         return None
 
 
-@dataclass(frozen=True)
+@struct
 class Gaussian(Event):
     """Isotropic Gaussian noise on a query: `noise_multiplier` = sigma / sensitivity (l2)."""
 
@@ -119,7 +120,7 @@ class Gaussian(Event):
         return math.sqrt(self.count) / self.noise_multiplier
 
 
-@dataclass(frozen=True)
+@struct
 class DiscreteGaussian(Event):
     """Independent N_Z(0, sigma^2) on each of `dimension` integers, l2 sensitivity in the same grid units.
 
@@ -138,7 +139,7 @@ class DiscreteGaussian(Event):
         _whole(self, "count", "dimension")
 
 
-@dataclass(frozen=True)
+@struct
 class KNorm(Event):
     """Additive noise of density proportional to exp(-alpha |b|_2) on a query of l2 sensitivity `shift`."""
 
@@ -157,7 +158,7 @@ class KNorm(Event):
         return self.count * self.alpha * self.shift
 
 
-@dataclass(frozen=True)
+@struct
 class ObjectivePerturbation(Event):
     """The exact minimiser of  w sum_n l(y_n x_n' f) + (rest of curvature >= floor) + b' f,  released.
 
@@ -220,7 +221,7 @@ class ObjectivePerturbation(Event):
         return math.sqrt(self.count) * moved / self.scale if exact else None
 
 
-@dataclass(frozen=True)
+@struct
 class Pure(Event):
     """Any mechanism that is epsilon-differentially private, known by nothing else."""
 
@@ -237,7 +238,7 @@ class Pure(Event):
         return self.count * self.epsilon
 
 
-@dataclass(frozen=True)
+@struct
 class PostProcessing(Event):
     """Computed from released values alone; `of` names the ledger entry that is used again.  Costs nothing."""
 
@@ -253,7 +254,7 @@ class PostProcessing(Event):
         return 0.0
 
 
-@dataclass(frozen=True)
+@struct
 class Unbounded(Event):
     """A release that no theorem here bounds: epsilon is infinite.  `claimed` is what a paper says of it."""
 
@@ -262,7 +263,7 @@ class Unbounded(Event):
     mech: ClassVar[str] = "unbounded"
 
 
-@dataclass(frozen=True)
+@struct
 class Leakage(Event):
     """An average leakage of `nats` (mutual information) about `what`: listed, never added to an epsilon."""
 

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -28,6 +27,7 @@ from distadmm.privacy.chain import plain
 from distadmm.privacy.events import Adjacency, Event
 from distadmm.privacy.rdp import ORDERS, rdp_budget, rdp_to_epsilon
 from distadmm.privacy.tally import Cost, cost_of, counted, schedule_hash
+from distadmm.structs import struct
 
 Array = np.ndarray
 
@@ -67,7 +67,7 @@ def _text(name: str, epsilon: float, delta: float) -> str:
     return f"epsilon = {epsilon:g}" + (f" at delta = {delta:g}" if delta else "") + f" ({name})"
 
 
-@dataclass(frozen=True)
+@struct
 class PureFilter:
     epsilon: float
     delta: float = 0.0
@@ -85,7 +85,7 @@ class PureFilter:
         return {"filter": "pure", "epsilon": self.epsilon}
 
 
-@dataclass(frozen=True)
+@struct
 class GaussianFilter:
     epsilon: float
     delta: float
@@ -104,11 +104,14 @@ class GaussianFilter:
         return {"filter": "gaussian", "epsilon": self.epsilon, "delta": self.delta, "mu": self.mu}
 
 
-@dataclass(frozen=True, eq=False)
+@struct
 class RenyiFilter:
     epsilon: float
     delta: float
     curve: Array  # B, at the ledger's orders
+
+    __eq__ = object.__eq__  # arrays do not compare
+    __hash__ = object.__hash__
 
     def admits(self, proposal: Proposal) -> bool:
         return bool(np.all(proposal.after.rdp <= self.curve * _DIGITS))
@@ -124,7 +127,7 @@ class RenyiFilter:
         return plain({"filter": "renyi", "epsilon": self.epsilon, "delta": self.delta, "curve": self.curve})
 
 
-@dataclass(frozen=True)
+@struct
 class ScheduleFilter:
     epsilon: float
     delta: float

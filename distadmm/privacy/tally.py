@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -22,6 +22,7 @@ import numpy as np
 from distadmm.errors import InputError, require
 from distadmm.privacy.chain import Entry, canonical, plain
 from distadmm.privacy.events import Adjacency, Event, Leakage, Unbounded, event_from_json
+from distadmm.structs import mutable_struct
 
 Array = np.ndarray
 
@@ -113,7 +114,7 @@ def schedule_hash(events: Iterable[Event]) -> str:
     return hashlib.sha256(canonical({"events": lines}).encode()).hexdigest()
 
 
-@dataclass
+@mutable_struct
 class Slot:
     """What is left of one event of a reservation."""
 
@@ -135,7 +136,7 @@ class Slot:
         return min(self.left, self.every - self.used % self.every - 1)
 
 
-@dataclass
+@mutable_struct
 class Tally:
     """The state of a ledger after some entries."""
 

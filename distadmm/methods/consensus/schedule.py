@@ -9,17 +9,16 @@ fifty iterations).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from distadmm.errors import InputError, require
+from distadmm.structs import struct
 
 Array = np.ndarray
 DEFAULT_CAP = 10.0  # times the start
 
 
-@dataclass(frozen=True)
+@struct
 class Growing:
     start: Array  # one entry a node, as a column
     growth: Array
@@ -34,7 +33,7 @@ class Growing:
         return bool(np.ptp(self.start) == 0 and np.ptp(self.growth) == 0)
 
 
-@dataclass(frozen=True)
+@struct
 class Tabled:
     """Row k-1 holds the values of the k-th solve, one entry a node."""
 
