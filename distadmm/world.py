@@ -15,18 +15,20 @@ from functools import partial
 from typing import Any, TypeVar
 
 from distadmm.errors import InputError
-from distadmm.waiting import choose_waiting, patiently
+from distadmm.waiting import choose_waiting, local_ranks, patiently
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 # What the launchers of the field set in the environment of a rank: the number of ranks they started.
 _LAUNCHED_SIZE = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
+_LAUNCHED_HERE = ("MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE")  # how many of them on this host
 _LAUNCHED = (*_LAUNCHED_SIZE, "PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "PMI_FD")
 _WORD, _STATUS = 2720, 2721  # tags: rank 0 has something to say; a rank has something to tell it
 
 
 _SHARED_MEMORY = 8 << 20  # bytes of /dev/shm that a rank may take
+_ONE_HOST = {"UCX_TLS": "posix,cma,self", "UCX_MEM_EVENTS": "n", "UCX_VFS_ENABLE": "n"}
 
 
 def launched_size() -> int | None:
@@ -35,6 +37,14 @@ def launched_size() -> int | None:
         if os.environ.get(name, "").isdigit():
             return int(os.environ[name])
     return None
+
+
+def on_one_host() -> bool:
+    """Whether the launcher says that all of the job's ranks are on this host."""
+    for name in _LAUNCHED_HERE:
+        if name in os.environ:
+            return os.environ[name] == str(launched_size())
+    return os.environ.get("SLURM_STEP_NUM_NODES") == "1"  # srun
 
 
 class World:
@@ -198,7 +208,7 @@ def connect(waiting: str = "auto") -> World:
         return World()
     expected = launched_size()
     choose_waiting(waiting)
-    _spare_shared_memory()
+    _choose_transports()
     try:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
@@ -216,11 +226,18 @@ def connect(waiting: str = "auto") -> World:
     return World(comm)
 
 
-def _spare_shared_memory() -> None:
-    """Where /dev/shm is small (64 MB in a container), keep the MPI library from filling it and crashing."""
-    from distadmm.waiting import local_ranks
+def _choose_transports() -> None:
+    """Tell UCX, on which MPICH and others stand, what this job needs; what the user's environment says wins.
 
+    On one host that is shared memory: looking for networks and watching memory for them takes longer than
+    all the rest of the library's start.  Where /dev/shm is small (64 MB in a container), it is everything but
+    shared memory of that kind, which would fill it up and crash.
+    """
+    here = local_ranks()
     with contextlib.suppress(OSError, AttributeError):
         there = os.statvfs("/dev/shm")
-        if there.f_bavail * there.f_frsize < local_ranks() * _SHARED_MEMORY:
+        if there.f_bavail * there.f_frsize < here * _SHARED_MEMORY:
             os.environ.setdefault("UCX_TLS", "^posix")
+        elif on_one_host():
+            for name, value in _ONE_HOST.items():
+                os.environ.setdefault(name, value)
