@@ -7,6 +7,7 @@ losses, so it is outside every privacy guarantee; a deployment runs with `--obse
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -60,12 +61,22 @@ class Observer:
     """Gathers and reduces; rank 0 holds the result, the others None."""
 
     def __init__(
-        self, node: Node, world: World, test: tuple[Any, Array] | None, evaluate: Callable[..., Any]
+        self,
+        node: Node,
+        world: World,
+        test: Callable[[], tuple[Any, Array] | None],
+        evaluate: Callable[..., Any],
     ):
-        self.node, self.world, self.test, self.evaluate = node, world, test, evaluate
+        """`test` reads the test rows, when rank 0 first wants them; `evaluate(model, *rows)` is an error rate."""
+        self.node, self.world, self.evaluate = node, world, evaluate
+        self._read_test = test
         self.order = world.rows_order(node.network.nodes)
         self.reports = Reports(world, node.network.n_local, 7 + node.problem.dimension)
         self._means: list[Array] = []  # the nodes' mean model at each measurement, on rank 0
+
+    @cached_property
+    def test(self) -> tuple[Any, Array] | None:
+        return self._read_test()
 
     def gather(self, rows: Array) -> Array | None:
         """Rows of all nodes in the order of the nodes, on rank 0."""

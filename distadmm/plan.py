@@ -262,7 +262,7 @@ def outcome(options: Options, prepared: Prepared, plan: Plan) -> Outcome:
         state = config.algorithm.step(k, state, node)
     from distadmm.observe import Observer, optimum
 
-    f, best = state.f.mean(axis=0), optimum(node, Observer(node, World(), None, error_rate))[0]
+    f, best = state.f.mean(axis=0), optimum(node, Observer(node, World(), lambda: None, error_rate))[0]
     objectives = node.problem.objectives
 
     def loss(f: Array) -> float:

@@ -300,7 +300,7 @@ def _books(prepared: Prepared, recipe: Recipe | None, folder: Path | None, sourc
     header: dict[str, Any] = {"adjacency": adjacency, "mode": mode, "dataset": dataset}
     if folder is not None and config.loop.resume is not None:
         return Books.resume(folder / "ledger", nodes, ghosts, source=generator, **header)
-    run = prepared.world.broadcast(os.urandom(8).hex())
+    run = prepared.run or prepared.world.broadcast(os.urandom(8).hex())
     header |= {
         "scope": "record",
         "run": run,

@@ -87,6 +87,7 @@ def _continued(config: Config, path: str) -> Config:
 def work(config: Config, world: World) -> int:
     from distadmm import protect, rundir
 
+    commit = rundir.Commit() if world.is_root else None
     prepared = prepare(config, world)
     recipe = protect.plan_of(prepared)
     if config.loop.dry_run:
@@ -94,7 +95,7 @@ def work(config: Config, world: World) -> int:
         if world.is_root:
             print(words)
         return DONE
-    folder = rundir.start(prepared)
+    folder = rundir.start(prepared, commit)
     protect.arm(prepared, recipe, folder)
     run = execute(prepared, folder)
     protect.settle(prepared, run)

@@ -6,6 +6,7 @@ and nothing of what a step computes.
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from collections.abc import Iterator
@@ -94,8 +95,7 @@ class Loop:
         self.prepared, self.folder = prepared, folder
         self.config, self.world, self.node = prepared.config, prepared.world, prepared.node
         self.phases = find(self.config.name).phases
-        test = prepared.source.test() if self.world.is_root else None
-        self.observer = Observer(self.node, self.world, test, error_rate)
+        self.observer = Observer(self.node, self.world, prepared.source.test, error_rate)
         self.history: list[Measurement] = []
         self.ended, self.reason = "iterations", ""
         self.seconds = 0.0
@@ -107,16 +107,13 @@ class Loop:
     def run(self) -> tuple[int, Any]:
         """(last iteration, final state)."""
         loop, algorithm = self.config.loop, self.config.algorithm
-        with self.world.together():
-            state = algorithm.init(self.node)
-        k = 0
-        if loop.resume is not None and self.folder is not None:
+        name = self.prepared.run or self.world.broadcast(os.urandom(8).hex())
+        with self._listening(), Watchdog(self.world, loop.stall_timeout, name) as dog:
             with self.world.together():
-                k = checkpoint.latest(self.folder / "checkpoint")
-                state = checkpoint.load(self.folder / "checkpoint", state, self.node)
-        self.started = time.monotonic()
-        progress = Progress(loop.iterations, loop.progress if self.world.is_root else "none")
-        with self._listening(), Watchdog(self.world, loop.stall_timeout) as dog:
+                k, state = self._begin()
+            dog.everybody_here()
+            self.started = time.monotonic()
+            progress = Progress(loop.iterations, loop.progress if self.world.is_root else "none")
             try:
                 while k < loop.iterations:
                     k += 1
@@ -137,6 +134,14 @@ class Loop:
         if loop.checkpoint_every and self.ended != "iterations":
             self._save(k, state)
         return k, state
+
+    def _begin(self) -> tuple[int, Any]:
+        """The state before the first iteration, or after the last one that a checkpoint holds."""
+        state = self.config.algorithm.init(self.node)
+        if self.config.loop.resume is None or self.folder is None:
+            return 0, state
+        place = self.folder / "checkpoint"
+        return checkpoint.latest(place), checkpoint.load(place, state, self.node)
 
     def _after(self, k: int, state: Any, before: Array, progress: Progress) -> None:
         """Measure, show, save and decide whether to go on; every rank decides alike."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,13 +21,13 @@ if TYPE_CHECKING:
     from distadmm.privacy.protected import Recipe
 
 
-def start(prepared: Prepared) -> Path | None:
+def start(prepared: Prepared, commit: Commit | None = None) -> Path | None:
     """Make the run directory, or check the one that is resumed; write `config.json` before anything runs."""
     config, world = prepared.config, prepared.world
-    data_id = _data_id(prepared)
-    prepared.data_id = data_id if isinstance(data_id, str) else _together(data_id)
+    ids = None if prepared.source.pooled_allowed else _data_ids(prepared)
 
-    def make() -> str:
+    def make() -> tuple[str, str, str]:
+        data_id = ids or _data_id(prepared)
         if config.loop.resume is not None:
             folder = Path(config.loop.resume)
             _same_inputs(read_json(folder / "config.json"), prepared, data_id)
@@ -32,27 +35,32 @@ def start(prepared: Prepared) -> Path | None:
             folder = claim_directory(
                 config.loop.out, config.name.removesuffix(".py"), force=config.loop.force
             )
-        write_json(folder / "config.json", _configuration(prepared, data_id))
-        return str(folder)
+        write_json(folder / "config.json", _configuration(prepared, data_id, commit or Commit()))
+        return str(folder), data_id if isinstance(data_id, str) else _together(data_id), os.urandom(8).hex()
 
-    return Path(world.on_root(make))
+    made, prepared.data_id, prepared.run = world.on_root(make)
+    return Path(made)
 
 
-def _data_id(prepared: Prepared) -> str | dict[str, str]:
-    """The keyed name of the data: one for a whole file, one a node where each has its own."""
+def _data_id(prepared: Prepared) -> str:
+    """The keyed name of a whole table."""
     from distadmm.data.identity import local_key
     from distadmm.data.source import BUNDLED
 
-    source, world = prepared.source, prepared.world
-    if not source.pooled_allowed:  # each node has a file of its own
-        from distadmm.data.filesource import PatternSource
+    bundled = prepared.config.problem.data in BUNDLED
+    return prepared.source.data_id(None if bundled else local_key())
 
-        assert isinstance(source, PatternSource)
-        with world.together():
-            mine = source.node_ids(local_key())
-        return {str(node): name for part in world.allgather(mine) for node, name in sorted(part.items())}
-    key = None if prepared.config.problem.data in BUNDLED else local_key
-    return world.on_root(lambda: source.data_id(key() if key else None))
+
+def _data_ids(prepared: Prepared) -> dict[str, str]:
+    """The keyed name of each node's own file."""
+    from distadmm.data.filesource import PatternSource
+    from distadmm.data.identity import local_key
+
+    source, world = prepared.source, prepared.world
+    assert isinstance(source, PatternSource)
+    with world.together():
+        mine = source.node_ids(local_key())
+    return {str(node): name for part in world.allgather(mine) for node, name in sorted(part.items())}
 
 
 def _together(ids: dict[str, str]) -> str:
@@ -73,18 +81,18 @@ def _same_inputs(before: dict[str, Any], prepared: Prepared, data_id: Any) -> No
     )
 
 
-def _configuration(prepared: Prepared, data_id: Any) -> dict[str, Any]:
+def _configuration(prepared: Prepared, data_id: Any, commit: Commit) -> dict[str, Any]:
     table = prepared.config.table()
     return {
         "config": {k: v for k, v in table.items() if k not in ("resume", "force", "dry_run")},
         "data_id": data_id,
         **prepared.description,
         "ranks": prepared.world.size,
-        "versions": versions(prepared.world),
+        "versions": versions(prepared.world, commit),
     }
 
 
-def versions(world: Any) -> dict[str, str]:
+def versions(world: Any, commit: Commit) -> dict[str, str]:
     found = {name: _version(name) for name in ("distadmm", "numpy", "scipy", "networkx", "mpi4py")}
     import platform
 
@@ -93,11 +101,16 @@ def versions(world: Any) -> dict[str, str]:
         from mpi4py import MPI
 
         found["mpi"] = MPI.Get_library_version().strip("\0 \n").splitlines()[0]
-    found["commit"] = _commit()
+    found["commit"] = str(commit)
     return found
 
 
 def _version(name: str) -> str:
+    """Read off the name of the package's metadata folder: importlib.metadata takes 10 ms, and all ranks wait."""
+    for place in filter(os.path.isdir, sys.path):
+        for entry in os.listdir(place):
+            if entry.startswith(f"{name}-") and entry.endswith(".dist-info"):
+                return entry.removeprefix(f"{name}-").removesuffix(".dist-info")
     import importlib.metadata
 
     try:
@@ -106,18 +119,33 @@ def _version(name: str) -> str:
         return "not installed"
 
 
-def _commit() -> str:
-    """The commit of the checkout that is running; empty for an installed package."""
-    home = Path(__file__).resolve().parent.parent
-    if not (home / ".git").exists():
-        return ""
-    import subprocess
+class Commit:
+    """The commit of the checkout that is running; asked for early, so that git works while the ranks start."""
 
-    try:
-        command = ["git", "-C", str(home), "describe", "--always", "--dirty", "--abbrev=12"]
-        return subprocess.run(command, capture_output=True, text=True, timeout=5, check=True).stdout.strip()
-    except (OSError, subprocess.SubprocessError):
-        return ""
+    def __init__(self) -> None:
+        home = Path(__file__).resolve().parent.parent
+        self._git: Any = None
+        if (home / ".git").exists():
+            import subprocess
+
+            command = ["git", "-C", str(home), "describe", "--always", "--dirty", "--abbrev=12"]
+            with contextlib.suppress(OSError):
+                self._git = subprocess.Popen(
+                    command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+                )
+
+    def __str__(self) -> str:
+        """Empty for an installed package."""
+        if self._git is None:
+            return ""
+        import subprocess
+
+        try:
+            said, _ = self._git.communicate(timeout=5)
+            return said.strip() if self._git.returncode == 0 else ""
+        except subprocess.TimeoutExpired:
+            self._git.kill()
+            return ""
 
 
 def finish(prepared: Prepared, run: Run, folder: Path | None) -> Run:

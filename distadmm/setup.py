@@ -37,6 +37,7 @@ class Prepared:
     description: dict[str, Any]  # graph and data in words and numbers, for config.json and the dry run
     delays: Delays | None = None
     data_id: str = ""  # keyed name of the data; empty where nothing is written
+    run: str = ""  # a name no other run has; empty where nothing is written
 
 
 def loss_named(name: str) -> Loss:
@@ -218,29 +219,27 @@ def prepare(config: Config, world: World) -> Prepared:
     entry = find(config.name)
     plan = world.on_root(lambda: _plan(config, world.size))
     part = plan.parts[world.rank]
-    with world.together():
+    with world.together():  # ranks agree once on all that can be wrong with their own part
         source = open_source(config.problem.data, world=world, **source_options(config))
         objectives = objectives_of(config, source, part.nodes, plan.facts)
         problem = Problem(objectives, tolerance=config.problem.tolerance)
+        network = Network(part, world)
+        if plan.conditions is not None:
+            require(
+                getattr(config.algorithm, "tune", None) is not True,
+                "--tune assumes a network that stays as it is; leave it out, or the network's imperfections",
+            )
+            network.endure(plan.conditions)
+        start = np.zeros((network.n_local, problem.dimension))
+        node = Node(network, problem, Unprotected(), plan.facts, start, plan.table)
+        if hasattr(config.algorithm, "check"):
+            config.algorithm.check(node, config.loop.iterations)
     if not source.pooled_allowed:  # each node has a file of its own
         from distadmm.data.filesource import PatternSource, agree
 
         assert isinstance(source, PatternSource)
         with world.together():
             agree(world.allgather(source.signature()))
-    network = Network(part, world)
-    if plan.conditions is not None:
-        require(
-            getattr(config.algorithm, "tune", None) is not True,
-            "--tune assumes a network that stays as it is; leave it out, or the network's imperfections",
-        )
-        network.endure(plan.conditions)
-    start = np.zeros((network.n_local, problem.dimension))
-    release = Unprotected()
-    node = Node(network, problem, release, plan.facts, start, plan.table)
-    if hasattr(config.algorithm, "check"):
-        with world.together():
-            config.algorithm.check(node, config.loop.iterations)
     description = {"graph": plan.graph, "data": source.describe(), "phases": entry.phases}
     return Prepared(config, world, node, source, description, plan.delays)
 

@@ -22,8 +22,11 @@ _SLOT = struct.Struct("=q")
 
 
 class Watchdog:
-    def __init__(self, world: World, timeout: float):
+    """`name` is what no other job's watchdog on this host is called."""
+
+    def __init__(self, world: World, timeout: float, name: str):
         self.world, self.timeout = world, timeout
+        self._path = os.path.join(_memory(), f"distadmm-{name}")
         self._done = False
         self._board: Any | None = None
 
@@ -41,30 +44,26 @@ class Watchdog:
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._done = True
+        self.everybody_here()
+
+    def everybody_here(self) -> None:
+        """All ranks have entered: the memory needs no name any more."""
+        if self._board is not None and os.path.exists(self._path):
+            with contextlib.suppress(FileNotFoundError):  # another rank of this host was faster
+                os.unlink(self._path)
 
     def _shared_board(self) -> Any:
         """Shared memory of this host's ranks: a slot a rank, and one by which a single rank speaks."""
         import mmap
 
-        folder = "/dev/shm"
-        if not os.path.isdir(folder):
-            import tempfile
-
-            folder = tempfile.gettempdir()
-        token = self.world.broadcast(f"distadmm-{os.getpid()}-{time.time_ns()}" if self.world.is_root else "")
-        path = os.path.join(folder, token)
         size = 8 * (self.world.size + 1)
-        handle = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
+        handle = os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600)
         try:
             os.ftruncate(handle, size)  # the same size from every rank
             board = mmap.mmap(handle, size)
         finally:
             os.close(handle)
         _SLOT.pack_into(board, 8 * self.world.rank, 1 << 32)  # here, and not yet iterating
-        self.world.barrier()
-        if os.path.exists(path):
-            with contextlib.suppress(FileNotFoundError):  # another rank of this host was faster
-                os.unlink(path)
         return board
 
     def _read(self) -> dict[int, int]:
@@ -98,6 +97,15 @@ class Watchdog:
             sys.stderr.flush()
             _end_launcher(after=5)
         os._exit(STALLED)
+
+
+def _memory() -> str:
+    """A folder whose files are memory, or at least of this host alone."""
+    if os.path.isdir("/dev/shm"):
+        return "/dev/shm"
+    import tempfile
+
+    return tempfile.gettempdir()
 
 
 def _launcher() -> tuple[int, str] | None:

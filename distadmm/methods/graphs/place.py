@@ -18,12 +18,15 @@ Array = np.ndarray
 
 def depths(topology: Topology, start: int) -> Array:
     """Hops from `start` to every node; -1 where there is no way."""
-    depth = np.full(topology.n, -1)
+    depth, mark = np.full(topology.n, -1), np.empty(topology.n, dtype=np.int64)
     front, level = np.array([start]), 0
     while front.size:
         depth[front] = level
-        reached = np.unique(_after(topology, front))
-        front, level = reached[depth[reached] < 0], level + 1
+        reached = _after(topology, front)
+        reached = reached[depth[reached] < 0]
+        # Each node once; np.unique would load numpy's masked arrays, and all ranks wait for this one at the start.
+        mark[reached] = turn = np.arange(reached.size)
+        front, level = reached[mark[reached] == turn], level + 1
     return depth
 
 
