@@ -72,16 +72,18 @@ class Penalties:
 
     def penalty(self, k: int, node: Node) -> Array:
         """eta_i at the k-th solve, as a column."""
-        return node.recall("penalty", k, lambda: self.whole_schedule(node)(k))[node.network.nodes]
+        return node.recall("penalty", k, lambda: self._penalties(k, node)[node.network.nodes])
+
+    def _penalties(self, k: int, node: Node) -> Array:
+        """eta_i of all nodes of the network at the k-th solve."""
+        return node.recall("schedule", 0, lambda: self.whole_schedule(node))(k)
 
     def dual_step_of(self, k: int, node: Node) -> Array:
         """theta: the step of the duals at the k-th solve, as a column."""
         if self.dual_step == "own":
             return self.penalty(k, node)
-        if self.dual_step != "common":
-            return np.full((node.network.n_local, 1), float(self.dual_step))
-        smallest = node.recall("penalty", k, lambda: self.whole_schedule(node)(k)).min()
-        return np.full((node.network.n_local, 1), smallest)
+        step = self._penalties(k, node).min() if self.dual_step == "common" else float(self.dual_step)
+        return np.full((node.network.n_local, 1), step)
 
     def claims_optimum(self, node: Node) -> bool:
         """Whether the fixed point is the optimum of the whole network's problem."""
