@@ -4,8 +4,8 @@
     python benchmarks/consensus.py [--nodes 5|20] [--data synthetic|adult] [--rounds 7] [--out FILE]
 
 Product: the command's own path with history, observation of every iteration, progress and ledgers.
-Also R-ADMM's pair of iterations against two of ADMM, and its even iterations against a bare exchange of
-8 d bytes between neighbours; both of protocol time alone, without an observer.
+Also R-ADMM's pair of iterations against two of ADMM, without and with noise, and against two of the floor; and
+its even iterations against a bare exchange of 8 d bytes between neighbours.  All of these without an observer.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ import numpy as np
 
 ETA = {("synthetic", 5): 0.0015, ("synthetic", 20): 0.001, ("adult", 5): 0.5, ("adult", 20): 0.5}
 ITERATIONS = {5: 40, 20: 40}  # of the product beside the floor
+PRIVATE = {"alpha": "1", "adjacency": "replace"}
 PAIRS = 50  # of R-ADMM, beside twice as many iterations of ADMM
 
 
@@ -119,7 +120,8 @@ class Bench:
         return *kept["time"], kept["result"][1].f[0], kept["kkt"]
 
     def run_protocol(self, algorithm: str, **flags: Any) -> tuple[float, float, np.ndarray, float]:
-        """The algorithm's iterations and nothing else: no observer, no ledger."""
+        """The algorithm's iterations and nothing else: no observer, and a ledger, in memory, under noise alone."""
+        from distadmm import protect
         from distadmm.radmm import configure
         from distadmm.run import Loop
         from distadmm.setup import prepare
@@ -128,7 +130,9 @@ class Bench:
             algorithm,
             **{**self.flags, "observe": "none", "progress": "none", "iterations": 2 * PAIRS, **flags},
         )
-        loop, kept = Loop(prepare(config, self.world), None), {}
+        prepared = prepare(config, self.world)
+        protect.arm(prepared, protect.plan_of(prepared), None)
+        loop, kept = Loop(prepared, None), {}
         wall, cpu = self.timed(lambda: kept.update(result=loop.run()))
         loop.node.network.close()
         kkt = max(self.comm.allgather(float(loop.node.problem.residual.max())))
@@ -170,6 +174,8 @@ def measure(bench: Bench, rounds: int) -> list[dict[str, Any]]:
         "product, default (self-tuned)": lambda: bench.run_product("admm", eta="auto"),
         "ADMM, protocol": lambda: bench.run_protocol("admm", tune=False),
         "R-ADMM, protocol": lambda: bench.run_protocol("radmm"),
+        "private ADMM, protocol": lambda: bench.run_protocol("admm", tune=False, **PRIVATE),
+        "private R-ADMM, protocol": lambda: bench.run_protocol("radmm", **PRIVATE),
     }
     walls: dict[str, list[float]] = {name: [] for name in arms}
     cpus: dict[str, list[float]] = {name: [] for name in arms}
@@ -196,17 +202,22 @@ def measure(bench: Bench, rounds: int) -> list[dict[str, Any]]:
                 + (f"; models agree to {apart:.0e}" if name == "product" else ""),
             }
         )
-    rows.append(
-        {
-            "what": "R-ADMM / ADMM, two iterations",
-            "ours": 2 * np.median(walls["R-ADMM, protocol"]),
-            "theirs": 2 * np.median(walls["ADMM, protocol"]),
-            "ratio": ratio(walls["R-ADMM, protocol"], walls["ADMM, protocol"]),
-            "cpu_ratio": ratio(cpus["R-ADMM, protocol"], cpus["ADMM, protocol"]),
-            "goal": 0.6,
-            "note": f"KKT {kkt['R-ADMM, protocol']:.0e} and {kkt['ADMM, protocol']:.0e}",
-        }
-    )
+    for name, ours, theirs in (
+        ("two iterations of ADMM", "R-ADMM, protocol", "ADMM, protocol"),
+        ("two iterations of ADMM, both private", "private R-ADMM, protocol", "private ADMM, protocol"),
+        ("two iterations of the floor", "R-ADMM, protocol", "floor"),
+    ):
+        rows.append(
+            {
+                "what": f"R-ADMM pair / {name}",
+                "ours": 2 * np.median(walls[ours]),
+                "theirs": 2 * np.median(walls[theirs]),
+                "ratio": ratio(walls[ours], walls[theirs]),
+                "cpu_ratio": ratio(cpus[ours], cpus[theirs]),
+                "goal": 0.6,
+                "note": f"KKT {kkt[ours]:.0e} and {kkt[theirs]:.0e}",
+            }
+        )
     even, bare = bench.even_against_exchange(rounds)
     rows.append(
         {
