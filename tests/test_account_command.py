@@ -15,6 +15,7 @@ from distadmm.privacy.accountant import (
     epsilon,
     event_from_json,
     grouped,
+    one_way_chain,
 )
 
 PAPER = ObjectivePerturbation("gamma", 105, 1.0, 1750 / 8000, 0.25, 8.2, 50, logistic=True)
@@ -28,7 +29,7 @@ def answer(capsys, *argv):
 def test_the_setting_of_the_paper_is_the_default(capsys):
     assert account.main([]) == 0
     out = capsys.readouterr().out
-    rows = {line[:25].strip(): line.split()[-3:] for line in out.splitlines() if line[:1].isalpha()}
+    rows = {line[:32].strip(): line.split()[-3:] for line in out.splitlines() if line[:1].isalpha()}
     published = [float(v) for v in rows["published (delta = 0)"]]
     tight = [float(v) for v in rows["PLD"]]
     assert published == [22.81, 22.81, 22.81]
@@ -36,6 +37,10 @@ def test_the_setting_of_the_paper_is_the_default(capsys):
         assert epsilon(PAPER, 1e-5, adjacency) <= shown <= epsilon(PAPER, 1e-5, adjacency) * 1.001
     assert tight[0] < 0.61
     assert tight[1] < 1.46
+    assert rows["best proved"] == rows["PLD"]
+    assert rows["PLD, one-way chain (not counted)"][0] == "none"
+    assert float(rows["PLD, one-way chain (not counted)"][1]) < tight[1]
+    assert "used by no claim" in " ".join(out.split())
     assert "Theorem V.1" in out
     assert "not peer-reviewed" in out
     assert "Not covered:" in out
@@ -83,6 +88,17 @@ def test_a_group_of_records(capsys):
 def test_noise_for_a_budget(capsys, argv):
     found = answer(capsys, *argv, "--epsilon", "2", "--adjacency", "replace")
     assert 1.999 < found["epsilon"]["replace"]["best"] <= 2.0 + 1e-9
+
+
+def test_the_one_way_chain_is_one_more_number(capsys):
+    found = answer(capsys)
+    assert found["epsilon"]["replace"]["one_way"] == one_way_chain(PAPER, 1e-5, "replace")
+    assert found["epsilon"]["replace"]["one_way"] < found["epsilon"]["replace"]["best"]
+    assert found["epsilon"]["add-remove"]["one_way"] is None
+    for flags in (["--adjacency", "add-remove"], ["--records", "2"]):
+        alone = answer(capsys, *flags)
+        assert not any("one-way" in line for line in alone["assumptions"])
+        assert {row["one_way"] for row in alone["epsilon"].values()} == {None}
 
 
 def test_a_delta_of_zero_is_pure(capsys):

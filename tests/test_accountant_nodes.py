@@ -3,7 +3,6 @@
 import math
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from distadmm.errors import InputError
@@ -102,14 +101,50 @@ def test_groups_cost_k_times_the_pure_price(adjacency):
 
 
 @pytest.mark.parametrize(("dimension", "scale"), [(2, 0.5), (20, 0.5), (105, 1.0)])
-def test_group_privacy_against_a_chain_of_single_steps(dimension, scale):
-    """Two routes to two records: the shifted noise of both at once, and power functions chained."""
-    event = replace(CHEAP, dimension=dimension, scale=scale, count=1)
-    away, back = profiles.directed(event, "add-remove")
-    both, _ = profiles.directed(grouped(event, 2), "add-remove")
-    eps = np.unique(np.concatenate([both.right.eps, both.left.eps]))
-    ends = [np.append(curves.chain(p, p, eps)[:-1], 0.0) for p in (away, back)]
-    chained = curves.Pair(*(curves.hull(eps, value) for value in ends))
-    for one, two in ((chained, both), (chained.mirrored, both.mirrored)):
-        prices = [pld.epsilon([pld.Term(p, 20)], DELTA) for p in (one, two)]
-        assert prices[1] == pytest.approx(prices[0], rel=0.05)
+@pytest.mark.parametrize("noise", ["gamma", "gaussian"])
+def test_a_group_is_a_chain_of_single_records(noise, dimension, scale):
+    """Five records one after the other, against the squares of powers that `grouped` is priced by."""
+    event = replace(
+        CHEAP, noise=noise, dimension=dimension, scale=scale if noise == "gamma" else 3.0, count=1
+    )
+    _, back = profiles.directed(event, "add-remove")
+    worse = curves.joined(back.right, back.right)  # in either direction
+    found, prices = worse, []
+    for k in (2, 3, 4, 5):
+        step = curves.chained(worse, found)
+        found = curves.joined(step, step)
+        (group,) = profiles.directed(grouped(event, k), "add-remove")
+        prices.append([pld.epsilon([pld.Term(p, 20)], DELTA) for p in (found, group)])
+        # That total variation is the same in either direction, the pair of one record knows and R does not.
+        assert prices[-1][0] <= prices[-1][1] * (1 + 1e-3)
+        assert prices[-1][1] <= prices[-1][0] * 1.15
+    assert prices == sorted(prices)
+
+
+def test_two_records_taken_away_are_one_replaced():
+    """Both are R o R; only the pure price of the two differs, for both pay for the Hessian."""
+    pair = grouped(replace(CHEAP, noise="gaussian", scale=3.0), 2)
+    assert epsilon([pair], DELTA, "add-remove") == pytest.approx(
+        epsilon([replace(pair, records=1)], DELTA, "replace"), rel=1e-12
+    )
+    assert grouped(grouped(CHEAP, 2), 3) == grouped(CHEAP, 6)
+    assert grouped(CHEAP, 2).pure_epsilon("add-remove") > CHEAP.pure_epsilon("replace")
+
+
+def test_groups_of_normal_noise_without_curvature_are_exact():
+    flat = replace(CHEAP, noise="gaussian", scale=1.0, floor=1e12, count=5)
+    for k in (1, 2, 5, 16):
+        exact = gaussian.epsilon(math.sqrt(5) * k * flat.weight, DELTA)
+        found = epsilon([grouped(flat, k)], DELTA, "add-remove")
+        assert exact <= found <= exact * 1.005
+    labels = grouped(replace(flat, logistic=True), 3)
+    assert epsilon([labels], DELTA, "label") == pytest.approx(
+        gaussian.epsilon(math.sqrt(5) * 0.6, DELTA), rel=1e-9
+    )
+
+
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+def test_large_groups_cost_no_more_than_their_pure_price(adjacency):
+    spent = [epsilon([grouped(CHEAP, k)], DELTA, adjacency) for k in (1, 2, 4, 30, 1000)]
+    assert spent == sorted(spent)
+    assert spent[-1] <= grouped(CHEAP, 1000).pure_epsilon(adjacency) * (1 + 1e-9)

@@ -1,9 +1,9 @@
 """The accountant: events -> epsilon(delta), by proved bounds only, rounded against us.
 
 What stands where: `events` (what was released), `profiles` (Theorem C and its hypotheses), `knorm` (Theorem A),
-`gaussian`, `lattice` (discrete Gaussian), `curves` and `pld` (composition by FFT), `rdp` (Renyi curves, filters),
-`pricing` (all of it together), `nodes` (who holds what), `calibration` (noise for a budget), `statements` (what may be
-printed), `export` (dp-accounting).
+`gaussian`, `lattice` (discrete Gaussian), `curves` and `pld` (composition by FFT), `rdp` and `tails` (Renyi curves,
+filters), `pricing` (all of it together), `nodes` (who holds what), `calibration` (noise for a budget), `statements`
+(what may be printed), `export` (dp-accounting).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from distadmm.privacy.events import (
     event_from_json,
 )
 from distadmm.privacy.nodes import Combined, combine, grouped
-from distadmm.privacy.pricing import Bounds, bounds, delta, epsilon, published_epsilon
+from distadmm.privacy.pricing import Bounds, bounds, delta, epsilon, one_way_chain, published_epsilon
 from distadmm.privacy.rdp import ORDERS, rdp_budget, rdp_to_epsilon
 from distadmm.privacy.statements import Certificate, OdometerReading, Simulation, Statement, statement
 
@@ -78,6 +78,7 @@ __all__ = [
     "gaussian_noise_multiplier",
     "grouped",
     "objective_scale",
+    "one_way_chain",
     "output_perturbation",
     "published_epsilon",
     "rdp_budget",

@@ -37,11 +37,8 @@ def spending(events: Iterable[Event], records: int = 1) -> Spending:
 
 def epsilon(events: Iterable[Event], delta: float, adjacency: Adjacency, committed: bool) -> float:
     """The smallest bound that is proved; for a schedule that was not `committed`, that adaptive choice keeps."""
-    listed = list(events)
-    if committed:
-        return pricing.epsilon(listed, delta, adjacency)
-    found = pricing.bounds(listed, delta, adjacency)
-    return min(found.pure, found.renyi, found.exact)
+    price = pricing.epsilon if committed else pricing.adaptive_epsilon
+    return price(events, delta, adjacency)
 
 
 def over_nodes(

@@ -14,7 +14,6 @@ that is done to a pair here keeps it above the truth.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -53,22 +52,14 @@ class Masses(NamedTuple):
 def hull(eps: Array, value: Array) -> Curve:
     """The lower convex hull, over gamma = e^eps, of upper bounds and of what monotony adds to them."""
     value = np.minimum.accumulate(np.clip(value, 0.0, 1.0))
-    begin, end = _scaled_slopes(eps, value)
-    if np.all(begin[1:] >= end[:-1]):  # as from a closed form
-        return Curve(eps, value)
-    kept: list[int] = [0]
-    ends: list[float] = []  # slope of each kept side, times gamma at its end
-    x, y = eps.tolist(), value.tolist()
-    for new in range(1, len(x)):
-        while ends:
-            back = x[kept[-1]] - x[new]
-            if ends[-1] < (y[new] - y[kept[-1]]) * math.exp(back) / -math.expm1(back):
-                break
-            kept.pop()
-            ends.pop()
-        ends.append((y[new] - y[kept[-1]]) / -math.expm1(x[kept[-1]] - x[new]))
-        kept.append(new)
-    return Curve(eps[kept], value[kept])
+    while len(eps) > 2:
+        begin, end = _scaled_slopes(eps, value)
+        below = begin[1:] >= end[:-1]  # a knot above the chord of its neighbours is not on the hull
+        if below.all():
+            break
+        kept = np.concatenate([[True], below, [True]])
+        eps, value = eps[kept], value[kept]
+    return Curve(eps, value)
 
 
 def _scaled_slopes(eps: Array, value: Array) -> tuple[Array, Array]:
@@ -106,7 +97,8 @@ def joined(right: Curve, left: Curve) -> Pair:
     """The pair of two polygons, with the hull taken across gamma = 1 as well.
 
     The chord from (1/g', 1 - 1/g' + D/g') on the left to (g, H) on the right is at gamma = 1
-    [(g' - 1 + D)(g - 1) + H (g' - 1)] / (g g' - 1); total variation is below the lowest of them.
+    [(g' - 1 + D)(g - 1) + H (g' - 1)] / (g g' - 1); total variation is below the lowest of them.  Where both
+    sides are one polygon, by symmetry one side of the hull crosses gamma = 1 from a knot to its own image.
     """
     right, left = _lowered(right, left, min(right.value[0], left.value[0]))
     slopes = [_scaled_slopes(*c)[0][0] for c in (right, left)]
@@ -116,6 +108,8 @@ def joined(right: Curve, left: Curve) -> Pair:
     if len(near) < 2:
         return Pair(right, left)
     (g, h), (g_left, d) = ((x[x < 1e13], v[x < 1e13]) for x, v in near)
+    if right is left:
+        return Pair(*_lowered(right, left, min(float(((g + 2 * h) / (g + 2)).min()), right.value[0])))
     reach = np.multiply.outer(g_left, g) + g_left[:, None] + g
     chords = ((g_left + d)[:, None] * g + np.multiply.outer(g_left, h)) / reach
     return Pair(*_lowered(right, left, min(float(chords.min()), right.value[0])))
@@ -123,8 +117,8 @@ def joined(right: Curve, left: Curve) -> Pair:
 
 def _lowered(right: Curve, left: Curve, tv: float) -> tuple[Curve, Curve]:
     """Both hulls with this value at gamma = 1."""
-    first, second = (hull(c.eps, np.append(tv, c.value[1:])) for c in (right, left))
-    return first, second
+    first = hull(right.eps, np.append(tv, right.value[1:]))
+    return first, first if left is right else hull(left.eps, np.append(tv, left.value[1:]))
 
 
 def masses(pair: Pair) -> Masses:
@@ -156,12 +150,31 @@ def log_moment(m: Masses, theta: Array) -> Array:
     return top + np.log(np.exp(exponent - top[..., None]).sum(axis=-1))
 
 
-def chain(first: Pair, second: Pair, eps: Array) -> Array:
-    """An upper bound, at `eps` >= 0, of H_gamma(P3|P1) for first = (P2, P1) and second = (P3, P2).
+def chained(first: Pair, second: Pair, most: int = 1024) -> Curve:
+    """An upper bound of H_gamma(P3|P1), gamma >= 1, for first = (P2, P1) and second = (P3, P2).
 
     Group privacy (Dong, Roth and Su 2022): the best test between P1 and P3 has a power of at most
-    R2(R1(level)), R the power of the best test of a pair; H_gamma = sup_x [R2(R1(x)) - gamma x].
+    R2(R1(level)), R the power of the best test of a pair; H_gamma = sup_x [R2(R1(x)) - gamma x], a polygon again.
+    Of its bends at most about `most` are kept: the chords between them are above it.
     """
+    log_slope, level, power, slack = _chained_power(first, second)
+    bends = np.unique(log_slope[log_slope > 0])
+    every = -(-len(bends) // most)
+    eps = (
+        np.concatenate([[0.0], bends[::-1][::every][::-1]]) if every else np.zeros(1)
+    )  # the last one among them
+    best = np.searchsorted(-log_slope, -eps)  # the slopes before it are above gamma
+    gamma = np.exp(np.minimum(eps, 700.0))
+    found = np.zeros(len(eps))
+    for near in (-1, 0, 1):
+        at = np.clip(best + near, 0, len(level) - 1)
+        found = np.maximum(found, power[at] * (1 + slack) - gamma * level[at])
+    return Curve(eps, np.minimum(found, 1.0))
+
+
+def _chained_power(first: Pair, second: Pair) -> tuple[Array, Array, Array, float]:
+    """R2 o R1: the logarithms of its slopes, falling, the bends (level, power) around them, and the relative
+    rounding of the bends."""
     loss1, x1, y1 = _power(first)
     loss2, x2, y2 = _power(second)
     # Bends of R2 o R1: those of R1, and where R1 reaches a bend of R2.
@@ -172,16 +185,9 @@ def chain(first: Pair, second: Pair, eps: Array) -> Array:
     middle = (level[1:] + level[:-1]) / 2
     side1 = np.clip(np.searchsorted(x1, middle), 1, len(x1) - 1) - 1
     side2 = np.clip(np.searchsorted(x2, np.interp(middle, x1, y1)), 1, len(x2) - 1) - 1
-    log_slope = loss1[side1] + loss2[side2]
-    best = np.searchsorted(-log_slope, -eps)  # the slopes before it are above gamma
     # Sums of n positive terms are right to n roundings, on either axis and through both powers.
-    slack = 8 * (len(x1) + len(x2)) * np.finfo(float).eps
-    gamma = np.exp(np.minimum(eps, 700.0))
-    found = np.zeros(len(gamma))
-    for near in (-1, 0, 1):
-        at = np.clip(best + near, 0, len(level) - 1)
-        found = np.maximum(found, power[at] * (1 + slack) - gamma * level[at])
-    return np.minimum(found, 1.0)
+    slack = 8 * (len(x1) + len(x2)) * float(np.finfo(float).eps)
+    return loss1[side1] + loss2[side2], level, power, slack
 
 
 def _power(pair: Pair) -> tuple[Array, Array, Array]:

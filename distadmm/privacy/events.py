@@ -167,7 +167,8 @@ class ObjectivePerturbation(Event):
     `floor` Phi = rho/N + 2 eta V.  `output_epsilon` > 0: the minimiser is approximate and the noise added
     to it costs that much more a release.  `one_signed`: l' has one sign for each record, whatever f is.
     `logistic`: l is the logistic loss, so that flipping a label adds a linear function to it; without it
-    the label adjacency is priced as a replacement.  See `profiles` for the theorem and its hypotheses.
+    the label adjacency is priced as a replacement.  `records`: how many records of one person change at
+    once.  See `profiles` for the theorem and its hypotheses.
     """
 
     noise: str
@@ -180,6 +181,7 @@ class ObjectivePerturbation(Event):
     output_epsilon: float = 0.0
     one_signed: bool = True
     logistic: bool = False
+    records: int = 1
     mech: ClassVar[str] = "objective-perturbation"
 
     def __post_init__(self) -> None:
@@ -188,11 +190,17 @@ class ObjectivePerturbation(Event):
             f"{self.mech}: noise is {self.noise!r}; choose gamma or gaussian",
         )
         _positive(self, "scale", "weight", "curvature", "floor")
-        _whole(self, "dimension", "count")
+        _whole(self, "dimension", "count", "records")
         require(
             math.isfinite(self.output_epsilon) and self.output_epsilon >= 0,
             f"{self.mech}: output_epsilon is {self.output_epsilon!r}; needed: a finite number, 0 or more",
         )
+
+    def to_json(self) -> dict[str, Any]:
+        line = super().to_json()
+        if self.records == 1:  # as every release is; more of them is a question about it
+            del line["records"]
+        return line
 
     @property
     def log_jacobian(self) -> float:
@@ -206,19 +214,22 @@ class ObjectivePerturbation(Event):
         return 2 * self.weight if both else self.weight
 
     def pure_epsilon(self, adjacency: Adjacency) -> float:
-        """count (alpha shift + tau + output_epsilon); a flipped logistic label leaves the Hessian alone."""
+        """count (records (alpha shift + tau) + output_epsilon); a flipped logistic label leaves the Hessian alone.
+
+        The output noise hides the error of the solve, whatever the tables are.
+        """
         moved = self.shift(adjacency)
         if self.noise == "gaussian":
             return math.inf
         jacobian = 0.0 if adjacency == "label" and self.logistic else self.log_jacobian
-        return self.count * (self.scale * moved + jacobian + self.output_epsilon)
+        return self.count * (self.records * (self.scale * moved + jacobian) + self.output_epsilon)
 
     def gdp_mu(self, adjacency: Adjacency) -> float | None:
         moved = self.shift(adjacency)
         exact = (
             self.noise == "gaussian" and adjacency == "label" and self.logistic and not self.output_epsilon
         )
-        return math.sqrt(self.count) * moved / self.scale if exact else None
+        return math.sqrt(self.count) * self.records * moved / self.scale if exact else None
 
 
 @struct

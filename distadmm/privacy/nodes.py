@@ -138,8 +138,7 @@ def _moved(removed: tuple[Event, ...], added: tuple[Event, ...], delta: float) -
 def grouped(event: Event, records: int) -> Event:
     """The event whose price is what `event` costs a group of `records` records at its node.
 
-    Sensitivities grow `records`-fold.  Objective perturbation: k w and k tau (see `profiles`; a chain of k single
-    steps comes within a few percent of it); the output noise hides the error of the solve, whatever the tables are.
+    Sensitivities grow `records`-fold; objective perturbation is a chain of single records (see `profiles`).
     """
     require(records >= 1, f"records is {records!r}; needed: a whole number of at least 1")
     if isinstance(event, Gaussian):
@@ -151,7 +150,5 @@ def grouped(event: Event, records: int) -> Event:
     if isinstance(event, Pure):
         return replace(event, epsilon=event.epsilon * records)
     if isinstance(event, ObjectivePerturbation):
-        # The curvature that makes ln(1 + k w c / Phi) equal to k tau.
-        curvature = math.expm1(records * event.log_jacobian) * event.floor / (records * event.weight)
-        return replace(event, weight=records * event.weight, curvature=curvature)
+        return replace(event, records=event.records * records)
     return event

@@ -11,7 +11,7 @@ Infinite as soon as one event is unbounded.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -72,6 +72,18 @@ def epsilon(events: Event | Iterable[Event], delta: float, adjacency: Adjacency)
     return min(pure, _renyi(listed, delta, adjacency), _pld(listed, delta, adjacency))
 
 
+def adaptive_epsilon(events: Event | Iterable[Event], delta: float, adjacency: Adjacency) -> float:
+    """The same by those bounds alone that hold for releases that were chosen by what came before."""
+    listed = _checked(events, delta, adjacency)
+    if any(isinstance(e, Unbounded) for e in listed):
+        return math.inf
+    pure = _pure(listed, adjacency)
+    if delta == 0 or not listed:
+        return pure
+    mu = _mu(listed, adjacency)
+    return min(pure, _renyi(listed, delta, adjacency), math.inf if mu is None else _exact(mu, delta))
+
+
 def bounds(events: Event | Iterable[Event], delta: float, adjacency: Adjacency) -> Bounds:
     """epsilon at `delta` by every route."""
     listed = _checked(events, delta, adjacency)
@@ -117,7 +129,8 @@ def published_epsilon(events: Event | Iterable[Event], adjacency: Adjacency) -> 
     """The sum of what the papers state (delta = 0); infinite where they state nothing of this kind.
 
     Private (M)R-ADMM, Theorem V.1 of Zhang, Khalili and Liu:  sum_k 2 w (1.4 c1 / Phi + alpha), stated for replacing a
-    record and for 2 w c1 < Phi (their condition on eta(1)).  It also bounds the other two adjacencies.
+    record and for 2 w c1 < Phi (their condition on eta(1)).  It also bounds the other two adjacencies, and k records
+    cost k times as much.
     """
     check_adjacency(adjacency)
     total = 0.0
@@ -126,7 +139,7 @@ def published_epsilon(events: Event | Iterable[Event], adjacency: Adjacency) -> 
             if event.noise == "gaussian" or 2 * event.weight * event.curvature >= event.floor:
                 return math.inf
             each = 2 * event.weight * (1.4 * event.curvature / event.floor + event.scale)
-            total += event.count * (each + event.output_epsilon)
+            total += event.count * (event.records * each + event.output_epsilon)
         elif isinstance(event, Unbounded):
             total += math.inf if event.claimed is None else event.claimed
         else:
@@ -134,12 +147,27 @@ def published_epsilon(events: Event | Iterable[Event], adjacency: Adjacency) -> 
     return total
 
 
-def ways(listed: Sequence[Event], adjacency: Adjacency) -> list[list]:
+def one_way_chain(events: Event | Iterable[Event], delta: float, adjacency: Adjacency) -> float:
+    """For display beside `bounds`: the composed bound of `profiles.one_way`, derived for this project and not
+    reviewed.  Infinite where it is none of its own: no single record is replaced in the objective."""
+    from distadmm.privacy import pld, profiles
+
+    listed = _checked(events, delta, adjacency)
+    own = any(profiles.has_one_way(e, adjacency) for e in listed)
+    if not own or delta == 0 or any(isinstance(e, Unbounded) for e in listed):
+        return math.inf
+    return max(pld.epsilon(way, delta) for way in ways(listed, adjacency, profiles.one_way))
+
+
+def ways(
+    listed: Sequence[Event], adjacency: Adjacency, pairs_of: Callable[..., tuple] | None = None
+) -> list[list]:
     """For each direction of the adjacency (the record in Q, or in P): the terms that dominate all events together."""
     from distadmm.privacy import profiles
     from distadmm.privacy.events import Gaussian
     from distadmm.privacy.pld import Term
 
+    pairs_of = pairs_of or profiles.directed
     terms: list[list] = [[], []]
     mu2 = 0.0
     for event in listed:
@@ -147,7 +175,7 @@ def ways(listed: Sequence[Event], adjacency: Adjacency) -> list[list]:
         if mu is not None:
             mu2 += mu * mu
             continue
-        pairs = profiles.directed(event.single(), adjacency)
+        pairs = pairs_of(event.single(), adjacency)
         for way, pair in zip(terms, (pairs[0], pairs[-1])):
             way.append(Term(pair, event.releases))
         extra = getattr(event, "output_epsilon", 0.0)

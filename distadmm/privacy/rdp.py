@@ -27,7 +27,7 @@ from distadmm.privacy.events import (
 
 Array = np.ndarray
 
-#: Orders a with a - 1 from 0.1 to 4000 in equal ratios of 1.28: what falls between two costs < 0.5 %.
+#: Orders a with a - 1 from 0.1 to 4000 in equal ratios of 1.28: what falls between two costs < 1 %.
 ORDERS: Array = 1.0 + np.round(np.geomspace(0.1, 4000.0, 44), 3)
 ORDERS.setflags(write=False)
 
@@ -68,12 +68,11 @@ def _single(event: Event, orders_: tuple[float, ...], adjacency: Adjacency) -> A
 
 def _profiled(event: KNorm | ObjectivePerturbation, orders: Array, adjacency: Adjacency) -> Array:
     """From the discrete pairs of the privacy profile, whose divergences are above the mechanism's at every order."""
-    from distadmm.privacy import profiles
+    from distadmm.privacy import profiles, tails
 
-    ends = zip(profiles.directed(event, adjacency), profiles.tails(event, adjacency))
-    found = np.max([profiles.log_power_moment(pair, orders, tail) for pair, tail in ends], axis=0) / (
-        orders - 1
-    )
+    ends = zip(profiles.directed(event, adjacency), tails.tails(event, adjacency))
+    moments = [tails.log_power_moment(pair, orders, tail) for pair, tail in ends]
+    found = np.max(moments, axis=0) / (orders - 1)
     extra = getattr(event, "output_epsilon", 0.0)
     found = np.maximum(found, 0.0) + (of_pure(extra, orders) if extra else 0.0)
     return np.minimum(found, of_pure(event.pure_epsilon(adjacency), orders))

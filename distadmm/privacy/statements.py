@@ -253,10 +253,8 @@ def _needed(kind: Kind, scope: str, listed: list[Event]) -> tuple[str, ...]:
 
 def _price(kind: Kind, listed: list[Event], delta: float, adjacency: Adjacency) -> float:
     """The tightest bound; for a reading of the odometer only those that hold for adaptively chosen releases."""
-    if kind != "odometer":
-        return pricing.epsilon(listed, delta, adjacency)
-    found = pricing.bounds(listed, delta, adjacency)
-    return min(found.pure, found.renyi, found.exact)
+    price = pricing.adaptive_epsilon if kind == "odometer" else pricing.epsilon
+    return price(listed, delta, adjacency)
 
 
 def _claim(epsilon: float, delta: float) -> str:
