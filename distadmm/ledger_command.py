@@ -22,7 +22,7 @@ from typing import Any
 
 from distadmm.cli import flag, launch, parse
 from distadmm.errors import DONE, FAILURE, InputError, require
-from distadmm.privacy import ledger_report
+from distadmm.privacy import ledger_check, ledger_report
 from distadmm.results import write_json
 from distadmm.world import World
 
@@ -110,7 +110,7 @@ def show(request: Request) -> int:
 
 
 def verify(request: Request) -> int:
-    found = ledger_report.verified(request.files)
+    found = ledger_check.verified(request.files)
     for line in found.notes:
         print(line)
     for fault in found.faults:

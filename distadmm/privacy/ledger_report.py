@@ -1,4 +1,4 @@
-"""What ledgers say, for people: the tables, the check of every line, the sum over runs, the export.
+"""What ledgers say, for people: the tables, the sum over runs, the export.
 
 Three kinds of statement are never mixed: a certificate bounds a whole run, an odometer reads what was spent
 so far, and a simulation guarantees nothing whatever its numbers.
@@ -11,16 +11,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from distadmm.errors import InputError, require
-from distadmm.privacy import chain, compose, pricing, replay, statements
+from distadmm.errors import require
+from distadmm.privacy import chain, compose, pricing, statements
 from distadmm.privacy.events import Adjacency, Event, Leakage, Unbounded, event_from_json
 from distadmm.privacy.export import dp_event
 from distadmm.privacy.filter import filter_from_json
 from distadmm.privacy.statements import NOT_COVERED
 from distadmm.privacy.tally import Tally, is_committed, statement_kind
-from distadmm.privacy.witness import all_sightings, missing
 
 ADJACENCY_WORDS = {
     "add-remove": "one record more or less",
@@ -247,59 +246,6 @@ def _columns(table: Sequence[Sequence[str]]) -> Iterable[str]:
             for at, (cell, width) in enumerate(zip(row, widths))
         ]
         yield "  ".join(cells).rstrip()
-
-
-# -- verify -------------------------------------------------------------------------------------------
-
-
-class Verdict(NamedTuple):
-    notes: list[str]
-    faults: list[str]
-
-
-def verified(files: Sequence[Path]) -> Verdict:
-    """Every line of every file, every witness and every kept message that stands beside them."""
-    notes, faults = [], []
-    seen = {folder: all_sightings(folder) for folder in {file.parent for file in files}}
-    sent = {folder: replay.read_all(folder) for folder in seen}
-    for file in files:
-        found = chain.read(file)
-        if found.fault or not found.entries:
-            faults.append(str(found.fault or f"{file}: no whole entry"))
-            continue
-        try:
-            tally = Tally.of(found.entries)
-        except InputError as error:
-            faults.append(f"{file}: {error}")
-            continue
-        node, sound = tally.header["node"], len(faults)
-        holds = {bytes.fromhex(entry["h"]) for entry in found.entries}
-        for sighting in missing(seen[file.parent], node, holds):
-            faults.append(
-                f"{file}: {sighting.observer} holds a head of iteration {sighting.iteration} that is not in it: "
-                "its tail was cut or replaced"
-            )
-        for (owner, iteration), message in sent[file.parent].items():
-            if owner == node and message.head not in holds and message.head.hex() not in tally.lost_heads:
-                if found.torn:
-                    continue
-                faults.append(f"{file}: a message of iteration {iteration} was kept whose entry is not in it")
-        if len(faults) == sound:
-            notes.append(_note(file, found, tally, sum(s.node == node for s in seen[file.parent])))
-    return Verdict(notes, faults)
-
-
-def _note(file: Path, found: chain.Chain, tally: Tally, witnesses: int) -> str:
-    parts = [f"{len(found.entries)} entries", f"{tally.releases} releases", f"head {found.head[:16]}"]
-    parts.append(
-        f"{witnesses} witness{'es' * (witnesses != 1)}"
-        if witnesses
-        else "no witness: a cut tail would not show"
-    )
-    parts += [f"torn line {line} kept ({len(fragment)} bytes)" for line, fragment in found.fragments]
-    if found.torn:
-        parts.append(f"torn tail ({len(found.torn)} bytes) not yet accounted for")
-    return f"{file}: {', '.join(parts)}"
 
 
 # -- merge --------------------------------------------------------------------------------------------
