@@ -47,10 +47,11 @@ class Watchdog:
         self.everybody_here()
 
     def everybody_here(self) -> None:
-        """All ranks have entered: the memory needs no name any more."""
+        """All ranks have entered: shared memory needs no names any more."""
         if self._board is not None and os.path.exists(self._path):
             with contextlib.suppress(FileNotFoundError):  # another rank of this host was faster
                 os.unlink(self._path)
+            _unname_memory_of_the_library()
 
     def _shared_board(self) -> Any:
         """Shared memory of this host's ranks: a slot a rank, and one by which a single rank speaks."""
@@ -106,6 +107,16 @@ def _memory() -> str:
     import tempfile
 
     return tempfile.gettempdir()
+
+
+def _unname_memory_of_the_library() -> None:
+    """MPICH removes the name of its shared memory when it ends; a job that is killed would leave it behind."""
+    with contextlib.suppress(OSError), open("/proc/self/maps") as maps:
+        for line in maps:
+            path = line.split()[-1]
+            if path.startswith("/dev/shm/mpich_shm_"):
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(path)
 
 
 def _launcher() -> tuple[int, str] | None:

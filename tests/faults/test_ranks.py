@@ -32,11 +32,17 @@ class Failing:
         return State(node.start)
 
     def step(self, k, st, node):
+        if k == 2 and self.how == "kill":
+            for line in open("/proc/self/maps"):
+                if "/dev/shm/" in line:
+                    print("mapped", line.split("/dev/shm/")[1].split()[0], flush=True)
         if k == 3 and 2 in node.network.nodes:
             if self.how == "raise":
                 raise RuntimeError("node two is unwell")
             if self.how == "exit":
                 raise SystemExit(7)
+            if self.how == "kill":
+                os.kill(os.getpid(), 9)
             if self.how == "input":
                 raise InputError("node two cannot read its rows; mend them")
             time.sleep(60)
@@ -67,6 +73,15 @@ def failing(tmp_path: Path) -> str:
     path = tmp_path / "failing.py"
     path.write_text(FAILING)
     return str(path)
+
+
+def test_a_killed_job_leaves_no_shared_memory(failing: str, mpiexec, tmp_path) -> None:
+    flags = ["--algorithm", failing, "--how", "kill", "--iterations", "5", "--out", str(tmp_path / "o")]
+    code, out, _ = finish(start(mpiexec, 5, [*BASE, *flags]))
+    names = {word for line in out.splitlines() if line.startswith("mapped ") for word in line.split()[1:]}
+    assert code != 0
+    assert names
+    assert not [name for name in names if Path("/dev/shm", name).exists()]
 
 
 @pytest.mark.parametrize(("how", "told"), [("raise", "node two is unwell"), ("exit", "SystemExit: 7")])
