@@ -299,14 +299,14 @@ def _chains(options: Options) -> list[str]:
     if replaced:
         lines.append(
             "Renyi, PLD of a replaced record: R o R, R the power of the best test between D and D with a record more, "
-            "in either direction"
+            "in either direction; or the sum of the losses tau + max(0, L) of a shift by 2 w where that is smaller"
         )
     if options.records > 1:
         lines.append("of a group: R o ... o R, once for each record that is added or removed")
     elif replaced:
         lines.append(
-            f"{ONE_WAY}: the same hypotheses, each step of R o R in its own direction, cut by the loss of a shift by "
-            "2 w; derived for this project, not refereed, and used by no claim, filter or calibration"
+            f"{ONE_WAY}: the same hypotheses, each step of R o R in its own direction, cut by that loss's "
+            "profile; derived for this project, not refereed, and used by no claim, filter or calibration"
         )
     return lines
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distadmm.errors import InputError
-from distadmm.privacy import gaussian
+from distadmm.privacy import gaussian, pld, profiles
 from distadmm.privacy.accountant import (
     ADJACENCIES,
     ORDERS,
@@ -79,6 +79,26 @@ def test_objective_perturbation_table(adjacency, count, composed, renyi):
     assert found.pld == pytest.approx(composed, abs=0.0051)
     assert found.renyi == pytest.approx(renyi, rel=0.01, abs=0.0051)
     assert found.best == found.pld
+
+
+def test_pointwise_losses_count_where_the_hessian_costs_most():
+    """K = 50, alpha = 1, V = 2 was worked out by other code, with midpoints: summed pointwise losses are worth 2.28."""
+    paper = replace(PAPER, floor=4.2)
+    (pair,) = profiles.pointwise(paper.single(), "replace")
+    assert pld.epsilon([pld.Term(pair, 50)], DELTA) == pytest.approx(2.28, rel=0.03)
+    assert bounds([paper], DELTA, "replace").pld < 1.81  # there R o R is the smaller one
+    # Where tau is large it is not: R o R pays it twice.
+    steep = replace(PAPER, floor=0.5)
+    (chain,) = profiles.directed(steep.single(), "replace")
+    (pair,) = profiles.pointwise(steep.single(), "replace")
+    chained, summed = (pld.epsilon([pld.Term(p, 50)], DELTA) for p in (chain, pair))
+    found = bounds([steep], DELTA, "replace")
+    assert found.pld == summed < chained
+    assert found.best == found.pld
+    assert delta([steep], found.pld, "replace") == pytest.approx(DELTA, rel=1e-3)
+    mixed = [steep, Gaussian(10.0, 3), Pure(0.01, 5)]
+    assert summed < bounds(mixed, DELTA, "replace").pld < summed + 3.0
+    assert one_way_chain(mixed, DELTA, "replace") <= bounds(mixed, DELTA, "replace").pld
 
 
 @pytest.mark.parametrize(

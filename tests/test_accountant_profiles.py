@@ -362,6 +362,26 @@ def test_composition_against_a_histogram_of_losses():
     assert above >= 1e-5 * (1 - 0.01)  # nor too large by more than the histogram's own step
 
 
+@pytest.mark.parametrize(("noise", "scale"), [("gamma", 0.5), ("gaussian", 20.0)])
+def test_losses_that_hold_pointwise_are_summed(noise, scale):
+    """delta(eps) = E[(1 - e^(eps - sum z))_+] of sampled z = tau + max(0, L), L at twice the shift."""
+    event, count = ObjectivePerturbation(noise, 30, scale, 0.8, 0.25, 2.0), 12
+    rng = np.random.default_rng(3)
+    b = rng.normal(size=(40_000, count, 30)) if noise == "gaussian" else None
+    if b is not None:
+        loss = b[..., 0] * 1.6 / scale + (1.6 / scale) ** 2 / 2
+    else:
+        r = rng.gamma(30, size=(40_000, count))
+        t, s = 2 * rng.beta(14.5, 14.5, size=r.shape) - 1, 1.6 * scale
+        loss = np.sqrt(r * r + 2 * r * s * t + s * s) - r
+    z = (event.log_jacobian + np.maximum(loss, 0)).sum(axis=1)
+    (pair,) = profiles.pointwise(event, "replace")
+    for eps in np.quantile(z, [0.05, 0.5, 0.9]):
+        terms = np.maximum(-np.expm1(eps - z), 0)
+        found = pld.delta([pld.Term(pair, count)], float(eps))
+        assert abs(found - terms.mean()) <= 5 * terms.std() / 200 + 1e-4
+
+
 @given(st.lists(st.tuples(st.sampled_from([0.05, 0.2, 0.6]), st.integers(1, 6)), min_size=1, max_size=3))
 @settings(deadline=None, max_examples=20)
 def test_composed_randomised_responses_are_binomial(parts):

@@ -122,7 +122,8 @@ def delta(events: Event | Iterable[Event], epsilon: float, adjacency: Adjacency)
     # rdp + conversion(delta) = epsilon, solved for delta at each order; conversion(1) is its constant.
     exponent = (ORDERS - 1) * (curve + conversion(1.0) - epsilon)
     renyi = float(np.exp(np.minimum(exponent, 0.0)).min()) * (1 + 1e-12)
-    return min([1.0, renyi, max(pld.delta(way, epsilon) for way in ways(listed, adjacency))])
+    composed = (max(pld.delta(way, epsilon) for way in found) for found in _products(listed, adjacency))
+    return min(1.0, renyi, *composed)
 
 
 def published_epsilon(events: Event | Iterable[Event], adjacency: Adjacency) -> float:
@@ -153,7 +154,7 @@ def one_way_chain(events: Event | Iterable[Event], delta: float, adjacency: Adja
     from distadmm.privacy import pld, profiles
 
     listed = _checked(events, delta, adjacency)
-    own = any(profiles.has_one_way(e, adjacency) for e in listed)
+    own = any(profiles.is_swap(e, adjacency) for e in listed)
     if not own or delta == 0 or any(isinstance(e, Unbounded) for e in listed):
         return math.inf
     return max(pld.epsilon(way, delta) for way in ways(listed, adjacency, profiles.one_way))
@@ -223,4 +224,13 @@ def _renyi(listed: Sequence[Event], delta: float, adjacency: Adjacency) -> float
 def _pld(listed: Sequence[Event], delta: float, adjacency: Adjacency) -> float:
     from distadmm.privacy import pld
 
-    return max(pld.epsilon(way, delta) for way in ways(listed, adjacency))
+    return min(max(pld.epsilon(way, delta) for way in found) for found in _products(listed, adjacency))
+
+
+def _products(listed: Sequence[Event], adjacency: Adjacency) -> Iterable[list[list]]:
+    """The products that are composed, each a bound: of profiles, and of losses that hold pointwise."""
+    from distadmm.privacy import profiles
+
+    yield ways(listed, adjacency)
+    if any(profiles.is_swap(event, adjacency) for event in listed):
+        yield ways(listed, adjacency, profiles.pointwise)

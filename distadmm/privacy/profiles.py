@@ -43,14 +43,20 @@ both ways.  Power functions chain (Dong, Roth and Su 2022), so that
   alpha 2 w + tau for gamma noise, because one determinant gains while the other loses;
 * k records of one person at one node are R o ... o R, k times; replaced, 2 k times.
 
+Replace-one also has a loss that is at most z = tau + max(0, L), L at Delta = 2 w, wherever it is looked at, so that the
+releases of a schedule have at most sum z together (`pointwise`): looser where tau is small, better where the Hessian
+costs most, because R o R pays tau twice.  *Proof.*  For -ln nu, the segments [0, 2 w v] and [0, -2 w v'] average to the
+set of shifts, and by Brunn-Minkowski every hockey-stick of z is largest for opposite records; one factor of a product
+is exchanged at a time.
+
 A flipped label of a logistic loss adds w y x'f and leaves the Hessian: additive noise, Delta = w, no tau.
 
 The one-way chain
 -----------------
-`one_way` is a smaller bound of replace-one that was derived for this project and not reviewed: no claim, filter or
+`one_way` is a smaller bound of replace-one that was derived for this project and not refereed: no claim, filter or
 calibration uses it.  It assumes the same hypotheses and takes each step of the chain in its own direction, so that
-tau is paid once: R_add o R_remove.  It is also cut by tau + max(0, L) at Delta = 2 w (for -ln nu, the segments
-[0, 2 w v] and [0, -2 w v'] average to the set of shifts, and Brunn-Minkowski makes opposite records the worst).
+tau is paid once, R_add o R_remove; and it takes the profile of z, E[(1 - e^(eps - z))_+], for that of a release
+both ways wherever it is the smaller one.
 """
 
 from __future__ import annotations
@@ -176,8 +182,8 @@ def _powered(one: Pair, steps: int, bounded: float = math.inf) -> Pair:
     return curves.joined(curve, curve)
 
 
-def has_one_way(event: Event, adjacency: Adjacency) -> bool:
-    """Whether `one_way` differs from `directed`: one record is replaced in the objective."""
+def is_swap(event: Event, adjacency: Adjacency) -> bool:
+    """Whether one record is replaced in the objective."""
     return (
         isinstance(event, ObjectivePerturbation)
         and event.records == 1
@@ -185,19 +191,33 @@ def has_one_way(event: Event, adjacency: Adjacency) -> bool:
     )
 
 
+@lru_cache(maxsize=4096)
+def pointwise(event: Event, adjacency: Adjacency) -> tuple[Pair, ...]:
+    """The law of z, as a pair without negative losses, where a record is replaced; else `directed`."""
+    if not is_swap(event, adjacency):
+        return directed(event, adjacency)
+    assert isinstance(event, ObjectivePerturbation)
+    return (Pair(_swapped(event), Curve(np.zeros(1), np.zeros(1))),)
+
+
 @lru_cache(maxsize=1024)
 def one_way(event: Event, adjacency: Adjacency) -> tuple[Pair, ...]:
     """The pairs of the one-way chain, or those of `directed`.  For display only."""
-    if not has_one_way(event, adjacency):
+    if not is_swap(event, adjacency):
         return directed(event, adjacency)
     assert isinstance(event, ObjectivePerturbation)
-    shift, tau = unit_shift(event), event.log_jacobian
-    one, two = (base(event.noise, event.dimension, k * shift, event.one_signed) for k in (1, 2))
-    pair = curves.joined(one, _after(one, tau))
-    direct, chain = _after(two, tau), curves.chained(pair, pair.mirrored)
+    one = base(event.noise, event.dimension, unit_shift(event), event.one_signed)
+    pair = curves.joined(one, _after(one, event.log_jacobian))
+    direct, chain = _swapped(event), curves.chained(pair, pair.mirrored)
     eps = np.unique(np.concatenate([direct.eps, chain.eps]))
     swap = Curve(eps, np.minimum(curves.read(direct, eps), curves.read(chain, eps)))
     return (curves.joined(swap, swap),)
+
+
+def _swapped(event: ObjectivePerturbation) -> Curve:
+    """E[(1 - e^(eps - z))_+]."""
+    two = base(event.noise, event.dimension, 2 * unit_shift(event), event.one_signed)
+    return _after(two, event.log_jacobian)
 
 
 def _after(loss: Curve, tau: float) -> Curve:

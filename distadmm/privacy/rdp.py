@@ -71,8 +71,11 @@ def _profiled(event: KNorm | ObjectivePerturbation, orders: Array, adjacency: Ad
     from distadmm.privacy import profiles, tails
 
     ends = zip(profiles.directed(event, adjacency), tails.tails(event, adjacency))
-    moments = [tails.log_power_moment(pair, orders, tail) for pair, tail in ends]
-    found = np.max(moments, axis=0) / (orders - 1)
+    moments = np.max([tails.log_power_moment(pair, orders, tail) for pair, tail in ends], axis=0)
+    if profiles.is_swap(event, adjacency):
+        (pair,) = profiles.pointwise(event, adjacency)
+        moments = np.minimum(moments, tails.log_power_moment(pair, orders, tails.swapped(event)))
+    found = moments / (orders - 1)
     extra = getattr(event, "output_epsilon", 0.0)
     found = np.maximum(found, 0.0) + (of_pure(extra, orders) if extra else 0.0)
     return np.minimum(found, of_pure(event.pure_epsilon(adjacency), orders))

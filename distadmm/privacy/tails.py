@@ -70,6 +70,13 @@ def tails(event: KNorm | ObjectivePerturbation, adjacency: Adjacency) -> list[Ta
     return [Tail(noise, dimension, shift, tau, 1 if event.one_signed else 2, steps)]
 
 
+def swapped(event: KNorm | ObjectivePerturbation) -> Tail:
+    """The tail of `profiles.pointwise`: one loss tau + L at twice the shift."""
+    assert isinstance(event, ObjectivePerturbation)
+    sides = 1 if event.one_signed else 2
+    return Tail(event.noise, event.dimension, 2 * profiles.unit_shift(event), event.log_jacobian, sides)
+
+
 def log_power_moment(pair: Pair, orders: Array, tail: Tail) -> Array:
     """ln E_Q[(P/Q)^a] of the discrete pair with its tail, an upper bound.
 
