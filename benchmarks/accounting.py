@@ -45,6 +45,7 @@ def forget() -> None:
     """As in a new process: no profile, curve or composition is at hand."""
     for cached in (
         profiles.directed,
+        profiles.pointwise,
         profiles.base,
         pld._on_grid,
         pld._spread_of,
