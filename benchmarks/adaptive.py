@@ -1,11 +1,14 @@
 # ruff: noqa: E402 - threads are set before numpy is imported
 """Self-tuned ADMM beside plain ADMM at its best penalty; and whether over-relaxation helps under noise.
 
-    python benchmarks/adaptive.py [--part suite|noise|all] [--quick] [--out FILE]
+    python benchmarks/adaptive.py [--part suite|peers|noise|all] [--quick] [--out FILE]
 
-suite: iterations until the worst node's relative gap is below 1e-3 and 1e-6.  `r1` and `public` choose by
-themselves (r1 sends one message more, counted here); plain ADMM gets the best of a grid of penalties, for
-each instance and each gap on its own.
+suite: iterations until the worst node's relative gap is below 1e-3 and 1e-6, on 46 instances.  `r1` and `public`
+choose by themselves (r1 sends one message more, two in a network with leaves, counted here); plain ADMM gets
+the best of a grid of penalties, for each instance and each gap on its own.  26 instances have the data of
+`consensus_setting`, 20 others: five each with nine of ten rows of one label, with sizes 9 to 1, with scaled
+features, and all of that at once.  No seed of it was used in choosing the method's constants.
+peers: the same counts in the setting of `consensus_setting`, 2000 rows a node, over seeds of data and graph.
 noise: Adult, N = 5, the same gamma noise in every solve; the mean model's average loss after K solves, for
 relaxations a from 1 (the paper's ADMM and R-ADMM) to 1.9.  Equal noise costs equal privacy.
 """
@@ -20,6 +23,7 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 import argparse
 import json
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +35,7 @@ from distadmm.algorithm import Facts, Node
 from distadmm.data import open_source
 from distadmm.losses import Logistic
 from distadmm.methods.consensus.admm import ADMM
+from distadmm.methods.consensus.tuned import leaves_matter
 from distadmm.methods.graphs.facts import mu
 from distadmm.network import Network, split
 from distadmm.privacy.release import Unprotected
@@ -41,34 +46,70 @@ GAPS = (1e-3, 1e-6)
 GRID = 0.35 * np.array([0.25, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0])  # times sqrt(theta*) curvature / V
 MOST = 130
 
-# (family, graph, change of the data)
-INSTANCES = (
-    ("ER N=5", "er:5:p=0.5:seed=1", ""),
-    ("ER N=5", "er:5:p=0.5:seed=2", ""),
-    ("ER N=20", "er:20:p=0.3:seed=1", ""),
-    ("ER N=10-20", "er:10:p=0.4:seed=3", ""),
-    ("star", "star:5", ""),
-    ("star", "star:12", ""),
-    ("grid", "grid:3x4", ""),
-    ("grid", "grid:4x5", ""),
-    ("complete", "complete:8", ""),
-    ("ring", "ring:8", ""),
-    ("ring", "ring:20", ""),
-    ("label-skewed", "er:10:p=0.4:seed=3", "skewed"),
-    ("unequal sizes x10", "er:10:p=0.4:seed=3", "unequal"),
-    ("ill-scaled features", "er:10:p=0.4:seed=3", "scaled"),
+# (family, graphs of the unchanged data, graphs of changed data)
+FAMILIES = (
+    (
+        "ER N=5",
+        [f"er:5:p=0.5:seed={s}" for s in range(51, 56)],
+        [f"er:5:p=0.5:seed={s}" for s in (61, 62, 63)],
+    ),
+    (
+        "ER N=10-30",
+        [
+            *("er:10:p=0.4:seed=51", "er:12:p=0.35:seed=52", "er:15:p=0.3:seed=53", "er:30:p=0.15:seed=54"),
+            *(f"er:20:p=0.3:seed={s}" for s in range(55, 59)),
+        ],
+        [
+            *("er:10:p=0.4:seed=61", "er:12:p=0.35:seed=62", "er:15:p=0.3:seed=63", "er:20:p=0.3:seed=64"),
+            *("er:10:p=0.4:seed=65", "er:30:p=0.15:seed=66"),
+        ],
+    ),
+    ("star", ["star:5", "star:10", "star:20"], ["star:8", "star:12", "star:16"]),
+    (
+        "grid",
+        ["grid:2x3", "grid:3x3", "grid:3x4", "grid:4x4", "grid:4x5"],
+        ["grid:3x3", "grid:2x5", "grid:3x4", "grid:4x4"],
+    ),
+    ("complete", ["complete:8"], ["complete:12"]),
+    ("ring", ["ring:5", "ring:8", "ring:12", "ring:20"], ["ring:6", "ring:10", "ring:14"]),
 )
+CHANGES = ("label-skewed", "unequal sizes", "ill-scaled features", "all three")
+QUICK = (  # graph, change; data of seed 3
+    *(("ER N=5", f"er:5:p=0.5:seed={s}", "") for s in (1, 2)),
+    ("ER N=10-30", "er:20:p=0.3:seed=1", ""),
+    ("ER N=10-30", "er:10:p=0.4:seed=3", ""),
+    *(("star", f"star:{n}", "") for n in (5, 12)),
+    *(("grid", f"grid:{size}", "") for size in ("3x4", "4x5")),
+    ("complete", "complete:8", ""),
+    *(("ring", f"ring:{n}", "") for n in (8, 20)),
+    *(("ER N=10-30", "er:10:p=0.4:seed=3", change) for change in CHANGES[:3]),
+)
+GOALS = {  # of `peers`, counting set-up messages
+    5: {"r1": (7, 17), "public": (8, 21)},
+    20: {"r1": (10, 20), "public": (11, 28)},
+}
 
 
-def rows_of(i: int, change: str, rows: int) -> tuple[Array, Array]:
-    if change == "unequal":
+def instances(quick: bool) -> list[tuple[str, str, str, int, int]]:
+    """(family, graph, change of the data, seed, rows a node)."""
+    if quick:
+        return [(*instance, 3, 400) for instance in QUICK]
+    listed = [(family, spec, "") for family, graphs, _ in FAMILIES for spec in graphs]
+    changed = [(family, spec) for family, _, graphs in FAMILIES for spec in graphs]
+    listed += [(*graph, CHANGES[i % len(CHANGES)]) for i, graph in enumerate(changed)]
+    return [(*instance, 1000 + i, 800) for i, instance in enumerate(listed)]
+
+
+def rows_of(i: int, change: str, seed: int, rows: int) -> tuple[Array, Array]:
+    skewed, unequal, scaled = (change in (name, CHANGES[3]) for name in CHANGES[:3])
+    if unequal:
         rows = rows // 3 if i % 2 else rows * 3
-    X, y = setting.rows_of(i, 3, 2 * rows if change == "skewed" else rows)
-    if change == "skewed":  # nine of ten rows of a node have one label
+    X, y = setting.rows_of(i, seed, 2 * rows if skewed else rows)
+    if skewed:  # nine of ten rows of a node have one label
         order = np.argsort(y * (1 if i % 2 else -1), kind="stable")
         keep = np.concatenate([order[: int(0.9 * rows)], order[len(order) - (rows - int(0.9 * rows)) :]])
         X, y = X[keep], y[keep]
-    if change == "scaled":
+    if scaled:
         X = X * np.logspace(0, -1.5, X.shape[1])
         X /= np.linalg.norm(X, axis=1)[:, None]
     return X, y
@@ -82,9 +123,11 @@ def node_of(graph: Any, objectives: list[Any], ridge: float, weight: float) -> N
     return Node(network, problem, Unprotected(), facts, start, {"eta": None, "eta_growth": None})
 
 
-def instance(graph: Any, change: str, rows: int) -> tuple[Callable[[], Node], Callable[[Array], float]]:
+def instance(
+    graph: Any, change: str, seed: int, rows: int
+) -> tuple[Callable[[], Node], Callable[[Array], float]]:
     """Fresh nodes of the instance, and the worst node's relative gap."""
-    data = [rows_of(i, change, rows) for i in range(graph.n)]
+    data = [rows_of(i, change, seed, rows) for i in range(graph.n)]
 
     def fresh() -> Node:
         made = [GeneralisedLinear(X, y, Logistic(), ridge=setting.RIDGE) for X, y in data]
@@ -128,23 +171,75 @@ def plain(fresh: Callable[[], Node], worst: Callable[[Array], float]) -> list[fl
     return best
 
 
+def arms(fresh: Callable[[], Node], worst: Callable[[Array], float]) -> dict[str, list[float]]:
+    """Counts of every arm; r1's with what it sends beforehand."""
+    node = fresh()
+    setup = 1 + leaves_matter(node.facts)
+    return {
+        "r1": [k + setup for k in counts(ADMM(tune=True, metric="r1"), node, worst, MOST)],
+        "public": counts(ADMM(tune=True, metric="public"), fresh(), worst, MOST),
+        "plain": plain(fresh, worst),
+    }
+
+
+def cell(values: Any) -> str:
+    return "{:.0f} / {:.0f}".format(*values)
+
+
 def suite(quick: bool) -> list[dict[str, Any]]:
+    print(
+        "\niterations to 1e-3 / 1e-6\n\n| graph | data | r1 | public | plain, best penalty |\n|---|---|---|---|---|"
+    )
     found = []
-    for family, spec, change in INSTANCES[::3] if quick else INSTANCES:
-        graph = topology.load(spec)
-        fresh, worst = instance(graph, change, 400)
-        arms = {
-            "r1": [k + 1 for k in counts(ADMM(tune=True, metric="r1"), fresh(), worst, MOST)],
-            "public": counts(ADMM(tune=True, metric="public"), fresh(), worst, MOST),
-            "plain": plain(fresh, worst),
-        }
-        found.append({"family": family, "graph": spec, **arms})
-        print(
-            "| {} | {} | {} |".format(
-                family, spec, " | ".join("{:.0f} / {:.0f}".format(*a) for a in arms.values())
-            ),
-            flush=True,
-        )
+    for family, spec, change, seed, rows in instances(quick):
+        of = arms(*instance(topology.load(spec), change, seed, rows))
+        found.append({"family": family, "graph": spec, "change": change, "seed": seed, **of})
+        print(f"| {spec} | {change or 'as they are'} | {' | '.join(map(cell, of.values()))} |", flush=True)
+    print(
+        "\nmedian and worst\n\n| family (instances) | plain, best penalty | public | r1 |\n|---|---|---|---|"
+    )
+    for name in (*dict.fromkeys(row["family"] for row in found), *CHANGES, "all"):
+        rows_there = [row for row in found if name in (row["family"], row["change"], "all")]
+        if rows_there:
+            columns = [np.array([row[arm] for row in rows_there]) for arm in ("plain", "public", "r1")]
+            told = [f"{cell(np.median(c, axis=0))}; {cell(c.max(axis=0))}" for c in columns]
+            print(f"| {name} ({len(rows_there)}) | {' | '.join(told)} |")
+    for arm in ("r1", "public"):
+        slower = [
+            " ".join((r["graph"], r["change"])).strip()
+            for r in found
+            if any(x > y for x, y in zip(r[arm], r["plain"]))
+        ]
+        print(f"\n{arm} slower than plain ADMM at its best penalty on: {', '.join(slower) or 'none'}")
+    return found
+
+
+def peers_graph(n: int, seed: int) -> topology.Topology:
+    """G(5, .5), or G(20, .3) with 51 edges; seed 0 is the graph (and has the data) of the other benchmarks."""
+    if seed == 0:
+        return topology.from_edges(n, setting.graph(n))
+    if n == 5:
+        return topology.load(f"er:5:p=0.5:seed={2000 + seed}")
+    drawn = (topology.load(f"er:20:p=0.3:seed={s}") for s in count(1000 * (2 + seed)))
+    return next(graph for graph in drawn if len(graph.edges) == 51)
+
+
+def peers(quick: bool) -> list[dict[str, Any]]:
+    found = []
+    for n, seeds in ((5, 4 if quick else 24), (20, 2 if quick else 12)):
+        print(f"\nN = {n}: iterations to 1e-3 / 1e-6\n\n| seed | r1 | public | plain |\n|---|---|---|---|")
+        for seed in range(seeds):
+            data_seed = 2000 + seed if seed else 0
+            of = arms(*instance(peers_graph(n, seed), "", data_seed, setting.ROWS))
+            found.append({"nodes": n, "seed": seed, **of})
+            print(f"| {seed} | {' | '.join(map(cell, of.values()))} |", flush=True)
+        for arm, goal in GOALS[n].items():
+            of_arm = np.array([row[arm] for row in found if row["nodes"] == n])
+            met = np.mean(of_arm <= goal, axis=0)
+            print(
+                f"\n{arm}: median {cell(np.median(of_arm, axis=0))}, worst {cell(of_arm.max(axis=0))}; goal "
+                f"{cell(goal)}, met by {100 * met[0]:.0f} % / {100 * met[1]:.0f} % of the seeds"
+            )
     return found
 
 
@@ -185,6 +280,10 @@ def relaxed(node: Node, noise: Noisy, eta: float, a: float, solves: int, gamma: 
 
 
 def under_noise(quick: bool) -> list[dict[str, Any]]:
+    print(
+        "\naverage loss of the mean model\n\n"
+        "| | noise | eta, solves | a = 1 | 1.3 | 1.6 | 1.9 |\n|---|---|---|---|---|---|---|"
+    )
     source, graph, C, rho = open_source("adult"), topology.load("er5"), 1750.0, 0.22
     data = [source.node(i, 5) for i in range(5)]
     rows = []
@@ -219,32 +318,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--part", default="all", choices=("suite", "noise", "all"))
-    parser.add_argument("--quick", action="store_true", help="every third instance, fewer noise levels")
+    parser.add_argument("--part", default="all", choices=("suite", "peers", "noise", "all"))
+    parser.add_argument("--quick", action="store_true", help="14 instances, fewer seeds and noise levels")
     parser.add_argument("--out", help="also write the figures as JSON")
     options = parser.parse_args()
     found: dict[str, Any] = {}
-    if options.part != "noise":
-        print(
-            "\niterations to 1e-3 / 1e-6\n\n"
-            "| family | graph | r1 | public | plain, best penalty |\n|---|---|---|---|---|"
-        )
-        found["suite"] = suite(options.quick)
-        for name in ("r1", "public", "plain"):
-            of = np.array([row[name] for row in found["suite"]])
-            print(
-                "{}: median {:.0f} / {:.0f}, worst {:.0f} / {:.0f}".format(
-                    name, *np.median(of, axis=0), *of.max(axis=0)
-                )
-            )
-        slower = [r["graph"] for r in found["suite"] if any(x > y for x, y in zip(r["r1"], r["plain"]))]
-        print(f"slower than tuned plain ADMM on: {', '.join(slower) or 'none'}")
-    if options.part != "suite":
-        print(
-            "\naverage loss of the mean model\n\n"
-            "| | noise | eta, solves | a = 1 | 1.3 | 1.6 | 1.9 |\n|---|---|---|---|---|---|---|"
-        )
-        found["noise"] = under_noise(options.quick)
+    for name, part in (("suite", suite), ("peers", peers), ("noise", under_noise)):
+        if options.part in (name, "all"):
+            found[name] = part(options.quick)
     if options.out:
         Path(options.out).write_text(json.dumps(found, indent=1))
 

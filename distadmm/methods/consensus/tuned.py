@@ -2,7 +2,7 @@
 
 ADMM over edges, with a positive-definite metric M_ij = M_ji on each edge in place of 2 eta I:
 
-    P_i = s_i (c_i I + (e_i - c_i) u_i u_i'),   M_ij = (P_i + P_j)/2,   Q_i = sum_j M_ij
+    M_ij = (P_i + P_j)/2,   Q_i = sum_j M_ij,   L_i = 0,   G_i = sum_j M_ij w_ij
 
     x_i  = argmin O_i(x) + <L_i - G_i, x> + 1/2 x'Q_i x         then send x_i to the neighbours
     r_i  = 1/2 sum_j M_ij (x_i - x_j)
@@ -11,24 +11,34 @@ ADMM over edges, with a positive-definite metric M_ij = M_ji on each edge in pla
 
 With M = 2 eta I, a = 1 and L = 2 lambda these are equations (8)-(9) of the R-ADMM paper.
 
-Metric "r1": s_i = 2 theta*/V_i with theta* = 1/sqrt(1 - mu^2) from the graph; e_i and u_i are the largest
-eigenvalue of O_i''(0) and its eigenvector, c_i the geometric mean of the smallest and the second largest.
-Each node sends (u_i, c_i, e_i, s_i) once: a direction and two curvatures of its data, in the clear.
-Metric "public": P_i is a multiple of the identity made of the graph and public constants; only x is sent.
+Metric "r1": P_i = s_i (c_i I + (e_i - c_i) u_i u_i') with s_i = 2 theta*/V_i, theta* = 1/sqrt(1 - mu^2) from
+the graph.  Each node first minimises O_i alone, at t_i: there, not at zero, classes of unequal size weigh what
+they weigh at the optimum.  e_i and u_i are the largest eigenvalue of O_i''(t_i) and its eigenvector, c_i the
+geometric mean of the smallest and the second largest.  Each node sends (t_i, u_i, c_i, e_i, s_i) once, in the
+clear, and the edge starts at what the two of them would agree on, w_ij = (P_i + P_j)^-1 (P_i t_i + P_j t_j).
+
+A node with one neighbour alone (a leaf) and that neighbour move as one where u of the leaf points, so the
+neighbour's other edges must carry the leaf's curvature as well: it sends u and
+s_j (e - c)/2 of its steepest leaf on, and P_j gains s_j (e - c)/2 u u'.
+
+Metric "public": P_i is a multiple of the identity made of the graph and public constants; only x is sent, and
+w = 0.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from distadmm.algorithm import Facts, Node
+from distadmm.problem import Problem
+from distadmm.structs import struct
 
 Array = np.ndarray
-RELAXATION = {"r1": 1.8, "public": 1.9}  # a, below 2
+RELAXATION = {"r1": 1.7, "public": 1.9}  # a, below 2
 _LEAST_SPREAD = 1e-4  # a smallest eigenvalue below this share of the second largest counts as this share
+_INNER = 5  # leaves are passed on where at least so many nodes are not leaves, so that somebody is to be told
 
 
 class State(NamedTuple):
@@ -37,92 +47,179 @@ class State(NamedTuple):
     G: Array  # pull towards the neighbours' last values
 
 
-@dataclass(frozen=True)
+class Spike(NamedTuple):
+    u: Array  # directions of length one (or zero), a row each
+    weight: Array  # a column
+
+
+class Curvature(NamedTuple):
+    """P = base I + sum of weight u u' over the spikes; one P a row of the arrays."""
+
+    base: Array  # a column
+    spikes: tuple[Spike, ...] = ()
+
+    def times(self, x: Array) -> Array:
+        """P x, row by row."""
+        y = self.base * x
+        for u, weight in self.spikes:
+            y += weight * _dot(u, x) * u
+        return y
+
+    def matrix(self, row: int, identity: Array) -> Array:
+        P = self.base[row] * identity
+        for u, weight in self.spikes:
+            P = P + weight[row] * np.outer(u[row], u[row])
+        return P
+
+    def at(self, rows: Array) -> Curvature:
+        return Curvature(self.base[rows], tuple(Spike(u[rows], weight[rows]) for u, weight in self.spikes))
+
+
+@struct
 class Metric:
     """P of this rank's nodes and of the neighbour at each of their edges."""
 
-    own: Array  # rows (u_i, c_i, e_i, s_i)
-    far: Array  # one such row an edge
+    own: Curvature
+    far: Curvature
+    start: Array  # sum_j M_ij w_ij of each node
     Q: Array  # sum_j M_ij of each node
     floor: Array  # least eigenvalue of each Q, as a column
 
-    @staticmethod
-    def apply(P: Array, x: Array) -> Array:
-        """P x for matching rows of P = (u, c, e, s) and x."""
-        u, c, e, s = P[:, :-3], P[:, -3:-2], P[:, -2:-1], P[:, -1:]
-        along = np.einsum("ij,ij->i", u, x)[:, None]
-        return s * (c * x + (e - c) * along * u)
+
+def metric(node: Node, kind: str) -> Metric:
+    """Exchange what the metric needs; the public one needs the neighbours' degrees, which all ranks know."""
+    network = node.network
+    mine = np.repeat(np.arange(network.n_local), np.diff(network.indptr))  # whose each edge is
+    if kind == "public":
+        own = Curvature(public_scale(node.facts, node.degree))
+        far = Curvature(public_scale(node.facts, node.facts.degrees[network.indices][:, None]))
+        start = np.zeros_like(node.start)
+    else:
+        message = curvature_rows(node)
+        node.release.expose(0, "the minimiser of the data, a direction and two curvatures, for the metric")
+        heard = network.exchange(message)[network.columns]
+        (own, t), (far, t_far) = _read(message), _read(heard)
+        w = meeting_point(own.at(mine), t[mine], far, t_far)
+        if leaves_matter(node.facts):
+            own, far = _with_leaves(node, own, far)
+        start = 0.5 * network.sum_over_edges(own.at(mine).times(w) + far.times(w))
+    identity = np.eye(node.problem.dimension)
+    Q = np.empty((network.n_local, *identity.shape))
+    for i in range(network.n_local):
+        edges = range(network.indptr[i], network.indptr[i + 1])
+        Q[i] = 0.5 * (len(edges) * own.matrix(i, identity) + sum(far.matrix(e, identity) for e in edges))
+    return Metric(own, far, start, Q, np.linalg.eigvalsh(Q)[:, :1])
 
 
 def theta_star(facts: Facts) -> float:
     return float(1.0 / np.sqrt(1.0 - facts.mu**2))
 
 
+def public_scale(facts: Facts, degree: Array) -> Array:
+    """P_i = theta*/2 sqrt(r (r + C c1)) / V_i: for rows of norm one, with ridge r, weight C, l'' <= c1."""
+    curvature = np.sqrt(facts.ridge * (facts.ridge + facts.weight * facts.max_curvature))
+    if not np.isfinite(curvature) or curvature == 0.0:
+        curvature = 1.0
+    return 0.5 * theta_star(facts) * curvature / degree
+
+
 def curvature_rows(node: Node) -> Array:
-    """(u_i, c_i, e_i, s_i) of the metric r1."""
+    """(t_i, u_i, c_i, e_i, s_i) of the metric r1."""
     scale = 2.0 * theta_star(node.facts) / node.degree[:, 0]
     rows = []
-    for objective, s in zip(node.problem.objectives, scale):
-        values, vectors = np.linalg.eigh(objective.hess(np.zeros(objective.dimension)))
+    for objective, t, s in zip(node.problem.objectives, own_minima(node), scale):
+        values, vectors = np.linalg.eigh(_hessian(objective, t))
         second = values[-2] if len(values) > 1 else values[-1]
         across = np.sqrt(max(values[0], _LEAST_SPREAD * second) * second)
         # An eigenvector's sign is arbitrary and P does not depend on it; fix it so that files agree.
         u = vectors[:, -1] * np.sign(vectors[np.argmax(np.abs(vectors[:, -1])), -1])
-        rows.append(np.concatenate([u, [across, values[-1], s]]))
+        rows.append(np.concatenate([t, u, [across, values[-1], s]]))
     return np.stack(rows)
 
 
-def public_rows(node: Node) -> Array:
-    """The same rows for the public metric: no direction, equal curvatures from public constants."""
-    facts = node.facts
-    curvature = np.sqrt(facts.ridge * (facts.ridge + facts.weight * facts.max_curvature))
-    if not np.isfinite(curvature) or curvature == 0.0:
-        curvature = 1.0
-    rows = np.zeros((node.network.n_local, node.problem.dimension + 3))
-    rows[:, -3:-1] = curvature
-    rows[:, -1] = 0.5 * theta_star(facts) / node.degree[:, 0]
-    return rows
+def own_minima(node: Node) -> Array:
+    """t_i = argmin O_i, a little convexity added lest there be none (as when a node's classes are separable)."""
+    facts, problem = node.facts, node.problem
+    bound = facts.weight * (facts.max_curvature if np.isfinite(facts.max_curvature) else 1.0)
+    convexity = np.full((len(node.start), 1), _LEAST_SPREAD * bound)
+    memory = problem.memory()  # the solver shall not notice: a resumed run comes by here as well
+    # Of the class: whoever notes the steps of a run (`transcript`) replaces the instance's, and this is none.
+    t = Problem.argmin(problem, np.zeros_like(node.start), convexity, node.start)
+    problem.restore(memory)
+    return t
 
 
-def metric(node: Node, kind: str) -> Metric:
-    """Exchange what the metric needs; the public one needs the neighbours' degrees, which all ranks know."""
-    network, d = node.network, node.problem.dimension
-    if kind == "r1":
-        own = curvature_rows(node)
-        node.release.expose(0, "a direction and two curvatures of the data, for the metric")
-        far = network.exchange(own)[network.columns].copy()
-    else:
-        own = public_rows(node)
-        far = np.repeat(own[:1], len(network.columns), axis=0)
-        far[:, -1] = 0.5 * theta_star(node.facts) / node.facts.degrees[network.indices]
-    Q = np.empty((network.n_local, d, d))
-    identity = np.eye(d)
+def _hessian(objective: Any, f: Array) -> Array:
+    if hasattr(objective, "hess"):
+        return objective.hess(f)
+    return np.stack([objective.hessp(f, v) for v in np.eye(len(f))])
+
+
+def _read(rows: Array) -> tuple[Curvature, Array]:
+    """P and t of rows (t, u, c, e, s)."""
+    d = (rows.shape[1] - 3) // 2
+    c, e, s = rows[:, -3:-2], rows[:, -2:-1], rows[:, -1:]
+    return Curvature(s * c, (Spike(rows[:, d : 2 * d], s * (e - c)),)), rows[:, :d]
+
+
+def meeting_point(P: Curvature, t: Array, P_far: Curvature, t_far: Array) -> Array:
+    """(P + P_far)^-1 (P t + P_far t_far), row by row, each P with one spike (Woodbury's formula)."""
+    y = P.times(t) + P_far.times(t_far)
+    base = (P.base + P_far.base)[:, :, None]
+    (u, weight), (u_far, weight_far) = P.spikes[0], P_far.spikes[0]
+    U = np.stack([u, u_far], axis=1)
+    W = np.stack([weight, weight_far], axis=1)
+    inner = base * np.eye(2) + W * np.matmul(U, U.transpose(0, 2, 1))
+    z = np.linalg.solve(inner, W * np.matmul(U, y[:, :, None]))
+    return (y - np.matmul(U.transpose(0, 2, 1), z)[:, :, 0]) / base[:, :, 0]
+
+
+def leaves_matter(facts: Facts) -> bool:
+    """Whether there are leaves, and enough other nodes that a leaf is far from most; every rank knows."""
+    leaves = int((facts.degrees == 1).sum())
+    return leaves > 0 and facts.n_nodes - leaves >= _INNER
+
+
+def _with_leaves(node: Node, own: Curvature, far: Curvature) -> tuple[Curvature, Curvature]:
+    """The same P with the spike of each node's steepest leaf; a message (u, s_j (e - c)/2) more, zero for no leaf."""
+    network = node.network
+    (u, weight), leaf = far.spikes[0], node.facts.degrees[network.indices] == 1
+    passed = np.zeros((network.n_local, u.shape[1] + 1))
     for i in range(network.n_local):
-        edges = slice(network.indptr[i], network.indptr[i + 1])
-        V = network.degree[i, 0]
-        Q[i] = 0.5 * (V * _matrix(own[i], identity) + sum(_matrix(P, identity) for P in far[edges]))
-    return Metric(own, far, Q, np.linalg.eigvalsh(Q)[:, :1])
+        edges = np.arange(network.indptr[i], network.indptr[i + 1])[
+            leaf[network.indptr[i] : network.indptr[i + 1]]
+        ]
+        if len(edges):
+            # P of a leaf, which has one edge, is s times its curvature with s = 2 theta*: here s_j = s/V_j.
+            steepest = edges[np.argmax(weight[edges, 0])]
+            passed[i] = *u[steepest], 0.5 * weight[steepest, 0] / node.degree[i, 0]
+    heard = network.exchange(passed)[network.columns]
+    return tuple(  # type: ignore[return-value]
+        Curvature(P.base, (*P.spikes, Spike(rows[:, :-1], rows[:, -1:])))
+        for P, rows in ((own, passed), (far, heard))
+    )
 
 
-def _matrix(P: Array, identity: Array) -> Array:
-    u, (c, e, s) = P[:-3], P[-3:]
-    return s * (c * identity + (e - c) * np.outer(u, u))
+def _dot(x: Array, y: Array) -> Array:
+    """Inner products of matching rows, as a column."""
+    return np.einsum("ij,ij->i", x, y)[:, None]
 
 
-@dataclass(frozen=True)
+@struct
 class Tuned:
     """The recursion of this module; `kind` is the metric."""
 
     kind: str
 
     def init(self, node: Node) -> State:
-        assert not node.start.any(), "the pull G starts at zero, so the models must too"
-        node.recall("metric", 0, lambda: metric(node, self.kind))
-        return State(node.start, np.zeros_like(node.start), np.zeros_like(node.start))
+        assert not node.start.any(), "the edges start at what their ends agree on, whatever the models are"
+        return State(node.start, np.zeros_like(node.start), self.metric(node).start)
+
+    def metric(self, node: Node) -> Metric:
+        return node.recall("metric", 0, lambda: metric(node, self.kind))
 
     def step(self, k: int, st: State, node: Node) -> State:
-        network, a = node.network, RELAXATION[self.kind]
-        M: Metric = node.recall("metric", 0, lambda: metric(node, self.kind))
+        network, a, M = node.network, RELAXATION[self.kind], self.metric(node)
         noise = node.release.draw(k, M.floor)
         x = node.problem.argmin(linear=st.L - st.G + noise, quadratic=M.Q, start=st.f)
         x = node.release.seal(k, x, node.problem.residual)
@@ -131,7 +228,7 @@ class Tuned:
         apart = (
             np.repeat(x, np.diff(network.indptr), axis=0) - visible[network.columns]
         )  # x_i - x_j, an edge a row
-        near = Metric.apply(M.own, node.degree * x - heard)  # P_i sum_j (x_i - x_j)
-        r = 0.25 * (near + network.sum_over_edges(Metric.apply(M.far, apart)))
+        near = M.own.times(node.degree * x - heard)  # P_i sum_j (x_i - x_j)
+        r = 0.25 * (near + network.sum_over_edges(M.far.times(apart)))
         Qx = np.matmul(M.Q, x[:, :, None])[:, :, 0]
         return State(x, st.L + a * r, (1 - a) * st.G + a * (Qx - r))
