@@ -106,6 +106,10 @@ class Node:
             self._recalled[name] = (k, make())
         return self._recalled[name][1]
 
+    def forget(self) -> None:
+        """What was made of `table` so far is void."""
+        self._recalled.clear()
+
     @property
     def degree(self) -> Array:
         """V_i, as a column."""

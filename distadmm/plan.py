@@ -17,10 +17,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from distadmm import protect, radmm
+from distadmm import protect, radmm, sizing
 from distadmm.cli import flag, launch, parse
 from distadmm.config import Config
 from distadmm.errors import DONE, InputError, require
+from distadmm.methods.consensus import forecast
 from distadmm.problem import GeneralisedLinear, Problem
 from distadmm.run import error_rate
 from distadmm.setup import Prepared, node_like
@@ -29,9 +30,7 @@ from distadmm.world import World
 Array = np.ndarray
 PROG = "distadmm plan"
 SOLVES = (4, 7, 12, 20, 35)
-FACTORS = (0.5, 1.0, 2.0, 4.0, 8.0)  # of the automatic penalty
 FINALISTS = 6  # plans that are run on the surrogate
-_MODES = 8  # curvatures at which the recursion is followed, from the ridge to the largest possible
 
 
 @dataclass(frozen=True)
@@ -155,7 +154,7 @@ def candidates(options: Options, prepared: Prepared, world: World) -> list[Plan]
     phases = 2 if options.algorithm in ("radmm", "mradmm") else 1
     base = default_penalty(prepared.node.facts)
     solves = SOLVES if options.iterations is None else (-(-options.iterations // phases),)
-    etas = tuple(base * f for f in FACTORS) if options.eta is None else (options.eta,)
+    etas = tuple(base * f for f in sizing.FACTORS) if options.eta is None else (options.eta,)
     items = [(K, eta) for K in solves for eta in etas]
     found = world.broadcast(world.share_out(lambda item: _candidate(prepared, phases, *item), items))
     plans = [plan for plan in found or [] if plan is not None]
@@ -174,69 +173,19 @@ def _candidate(prepared: Prepared, phases: int, K: int, eta: float) -> Plan | No
     releases = config.algorithm.releases(node, config.loop.iterations)
     recipe = protect.recipe_of(config, replace(prepared, config=config, node=node), releases)
     try:
-        recipe = protect.calibrate(config.privacy, recipe, releases, World())
-    except InputError:  # out of reach for this K and eta
+        recipe = sizing.calibrate(config.privacy, recipe, releases, World())
+    except InputError:  # out of reach for this K and eta, or with noise that leaves the solve no digits
         return None
     return Plan(K, eta, recipe.alpha[0], proxy(config, node, recipe, K, eta, phases))
 
 
 def proxy(config: Config, node: Any, recipe: Any, K: int, eta: float, phases: int) -> float:
-    """Expected excess loss of the mean model after K solves, on quadratics of public curvature.
-
-    Along a direction of curvature h all nodes have O_i(f) = h/2 (f - c)^2, the noise has variance v_i, and the
-    iteration is linear: the error's mean and covariance follow exactly.  The curvatures h run from the ridge to
-    that of the heaviest direction; c is such that all directions together lower the loss by half of C ln 2.
-    """
-    facts, d = node.facts, recipe.dimension
-    A = _adjacency(node)
-    V = np.diag(A.sum(axis=1))
-    noise = (d + 1) / recipe.alpha[0] ** 2 if recipe.noise == "gamma" else 1 / recipe.alpha[0] ** 2
-    factor = np.ravel(np.broadcast_to(config.algorithm.noise_factor(eta, node.degree), (len(A), 1)))
-    noise = (
-        noise
-        * (factor**2 if config.name == "madmm" else 1.0)
-        / (factor**2 if config.name == "madmm" else 1.0)
-    )
-    top = facts.ridge + facts.weight * facts.max_curvature / np.sqrt(d)
-    excess = 0.0
-    for h in np.geomspace(max(facts.ridge, 1e-3 * top), top, _MODES):
-        c = np.sqrt(facts.weight * np.log(2) / (_MODES * h))
-        bias, covariance = _follow(A, V, h, c, noise, K, eta, getattr(config.algorithm, "gamma", 0.0), phases)
-        ones = np.ones(len(A)) / len(A)
-        excess += 0.5 * h * (float(ones @ bias) ** 2 + d / _MODES * float(ones @ covariance @ ones))
-    return excess / facts.weight
-
-
-def _follow(
-    A: Array, V: Array, h: float, c: float, noise: Array, K: int, eta: float, gamma: float, phases: int
-) -> tuple[Array, Array]:
-    """Mean and covariance of the models' errors; state (x, lambda), one coordinate a node."""
-    n = len(A)
-    identity, zero = np.eye(n), np.zeros((n, n))
-    solve = np.linalg.inv(h * identity + 2 * eta * V)
-    # Odd: x+ = solve (eta (V + A) x - 2 lam - e),  lam+ = lam + eta/2 (V - A) x+
-    x_plus = np.hstack([eta * solve @ (V + A), -2 * solve])
-    x_noise = -solve
-    step = np.vstack([x_plus, np.hstack([zero, identity]) + eta / 2 * (V - A) @ x_plus])
-    kick = np.vstack([x_noise, eta / 2 * (V - A) @ x_noise])
-    if phases == 2:
-        # Even: x++ = x+ - (h x+ + e + 2 lam+ + eta (V - A) x+) / (2 eta V + gamma)
-        damp = np.linalg.inv(2 * eta * V + gamma * identity)
-        even = np.block([[identity - damp @ (h * identity + eta * (V - A)), -2 * damp], [zero, identity]])
-        step, kick = even @ step, even @ kick + np.vstack([-damp, zero])
-    mean = np.concatenate([np.full(n, -c), np.zeros(n)])
-    covariance = np.zeros((2 * n, 2 * n))
-    for _ in range(K):
-        mean = step @ mean
-        covariance = step @ covariance @ step.T + kick @ np.diag(noise) @ kick.T
-    return mean[:n], covariance[:n, :n]
-
-
-def _adjacency(node: Any) -> Array:
-    network = node.network
-    A = np.zeros((network.n_nodes, network.n_nodes))
-    A[np.repeat(np.arange(network.n_nodes), np.diff(network.indptr)), network.indices] = 1.0
-    return A
+    """Expected excess loss of the mean model, by the recursion of `forecast`."""
+    factor = np.ravel(np.broadcast_to(config.algorithm.noise_factor(eta, node.degree), node.degree.shape))
+    noise = factor**2 * ((recipe.dimension + 1) if recipe.noise == "gamma" else 1.0) / recipe.alpha[0] ** 2
+    A, gamma = forecast.adjacency(node.network), getattr(config.algorithm, "gamma", 0.0)
+    assert A is not None
+    return forecast.expected_excess(A, node.facts, recipe.dimension, noise, K, eta, gamma, phases)
 
 
 class Outcome(NamedTuple):

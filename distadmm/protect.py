@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from distadmm.config import Config, Privacy
+from distadmm import sizing
+from distadmm.config import Config
 from distadmm.errors import InputError, require
 from distadmm.methods.consensus.schedule import schedule
 from distadmm.privacy.books import Books
@@ -23,11 +23,10 @@ from distadmm.privacy.release import STATEMENTS, Unprotected
 from distadmm.run import Run
 from distadmm.setup import LOSSES, Prepared, mappings
 from distadmm.softmax import MAX_SLOPE
-from distadmm.world import World
 
 # Every rank of every run loads this module; what only a private run needs is imported where it is used.
 if TYPE_CHECKING:
-    from distadmm.privacy.events import Adjacency, Event
+    from distadmm.privacy.events import Adjacency
     from distadmm.privacy.filter import Filter
     from distadmm.privacy.protected import Recipe
     from distadmm.privacy.randomness import Source
@@ -135,116 +134,15 @@ def plan_of(prepared: Prepared) -> Recipe | None:
             "use admm, or radmm, on a network that changes",
         )
         recipe = recipe_of(config, prepared, releases)
-        if config.privacy.epsilon is not None and releases:
-            recipe = calibrate(config.privacy, recipe, releases, node.network.world)
-        if releases:
-            _leaves_digits(recipe)
+        if not releases:
+            return recipe
+        if config.privacy.epsilon is None:
+            sizing.leave_digits(recipe)
+        elif node.table["eta"] is None:
+            recipe, prepared.description["penalty"] = sizing.with_penalty(config, node, recipe)
+        else:
+            recipe = sizing.calibrate(config.privacy, recipe, releases, node.network.world)
     return recipe
-
-
-def _leaves_digits(recipe: Recipe) -> None:
-    """Refuse noise so large that the solve cannot be certified in double precision."""
-    norm = (recipe.dimension + 5 * np.sqrt(recipe.dimension)) / float(recipe.alpha.min())
-    rounding = 4 * np.finfo(float).eps * norm
-    require(
-        rounding <= recipe.tolerance,
-        f"alpha {recipe.alpha.min():.3g} means noise of norm {norm:.2g}, whose rounding alone exceeds --tolerance "
-        f"{recipe.tolerance:g}; raise --alpha or --epsilon, or give --tolerance {rounding:.1g}",
-    )
-
-
-def events_of(recipe: Recipe, releases: Sequence[Any], i: int) -> list[Event]:
-    """The prices of all releases of node i, equal ones counted."""
-    counted: dict[Event, int] = {}
-    n = len(recipe.weight)
-    for solve, (_, quadratic, factor) in enumerate(releases, 1):
-        q, m = np.broadcast_to(quadratic, (n, 1))[i, 0], np.broadcast_to(factor, (n, 1))[i, 0]
-        event = recipe.event(solve, i, float(q), float(m))
-        counted[event] = counted.get(event, 0) + 1
-    return [_times(event, count) for event, count in counted.items()]
-
-
-def _times(event: Event, count: int) -> Event:
-    return replace(event, count=count)  # type: ignore[call-arg]
-
-
-def calibrate(privacy: Privacy, recipe: Recipe, releases: Sequence[Any], world: World) -> Recipe:
-    """The largest alpha of each node, the same in all its solves, that spends at most --epsilon."""
-    # Nodes of equal weight and equal penalties need the same alpha: each case is worked out once, by one rank.
-    cases = [_case(recipe, releases, i) for i in range(len(recipe.weight))]
-    chosen = _each_once(cases, lambda case: _alpha(privacy, recipe, case), world)
-    for case, alpha in chosen.items():
-        require(
-            alpha > 0,
-            f"--epsilon {privacy.epsilon:g} is out of reach: {len(case.quadratic)} solves cost more whatever the "
-            "noise, through their Hessian and --output-epsilon; run fewer iterations, raise the penalty or --epsilon",
-        )
-    return replace(recipe, alpha=np.tile([chosen[case] for case in cases], (len(recipe.alpha), 1)))
-
-
-class _Case(NamedTuple):
-    """All that the price of one node's releases depends on besides alpha."""
-
-    weight: float
-    quadratic: tuple[float, ...]
-    factor: tuple[float, ...]
-
-
-def _case(recipe: Recipe, releases: Sequence[Any], i: int) -> _Case:
-    n = len(recipe.weight)
-    quadratic = tuple(float(np.broadcast_to(q, (n, 1))[i, 0]) for _, q, _ in releases)
-    factor = tuple(float(np.broadcast_to(m, (n, 1))[i, 0]) for _, _, m in releases)
-    return _Case(float(recipe.weight[i]), quadratic, factor)
-
-
-def _each_once(items: Sequence[Any], function: Callable[[Any], Any], world: World) -> dict[Any, Any]:
-    """function(item) for the items of all ranks, equal ones once, dealt out to the ranks."""
-    distinct = list(dict.fromkeys(item for some in world.allgather(list(items)) for item in some))
-    return dict(zip(distinct, world.broadcast(world.share_out(function, distinct) or [])))
-
-
-def _alpha(privacy: Privacy, recipe: Recipe, case: _Case) -> float:
-    """Close to --epsilon from below: to one part in a thousand, or 0 if no noise is enough."""
-    from distadmm.privacy import accountant
-
-    assert privacy.epsilon is not None
-    target, delta = privacy.epsilon, privacy.delta
-    alone = replace(recipe, weight=np.array([case.weight]), unverified="")
-    releases = [(0, np.array([[q]]), np.array([[m]])) for q, m in zip(case.quadratic, case.factor)]
-
-    def loss(alpha: float) -> float:
-        events = events_of(replace(alone, alpha=np.full((len(releases), 1), alpha)), releases, 0)
-        return accountant.epsilon(events, delta, recipe.adjacency)
-
-    # The loss grows like a power of alpha, near 1: follow it from where Gaussian noise of equal variance would stand.
-    alpha, low = _gaussian_guess(privacy, alone, releases), 0.0
-    start, previous = alpha, (0.0, 0.0)
-    for _ in range(60):
-        found = loss(alpha)
-        if target * (1 - 1e-3) <= found <= target:
-            return alpha
-        low = max(low, alpha) if found <= target else low
-        if alpha < 1e-7 * start:
-            break
-        here = (np.log(alpha), np.log(max(found, 1e-12)))
-        slope = (here[1] - previous[1]) / (here[0] - previous[0]) if previous[0] else 1.0
-        # Aim a little below the target, and far down at once where the loss does not follow alpha any more.
-        step = (np.log(target * (1 - 5e-4)) - here[1]) / slope if slope > 0.2 else np.log(1e-2)
-        previous, alpha = here, float(alpha * np.exp(np.clip(step, np.log(1e-2), np.log(1e2))))
-    return low
-
-
-def _gaussian_guess(privacy: Privacy, recipe: Recipe, releases: Sequence[Any]) -> float:
-    """alpha by exact Gaussian accounting, as if the noise were Gaussian of the same variance and tau were 0."""
-    from distadmm.privacy.gaussian import mu_at
-
-    assert privacy.epsilon is not None
-    moved = float(recipe.weight[0]) * recipe.slope * (2 if recipe.adjacency == "replace" else 1)
-    if recipe.mechanism == "output":
-        moved /= recipe.ridge + float(np.min([q for _, q, _ in releases]))
-    factor = 1.0 if recipe.mechanism == "output" else float(np.mean([m for _, _, m in releases]))
-    spread = np.sqrt(recipe.dimension + 1) if recipe.noise == "gamma" else 1.0
-    return float(mu_at(privacy.epsilon, privacy.delta) * spread * factor / (np.sqrt(len(releases)) * moved))
 
 
 def arm(prepared: Prepared, recipe: Recipe | None, folder: Path | None) -> None:
@@ -352,7 +250,7 @@ def _budget(config: Config, recipe: Recipe | None, prepared: Prepared) -> Filter
     from distadmm.privacy.filter import budget
 
     releases = config.algorithm.releases(prepared.node, config.loop.iterations)
-    planned = [] if recipe.unverified else events_of(recipe, releases, 0)
+    planned = [] if recipe.unverified else sizing.events_of(recipe, releases, 0)
     return budget(privacy.budget_epsilon, delta, planned, adjacency=recipe.adjacency)  # type: ignore[arg-type]
 
 
@@ -392,7 +290,7 @@ def _worst(prepared: Prepared, price: Callable[[Any, Any], float]) -> float:
         return float("inf")
     adjacency = release.recipe.adjacency
     books = [tuple(ledger.events) for ledger in release.books.ledgers]
-    return max(_each_once(books, lambda events: price(events, adjacency), prepared.world).values())
+    return max(sizing.each_once(books, lambda events: price(events, adjacency), prepared.world).values())
 
 
 def settle(prepared: Prepared, run: Run) -> None:

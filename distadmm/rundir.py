@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from distadmm.errors import require
 from distadmm.history import write as write_history
 from distadmm.privacy.release import HEAD_BYTES
-from distadmm.protect import events_of
 from distadmm.results import claim_directory, read_json, write_json, write_npz
 from distadmm.run import Run, error_rate
 from distadmm.setup import Prepared
+from distadmm.sizing import events_of
 
 if TYPE_CHECKING:
     from distadmm.privacy.protected import Recipe
@@ -171,6 +171,7 @@ def finish(prepared: Prepared, run: Run, folder: Path | None) -> Run:
         "statement": run.statement,
         "reason": run.reason,
         "note": _note(prepared),
+        "penalty": prepared.description.get("penalty"),
         "messages": run.messages,
         "bytes": run.bytes,
         "lost": run.lost,
@@ -231,6 +232,8 @@ def plan(prepared: Prepared, recipe: Recipe | None) -> str:
         "iteration, and one to begin with",
         f"privacy    {_planned_loss(prepared, recipe)}",
     ]
+    if "penalty" in prepared.description:
+        lines.append(f"penalty    eta {prepared.description['penalty']:.4g}, chosen for the budget")
     return "\n".join(lines)
 
 
@@ -276,6 +279,8 @@ def table(run: Run) -> str:
         ("sent", f"{s['bytes'] / 1e6:.2f} MB in {s['messages']} messages"),
         ("time", f"{s['seconds']:.2f} s of iterations"),
     ]
+    if s["penalty"] is not None:
+        rows.insert(4, ("penalty", f"eta {s['penalty']:.4g}, chosen for the budget"))
     if s["note"]:
         rows.append(("note", s["note"]))
     if s["lost"]:

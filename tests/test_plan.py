@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from distadmm import plan
+from distadmm.methods.consensus import forecast
 from distadmm.topology import load
 
 RING = load("ring:5")
@@ -18,7 +19,7 @@ def test_mean_and_covariance_are_those_of_simulated_runs(phases: int) -> None:
     """Ten thousand noisy runs on one-dimensional quadratics, node by node, against the matrices."""
     h, c, eta, gamma, K, runs = 3.0, 1.5, 0.7, 0.5, 4, 10_000
     noise = np.array([0.5, 1.0, 0.2, 0.8, 1.5])
-    mean, covariance = plan._follow(A, V, h, c, noise, K, eta, gamma, phases)
+    mean, covariance = forecast.follow(A, V, h, c, noise, K, eta, gamma, phases)
     rng = np.random.default_rng(0)
     degree = np.diag(V)
     f, lam = np.zeros((runs, 5)), np.zeros((runs, 5))

@@ -1,0 +1,210 @@
+"""From a privacy budget to noise and penalty: the largest alpha that spends no more, and the eta that makes most of it.
+
+Nothing here reads private data: weights, bounds, the graph and the schedule are public.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from distadmm.errors import InputError, require
+from distadmm.world import World
+
+# Every rank of every run loads this module; what only a private run needs is imported where it is used.
+if TYPE_CHECKING:
+    from distadmm.algorithm import Node
+    from distadmm.config import Config, Privacy
+    from distadmm.privacy.events import Event
+    from distadmm.privacy.protected import Recipe
+
+Array = np.ndarray
+FACTORS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)  # of the automatic penalty: what `with_penalty` tries
+
+
+def leave_digits(recipe: Recipe) -> None:
+    """Refuse noise so large that the solve cannot be certified in double precision."""
+    norm = (recipe.dimension + 5 * np.sqrt(recipe.dimension)) / float(recipe.alpha.min())
+    rounding = 4 * np.finfo(float).eps * norm
+    require(
+        rounding <= recipe.tolerance,
+        f"alpha {recipe.alpha.min():.3g} means noise of norm {norm:.2g}, whose rounding alone exceeds --tolerance "
+        f"{recipe.tolerance:g}; raise --alpha or --epsilon, or give --tolerance {rounding:.1g}",
+    )
+
+
+def events_of(recipe: Recipe, releases: Sequence[Any], i: int) -> list[Event]:
+    """The prices of all releases of node i, equal ones counted."""
+    counted: dict[Event, int] = {}
+    n = len(recipe.weight)
+    for solve, (_, quadratic, factor) in enumerate(releases, 1):
+        q, m = np.broadcast_to(quadratic, (n, 1))[i, 0], np.broadcast_to(factor, (n, 1))[i, 0]
+        event = recipe.event(solve, i, float(q), float(m))
+        counted[event] = counted.get(event, 0) + 1
+    return [_times(event, count) for event, count in counted.items()]
+
+
+def _times(event: Event, count: int) -> Event:
+    return replace(event, count=count)  # type: ignore[call-arg]
+
+
+def calibrate(privacy: Privacy, recipe: Recipe, releases: Sequence[Any], world: World) -> Recipe:
+    """The largest alpha of each node, the same in all its solves, that spends at most --epsilon."""
+    # Nodes of equal weight and equal penalties need the same alpha: each case is worked out once, by one rank.
+    cases = [_case(recipe, releases, i) for i in range(len(recipe.weight))]
+    chosen = each_once(cases, lambda case: _alpha(privacy, recipe, case), world)
+    for case, alpha in chosen.items():
+        require(
+            alpha > 0,
+            f"--epsilon {privacy.epsilon:g} is out of reach: {len(case.quadratic)} solves cost more whatever the "
+            "noise, through their Hessian and --output-epsilon; run fewer iterations, raise the penalty or --epsilon",
+        )
+    recipe = replace(recipe, alpha=np.tile([chosen[case] for case in cases], (len(recipe.alpha), 1)))
+    leave_digits(recipe)
+    return recipe
+
+
+def with_penalty(config: Config, node: Node, recipe: Recipe) -> tuple[Recipe, float]:
+    """Where nobody gave a penalty: the multiple of the automatic one with the least forecast loss; sets it in `node`.
+
+    A larger penalty leaves less of the budget to the Hessian and damps the noise, but converges more slowly.
+    """
+    from distadmm.methods.consensus import forecast
+    from distadmm.methods.consensus.penalty import default_penalty
+
+    world, network = node.network.world, node.network
+    A = forecast.adjacency(network) if node.facts.n_nodes <= forecast.LARGEST else None
+    order = world.rows_order(network.nodes)
+    tried, forecasts = [default_penalty(node.facts) * factor for factor in FACTORS], []
+    for eta in tried:
+        _set_penalty(node, eta)
+        rough = world.gather_rows(_rough(config, node, recipe), network.n_local)
+        if rough is not None:
+            forecasts.append(_forecast(config, node, recipe, A, rough[order], eta))
+    refusal = None
+    for at in world.broadcast(np.argsort(forecasts, kind="stable").tolist()):
+        _set_penalty(node, tried[at])
+        releases = config.algorithm.releases(node, config.loop.iterations)
+        try:
+            return calibrate(config.privacy, recipe, releases, world), tried[at]
+        except InputError as error:  # the same on every rank, for they share what is worked out
+            refusal = error
+    assert refusal is not None
+    raise refusal
+
+
+def _set_penalty(node: Node, eta: float) -> None:
+    node.table["eta"] = np.full(node.facts.n_nodes, eta)
+    node.forget()
+
+
+def _rough(config: Config, node: Node, recipe: Recipe) -> Array:
+    """For each node of this rank, by rule of thumb: the noise's variance, and what the solves cost whatever it is."""
+    assert config.privacy.epsilon is not None
+    releases = config.algorithm.releases(node, config.loop.iterations)
+    found: dict[_Case, tuple[float, float]] = {}
+    cases = [_case(recipe, releases, i) for i in range(len(recipe.weight))]
+    for case in set(cases):
+        cost = _unavoidable(recipe, case)
+        left = replace(config.privacy, epsilon=max(config.privacy.epsilon - cost, 1e-9))
+        alone = replace(recipe, weight=np.array([case.weight]))
+        alpha = _gaussian_guess(left, alone, case.releases) / float(np.mean(case.factor))
+        found[case] = (recipe.dimension + 1 if recipe.noise == "gamma" else 1.0) / alpha**2, cost
+    return np.array([found[case] for case in cases])
+
+
+def _unavoidable(recipe: Recipe, case: _Case) -> float:
+    """The log-determinant and the output noise of each solve."""
+    noise = len(case.quadratic) * recipe.output_epsilon
+    if recipe.mechanism == "output" or (recipe.adjacency == "label" and recipe.logistic):
+        return noise
+    floors = recipe.ridge + np.array(case.quadratic)
+    return noise + float(np.log1p(case.weight * recipe.curvature / floors).sum())
+
+
+def _forecast(config: Config, node: Node, recipe: Recipe, A: Array | None, rough: Array, eta: float) -> float:
+    """Expected excess loss; for a large network only by how much the Hessian takes more than half of the budget."""
+    from distadmm.methods.consensus import forecast
+
+    assert config.privacy.epsilon is not None
+    noise, cost = rough.T
+    if A is None:
+        return max(float(cost.max()) - config.privacy.epsilon / 2, 0.0)
+    if cost.max() >= config.privacy.epsilon:
+        return float("inf")
+    phases, gamma = config.algorithm.phases, getattr(config.algorithm, "gamma", 0.0)
+    solves = -(-config.loop.iterations // phases)
+    return forecast.expected_excess(A, node.facts, recipe.dimension, noise, solves, eta, gamma, phases)
+
+
+class _Case(NamedTuple):
+    """All that the price of one node's releases depends on besides alpha."""
+
+    weight: float
+    quadratic: tuple[float, ...]
+    factor: tuple[float, ...]
+
+    @property
+    def releases(self) -> list[tuple[int, Array, Array]]:
+        """As an algorithm lists them, of a network of this node alone."""
+        return [(0, np.array([[q]]), np.array([[m]])) for q, m in zip(self.quadratic, self.factor)]
+
+
+def _case(recipe: Recipe, releases: Sequence[Any], i: int) -> _Case:
+    n = len(recipe.weight)
+    quadratic = tuple(float(np.broadcast_to(q, (n, 1))[i, 0]) for _, q, _ in releases)
+    factor = tuple(float(np.broadcast_to(m, (n, 1))[i, 0]) for _, _, m in releases)
+    return _Case(float(recipe.weight[i]), quadratic, factor)
+
+
+def each_once(items: Sequence[Any], function: Callable[[Any], Any], world: World) -> dict[Any, Any]:
+    """function(item) for the items of all ranks, equal ones once, dealt out to the ranks."""
+    distinct = list(dict.fromkeys(item for some in world.allgather(list(items)) for item in some))
+    return dict(zip(distinct, world.broadcast(world.share_out(function, distinct) or [])))
+
+
+def _alpha(privacy: Privacy, recipe: Recipe, case: _Case) -> float:
+    """Close to --epsilon from below: to one part in a thousand, or 0 if no noise is enough."""
+    from distadmm.privacy import accountant
+
+    assert privacy.epsilon is not None
+    target, delta = privacy.epsilon, privacy.delta
+    alone = replace(recipe, weight=np.array([case.weight]), unverified="")
+    releases = case.releases
+
+    def loss(alpha: float) -> float:
+        events = events_of(replace(alone, alpha=np.full((len(releases), 1), alpha)), releases, 0)
+        return accountant.epsilon(events, delta, recipe.adjacency)
+
+    # The loss grows like a power of alpha, near 1: follow it from where Gaussian noise of equal variance would stand.
+    alpha, low = _gaussian_guess(privacy, alone, releases), 0.0
+    start, previous = alpha, (0.0, 0.0)
+    for _ in range(60):
+        found = loss(alpha)
+        if target * (1 - 1e-3) <= found <= target:
+            return alpha
+        low = max(low, alpha) if found <= target else low
+        if alpha < 1e-7 * start:
+            break
+        here = (np.log(alpha), np.log(max(found, 1e-12)))
+        slope = (here[1] - previous[1]) / (here[0] - previous[0]) if previous[0] else 1.0
+        # Aim a little below the target, and far down at once where the loss does not follow alpha any more.
+        step = (np.log(target * (1 - 5e-4)) - here[1]) / slope if slope > 0.2 else np.log(1e-2)
+        previous, alpha = here, float(alpha * np.exp(np.clip(step, np.log(1e-2), np.log(1e2))))
+    return low
+
+
+def _gaussian_guess(privacy: Privacy, recipe: Recipe, releases: Sequence[Any]) -> float:
+    """alpha by exact Gaussian accounting, as if the noise were Gaussian of the same variance and tau were 0."""
+    from distadmm.privacy.gaussian import mu_at
+
+    assert privacy.epsilon is not None
+    moved = float(recipe.weight[0]) * recipe.slope * (2 if recipe.adjacency == "replace" else 1)
+    if recipe.mechanism == "output":
+        moved /= recipe.ridge + float(np.min([q for _, q, _ in releases]))
+    factor = 1.0 if recipe.mechanism == "output" else float(np.mean([m for _, _, m in releases]))
+    spread = np.sqrt(recipe.dimension + 1) if recipe.noise == "gamma" else 1.0
+    return float(mu_at(privacy.epsilon, privacy.delta) * spread * factor / (np.sqrt(len(releases)) * moved))

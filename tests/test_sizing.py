@@ -1,0 +1,112 @@
+"""The penalty that a budget chooses: feasible, the best by forecast, the same on any number of ranks, and told."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from distadmm import protect, radmm, sizing
+from distadmm.methods.consensus.penalty import default_penalty
+from distadmm.setup import prepare
+from distadmm.world import World
+
+BUDGET = {
+    "data": "tiny",
+    "topology": "ring:4",
+    "weight": 20.0,
+    "iterations": 8,
+    "epsilon": 4.0,
+    "adjacency": "replace",
+    "rng": "simulation",
+    "observe": "none",
+    "progress": "none",
+}
+
+
+def planned(world: World | None = None, algorithm: str = "radmm", **flags: Any) -> tuple[Any, Any]:
+    prepared = prepare(radmm.configure(algorithm, **{**BUDGET, **flags}), world or World())
+    return prepared, protect.plan_of(prepared)
+
+
+def test_the_choice_has_the_least_forecast_loss_and_spends_the_budget() -> None:
+    from distadmm.methods.consensus import forecast
+    from distadmm.privacy import accountant
+
+    prepared, recipe = planned()
+    node, chosen = prepared.node, prepared.description["penalty"]
+    assert chosen / default_penalty(node.facts) in sizing.FACTORS
+    np.testing.assert_array_equal(node.table["eta"], np.full(4, chosen))
+    releases = prepared.config.algorithm.releases(node, 8)
+    for i in range(4):
+        spent = accountant.epsilon(sizing.events_of(recipe, releases, i), 1e-5, "replace")
+        assert 0.997 * 4.0 <= spent <= 4.0
+
+    def exact(factor: float) -> float:
+        """The forecast with the alpha that the accountant allows, instead of a rule of thumb's."""
+        eta = factor * default_penalty(node.facts)
+        _, fixed = planned(eta=repr(eta))
+        noise = (fixed.dimension + 1) / fixed.alpha[0] ** 2
+        A = forecast.adjacency(node.network)
+        return forecast.expected_excess(A, node.facts, fixed.dimension, noise, 4, eta, 0.5, 2)
+
+    best = min(exact(factor) for factor in sizing.FACTORS[:5])
+    assert exact(chosen / default_penalty(node.facts)) <= 1.1 * best
+
+
+def test_a_penalty_of_the_users_stays() -> None:
+    prepared, _ = planned(eta="2")
+    assert "penalty" not in prepared.description
+    np.testing.assert_array_equal(prepared.node.table["eta"], np.full(4, 2.0))
+
+
+def test_a_heavy_record_gets_a_larger_penalty() -> None:
+    """The heavier the record, the more of the budget the Hessian would take."""
+    light, heavy = (planned(weight=w, topology="star:4")[0].description["penalty"] for w in (2.0, 100.0))
+    facts = [
+        prepare(radmm.configure("radmm", data="tiny", topology="star:4", weight=w), World()).node.facts
+        for w in (2.0, 100.0)
+    ]
+    assert heavy / default_penalty(facts[1]) > light / default_penalty(facts[0])
+
+
+@pytest.mark.mpi(min_size=2)
+def test_all_ranks_choose_what_one_rank_chooses(world: World) -> None:
+    together, shared = planned(world, topology="star:5")
+    alone, whole = planned(topology="star:5")
+    assert together.description["penalty"] == alone.description["penalty"]
+    np.testing.assert_array_equal(shared.alpha, whole.alpha[:, together.node.network.nodes])
+
+
+def test_a_large_network_takes_the_smallest_that_leaves_half_of_the_budget(monkeypatch) -> None:
+    from distadmm.methods.consensus import forecast
+
+    monkeypatch.setattr(forecast, "LARGEST", 3)
+    prepared, recipe = planned(weight=100.0)
+    chosen = prepared.description["penalty"]
+    base, cost = default_penalty(prepared.node.facts), {}
+    for factor in sizing.FACTORS:
+        floor = prepared.node.facts.ridge + 2 * base * factor * 2
+        cost[factor] = 4 * (np.log1p(float(recipe.weight.max()) * 0.25 / floor) + 1e-3)
+    assert chosen == base * min(factor for factor in cost if cost[factor] <= 2.0)
+
+
+def test_out_of_reach_for_every_penalty_is_one_line(capsys, tmp_path) -> None:
+    words = "--data tiny --topology ring:4 --weight 1e9 --epsilon 0.01 --adjacency replace --iterations 100"
+    assert radmm.main([*words.split(), "--out", str(tmp_path / "o")]) == 2
+    err = capsys.readouterr().err.strip()
+    assert len(err.splitlines()) == 1
+    assert not (tmp_path / "o").exists()
+
+
+def test_the_run_says_what_was_chosen(capsys, tmp_path) -> None:
+    words = [f"--{k.replace('_', '-')}={v}" for k, v in BUDGET.items()]
+    assert radmm.main([*words, "--out", str(tmp_path / "o")]) == 0
+    assert "chosen for the budget" in capsys.readouterr().out
+    kept = json.loads((tmp_path / "o" / "config.json").read_text())
+    assert kept["config"]["eta"] == "auto"
+    assert json.loads((tmp_path / "o" / "summary.json").read_text())["penalty"] == kept["penalty"]
+    assert radmm.main([*words, "--dry-run"]) == 0
+    assert f"eta {kept['penalty']:.4g}, chosen for the budget" in capsys.readouterr().out
