@@ -36,7 +36,7 @@ from distadmm.data import open_source
 from distadmm.losses import Logistic
 from distadmm.methods.consensus.admm import ADMM
 from distadmm.methods.consensus.tuned import leaves_matter
-from distadmm.methods.graphs.facts import mu
+from distadmm.methods.graphs.facts import mu, theta_pinned
 from distadmm.network import Network, split
 from distadmm.privacy.release import Unprotected
 from distadmm.problem import GeneralisedLinear, Problem
@@ -117,7 +117,7 @@ def rows_of(i: int, change: str, seed: int, rows: int) -> tuple[Array, Array]:
 
 def node_of(graph: Any, objectives: list[Any], ridge: float, weight: float) -> Node:
     network = Network(split(graph.indptr, graph.indices, [np.arange(graph.n)])[0])
-    facts = Facts(graph.n, np.diff(graph.indptr), mu(graph), weight, ridge, 0.25)
+    facts = Facts(graph.n, np.diff(graph.indptr), mu(graph), weight, ridge, 0.25, theta_pinned(graph))
     problem = Problem(objectives, tolerance=1e-9)
     start = np.zeros((graph.n, problem.dimension))
     return Node(network, problem, Unprotected(), facts, start, {"eta": None, "eta_growth": None})

@@ -86,6 +86,7 @@ class Facts(NamedTuple):
     weight: float = 1.0  # C, the weight of a node's mean loss
     ridge: float = 0.0  # rho/N
     max_curvature: float = float("inf")  # c1, the bound on l''
+    theta_pinned: float = float("inf")  # how slowly the network follows one of its nodes
 
 
 @mutable_struct

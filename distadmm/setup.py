@@ -73,6 +73,7 @@ def _plan(config: Config, size: int) -> _Plan:
     from distadmm import topology as topologies
     from distadmm.conditions import Conditions, parse_drop_out
     from distadmm.methods.graphs.facts import mu as graph_mu
+    from distadmm.methods.graphs.facts import theta_pinned
 
     changing = topologies.load_changing(config.problem.topology)
     topology = changing.union
@@ -83,14 +84,16 @@ def _plan(config: Config, size: int) -> _Plan:
     )
     curvature = 1.0 if config.problem.loss == "softmax" else loss_named(config.problem.loss).max_curvature
     degrees = np.diff(topology.indptr)
+    # Wanted for automatic penalties alone, and not cheap for large graphs.
+    automatic = getattr(config.algorithm, "eta", "auto") == "auto"
     facts = Facts(
         n_nodes=topology.n,
         degrees=degrees,
-        # Wanted for automatic penalties alone, and not cheap for large graphs.
-        mu=graph_mu(topology) if getattr(config.algorithm, "eta", "auto") == "auto" else float("nan"),
+        mu=graph_mu(topology) if automatic else float("nan"),
         weight=config.problem.weight,
         ridge=config.problem.rho / topology.n,
         max_curvature=curvature,
+        theta_pinned=theta_pinned(topology) if automatic else float("nan"),
     )
     table = {
         name: _per_node(getattr(part, name), name, attribute, topology)

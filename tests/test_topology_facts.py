@@ -159,3 +159,14 @@ def test_a_wrong_number_of_ranks_is_refused(ranks):
 def test_too_many_ranks_says_what_to_type():
     with pytest.raises(InputError, match="mpiexec -n 20"):
         blocks(load("er20"), 24)
+
+
+@pytest.mark.parametrize("spec", ["path:2", "star:5", "ring:8", "complete:6", "grid:3x4", "er20"])
+def test_how_slowly_a_network_follows_one_node(spec):
+    graph = load(spec)
+    walk = graph.adjacency().toarray() / graph.degrees[:, None]
+    thetas = []
+    for i in range(graph.n):
+        rest = np.delete(np.delete(walk, i, axis=0), i, axis=1)
+        thetas.append(1 / np.sqrt(1 - np.abs(np.linalg.eigvals(rest)).max() ** 2))
+    assert module.theta_pinned(graph) == pytest.approx(np.mean(thetas))

@@ -14,7 +14,7 @@ from distadmm.algorithm import Facts, Node
 from distadmm.losses import Logistic
 from distadmm.methods.consensus import tuned
 from distadmm.methods.consensus.admm import ADMM
-from distadmm.methods.graphs.facts import mu
+from distadmm.methods.graphs.facts import mu, theta_pinned
 from distadmm.network import Neighbourhood, Network, split
 from distadmm.privacy.release import Unprotected
 from distadmm.problem import GeneralisedLinear, Problem
@@ -39,7 +39,7 @@ def node_of(
     graph: topology.Topology, own: list[Any] | None = None, part: Neighbourhood | None = None
 ) -> Node:
     part = part or split(graph.indptr, graph.indices, [np.arange(graph.n)])[0]
-    facts = Facts(graph.n, np.diff(graph.indptr), mu(graph), 1.0, RIDGE, 0.25)
+    facts = Facts(graph.n, np.diff(graph.indptr), mu(graph), 1.0, RIDGE, 0.25, theta_pinned(graph))
     problem = Problem(own or objectives(graph.n), tolerance=1e-12)
     start = np.zeros((graph.n, problem.dimension))
     return Node(Network(part), problem, Unprotected(), facts, start, {"eta": None, "eta_growth": None})

@@ -11,11 +11,12 @@ ADMM over edges, with a positive-definite metric M_ij = M_ji on each edge in pla
 
 With M = 2 eta I, a = 1 and L = 2 lambda these are equations (8)-(9) of the R-ADMM paper.
 
-Metric "r1": P_i = s_i (c_i I + (e_i - c_i) u_i u_i') with s_i = 2 theta*/V_i, theta* = 1/sqrt(1 - mu^2) from
-the graph.  Each node first minimises O_i alone, at t_i: there, not at zero, classes of unequal size weigh what
-they weigh at the optimum.  e_i and u_i are the largest eigenvalue of O_i''(t_i) and its eigenvector, c_i the
-geometric mean of the smallest and the second largest.  Each node sends (t_i, u_i, c_i, e_i, s_i) once, in the
-clear, and the edge starts at what the two of them would agree on, w_ij = (P_i + P_j)^-1 (P_i t_i + P_j t_j).
+Metric "r1": P_i = s_i (c_i I + (e_i - c_i) u_i u_i') with s_i = kappa/V_i.  kappa is 2/sqrt(1 - mu^2), or, if
+less, what it takes the graph to follow one node: along u_i, node i alone decides.  Each node first minimises
+O_i alone, at t_i: there, not at zero, classes of unequal size weigh what they weigh at the optimum.  e_i and u_i
+are the largest eigenvalue of O_i''(t_i) and its eigenvector, c_i the geometric mean of the smallest and the second
+largest.  Each node sends (t_i, u_i, c_i, e_i, s_i) once, in the clear, and the edge starts at what the two of
+them would agree on, w_ij = (P_i + P_j)^-1 (P_i t_i + P_j t_j).
 
 A node with one neighbour alone (a leaf) and that neighbour move as one where u of the leaf points, so the
 neighbour's other edges must carry the leaf's curvature as well: it sends u and
@@ -111,21 +112,21 @@ def metric(node: Node, kind: str) -> Metric:
     return Metric(own, far, start, Q, np.linalg.eigvalsh(Q)[:, :1])
 
 
-def theta_star(facts: Facts) -> float:
-    return float(1.0 / np.sqrt(1.0 - facts.mu**2))
+def kappa(facts: Facts) -> float:
+    return float(min(2.0 / np.sqrt(1.0 - facts.mu**2), facts.theta_pinned))
 
 
 def public_scale(facts: Facts, degree: Array) -> Array:
-    """P_i = theta*/2 sqrt(r (r + C c1)) / V_i: for rows of norm one, with ridge r, weight C, l'' <= c1."""
+    """P_i = kappa/4 sqrt(r (r + C c1)) / V_i: for rows of norm one, with ridge r, weight C, l'' <= c1."""
     curvature = np.sqrt(facts.ridge * (facts.ridge + facts.weight * facts.max_curvature))
     if not np.isfinite(curvature) or curvature == 0.0:
         curvature = 1.0
-    return 0.5 * theta_star(facts) * curvature / degree
+    return 0.25 * kappa(facts) * curvature / degree
 
 
 def curvature_rows(node: Node) -> Array:
     """(t_i, u_i, c_i, e_i, s_i) of the metric r1."""
-    scale = 2.0 * theta_star(node.facts) / node.degree[:, 0]
+    scale = kappa(node.facts) / node.degree[:, 0]
     rows = []
     for objective, t, s in zip(node.problem.objectives, own_minima(node), scale):
         values, vectors = np.linalg.eigh(_hessian(objective, t))
@@ -190,7 +191,7 @@ def _with_leaves(node: Node, own: Curvature, far: Curvature) -> tuple[Curvature,
             leaf[network.indptr[i] : network.indptr[i + 1]]
         ]
         if len(edges):
-            # P of a leaf, which has one edge, is s times its curvature with s = 2 theta*: here s_j = s/V_j.
+            # P of a leaf, which has one edge, is s times its curvature with s = kappa: here s_j = s/V_j.
             steepest = edges[np.argmax(weight[edges, 0])]
             passed[i] = *u[steepest], 0.5 * weight[steepest, 0] / node.degree[i, 0]
     heard = network.exchange(passed)[network.columns]

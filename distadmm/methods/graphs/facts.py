@@ -68,6 +68,28 @@ def mu(topology: Topology) -> float:
     return _spectra(topology, is_bipartite(topology))[2]
 
 
+def theta_pinned(topology: Topology) -> float:
+    """Mean over the nodes i of 1/sqrt(1 - m_i^2), m_i the largest eigenvalue of D^-1 A with node i absorbing.
+
+    1/sqrt(1 - mu^2) says how slowly a network agrees; this, how slowly it follows one of its nodes.  Large networks
+    are slower at the latter, so that it limits nothing there: infinity beyond `DENSE_MOST`.
+    """
+    n = topology.n
+    if n > DENSE_MOST:
+        return float("inf")
+    scale = 1.0 / np.sqrt(topology.degrees)
+    adjacency = np.zeros((n, n))
+    adjacency[np.repeat(np.arange(n), topology.degrees), topology.indices] = 1.0
+    values, vectors = np.linalg.eigh(scale[:, None] * adjacency * scale)
+    # m_i is the root of sum_k v_ik^2/(l_k - z), which falls, between the two largest l_k (interlacing).
+    low, high, weights = np.full(n, values[-2]), np.full(n, values[-1]), vectors**2
+    for _ in range(50):
+        z = (low + high) / 2
+        above = (weights / (values - z[:, None])).sum(axis=1) > 0
+        low, high = np.where(above, low, z), np.where(above, z, high)
+    return float(np.mean(1.0 / np.sqrt(1.0 - low**2)))
+
+
 def _spectra(topology: Topology, bipartite: bool) -> tuple[float, float, float]:
     """Algebraic connectivity; the second largest eigenvalue of D^-1 A; mu."""
     n = topology.n
