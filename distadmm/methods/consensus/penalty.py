@@ -25,7 +25,8 @@ class Penalties:
     flags_title = "algorithm"
 
     eta: str = flag(
-        "auto", help="penalty: a number, 'auto' (from the graph and public constants), 'node' or a table"
+        "auto",
+        help="penalty: a number, 'auto' (from the graph and public constants, and --epsilon), 'node' or a table",
     )
     eta_growth: str = flag("auto", help="growth q of eta_i q_i^k a solve: a number, 'node' or a table file")
     eta_cap: float | None = flag(None, help="no penalty grows beyond this (default: ten times its start)")
