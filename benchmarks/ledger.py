@@ -2,7 +2,7 @@
 
     export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
     python benchmarks/ledger.py                          one process: charges, files, samplers
-    mpiexec -n 20 python benchmarks/ledger.py --ranks    the share of an R-ADMM iteration, alternated
+    mpiexec -n 20 python benchmarks/ledger.py --ranks    their share of an iteration of private R-ADMM
 
 With --out FILE the numbers are written as JSON.  All ratios compare things measured in turn in one run.
 """
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import statistics
 import tempfile
 import time
 from collections.abc import Callable
@@ -153,79 +152,67 @@ def one_process_share(folder: Path, nodes: int = 20, rounds: int = 5) -> dict[st
     }
 
 
-def iteration_share(blocks: int = 10, length: int = 5) -> dict[str, float]:
-    """Microseconds of an R-ADMM-like iteration on a ring, without and with everything the ledger does."""
+def iteration_share(iterations: int = 100) -> dict[str, float]:
+    """Microseconds of CPU of an iteration of private R-ADMM on Adult, one node a rank, and of its ledgers' part."""
+    from distadmm import protect, radmm, rundir
+    from distadmm.privacy.protected import Protected
+    from distadmm.run import Loop
+    from distadmm.setup import prepare
+
     world = connect()
-    comm, rank, size = world.comm, world.rank, world.size
-    rng = np.random.default_rng(rank)
-    rows = 40_000 // size
-    X = rng.normal(size=(rows, 105))
-    X /= np.linalg.norm(X, axis=1, keepdims=True)
-    problem = Problem([GeneralisedLinear(X, np.sign(X[:, 0]), Logistic(), weight=1750.0 * rows / 8000)])
-    quadratic = np.full((1, 1), 4.0)
-    left, right = (rank - 1) % size, (rank + 1) % size
-    folder = Path(world.broadcast(tempfile.mkdtemp() if world.is_root else ""))
-    books = Books.open(folder, [rank], [left, right], adjacency="replace", mode="simulation", run="r")
-    books.commit([[replace(EVENT, count=10**6)]])
-    source = Simulation(2)
-    state = {"f": np.zeros((1, 105)), "k": 0}
-    received = np.empty((2, 105 + 4))
+    spent, inside = [0.0], [False]
 
-    cpu = {"solve": 0.0, "ledger": 0.0, "iterations": 0}
+    def timed(cls: type, name: str) -> None:
+        method = getattr(cls, name)
 
-    def step(private: bool) -> None:
-        """Two iterations: an odd one that solves, an even one that does not; the same messages in both."""
-        k = state["k"] = state["k"] + 2
-        for odd in (True, False):
-            f, clock = state["f"], time.thread_time()
-            if odd and private:
-                books.ledgers[0].charge(EVENT, iteration=k)
-            elif private:
-                books.post(iteration=k + 1)
-            paid = time.thread_time()
-            if odd:
-                b = k_norm(source.at(rank, 1, k), 105, 1.0)
-                f = problem.argmin(b[None] - 4.0 * received[:, :105].mean(axis=0), quadratic, f)
-            message = np.zeros((1, 105 + 4))
-            message[:, :105] = state["f"] = f
-            solved = time.thread_time()
-            if private:
-                books.store(k, f)
-                message[:, 105:] = books.heads.view(np.float64)
-            kept = time.thread_time()
-            for at, (to, fro) in enumerate(((left, right), (right, left))):
-                comm.Sendrecv(message, dest=to, recvbuf=received[at], source=fro)
-            arrived = time.thread_time()
-            if private:
-                books.witness(np.ascontiguousarray(received[:, 105:]).view(np.uint8), k)
-                cpu["solve"] += solved - paid
-                cpu["ledger"] += paid - clock + kept - solved + time.thread_time() - arrived
-                cpu["iterations"] += 1
+        def wrapped(*args: object, **keywords: object) -> object:
+            if inside[0]:
+                return method(*args, **keywords)
+            inside[0], start = True, time.thread_time()
+            try:
+                return method(*args, **keywords)
+            finally:
+                spent[0] += time.thread_time() - start
+                inside[0] = False
 
-    received[:] = 0.0
-    step(False)
-    times: dict[bool, list[float]] = {False: [], True: []}
-    for _ in range(blocks):
-        for private in (False, True):
-            comm.Barrier()
-            start = time.perf_counter()
-            for _ in range(length):
-                step(private)
-            comm.Barrier()
-            times[private].append((time.perf_counter() - start) / length / 2 * 1e6)
-    books.close()
-    without, with_ledger = (statistics.median(times[private]) for private in (False, True))
-    each = {
-        name: comm.allreduce(cpu[name]) / comm.allreduce(cpu["iterations"]) * 1e6
-        for name in ("solve", "ledger")
+        setattr(cls, name, wrapped)
+
+    for cls, names in (
+        (Books, ("post", "store", "witness")),
+        (MemoryLedger, ("charge",)),
+        (Protected, ("_stamp",)),
+    ):
+        for name in names:
+            timed(cls, name)
+    folder = world.broadcast(tempfile.mkdtemp() if world.is_root else "")
+    flags = {
+        "topology": f"er{world.size}",
+        "alpha": "1",
+        "adjacency": "replace",
+        "eta": "0.5",
+        "observe": "none",
     }
+    config = radmm.configure(
+        "radmm", **flags, iterations=iterations, progress="none", out=folder, force=True, stall_timeout=60.0
+    )
+    prepared = prepare(config, world)
+    recipe, place = protect.plan_of(prepared), rundir.start(prepared)
+    protect.arm(prepared, recipe, place)
+    loop = Loop(prepared, place)
+    spent[0] = 0.0
+    world.barrier()
+    wall, cpu = time.perf_counter(), time.thread_time()
+    loop.run()
+    cpu, wall = time.thread_time() - cpu, time.perf_counter() - wall
+    loop.node.network.close()
+    mine = np.array([cpu, spent[0], wall]) / iterations * 1e6
+    whole, ledger, wall = np.mean(world.allgather(mine), axis=0)
     return {
-        "ranks": size,
-        "wall, without": without,
-        "wall, with ledger": with_ledger,
-        "wall, ratio": with_ledger / without,
-        "CPU a rank: solve and noise": each["solve"],
-        "CPU a rank: ledger, kept bytes, heads": each["ledger"],
+        "ranks": world.size,
+        "CPU a rank, an iteration": whole,
+        "of it ledger, kept bytes, heads": ledger,
+        "share of the ledger, %": 100 * ledger / whole,
+        "wall, an iteration": wall,
     }
 
 
@@ -241,7 +228,7 @@ def main() -> None:
     parser.add_argument("--out", help="JSON file")
     options = parser.parse_args()
     if options.ranks:
-        found = {"us an iteration, ring": iteration_share()}
+        found = {"us an iteration of private R-ADMM, Adult": iteration_share()}
     else:
         with tempfile.TemporaryDirectory() as folder:
             found = {"us a call": ledger_costs(Path(folder))}

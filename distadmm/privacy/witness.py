@@ -49,7 +49,9 @@ class Witness:
         self._slot = {s.node: at for at, s in enumerate(sightings(self.path, ""))}
         for node in neighbours:
             self._slot.setdefault(int(node), len(self._slot))
-        self._order = np.array([self._slot[int(node)] for node in neighbours], dtype=np.int64)
+        order = [self._slot[int(node)] for node in neighbours]
+        same = order == list(range(len(self._slot)))  # as it is unless the file was there before
+        self._order: slice | np.ndarray = slice(None) if same else np.array(order, dtype=np.int64)
         self._rows = np.zeros(len(self._slot), dtype=_ROW)
         self._rows["node"] = list(self._slot)
         self._rows["iteration"] = -1
