@@ -75,7 +75,7 @@ class _Channel:
     """Buffers and persistent requests for rows of one width."""
 
     visible: Array  # rows of this rank's nodes, then the rows of their neighbours elsewhere
-    sends: list[tuple[Array, Array]]  # (which of my rows, buffer), one a distinct set of rows
+    sends: list[tuple[Array, Array]]  # (which of my rows, buffer), one a distinct set that is not all of them
     start_all: Callable[[list[Any]], Any]  # of the MPI library, looked up once
     wait_all: Callable[[list[Any]], Any]
     requests: list[Any] = field(default_factory=list)
@@ -115,6 +115,7 @@ class Network:
         position = dict(zip(order.tolist(), range(len(order))))
         self._n_visible = len(order)
         self.columns = np.array([position[j] for j in part.indices.tolist()], dtype=np.int64)
+        self._neighbours = _as_slice(self.columns)  # where they all are, for a rank of one node
         # Round s adds the s-th neighbour of every node that has one: the order of the sum is the
         # neighbours' order, whatever else this rank hosts.
         degrees = np.diff(part.indptr)
@@ -132,7 +133,9 @@ class Network:
         buffers: dict[bytes, Array] = {}
         start = self.n_local
         for rank, rows, count in self._peers:
-            if rows.tobytes() not in buffers:
+            if len(rows) == self.n_local:
+                buffers[rows.tobytes()] = channel.visible[: self.n_local]
+            elif rows.tobytes() not in buffers:
                 buffers[rows.tobytes()] = np.empty((len(rows), width))
                 channel.sends.append((rows, buffers[rows.tobytes()]))
             channel.requests.append(
@@ -177,8 +180,8 @@ class Network:
         """sum_j visible_j over the neighbours j of each node, added in ascending order of j."""
         if (
             self.n_local == 1 and visible.shape[1] > 1
-        ):  # the same sum in one call; of a column, numpy sums pairs
-            return np.add.reduce(visible[self.columns], axis=0, keepdims=True, initial=0.0)
+        ):  # the same sum at once; of a column, numpy would add pairs
+            return np.add.reduce(visible[self._neighbours], axis=0, keepdims=True, initial=0.0)
         total = np.zeros((self.n_local, visible.shape[1]))
         for rows, columns in self._rounds:
             total[rows] += visible[columns]
@@ -263,6 +266,13 @@ class Network:
             for request in channel.requests:
                 request.Free()
         self._channels.clear()
+
+
+def _as_slice(numbers: Array) -> Array | slice:
+    """Consecutive ones as a slice, which copies nothing."""
+    first = int(numbers[0]) if len(numbers) else 0
+    whole = np.array_equal(numbers, np.arange(first, first + len(numbers)))
+    return slice(first, first + len(numbers)) if whole else numbers
 
 
 def _distinct(numbers: Array) -> Array:
