@@ -222,3 +222,21 @@ def test_same_bits_with_leaves_on_any_number_of_ranks(world: World) -> None:
     together = execute(prepare(config, world)).models
     if world.is_root:
         np.testing.assert_array_equal(together, execute(prepare(config, World())).models)
+
+
+def test_each_set_up_message_is_in_the_ledger(tmp_path) -> None:
+    """A leaf beside enough other nodes makes two of them; both stand before the first iteration's."""
+    import json
+
+    from distadmm import radmm
+
+    rows = tmp_path / "leaf.edges"
+    rows.write_text("0 1\n1 2\n2 3\n3 4\n4 1\n2 4\n4 5\n5 1\n")
+    words = f"--algorithm admm --data tiny --topology {rows} --iterations 2 --progress none --out {tmp_path / 'o'}"
+    assert radmm.main(words.split()) == 0
+    for file in sorted((tmp_path / "o" / "ledger").glob("*.jsonl")):
+        lines = [json.loads(line) for line in file.read_text().splitlines()]
+        setup = [line for line in lines if line.get("k") == 0]
+        assert [line["kind"] for line in setup] == ["charge", "charge"], file
+        assert all(line["pure_eps"] == "inf" for line in setup)
+        assert lines.index(setup[-1]) < min(i for i, line in enumerate(lines) if line.get("k") == 1)

@@ -194,6 +194,7 @@ def _with_leaves(node: Node, own: Curvature, far: Curvature) -> tuple[Curvature,
             # P of a leaf, which has one edge, is s times its curvature with s = kappa: here s_j = s/V_j.
             steepest = edges[np.argmax(weight[edges, 0])]
             passed[i] = *u[steepest], 0.5 * weight[steepest, 0] / node.degree[i, 0]
+    node.release.expose(0, "the direction of a neighbour that has no other, passed on")
     heard = network.exchange(passed)[network.columns]
     return tuple(  # type: ignore[return-value]
         Curvature(P.base, (*P.spikes, Spike(rows[:, :-1], rows[:, -1:])))
