@@ -117,11 +117,11 @@ def kappa(facts: Facts) -> float:
 
 
 def public_scale(facts: Facts, degree: Array) -> Array:
-    """P_i = kappa/4 sqrt(r (r + C c1)) / V_i: for rows of norm one, with ridge r, weight C, l'' <= c1."""
+    """P_i = kappa/5 sqrt(r (r + C c1)) / V_i: for rows of norm one, with ridge r, weight C, l'' <= c1."""
     curvature = np.sqrt(facts.ridge * (facts.ridge + facts.weight * facts.max_curvature))
     if not np.isfinite(curvature) or curvature == 0.0:
         curvature = 1.0
-    return 0.25 * kappa(facts) * curvature / degree
+    return 0.2 * kappa(facts) * curvature / degree
 
 
 def curvature_rows(node: Node) -> Array:
