@@ -226,6 +226,8 @@ def prepare(config: Config, world: World) -> Prepared:
         source = open_source(config.problem.data, world=world, **source_options(config))
         objectives = objectives_of(config, source, part.nodes, plan.facts)
         problem = Problem(objectives, tolerance=config.problem.tolerance)
+        if config.problem.test_data and world.is_root:
+            source.test()  # a bad file is told before anything is written; the rows are read again when wanted
         network = Network(part, world)
         if plan.conditions is not None:
             require(

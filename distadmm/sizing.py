@@ -112,7 +112,10 @@ def _rough(config: Config, node: Node, recipe: Recipe) -> Array:
         left = replace(config.privacy, epsilon=max(config.privacy.epsilon - cost, 1e-9))
         alone = replace(recipe, weight=np.array([case.weight]))
         alpha = _gaussian_guess(left, alone, case.releases) / float(np.mean(case.factor))
-        found[case] = (recipe.dimension + 1 if recipe.noise == "gamma" else 1.0) / alpha**2, cost
+        variance = (recipe.dimension + 1 if recipe.noise == "gamma" else 1.0) / alpha**2
+        if recipe.mechanism == "output":  # on the minimiser: as much as this in the linear term
+            variance *= float(np.mean(recipe.ridge + np.array(case.quadratic))) ** 2
+        found[case] = variance, cost
     return np.array([found[case] for case in cases])
 
 

@@ -124,6 +124,26 @@ def test_an_input_error_of_one_rank_is_one_line_and_code_two(failing: str, mpiex
     assert "Traceback" not in err
 
 
+@pytest.mark.parametrize("content", [None, "a,b,y\n1,nan,1\n"])
+def test_a_bad_file_of_test_rows_is_told_before_anything_is_written(
+    content: str | None, mpiexec, tmp_path
+) -> None:
+    rows = "".join(f"{i / 40},{1 - i / 50},{1 if i % 3 else -1}\n" for i in range(40))
+    (tmp_path / "rows.csv").write_text("a,b,y\n" + rows)
+    if content is not None:
+        (tmp_path / "test.csv").write_text(content)
+    files = ["--data", str(tmp_path / "rows.csv"), "--test-data", str(tmp_path / "test.csv")]
+    code, _, err = finish(
+        start(
+            mpiexec, 3, [*files, "--topology", "ring:3", "--out", str(tmp_path / "o"), "--progress", "none"]
+        )
+    )
+    assert code == 2
+    assert len(err.strip().splitlines()) == 1
+    assert "test.csv" in err
+    assert not (tmp_path / "o").exists()
+
+
 def test_a_stalled_rank_is_named(failing: str, mpiexec, tmp_path) -> None:
     arguments = [*BASE, "--algorithm", failing, "--how", "stall", "--iterations", "5", "--stall-timeout", "2"]
     code, _, err = finish(start(mpiexec, 5, [*arguments, "--out", str(tmp_path / "o")]), 30)
