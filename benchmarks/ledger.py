@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import tempfile
 import time
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
+from distadmm import protect, radmm, rundir
 from distadmm.losses import Logistic
 from distadmm.privacy import chain
 from distadmm.privacy.books import Books
@@ -27,9 +29,12 @@ from distadmm.privacy.events import ObjectivePerturbation, Pure
 from distadmm.privacy.ledger import Ledger, path_of
 from distadmm.privacy.mechanism import Noise, Secure, Simulation, k_norm
 from distadmm.privacy.memory import MemoryLedger
+from distadmm.privacy.protected import Protected
 from distadmm.problem import GeneralisedLinear, Problem
 from distadmm.results import write_json
-from distadmm.world import connect
+from distadmm.run import Loop
+from distadmm.setup import prepare
+from distadmm.world import World, connect
 
 EVENT = ObjectivePerturbation("gamma", 105, 1.0, 0.2, 0.25, 8.2)
 ROUNDS = 9
@@ -131,7 +136,7 @@ def one_process_share(folder: Path, nodes: int = 20, rounds: int = 5) -> dict[st
     books = Books.open(folder, range(nodes), range(nodes, 2 * nodes), adjacency="replace", mode="simulation")
     books.commit([[replace(EVENT, count=10**6)]] * nodes)
     source, quadratic = Simulation(2), np.full((nodes, 1), 4.0)
-    f, heads = np.zeros((nodes, 105)), np.zeros((nodes, 32), dtype=np.uint8)
+    f = np.zeros((nodes, 105))
     solve, ledger = [], []
     for k in range(1, 2 * rounds + 2, 2):
         start = time.process_time()
@@ -142,7 +147,7 @@ def one_process_share(folder: Path, nodes: int = 20, rounds: int = 5) -> dict[st
             for book in books.ledgers:
                 book.charge(EVENT, iteration=i) if i == k else book.post(iteration=i)
             books.store(i, f)
-            books.witness(heads if i == k else books.heads, i)
+            books.witness(books.heads.view(np.float64), i)
         solve.append(solved - start)
         ledger.append(time.process_time() - solved)
     books.close()
@@ -152,67 +157,95 @@ def one_process_share(folder: Path, nodes: int = 20, rounds: int = 5) -> dict[st
     }
 
 
-def iteration_share(iterations: int = 100) -> dict[str, float]:
-    """Microseconds of CPU of an iteration of private R-ADMM on Adult, one node a rank, and of its ledgers' part."""
-    from distadmm import protect, radmm, rundir
-    from distadmm.privacy.protected import Protected
-    from distadmm.run import Loop
-    from distadmm.setup import prepare
+PARTS = {Books: ("post", "store", "witness"), MemoryLedger: ("charge",), Protected: ("_stamp",)}
 
-    world = connect()
-    spent, inside = [0.0], [False]
 
-    def timed(cls: type, name: str) -> None:
-        method = getattr(cls, name)
+class LedgerParts:
+    """The methods of the ledger that an iteration calls: timed, or silenced for comparison."""
 
+    def __init__(self) -> None:
+        self.whole = {(cls, name): getattr(cls, name) for cls, names in PARTS.items() for name in names}
+        self.spent, self._inside = 0.0, False
+
+    def time(self) -> None:
+        for (cls, name), method in self.whole.items():
+            setattr(cls, name, self._timed(method))
+
+    def silence(self) -> None:
+        """No charges, no files, and heads of zeros; the messages keep their length."""
+        for cls, name in self.whole:
+            setattr(cls, name, (lambda book: np.zeros((1, 4))) if name == "_stamp" else _nothing)
+
+    def restore(self) -> None:
+        for (cls, name), method in self.whole.items():
+            setattr(cls, name, method)
+
+    def _timed(self, method: Callable[..., object]) -> Callable[..., object]:
         def wrapped(*args: object, **keywords: object) -> object:
-            if inside[0]:
+            if self._inside:
                 return method(*args, **keywords)
-            inside[0], start = True, time.thread_time()
+            self._inside, start = True, time.thread_time()
             try:
                 return method(*args, **keywords)
             finally:
-                spent[0] += time.thread_time() - start
-                inside[0] = False
+                self.spent += time.thread_time() - start
+                self._inside = False
 
-        setattr(cls, name, wrapped)
+        return wrapped
 
-    for cls, names in (
-        (Books, ("post", "store", "witness")),
-        (MemoryLedger, ("charge",)),
-        (Protected, ("_stamp",)),
-    ):
-        for name in names:
-            timed(cls, name)
+
+def _nothing(*_: object, **__: object) -> None:
+    pass
+
+
+def private_run(world: World, iterations: int, prepare_parts: Callable[[], None]) -> tuple[float, float]:
+    """Mean over the ranks of the CPU and wall microseconds an iteration of private R-ADMM on Adult, one node a rank."""
     folder = world.broadcast(tempfile.mkdtemp() if world.is_root else "")
-    flags = {
-        "topology": f"er{world.size}",
-        "alpha": "1",
-        "adjacency": "replace",
-        "eta": "0.5",
-        "observe": "none",
-    }
-    config = radmm.configure(
-        "radmm", **flags, iterations=iterations, progress="none", out=folder, force=True, stall_timeout=60.0
-    )
+    flags = {"topology": f"er{world.size}", "alpha": "1", "adjacency": "replace", "eta": "0.5"}
+    more = {"observe": "none", "progress": "none", "out": folder, "force": True, "stall_timeout": 60.0}
+    config = radmm.configure("radmm", **flags, iterations=iterations, **more)
     prepared = prepare(config, world)
     recipe, place = protect.plan_of(prepared), rundir.start(prepared)
     protect.arm(prepared, recipe, place)
     loop = Loop(prepared, place)
-    spent[0] = 0.0
+    prepare_parts()
     world.barrier()
     wall, cpu = time.perf_counter(), time.thread_time()
     loop.run()
     cpu, wall = time.thread_time() - cpu, time.perf_counter() - wall
     loop.node.network.close()
-    mine = np.array([cpu, spent[0], wall]) / iterations * 1e6
-    whole, ledger, wall = np.mean(world.allgather(mine), axis=0)
+    cpu, wall = np.mean(world.allgather(np.array([cpu, wall])), axis=0) / iterations * 1e6
+    world.on_root(lambda: shutil.rmtree(folder))
+    return float(cpu), float(wall)
+
+
+def iteration_share(iterations: int = 100, rounds: int = 20) -> dict[str, float]:
+    """What the ledger adds to an iteration: runs with it and with its methods empty take turns."""
+    world, parts = connect(), LedgerParts()
+    with_, without = [], []
+    for _ in range(rounds):
+        with_.append(private_run(world, iterations, parts.restore))
+        try:
+            without.append(private_run(world, iterations, parts.silence))
+        finally:
+            parts.restore()
+    try:
+        cpu, _ = private_run(world, iterations, parts.time)
+    finally:
+        parts.restore()
+    spent = float(np.mean(world.allgather(parts.spent))) / iterations * 1e6
+    cpu_ratio, wall_ratio = np.median(np.array(with_) / np.array(without), axis=0)
+    low, high = np.percentile(np.array(with_)[:, 0] / np.array(without)[:, 0], [25, 75])
     return {
         "ranks": world.size,
-        "CPU a rank, an iteration": whole,
-        "of it ledger, kept bytes, heads": ledger,
-        "share of the ledger, %": 100 * ledger / whole,
-        "wall, an iteration": wall,
+        "CPU a rank, an iteration": float(np.median([run[0] for run in with_])),
+        "wall, an iteration": float(np.median([run[1] for run in with_])),
+        "CPU with the ledger / without": float(cpu_ratio),
+        "quartiles: lower": float(low),
+        "quartiles: upper": float(high),
+        "wall with the ledger / without": float(wall_ratio),
+        "CPU in the ledger's methods, by a clock around each": spent,
+        "share of the ledger by that clock (which costs 2 us a call), %": 100 * spent / cpu,
     }
 
 

@@ -79,7 +79,9 @@ class Loop:
     dry_run: bool = flag(False, help="print what would be run, and its traffic, and stop")
     progress: str = flag("auto", help="bar, lines, none, or auto", choices=("auto", "bar", "lines", "none"))
     yield_: str = flag(
-        "auto", help="how ranks wait: spin, yield, or auto by load", choices=("auto", "spin", "yield")
+        "auto",
+        help="how ranks wait: spin, yield, or auto (yield where there are more ranks than cores)",
+        choices=("auto", "spin", "yield"),
     )
     stall_timeout: float = flag(600.0, help="end the job when no rank moves for so many seconds; 0: never")
 

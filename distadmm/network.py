@@ -153,11 +153,11 @@ class Network:
         Row `columns[e]` of the result is the row of the neighbour at edge e (edges in the order of
         `indices`).  The result is a buffer that the next exchange of this width overwrites.
         """
-        if self.stamp is not None:
-            visible = self._exchange(np.hstack([F, self.stamp()]))
-            self.notice(visible[self.n_local :, F.shape[1] :])
-            return visible[:, : F.shape[1]]
-        return self._exchange(F)
+        if self.stamp is None:
+            return self._exchange(F)
+        visible = self._exchange(np.concatenate((F, self.stamp()), axis=1))
+        self.notice(visible[self.n_local :, F.shape[1] :])
+        return visible[:, : F.shape[1]]
 
     def _exchange(self, F: Array) -> Array:
         width = F.shape[1]

@@ -1,14 +1,17 @@
 """How a rank waits: busy, politely, or asleep.
 
-MPICH and its kin poll while they wait, which is the fastest way as long as a waiting rank takes the core from
-nobody but its own job.  With more ranks than cores *and* other people's work on those cores, polling ranks
-hold up the ranks they wait for: yielding is then several times faster, but slower in every other case.  The
-library reads its setting when it is loaded, so `choose_waiting` must come before that.
+MPICH and its kin poll while they wait, which is the fastest way as long as every rank has a core of its own.
+With more ranks than cores a polling rank takes the core from one that still computes, perhaps the very one it
+waits for: sleeping between looks then makes iterations with real solves up to a third faster (a bare exchange
+between idle ranks is slower), and several times faster where others' work shares the cores.  The library reads its
+setting when it is loaded, so `choose_waiting` must come before that.
 """
 
 from __future__ import annotations
 
 import os
+import stat
+import sys
 import time
 from collections.abc import Callable
 
@@ -21,7 +24,6 @@ _YIELDING = {
     "I_MPI_THREAD_YIELD": ("0", "3"),
 }
 _LOCAL_RANKS = ("MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE", "PMI_SIZE")
-_LOOKS, _APART = 3, 0.002  # looks at the load, and seconds between them
 
 
 def choose_waiting(mode: str = "auto") -> None:
@@ -42,10 +44,42 @@ def patiently(done: Callable[[], bool]) -> None:
         pause = min(2 * pause, 4e-3)
 
 
+def until_read(*files: int, limit: float = 1.0) -> None:
+    """Wait until the readers of these pipes have taken what was written, `limit` seconds at most.
+
+    A launcher that is told to abort throws away what it has not read yet.
+    """
+    end = time.monotonic() + limit
+    patiently(lambda: time.monotonic() > end or not any(map(_unread, files)))
+
+
+def _unread(file: int) -> int:
+    """Bytes in a pipe that its reader has not taken; of anything else, 0."""
+    try:
+        if not stat.S_ISFIFO(os.fstat(file).st_mode):
+            return 0
+        import fcntl
+        import termios
+
+        return int.from_bytes(fcntl.ioctl(file, termios.FIONREAD, bytes(4)), sys.byteorder)
+    except (ImportError, OSError):
+        return 0
+
+
 def _crowded() -> bool:
-    """Whether this host has more ranks of ours than cores, and others' work on them too."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return local_ranks() > cores and foreign_load()
+    """Whether this host has more ranks of ours than cores they may use."""
+    return local_ranks() > _cores()
+
+
+def _cores() -> int:
+    """Cores that the ranks of this host may use together.
+
+    A launcher may have tied each rank to a core of its own; the launcher itself still has them all.
+    """
+    try:
+        return max(len(os.sched_getaffinity(process)) for process in (0, os.getppid()))
+    except (AttributeError, OSError):  # not on Linux; or the launcher has gone
+        return os.cpu_count() or 1
 
 
 def local_ranks() -> int:
@@ -54,34 +88,3 @@ def local_ranks() -> int:
         if os.environ.get(name, "").isdigit():
             return int(os.environ[name])
     return 1
-
-
-def foreign_load() -> bool:
-    """Whether some process that is not of this job wants a core, at each of a few looks in a row."""
-    busy = _runnable()
-    for _ in range(_LOOKS - 1):
-        if not busy:
-            return False
-        time.sleep(_APART)
-        busy &= _runnable()
-    return bool(busy)
-
-
-def _runnable() -> set[int]:
-    """Runnable processes that have another parent than this one: the ranks of a host share theirs."""
-    ours, kernel = os.getppid(), 2
-    found: set[int] = set()
-    try:
-        numbers = [name for name in os.listdir("/proc") if name.isdigit()]
-    except OSError:  # no /proc: nothing is known of the load
-        return found
-    for name in numbers:
-        try:
-            with open(f"/proc/{name}/stat", "rb") as file:
-                # pid (command, which may hold anything) state parent ...
-                state, parent = file.read().rpartition(b")")[2].split(None, 2)[:2]
-        except (OSError, ValueError):  # it has just ended
-            continue
-        if state == b"R" and int(parent) not in (ours, kernel) and int(name) not in (os.getpid(), ours):
-            found.add(int(name))
-    return found

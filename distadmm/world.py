@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from distadmm.errors import InputError
-from distadmm.waiting import choose_waiting, local_ranks, patiently
+from distadmm.waiting import choose_waiting, local_ranks, patiently, until_read
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -186,6 +186,7 @@ class World:
         sys.stdout.flush()
         sys.stderr.flush()
         if self.size > 1:
+            until_read(1, 2)
             self.comm.Abort(code)
         os._exit(code)
 

@@ -287,13 +287,13 @@ def test_one_write_keeps_the_heads_of_all_neighbours(tmp_path):
     heads = np.random.default_rng(0).integers(0, 256, (3, 32)).astype(np.uint8)
     one = Witness(tmp_path / "nodes-0000.witness", [7, 3, 5])
     assert sightings(one.path) == []
-    one.note_all(heads, 11)
+    one.note_all(heads.view(float), 11)
     one.close()
     assert {s.observer for s in sightings(one.path)} == {"the rank of node 0"}
     expected = {n: heads[i].tobytes() for i, n in enumerate((7, 3, 5))}
     assert {s.node: s.head for s in sightings(one.path)} == expected
     again = Witness(one.path, [5, 1])
-    again.note_all(heads[:2], 12)
+    again.note_all(heads[:2].view(float), 12)
     again.close()
     assert {s.node: (s.iteration, s.head) for s in sightings(one.path)} == {
         7: (11, expected[7]),
@@ -402,7 +402,7 @@ def test_books_of_a_rank_resume_on_any_ranks(tmp_path):
         for book in first.ledgers:
             book.charge(LAPLACE, iteration=k)
         first.store(k, rows[k])
-        first.witness(np.full((1, 32), k, dtype=np.uint8), k)
+        first.witness(np.full((1, 32), k, dtype=np.uint8).view(float), k)
     assert first.heads.tobytes() == b"".join(book.head for book in first.ledgers)
     kill(*first.ledgers)
     left, right = (Books.resume(tmp_path, nodes, mode="secure") for nodes in ([0], [1, 2]))

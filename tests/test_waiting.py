@@ -1,11 +1,10 @@
-"""How ranks wait: what is chosen where, and that real load is seen."""
+"""How ranks wait: what is chosen where."""
 
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
-import sys
+import threading
+import time
 
 import pytest
 
@@ -39,42 +38,34 @@ def test_the_environment_wins(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ranks", "foreign", "chosen"), [(1, True, None), (4096, False, None), (4096, True, "1")]
+    ("ranks", "own", "launchers", "chosen"),
+    [
+        (1, {0, 5}, {0, 5}, None),
+        (2, {0, 5}, {0, 5}, None),
+        (3, {0, 5}, {0, 5}, "1"),
+        (16, {3}, set(range(16)), None),  # each rank is tied to a core of its own
+        (17, {3}, set(range(16)), "1"),
+    ],
 )
-def test_auto_yields_to_foreign_load_on_crowded_cores_alone(
-    monkeypatch: pytest.MonkeyPatch, ranks: int, foreign: bool, chosen: str | None
+def test_auto_yields_where_ranks_outnumber_cores(
+    monkeypatch: pytest.MonkeyPatch, ranks: int, own: set[int], launchers: set[int], chosen: str | None
 ) -> None:
     monkeypatch.setenv("MPI_LOCALNRANKS", str(ranks))
-    monkeypatch.setattr(waiting, "foreign_load", lambda: foreign)
+    cores = {0: own, os.getppid(): launchers}
+    monkeypatch.setattr(os, "sched_getaffinity", cores.__getitem__, raising=False)
     waiting.choose_waiting("auto")
     assert os.environ.get(NAME) == chosen
 
 
-def test_a_busy_process_of_somebody_else_is_seen() -> None:
-    # A grandchild: its parent is the shell, as a stranger's is not ours.
-    loop = f"{sys.executable} -c 'while True: pass' & echo $!; wait"
-    shell = subprocess.Popen(["sh", "-c", loop], stdout=subprocess.PIPE, text=True)
-    assert shell.stdout is not None
-    pid = int(shell.stdout.readline())
-    try:
-        seen = any(pid in waiting._runnable() for _ in range(1000))
-        assert seen
-        assert waiting.foreign_load() or not os.path.exists(f"/proc/{pid}")
-    finally:
-        os.kill(pid, signal.SIGKILL)
-        shell.wait()
-    assert pid not in waiting._runnable()
-
-
-def test_our_own_ranks_are_not_foreign() -> None:
-    # A child of the same parent as the process that looks, which is what another rank is.
-    look = "import distadmm.waiting as w; print(sorted(w._runnable()))"
-    spin = f"{sys.executable} -c 'while True: pass'"
-    script = f"{spin} & s=$!; sleep 0.3; {sys.executable} -c '{look}'; echo $s; kill -9 $s"
-    out = subprocess.run(
-        ["sh", "-c", script], capture_output=True, text=True, check=False
-    ).stdout.splitlines()
-    assert int(out[1]) not in eval(out[0])
+def test_auto_counts_the_hosts_cores_where_it_cannot_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    monkeypatch.setenv("MPI_LOCALNRANKS", "4")
+    waiting.choose_waiting("auto")
+    assert NAME not in os.environ
+    monkeypatch.setenv("MPI_LOCALNRANKS", "5")
+    waiting.choose_waiting("auto")
+    assert os.environ[NAME] == "1"
 
 
 @pytest.mark.parametrize(
@@ -95,3 +86,29 @@ def test_a_configuration_file_is_read_ahead(tmp_path) -> None:
     assert _waiting(["--config", str(tmp_path / "run.toml")]) == "spin"
     assert _waiting(["--config", str(tmp_path / "run.toml"), "--yield", "yield"]) == "yield"
     assert _waiting(["--config", str(tmp_path / "absent.toml")]) == "auto"
+
+
+def test_a_pipe_is_waited_for_until_it_is_read() -> None:
+    read, write = os.pipe()
+    try:
+        os.write(write, b"the reason")
+        reader = threading.Timer(0.05, os.read, (read, 100))
+        reader.start()
+        waiting.until_read(write, limit=30.0)
+        assert waiting._unread(write) == 0
+        reader.join()
+        os.write(write, b"nobody reads this")
+        began = time.monotonic()
+        waiting.until_read(write, limit=0.05)
+        assert time.monotonic() - began >= 0.05
+        assert waiting._unread(write) == len(b"nobody reads this")
+    finally:
+        os.close(read)
+        os.close(write)
+
+
+def test_a_file_is_not_waited_for(tmp_path) -> None:
+    with open(tmp_path / "log", "w+b") as file:
+        file.write(b"kept")
+        file.flush()
+        assert waiting._unread(file.fileno()) == 0

@@ -125,8 +125,7 @@ class Books:
         """Keep the rows that are about to be sent, to the byte."""
         if self._replay is None:
             return
-        heads = [ledger.head for ledger in self.ledgers]
-        self._replay.store_rows(self.nodes, iteration, heads, [row.tobytes() for row in np.asarray(rows)])
+        self._replay.store_rows(self.nodes, iteration, [ledger.head for ledger in self.ledgers], rows)
         self._last_stored = max(self._last_stored, iteration)
 
     def stored(self, iteration: int, width: int) -> Replayed | None:
@@ -142,7 +141,7 @@ class Books:
         return Replayed(rows, known)
 
     def witness(self, heads: Array, iteration: int) -> None:
-        """Keep the heads (m, 32) that came from `neighbours` with this iteration's messages."""
+        """Keep the heads, (m, 4) numbers, that came from `neighbours` with this iteration's messages."""
         if self._witness is not None:
             self._witness.note_all(heads, iteration)
 

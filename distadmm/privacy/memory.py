@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from distadmm.errors import BudgetExhausted, require
+from distadmm.errors import BudgetExhausted, InputError, require
 from distadmm.privacy import chain, replay
 from distadmm.privacy.events import (
     Adjacency,
@@ -341,16 +341,17 @@ class MemoryLedger:
             of = of.seq
         if of is None:
             of = self.tally.last_release
-        require(
-            isinstance(of, int) and self.tally.last_release is not None and of <= self.tally.last_release,
-            f"node {self.node}, iteration {iteration}: no ledger entry {of!r} to recycle; charge a release first",
-        )
+        tally = self.tally
+        if not isinstance(of, int) or tally.last_release is None or of > tally.last_release:
+            raise InputError(
+                f"node {self.node}, iteration {iteration}: no ledger entry {of!r} to recycle; charge a release first"
+            )
         if not self._post_text:
             own = {"v": chain.VERSION, "run": self.run, "node": self.node, "kind": "post"}
             self._post_text = chain.template(own, _POST_HOLES)
         seq = self._append(self._post_text % (iteration, of, self.head.hex(), self._seq), sync=False)
-        self.tally.posts += 1
-        self.tally.closed = False
+        tally.posts += 1
+        tally.closed = False
         return Receipt(seq, "post", iteration, self.head)
 
     def expose(self, reason: str, *, iteration: int, claimed: float | None = None) -> Receipt:

@@ -136,11 +136,12 @@ class Protected(Unprotected):
 
     def _stamp(self) -> Array:
         """The ledgers' heads, as four numbers a row: they travel with the message."""
-        return self.books.heads.view(np.float64)
+        heads = b"".join([ledger.head for ledger in self.books.ledgers])
+        return np.frombuffer(heads, dtype=np.float64).reshape(-1, 4)
 
     def _notice(self, stamps: Array) -> None:
         """The heads of the neighbours that live on other ranks."""
-        self.books.witness(np.ascontiguousarray(stamps).view(np.uint8), self._k)
+        self.books.witness(stamps, self._k)
 
     def _afford(self, charges: list[Event], k: int) -> None:
         """All ranks leave together, before anything is drawn, when one node's budget does not admit its release."""

@@ -15,9 +15,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-_HEADER = struct.Struct("<4sIqqq32s")  # mark, checksum of all that follows it, node, iteration, length, hash
+import numpy as np
+
+_START = struct.Struct("<4sI")  # mark, checksum of all that follows it
+_CHECKED = struct.Struct("<qqq32s")  # node, iteration, length, hash; the payload follows
 _MARK = b"sent"
-_CHECKED = 8  # the checksum covers the record from here on
 
 
 class Sent(NamedTuple):
@@ -28,8 +30,8 @@ class Sent(NamedTuple):
 
 
 def _record(node: int, iteration: int, head: bytes, payload: bytes) -> bytes:
-    rest = _HEADER.pack(_MARK, 0, node, iteration, len(payload), head)[_CHECKED:] + payload
-    return _MARK + struct.pack("<I", zlib.crc32(rest)) + rest
+    checked = _CHECKED.pack(node, iteration, len(payload), head) + payload
+    return _START.pack(_MARK, zlib.crc32(checked)) + checked
 
 
 class Replay:
@@ -43,10 +45,13 @@ class Replay:
         os.write(self._file, _record(node, iteration, head, payload))
 
     def store_rows(
-        self, nodes: Sequence[int], iteration: int, heads: Sequence[bytes], rows: Sequence[bytes]
+        self, nodes: Sequence[int], iteration: int, heads: Sequence[bytes], rows: np.ndarray
     ) -> None:
         """Keep what each of `nodes` sends in one iteration, in one write."""
-        os.write(self._file, b"".join(_record(n, iteration, h, row) for n, h, row in zip(nodes, heads, rows)))
+        records = [
+            _record(node, iteration, head, row.tobytes()) for node, head, row in zip(nodes, heads, rows)
+        ]
+        os.write(self._file, b"".join(records))
 
     def forget(self) -> None:
         """A checkpoint holds all of it now."""
@@ -66,14 +71,17 @@ def read(path: str | Path) -> dict[tuple[int, int], Sent]:
         return {}
     found = {}
     at = 0
-    while at + _HEADER.size <= len(content):
-        mark, checksum, node, iteration, length, head = _HEADER.unpack_from(content, at)
-        end = at + _HEADER.size + length
-        if mark != _MARK or not at < end <= len(content):
+    while at + _START.size + _CHECKED.size <= len(content):
+        mark, checksum = _START.unpack_from(content, at)
+        checked = at + _START.size
+        node, iteration, length, head = _CHECKED.unpack_from(content, checked)
+        payload = checked + _CHECKED.size
+        if mark != _MARK or not 0 <= length <= len(content) - payload:
             break
-        if zlib.crc32(content[at + _CHECKED : end]) != checksum:
+        end = payload + length
+        if zlib.crc32(content[checked:end]) != checksum:
             break
-        found[node, iteration] = Sent(head, content[at + _HEADER.size : end])
+        found[node, iteration] = Sent(head, content[payload:end])
         at = end
     return found
 

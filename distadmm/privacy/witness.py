@@ -20,7 +20,7 @@ import numpy as np
 from distadmm.errors import InputError
 
 _RECORD = struct.Struct("<qq32s16x")  # neighbour, iteration, head
-_ROW = np.dtype([("node", "<i8"), ("iteration", "<i8"), ("head", "u1", 32), ("spare", "u1", 16)])
+_ROW = np.dtype([("node", "<i8"), ("iteration", "<i8"), ("head", "f8", 4), ("spare", "u1", 16)])
 
 
 class Sighting(NamedTuple):
@@ -52,11 +52,13 @@ class Witness:
         order = [self._slot[int(node)] for node in neighbours]
         same = order == list(range(len(self._slot)))  # as it is unless the file was there before
         self._order: slice | np.ndarray = slice(None) if same else np.array(order, dtype=np.int64)
-        self._rows = np.zeros(len(self._slot), dtype=_ROW)
-        self._rows["node"] = list(self._slot)
-        self._rows["iteration"] = -1
+        rows = np.zeros(len(self._slot), dtype=_ROW)
+        rows["node"] = list(self._slot)
+        rows["iteration"] = -1
         for seen in sightings(self.path, ""):
-            self._rows[self._slot[seen.node]] = (seen.node, seen.iteration, list(seen.head), [0] * 16)
+            rows[self._slot[seen.node]] = (seen.node, seen.iteration, np.frombuffer(seen.head), [0] * 16)
+        self._heads, self._iterations = rows["head"], rows["iteration"]
+        self._content = rows.view(np.uint8).data  # the same memory, as the file holds it
 
     def note(self, neighbour: int, head: bytes | str, iteration: int) -> None:
         """Keep `head` as the latest that was received from `neighbour`."""
@@ -65,11 +67,10 @@ class Witness:
         os.pwrite(self._file, _RECORD.pack(neighbour, iteration, raw), at * _RECORD.size)
 
     def note_all(self, heads: np.ndarray, iteration: int) -> None:
-        """Keep the rows of `heads` (n, 32), uint8, in the order of the `neighbours` given at the start."""
-        rows = self._rows
-        rows["head"][self._order] = heads
-        rows["iteration"][self._order] = iteration
-        os.pwrite(self._file, rows.tobytes(), 0)
+        """Keep the rows of `heads` (n, 4), numbers as they travel, in the order of `neighbours`."""
+        self._heads[self._order] = heads
+        self._iterations[self._order] = iteration
+        os.pwrite(self._file, self._content, 0)
 
     def close(self) -> None:
         if self._file >= 0:
