@@ -162,10 +162,11 @@ def arm(prepared: Prepared, recipe: Recipe | None, folder: Path | None) -> None:
     release = Protected(recipe, books, source, node.network, prepared.description["phases"])
     node.release = release
     releases = config.algorithm.releases(node, config.loop.iterations)
+    unreserved = not any(ledger.events for ledger in books.ledgers)  # also after a kill before anything was
+    if any(world.allgather(unreserved)):
+        release.price(releases)
     with world.together():
-        if not any(
-            ledger.events for ledger in books.ledgers
-        ):  # also after a kill before anything was reserved
+        if unreserved:
             release.commit(releases)
     _note_sanitised(config, books)  # after the schedule, which is committed before anything else is released
     release.epsilon = spent(prepared)
@@ -290,7 +291,7 @@ def _worst(prepared: Prepared, price: Callable[[Any, Any], float]) -> float:
         return float("inf")
     adjacency = release.recipe.adjacency
     books = [tuple(ledger.events) for ledger in release.books.ledgers]
-    return max(sizing.each_once(books, lambda events: price(events, adjacency), prepared.world).values())
+    return max(prepared.world.each_once(lambda events: price(events, adjacency), books).values())
 
 
 def settle(prepared: Prepared, run: Run) -> None:

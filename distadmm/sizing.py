@@ -5,7 +5,7 @@ Nothing here reads private data: weights, bounds, the graph and the schedule are
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -55,7 +55,7 @@ def calibrate(privacy: Privacy, recipe: Recipe, releases: Sequence[Any], world: 
     """The largest alpha of each node, the same in all its solves, that spends at most --epsilon."""
     # Nodes of equal weight and equal penalties need the same alpha: each case is worked out once, by one rank.
     cases = [_case(recipe, releases, i) for i in range(len(recipe.weight))]
-    chosen = each_once(cases, lambda case: _alpha(privacy, recipe, case), world)
+    chosen = world.each_once(lambda case: _alpha(privacy, recipe, case), cases)
     for case, alpha in chosen.items():
         require(
             alpha > 0,
@@ -161,12 +161,6 @@ def _case(recipe: Recipe, releases: Sequence[Any], i: int) -> _Case:
     quadratic = tuple(float(np.broadcast_to(q, (n, 1))[i, 0]) for _, q, _ in releases)
     factor = tuple(float(np.broadcast_to(m, (n, 1))[i, 0]) for _, _, m in releases)
     return _Case(float(recipe.weight[i]), quadratic, factor)
-
-
-def each_once(items: Sequence[Any], function: Callable[[Any], Any], world: World) -> dict[Any, Any]:
-    """function(item) for the items of all ranks, equal ones once, dealt out to the ranks."""
-    distinct = list(dict.fromkeys(item for some in world.allgather(list(items)) for item in some))
-    return dict(zip(distinct, world.broadcast(world.share_out(function, distinct) or [])))
 
 
 def _alpha(privacy: Privacy, recipe: Recipe, case: _Case) -> float:

@@ -68,10 +68,10 @@ def _unread(file: int) -> int:
 
 def _crowded() -> bool:
     """Whether this host has more ranks of ours than cores they may use."""
-    return local_ranks() > _cores()
+    return local_ranks() > cores()
 
 
-def _cores() -> int:
+def cores() -> int:
     """Cores that the ranks of this host may use together.
 
     A launcher may have tied each rank to a core of its own; the launcher itself still has them all.

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from distadmm.errors import InputError
-from distadmm.waiting import choose_waiting, local_ranks, patiently, until_read
+from distadmm.waiting import choose_waiting, cores, local_ranks, patiently, until_read
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -169,17 +169,24 @@ class World:
         return self._announce(found)
 
     def share_out(self, function: Callable[[T], R], items: Sequence[T]) -> list[R] | None:
-        """`[function(item) for item in items]` on rank 0, the work dealt round-robin to the ranks.
+        """`[function(item) for item in items]` on rank 0, the work dealt round-robin to as many ranks as have a core.
 
         The result does not depend on the number of ranks as long as `function` depends on its item alone.
         """
         mine: list[R] = []
+        workers = self.broadcast(min(self.size, cores()) if on_one_host() else self.size)
         with self.together():
-            mine = [function(item) for item in items[self.rank :: self.size]]
+            if self.rank < workers:
+                mine = [function(item) for item in items[self.rank :: workers]]
         parts = self.gather(mine)
         if parts is None:
             return None
-        return [parts[index % self.size][index // self.size] for index in range(len(items))]
+        return [parts[index % workers][index // workers] for index in range(len(items))]
+
+    def each_once(self, function: Callable[[T], R], items: Sequence[T]) -> dict[T, R]:
+        """function(item) for the items of all ranks, equal ones once, dealt out to the ranks."""
+        distinct = list(dict.fromkeys(item for some in self.allgather(list(items)) for item in some))
+        return dict(zip(distinct, self.broadcast(self.share_out(function, distinct) or [])))
 
     def abort(self, code: int) -> None:
         """End every rank at once.  Used when this rank cannot go on and the others cannot know."""

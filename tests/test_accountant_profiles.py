@@ -42,6 +42,16 @@ def test_hockey_stick_of_k_norm_noise(d, s):
     assert knorm.hockey_stick(d, s, np.array([s, 2 * s])).max() == 0.0
 
 
+def test_a_rule_too_coarse_gives_way_to_the_next(monkeypatch):
+    eps = np.linspace(0.0, 2.0, 41)
+    fine = knorm.hockey_stick(105, 2.5, eps)
+    monkeypatch.setattr(knorm, "_NODES", ((24, 16),))
+    charged = knorm.hockey_stick(105, 2.5, eps)
+    assert charged.max() > fine.max() + 1e-3  # on its own it is charged for what it is
+    monkeypatch.setattr(knorm, "_NODES", ((24, 16), (128, 96)))
+    np.testing.assert_allclose(knorm.hockey_stick(105, 2.5, eps), fine, rtol=1e-4, atol=1e-10)
+
+
 @pytest.mark.parametrize(("d", "s"), [(1, 0.7), (2, 0.44), (3, 2.0), (30, 1.0)])
 def test_hockey_stick_without_a_sign(d, s):
     """E[(1 - e^(eps - Z))_+], Z the larger of two losses, by quadrature over radius and angle."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -58,7 +59,12 @@ def counted(events: Event | Iterable[Event]) -> list[Event]:
 
 def epsilon(events: Event | Iterable[Event], delta: float, adjacency: Adjacency) -> float:
     """The smallest epsilon >= 0 that is proved for all events together at `delta`; infinite without a proof."""
-    listed = _checked(events, delta, adjacency)
+    return _epsilon(tuple(_checked(events, delta, adjacency)), delta, adjacency)
+
+
+@lru_cache(maxsize=256)
+def _epsilon(listed: tuple[Event, ...], delta: float, adjacency: Adjacency) -> float:
+    """Kept, because a run asks for it when it plans, when it starts and when it ends."""
     if not listed:
         return 0.0
     if any(isinstance(e, Unbounded) for e in listed):

@@ -23,6 +23,7 @@ import numpy as np
 
 from distadmm.errors import BudgetExhausted
 from distadmm.network import Network
+from distadmm.privacy import rdp
 from distadmm.privacy.books import Books
 from distadmm.privacy.events import Adjacency, Event, Gaussian, KNorm, ObjectivePerturbation, Unbounded
 from distadmm.privacy.mechanism import Noise, k_norm
@@ -118,11 +119,25 @@ class Protected(Unprotected):
         quadratic, factor = np.broadcast_to(quadratic, (n, 1)), np.broadcast_to(factor, (n, 1))
         return [self.recipe.event(solve, i, float(quadratic[i, 0]), float(factor[i, 0])) for i in range(n)]
 
+    def price(self, releases: Sequence[tuple[int, Array, Array | float]]) -> None:
+        """Price the schedules of all ranks, each distinct one once; no price depends on data."""
+        orders, adjacency = self.books.ledgers[0].tally.orders, self.recipe.adjacency
+        plans = [tuple(dict.fromkeys(plan)) for plan in self._plans(releases)]
+        prices = self.world.each_once(lambda plan: [event.rdp(orders, adjacency) for event in plan], plans)
+        for plan, curves in prices.items():
+            rdp.learn(plan, curves, orders, adjacency)
+
     def commit(self, releases: Sequence[tuple[int, Array, Array | float]]) -> None:
         """Reserve the whole schedule in one synced record a node."""
-        plans = list(zip(*(self.events(k, quadratic, factor) for k, quadratic, factor in releases)))
-        if plans and not self.recipe.unverified:
+        plans = self._plans(releases)
+        if plans:
             self.books.commit(plans)
+
+    def _plans(self, releases: Sequence[tuple[int, Array, Array | float]]) -> list[tuple[Event, ...]]:
+        """The events that each node can reserve; nothing where they have no proved price."""
+        if self.recipe.unverified:
+            return []
+        return list(zip(*(self.events(k, quadratic, factor) for k, quadratic, factor in releases)))
 
     def draw(self, k: int, quadratic: Array, factor: Array | float = 1.0) -> Array | float:
         self._k = k

@@ -1,0 +1,66 @@
+"""Work dealt out to the ranks: the same answers on any number of them, equal items once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from distadmm.errors import InputError
+from distadmm.privacy import rdp
+from distadmm.privacy.events import ObjectivePerturbation
+from distadmm.waiting import cores
+from distadmm.world import World, on_one_host
+
+
+@pytest.mark.mpi(min_size=1, sizes=[1, 2, 5])
+def test_results_come_in_the_order_of_the_items_from_ranks_that_have_a_core(world: World) -> None:
+    found = world.share_out(lambda item: (item * item, world.rank), range(11))
+    if not world.is_root:
+        assert found is None
+        return
+    assert [square for square, _ in found] == [item * item for item in range(11)]
+    workers = min(world.size, cores()) if on_one_host() else world.size
+    assert {rank for _, rank in found} == set(range(workers))
+
+
+@pytest.mark.mpi(min_size=2, sizes=[2, 5])
+def test_equal_items_of_different_ranks_are_worked_on_once(world: World) -> None:
+    worked = []
+
+    def work(item: int) -> int:
+        worked.append(item)
+        return item + 100
+
+    found = world.each_once(work, [7, world.rank, 7])
+    assert found == {7: 107} | {rank: rank + 100 for rank in range(world.size)}
+    assert sum(world.allgather(len(worked))) == len(found)
+
+
+@pytest.mark.mpi(min_size=2, sizes=[5])
+def test_bad_input_found_by_one_rank_ends_the_work_of_all(world: World) -> None:
+    def fail(item: int) -> int:
+        raise InputError(f"no price for {item}")
+
+    with pytest.raises(InputError, match="no price for 0"):
+        world.share_out(fail, range(20))
+
+
+@pytest.mark.mpi(min_size=2, sizes=[2])
+def test_a_curve_learnt_from_another_rank_is_the_one_computed_here(world: World, monkeypatch) -> None:
+    events = [ObjectivePerturbation("gamma", 7, 1.1 + 0.1 * i, 0.2, 0.25, 5.0) for i in range(3)]
+    prices = world.each_once(lambda event: event.rdp(rdp.ORDERS, "replace"), events)
+    rdp._single.cache_clear()
+    own = [event.rdp(rdp.ORDERS, "replace") for event in events]
+    np.testing.assert_array_equal(own, [prices[event] for event in events])
+    rdp._single.cache_clear()
+    rdp.learn(prices, prices.values(), rdp.ORDERS, "replace")
+    monkeypatch.setattr(rdp, "_profiled", lambda *_: pytest.fail("computed again"))
+    try:
+        np.testing.assert_array_equal(own, [event.rdp(rdp.ORDERS, "replace") for event in events])
+        twice = rdp.curve(replace(events[0], count=2), rdp.ORDERS, "replace")
+        np.testing.assert_array_equal(twice, 2 * own[0])
+    finally:
+        rdp._learnt.clear()
+        rdp._single.cache_clear()
