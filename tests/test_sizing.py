@@ -56,6 +56,23 @@ def test_the_choice_has_the_least_forecast_loss_and_spends_the_budget() -> None:
     assert exact(chosen / default_penalty(node.facts)) <= 1.1 * best
 
 
+def test_a_long_schedule_of_different_prices_spends_the_budget_and_no_more(monkeypatch) -> None:
+    from distadmm.privacy import accountant
+
+    asked = []
+    epsilon = accountant.epsilon
+    monkeypatch.setattr(
+        accountant, "epsilon", lambda events, *rest: asked.append(len(events)) or epsilon(events, *rest)
+    )
+    prepared, recipe = planned(algorithm="mradmm", eta="2", iterations=60)
+    releases = prepared.config.algorithm.releases(prepared.node, 60)
+    events = sizing.events_of(recipe, releases, 0)
+    assert len(events) == 30 > sizing._SEARCHED_BY
+    assert 0.998 * 4.0 <= epsilon(events, 1e-5, "replace") <= 4.0
+    assert asked[-1] == 30  # what is claimed is claimed of all
+    assert asked.count(30) < len(asked) / 2  # most of the search looks at few
+
+
 def test_a_penalty_of_the_users_stays() -> None:
     prepared, _ = planned(eta="2")
     assert "penalty" not in prepared.description
