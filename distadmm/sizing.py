@@ -55,7 +55,7 @@ def _times(event: Event, count: int) -> Event:
 def calibrate(privacy: Privacy, recipe: Recipe, releases: Sequence[Any], world: World) -> Recipe:
     """The largest alpha of each node, the same in all its solves, that spends at most --epsilon."""
     # Nodes of equal weight and equal penalties need the same alpha: each case is worked out once, by one rank.
-    cases = [_case(recipe, releases, i) for i in range(len(recipe.weight))]
+    cases = _cases(recipe, releases)
     chosen = world.each_once(lambda case: _alpha(privacy, recipe, case), cases)
     for case, alpha in chosen.items():
         require(
@@ -79,12 +79,17 @@ def with_penalty(config: Config, node: Node, recipe: Recipe) -> tuple[Recipe, fl
     world, network = node.network.world, node.network
     A = forecast.adjacency(network) if node.facts.n_nodes <= forecast.LARGEST else None
     order = world.rows_order(network.nodes)
-    tried, forecasts = [default_penalty(node.facts) * factor for factor in FACTORS], []
+    tried, cases, forecasts = [default_penalty(node.facts) * factor for factor in FACTORS], [], []
     for eta in tried:
         _set_penalty(node, eta)
-        rough = world.gather_rows(_rough(config, node, recipe), network.n_local)
-        if rough is not None:
-            forecasts.append(_forecast(config, node, recipe, A, rough[order], eta))
+        cases.append(_cases(recipe, config.algorithm.releases(node, config.loop.iterations)))
+    rough = world.each_once(
+        lambda case: _rough(config, recipe, case), [case for some in cases for case in some]
+    )
+    for eta, some in zip(tried, cases):
+        rows = world.gather_rows(np.array([rough[case] for case in some]), network.n_local)
+        if rows is not None:
+            forecasts.append(_forecast(config, node, recipe, A, rows[order], eta))
     refusal = None
     for at in world.broadcast(np.argsort(forecasts, kind="stable").tolist()):
         _set_penalty(node, tried[at])
@@ -102,22 +107,17 @@ def _set_penalty(node: Node, eta: float) -> None:
     node.forget()
 
 
-def _rough(config: Config, node: Node, recipe: Recipe) -> Array:
-    """For each node of this rank, by rule of thumb: the noise's variance, and what the solves cost whatever it is."""
+def _rough(config: Config, recipe: Recipe, case: _Case) -> tuple[float, float]:
+    """Of one node, by rule of thumb: the noise's variance, and what the solves cost whatever it is."""
     assert config.privacy.epsilon is not None
-    releases = config.algorithm.releases(node, config.loop.iterations)
-    found: dict[_Case, tuple[float, float]] = {}
-    cases = [_case(recipe, releases, i) for i in range(len(recipe.weight))]
-    for case in set(cases):
-        cost = _unavoidable(recipe, case)
-        left = replace(config.privacy, epsilon=max(config.privacy.epsilon - cost, 1e-9))
-        alone = replace(recipe, weight=np.array([case.weight]))
-        alpha = _gaussian_guess(left, alone, case.releases) / float(np.mean(case.factor))
-        variance = (recipe.dimension + 1 if recipe.noise == "gamma" else 1.0) / alpha**2
-        if recipe.mechanism == "output":  # on the minimiser: as much as this in the linear term
-            variance *= float(np.mean(recipe.ridge + np.array(case.quadratic))) ** 2
-        found[case] = variance, cost
-    return np.array([found[case] for case in cases])
+    cost = _unavoidable(recipe, case)
+    left = replace(config.privacy, epsilon=max(config.privacy.epsilon - cost, 1e-9))
+    alone = replace(recipe, weight=np.array([case.weight]))
+    alpha = _gaussian_guess(left, alone, case.releases) / float(np.mean(case.factor))
+    variance = (recipe.dimension + 1 if recipe.noise == "gamma" else 1.0) / alpha**2
+    if recipe.mechanism == "output":  # on the minimiser: as much as this in the linear term
+        variance *= float(np.mean(recipe.ridge + np.array(case.quadratic))) ** 2
+    return variance, cost
 
 
 def _unavoidable(recipe: Recipe, case: _Case) -> float:
@@ -157,11 +157,15 @@ class _Case(NamedTuple):
         return [(0, np.array([[q]]), np.array([[m]])) for q, m in zip(self.quadratic, self.factor)]
 
 
-def _case(recipe: Recipe, releases: Sequence[Any], i: int) -> _Case:
+def _cases(recipe: Recipe, releases: Sequence[Any]) -> list[_Case]:
+    """That of each node of this rank."""
     n = len(recipe.weight)
-    quadratic = tuple(float(np.broadcast_to(q, (n, 1))[i, 0]) for _, q, _ in releases)
-    factor = tuple(float(np.broadcast_to(m, (n, 1))[i, 0]) for _, _, m in releases)
-    return _Case(float(recipe.weight[i]), quadratic, factor)
+    quadratic = np.array([np.broadcast_to(q, (n, 1))[:, 0] for _, q, _ in releases]).T
+    factor = np.array([np.broadcast_to(m, (n, 1))[:, 0] for _, _, m in releases]).T
+    return [
+        _Case(weight, tuple(q), tuple(m))
+        for weight, q, m in zip(recipe.weight.tolist(), quadratic.tolist(), factor.tolist())
+    ]
 
 
 def _alpha(privacy: Privacy, recipe: Recipe, case: _Case) -> float:

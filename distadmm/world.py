@@ -185,7 +185,8 @@ class World:
 
     def each_once(self, function: Callable[[T], R], items: Sequence[T]) -> dict[T, R]:
         """function(item) for the items of all ranks, equal ones once, dealt out to the ranks."""
-        distinct = list(dict.fromkeys(item for some in self.allgather(list(items)) for item in some))
+        mine = list(dict.fromkeys(items))
+        distinct = list(dict.fromkeys(item for some in self.allgather(mine) for item in some))
         return dict(zip(distinct, self.broadcast(self.share_out(function, distinct) or [])))
 
     def abort(self, code: int) -> None:
