@@ -1,0 +1,228 @@
+"""Runs side by side: the numbers of the table from the files themselves, the page, and what is refused."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import statistics
+import xml.etree.ElementTree as ET
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from distadmm import radmm, report, report_page, report_runs, sharing
+
+TINY = ["--data", "tiny", "--weight", "20", "--progress", "none"]
+
+
+def run(out: Path, *flags: str) -> Path:
+    assert radmm.main([*TINY, "--out", str(out), *flags]) == 0
+    return out
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory) -> Path:
+    """Three networks without noise, and one network with noise of three seeds at two budgets."""
+    top = tmp_path_factory.mktemp("runs")
+    for topology in ("ring:5", "complete:5", "star:5"):
+        flags = ("--algorithm", "admm", "--topology", topology, "--iterations", "40")
+        run(top / "plain" / topology.replace(":", ""), *flags)
+    for epsilon in ("20", "4"):
+        for seed in ("0", "1", "2"):
+            noise = ("--epsilon", epsilon, "--adjacency", "replace", "--rng", "simulation", "--seed", seed)
+            run(top / "noisy" / f"e{epsilon}s{seed}", "--topology", "ring:5", "--iterations", "20", *noise)
+    return top
+
+
+def lines_of(folder: Path) -> list[dict[str, str]]:
+    with open(folder / "history.csv", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def reported(capsys, *argv: Any) -> tuple[int, list[dict[str, str]], str, str]:
+    """Exit code, the table by row and column, all that was printed, and what was said of errors."""
+    capsys.readouterr()
+    code = report.main([str(word) for word in argv])
+    out, err = capsys.readouterr()
+    lines = out.strip("\n").split("\n")
+    heads = re.split(r"\s{2,}", lines[0].strip())
+    rows = [dict(zip(heads, re.split(r"\s{2,}", line.strip()))) for line in lines[1:] if "  " in line]
+    return code, rows, out, err
+
+
+def test_the_table_says_when_each_network_got_where_and_for_how_many_bytes(runs: Path, capsys) -> None:
+    code, rows, out, _ = reported(capsys, runs / "plain", "--out", "none", "--gaps", "1e-3,1e-5")
+    assert code == 0
+    assert [row["setting"] for row in rows[:3]] == ["complete:5", "ring:5", "star:5"]
+    assert "note:" not in out
+    for row in rows[:3]:
+        lines = lines_of(runs / "plain" / row["setting"].replace(":", ""))
+        summary = json.loads((runs / "plain" / row["setting"].replace(":", "") / "summary.json").read_text())
+        for gap, name in ((1e-3, "0.001"), (1e-5, "1e-05")):
+            first = next(line for line in lines if float(line["gap"]) <= gap)
+            assert row[f"to {name}"] == first["iteration"]
+            assert row[f"MB to {name}"] == f"{float(first['bytes']) / 1e6:.2f}"
+        assert float(row["final gap"]) == pytest.approx(summary["gap"], rel=0.01, abs=1e-15)
+        assert float(row["test error %"]) == pytest.approx(100 * summary["test_error"], abs=0.005)
+        assert row["epsilon"] == "inf"
+        assert row["statement"] == "no noise was asked for"
+
+
+def test_seeds_are_one_row_with_their_median_and_range(runs: Path, capsys) -> None:
+    code, rows, out, _ = reported(capsys, runs / "noisy", "--out", "none")
+    assert code == 0
+    assert [row["setting"] for row in rows[:2]] == ["epsilon 4", "epsilon 20"]  # numbers by size
+    assert {row["runs"] for row in rows[:2]} == {"3"}
+    for row, epsilon in zip(rows, ("4", "20")):
+        gaps = [float(lines_of(runs / "noisy" / f"e{epsilon}s{seed}")[-1]["gap"]) for seed in range(3)]
+        middle, low, high = (f"{v:.2e}" for v in (statistics.median(gaps), min(gaps), max(gaps)))
+        assert row["final gap"] == f"{middle} [{low}, {high}]"
+        assert float(row["epsilon"]) <= float(epsilon)
+        assert row["statement"] == "simulation"
+    assert "note: simulation: noise that a seed repeats protects nobody" in out
+
+
+def test_a_gap_that_some_seeds_reach_says_how_many(runs: Path, capsys) -> None:
+    first = [min(float(line["gap"]) for line in lines_of(runs / "noisy" / f"e20s{s}")) for s in range(3)]
+    between = sorted(first)[1]
+    _, rows, _, _ = reported(capsys, runs / "noisy", "--out", "none", "--gaps", repr(between))
+    assert rows[1][f"to {between:g}"].endswith("(2 of 3)")
+
+
+def test_what_sets_runs_apart_is_named_and_nothing_else(runs: Path, tmp_path: Path) -> None:
+    slow = run(
+        tmp_path / "slow", "--algorithm", "radmm", "--topology", "ring:5", "--eta", "8", "--gamma", "1"
+    )
+    found = report_runs.groups(
+        [report_runs.read(folder) for folder in (slow, runs / "plain" / "ring5", runs / "noisy" / "e4s0")]
+    )
+    assert [group.label for group in found] == [
+        "admm, iterations 40, eta auto",
+        "radmm, iterations 20, eta auto, gamma 0.5",
+        "radmm, iterations 100, eta 8, gamma 1",
+    ]
+    assert dict(report_runs.common(found))["topology"] == "ring:5"
+    assert "epsilon" not in dict(report_runs.common(found))
+
+
+def test_different_objectives_are_told(runs: Path, tmp_path: Path, capsys) -> None:
+    heavy = run(tmp_path / "heavy", "--algorithm", "admm", "--topology", "ring:4", "--rho", "3")
+    _, _, out, _ = reported(capsys, heavy, runs / "plain" / "ring5", "--out", "none")
+    assert "the objectives differ (rho, number of nodes)" in out
+    _, _, out, _ = reported(capsys, runs / "plain", "--out", "none")
+    assert "objectives differ" not in out
+
+
+def test_an_unfinished_run_is_shown_as_far_as_it_came(runs: Path, tmp_path: Path, capsys) -> None:
+    half = run(tmp_path / "half", "--algorithm", "admm", "--topology", "ring:5", "--iterations", "7")
+    (half / "summary.json").unlink()
+    code, rows, out, _ = reported(capsys, half, runs / "plain" / "star5", "--out", "none")
+    assert code == 0
+    row = next(row for row in rows if "ring" in row["setting"])
+    assert (row["iterations"], row["epsilon"]) == ("7", "-")
+    assert "unfinished, shown up to the last checkpoint: half" in out
+
+
+def test_a_run_nobody_observed_has_dashes(tmp_path: Path, capsys) -> None:
+    blind = run(tmp_path / "blind", "--algorithm", "admm", "--topology", "ring:5", "--observe", "none")
+    code, rows, _, _ = reported(capsys, blind, "--out", tmp_path / "page.html")
+    assert code == 0
+    assert rows[0]["setting"] == "admm on ring:5"
+    assert "final gap" not in rows[0]
+    assert "<svg" not in (tmp_path / "page.html").read_text()
+
+
+class _Tags(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.names: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        self.names.append(tag)
+        self.links += [
+            value
+            for name, value in attrs
+            if name in ("src", "href", "xlink:href") and not value.startswith("#")
+        ]
+
+
+def test_the_page_stands_alone_and_is_the_same_each_time(runs: Path, tmp_path: Path, capsys) -> None:
+    page = tmp_path / "report.html"
+    assert reported(capsys, runs / "noisy", "--out", page)[0] == 0
+    text = page.read_text()
+    tags = _Tags()
+    tags.feed(text)
+    assert not tags.links
+    assert "script" not in tags.names
+    drawings = re.findall(r"<svg.*?</svg>", text, flags=re.S)
+    assert len(drawings) == 4  # gap over iterations and bytes, test error, gap over epsilon
+    for drawing in drawings:
+        ET.fromstring(drawing)
+        assert "epsilon 20" in drawing
+    assert str(runs / "noisy" / "e4s2") in text
+    assert reported(capsys, runs / "noisy", "--out", page)[0] == 0  # a report is replaced
+    assert page.read_text() == text
+
+
+def test_names_are_text_and_not_markup(runs: Path, tmp_path: Path) -> None:
+    odd = tmp_path / "a<b>&c.edgelist"
+    odd.write_text("".join(f"{i} {(i + 1) % 5}\n" for i in range(5)))
+    folder = run(tmp_path / "odd<i>", "--algorithm", "admm", "--topology", str(odd), "--iterations", "3")
+    found = report_runs.groups([report_runs.read(folder), report_runs.read(runs / "plain" / "star5")])
+    header, rows = report.table(found, (1e-3,))
+    text = report_page.page(report.MARK, found, header, rows, [])
+    assert "a<b>" not in text
+    assert "odd<i>" not in text
+    assert "a&lt;b&gt;&amp;c" in text
+
+
+def test_without_matplotlib_the_page_says_why_it_has_no_curves(runs: Path, monkeypatch) -> None:
+    monkeypatch.setattr(report_page, "find_spec", lambda name: None)
+    (said,) = report_page.figures(report_runs.groups([report_runs.read(runs / "plain" / "star5")]))
+    assert "pip install 'distadmm[plot]'" in said
+
+
+def test_a_file_that_is_no_report_is_kept(runs: Path, tmp_path: Path, capsys) -> None:
+    page = tmp_path / "thesis.html"
+    page.write_text("<p>chapter one</p>")
+    code, _, out, err = reported(capsys, runs / "plain", "--out", page)
+    assert (code, out) == (2, "")
+    assert err.count("\n") == 1
+    assert "exists and is no report" in err
+    assert page.read_text() == "<p>chapter one</p>"
+
+
+@pytest.mark.parametrize(
+    ("argv", "told"),
+    [
+        ([], "no run is named"),
+        (["{missing}"], "is no directory"),
+        (["{empty}"], "holds no run of the consensus family"),
+        (["{sharing}"], "holds no run of the consensus family"),
+        (["{broken}"], "is not a history written by distadmm"),
+        (["{plain}", "--gaps", "0"], "--gaps is 0.0"),
+        (["{plain}", "--gaps", ","], "--gaps is empty"),
+        (["{plain}", "--out", "{empty}"], "is no file"),
+        (["{plain}", "--out", "{missing}/page.html"], "cannot write"),
+        (["{plain}", "--colour", "red"], "unknown argument '--colour'"),
+    ],
+)
+def test_bad_input_is_one_line(argv: list[str], told: str, runs: Path, tmp_path: Path, capsys) -> None:
+    places = {name: tmp_path / name for name in ("missing", "empty", "sharing", "broken")}
+    places["empty"].mkdir()
+    if "{sharing}" in argv:
+        flags = ["--parties", "2", "--iterations", "2"]
+        assert sharing.main([*flags, "--out", str(places["sharing"])]) == 0
+    if "{broken}" in argv:
+        run(places["broken"], "--algorithm", "admm", "--topology", "ring:5", "--iterations", "3")
+        (places["broken"] / "history.csv").write_text("iteration,gap\n1,a\n")
+    words = [word.format(plain=runs / "plain", **places) for word in argv]
+    code, _, _, err = reported(capsys, *words)
+    assert code == 2
+    assert err.count("\n") == 1
+    assert told in err
+    assert not list(tmp_path.glob("**/*.part"))
