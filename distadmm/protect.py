@@ -291,7 +291,8 @@ def _worst(prepared: Prepared, price: Callable[[Any, Any], float]) -> float:
         return float("inf")
     adjacency = release.recipe.adjacency
     books = [tuple(ledger.events) for ledger in release.books.ledgers]
-    return max(prepared.world.each_once(lambda events: price(events, adjacency), books).values())
+    prices = prepared.world.each_once(lambda events: price(events, adjacency), books)
+    return max(prepared.world.allgather(max(prices[events] for events in books)))
 
 
 def settle(prepared: Prepared, run: Run) -> None:

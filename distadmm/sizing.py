@@ -57,14 +57,14 @@ def calibrate(privacy: Privacy, recipe: Recipe, releases: Sequence[Any], world: 
     # Nodes of equal weight and equal penalties need the same alpha: each case is worked out once, by one rank.
     cases = _cases(recipe, releases)
     chosen = world.each_once(lambda case: _alpha(privacy, recipe, case), cases)
-    for case, alpha in chosen.items():
+    recipe = replace(recipe, alpha=np.tile([chosen[case] for case in cases], (len(recipe.alpha), 1)))
+    with world.together():
         require(
-            alpha > 0,
-            f"--epsilon {privacy.epsilon:g} is out of reach: {len(case.quadratic)} solves cost more whatever the "
+            bool(np.all(recipe.alpha > 0)),
+            f"--epsilon {privacy.epsilon:g} is out of reach: {len(releases)} solves cost more whatever the "
             "noise, through their Hessian and --output-epsilon; run fewer iterations, raise the penalty or --epsilon",
         )
-    recipe = replace(recipe, alpha=np.tile([chosen[case] for case in cases], (len(recipe.alpha), 1)))
-    leave_digits(recipe)
+        leave_digits(recipe)
     return recipe
 
 
@@ -96,7 +96,7 @@ def with_penalty(config: Config, node: Node, recipe: Recipe) -> tuple[Recipe, fl
         releases = config.algorithm.releases(node, config.loop.iterations)
         try:
             return calibrate(config.privacy, recipe, releases, world), tried[at]
-        except InputError as error:  # the same on every rank, for they share what is worked out
+        except InputError as error:  # on every rank
             refusal = error
     assert refusal is not None
     raise refusal

@@ -184,8 +184,15 @@ class World:
         return [parts[index % workers][index // workers] for index in range(len(items))]
 
     def each_once(self, function: Callable[[T], R], items: Sequence[T]) -> dict[T, R]:
-        """function(item) for the items of all ranks, equal ones once, dealt out to the ranks."""
+        """function(item) for this rank's items, and maybe others'.
+
+        Ranks of one host belong together: equal items are worked on once, dealt out to them.  Over several hosts a
+        rank works for itself, for it need not believe what another says of its noise or of what it has spent.
+        """
         mine = list(dict.fromkeys(items))
+        if self.size == 1 or not on_one_host():
+            with self.together():
+                return {item: function(item) for item in mine}
         distinct = list(dict.fromkeys(item for some in self.allgather(mine) for item in some))
         return dict(zip(distinct, self.broadcast(self.share_out(function, distinct) or [])))
 

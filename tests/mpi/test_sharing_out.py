@@ -7,9 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from distadmm import protect, radmm
 from distadmm.errors import InputError
 from distadmm.privacy import rdp
 from distadmm.privacy.events import ObjectivePerturbation
+from distadmm.setup import prepare
 from distadmm.waiting import cores
 from distadmm.world import World, on_one_host
 
@@ -36,6 +38,38 @@ def test_equal_items_of_different_ranks_are_worked_on_once(world: World) -> None
     found = world.each_once(work, [7, world.rank, 7])
     assert found == {7: 107} | {rank: rank + 100 for rank in range(world.size)}
     assert sum(world.allgather(len(worked))) == len(found)
+
+
+@pytest.mark.mpi(min_size=2, sizes=[2, 5])
+def test_over_several_hosts_a_rank_believes_nobody(world: World, monkeypatch) -> None:
+    monkeypatch.setattr("distadmm.world.on_one_host", lambda: False)
+    worked = []
+    found = world.each_once(lambda item: worked.append(item) or -item, [7, world.rank, 7])
+    assert worked == list(dict.fromkeys([7, world.rank]))
+    assert found == {7: -7, world.rank: -world.rank}
+
+
+@pytest.mark.mpi(min_size=2, sizes=[2])
+def test_noise_and_prices_are_the_same_on_one_host_and_on_several(world: World, monkeypatch) -> None:
+    together = armed(world)
+    monkeypatch.setattr("distadmm.world.on_one_host", lambda: False)
+    rdp._learnt.clear()
+    rdp._single.cache_clear()
+    alone = armed(world)
+    np.testing.assert_array_equal(together[0], alone[0])
+    np.testing.assert_array_equal(together[1], alone[1])
+    assert together[2] == alone[2]
+
+
+def armed(world: World) -> tuple[np.ndarray, list[np.ndarray], float]:
+    """The noise of this rank's nodes, what their ledgers say is spent, and what is said of all."""
+    flags = {"data": "tiny", "weight": 20.0, "topology": "star:4", "epsilon": 4.0, "adjacency": "replace"}
+    config = radmm.configure("mradmm", **flags, iterations=6, rng="simulation", progress="none")
+    prepared = prepare(config, world)
+    recipe = protect.plan_of(prepared)
+    protect.arm(prepared, recipe, None)
+    spent = [ledger.tally.spent.rdp for ledger in prepared.node.release.books.ledgers]
+    return recipe.alpha, spent, prepared.node.release.epsilon
 
 
 @pytest.mark.mpi(min_size=2, sizes=[5])
