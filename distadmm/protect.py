@@ -7,6 +7,7 @@ ledger, under the hypothesis' name.  None is assumed.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 Array = np.ndarray
 _NORM_SLACK = 1e-12  # rows are divided by their norm in floating point
+_MANY = 60  # different releases a node, from which pricing them takes seconds
 INEXACT = "solves are not certified: the published bound holds for exact minimisers only"
 
 
@@ -136,6 +138,8 @@ def plan_of(prepared: Prepared) -> Recipe | None:
         recipe = recipe_of(config, prepared, releases)
         if not releases:
             return recipe
+        if node.network.world.is_root and config.loop.progress != "none":
+            _ask_for_patience(releases)
         if config.privacy.epsilon is None:
             sizing.leave_digits(recipe)
         elif node.table["eta"] is None:
@@ -143,6 +147,14 @@ def plan_of(prepared: Prepared) -> Recipe | None:
         else:
             recipe = sizing.calibrate(config.privacy, recipe, releases, node.network.world)
     return recipe
+
+
+def _ask_for_patience(releases: Sequence[tuple[int, Any, Any]]) -> None:
+    """A line before a long silence: each different release has a price of its own."""
+    different = len({(float(np.ravel(q)[0]), float(np.ravel(factor)[0])) for _, q, factor in releases})
+    if different > _MANY:
+        sys.stderr.write(f"pricing {different} different releases a node: some seconds to a minute\n")
+        sys.stderr.flush()
 
 
 def arm(prepared: Prepared, recipe: Recipe | None, folder: Path | None) -> None:

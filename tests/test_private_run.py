@@ -315,3 +315,24 @@ def test_a_shortened_ledger_is_not_taken_up(tmp_path: Path, capsys) -> None:
     capsys.readouterr()
     assert radmm.main(["--resume", str(out), "--iterations", "10"]) == USAGE
     assert "node 2 is shorter than it was at the checkpoint" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("growth", "progress", "told"), [("1.01", "lines", True), ("1", "lines", False), ("1.01", "none", False)]
+)
+def test_a_long_silence_is_announced(growth, progress, told, tmp_path, capsys) -> None:
+    flags = [
+        "--data",
+        "tiny",
+        "--topology",
+        "ring:5",
+        "--alpha",
+        "1",
+        "--adjacency",
+        "replace",
+        "--noise",
+        "gaussian",
+    ]
+    flags += ["--algorithm", "mradmm", "--iterations", "122", "--eta", "3", "--eta-growth", growth]
+    assert radmm.main([*flags, "--progress", progress, "--out", str(tmp_path / "o")]) == 0
+    assert ("pricing 61 different releases a node" in capsys.readouterr().err) == told
