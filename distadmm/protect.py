@@ -173,13 +173,13 @@ def arm(prepared: Prepared, recipe: Recipe | None, folder: Path | None) -> None:
 
     release = Protected(recipe, books, source, node.network, prepared.description["phases"])
     node.release = release
-    releases = config.algorithm.releases(node, config.loop.iterations)
+    plans = release.plans(config.algorithm.releases(node, config.loop.iterations))
     unreserved = not any(ledger.events for ledger in books.ledgers)  # also after a kill before anything was
     if any(world.allgather(unreserved)):
-        release.price(releases)
+        release.price(plans)
     with world.together():
         if unreserved:
-            release.commit(releases)
+            release.commit(plans)
     _note_sanitised(config, books)  # after the schedule, which is committed before anything else is released
     release.epsilon = spent(prepared)
 

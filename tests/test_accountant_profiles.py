@@ -42,6 +42,21 @@ def test_hockey_stick_of_k_norm_noise(d, s):
     assert knorm.hockey_stick(d, s, np.array([s, 2 * s])).max() == 0.0
 
 
+@settings(max_examples=60, deadline=None)
+@given(st.integers(2, 4000), st.floats(1e-3, 50.0), st.booleans())
+def test_cheap_quadrature_is_never_below_a_much_finer_one(d, s, one_signed):
+    bound, rule = (
+        (knorm.hockey_stick, knorm._hockey_stick)
+        if one_signed
+        else (knorm.hockey_stick_sign_free, knorm._hockey_stick_sign_free)
+    )
+    spread = s / math.sqrt(d)
+    eps = np.linspace(0.0, min(s * (1 - 1e-9), spread**2 / 2 + 15 * spread), 40)
+    found, (fine, above) = bound(d, s, eps), rule(d, s, eps, 300)
+    assert np.all(found >= fine - 1e-13 * above)
+    assert np.all(found <= fine * (1 + 2e-4) + 3e-10 * above + 1e-90)
+
+
 def test_a_rule_too_coarse_gives_way_to_the_next(monkeypatch):
     eps = np.linspace(0.0, 2.0, 41)
     fine = knorm.hockey_stick(105, 2.5, eps)

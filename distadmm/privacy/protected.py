@@ -117,27 +117,34 @@ class Protected(Unprotected):
         """The price of iteration k's release, a node."""
         n, solve = len(self.books), (k - 1) // self.phases + 1
         quadratic, factor = np.broadcast_to(quadratic, (n, 1)), np.broadcast_to(factor, (n, 1))
-        return [self.recipe.event(solve, i, float(quadratic[i, 0]), float(factor[i, 0])) for i in range(n)]
+        alpha, weight = self.recipe.alpha[solve - 1].tolist(), self.recipe.weight.tolist()
+        cases = list(zip(alpha, weight, quadratic[:, 0].tolist(), factor[:, 0].tolist()))
+        first = {
+            case: i for i, case in enumerate(cases)
+        }  # a node of each case: many nodes have few different prices
+        made = {case: self.recipe.event(solve, i, case[2], case[3]) for case, i in first.items()}
+        return [made[case] for case in cases]
 
-    def price(self, releases: Sequence[tuple[int, Array, Array | float]]) -> None:
-        """Price the schedules of all ranks, each distinct one once; no price depends on data."""
-        orders, adjacency = self.books.ledgers[0].tally.orders, self.recipe.adjacency
-        plans = [tuple(dict.fromkeys(plan)) for plan in self._plans(releases)]
-        prices = self.world.each_once(lambda plan: [event.rdp(orders, adjacency) for event in plan], plans)
-        for plan, curves in prices.items():
-            rdp.learn(plan, curves, orders, adjacency)
-
-    def commit(self, releases: Sequence[tuple[int, Array, Array | float]]) -> None:
-        """Reserve the whole schedule in one synced record a node."""
-        plans = self._plans(releases)
-        if plans:
-            self.books.commit(plans)
-
-    def _plans(self, releases: Sequence[tuple[int, Array, Array | float]]) -> list[tuple[Event, ...]]:
+    def plans(self, releases: Sequence[tuple[int, Array, Array | float]]) -> list[tuple[Event, ...]]:
         """The events that each node can reserve; nothing where they have no proved price."""
         if self.recipe.unverified:
             return []
         return list(zip(*(self.events(k, quadratic, factor) for k, quadratic, factor in releases)))
+
+    def price(self, plans: Sequence[tuple[Event, ...]]) -> None:
+        """Price the schedules of all ranks, each distinct one once; no price depends on data."""
+        orders, adjacency = self.books.ledgers[0].tally.orders, self.recipe.adjacency
+        distinct = {plan: tuple(dict.fromkeys(plan)) for plan in plans}.values()
+        prices = self.world.each_once(
+            lambda plan: [event.rdp(orders, adjacency) for event in plan], list(distinct)
+        )
+        for plan, curves in prices.items():
+            rdp.learn(plan, curves, orders, adjacency)
+
+    def commit(self, plans: Sequence[tuple[Event, ...]]) -> None:
+        """Reserve the whole schedule in one synced record a node."""
+        if plans:
+            self.books.commit(plans)
 
     def draw(self, k: int, quadratic: Array, factor: Array | float = 1.0) -> Array | float:
         self._k = k

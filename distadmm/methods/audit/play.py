@@ -150,7 +150,7 @@ def record(
     playing = fresh(node, problem=problem)
     release = Protected(recipe, books, source, playing.network, phases)
     playing.network.stamp = None  # heads are no business of this attack
-    release.commit(algorithm.releases(playing, iterations))
+    release.commit(release.plans(algorithm.releases(playing, iterations)))
     recording = Recording(iterations, {}, None, [])
     release.noise = _Noted(release.noise, recording)  # type: ignore[assignment]
     seal = release.seal
