@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from distadmm.algorithm import Node
-from distadmm.reports import Reports
+from distadmm.uplink import Uplink
 from distadmm.world import World
 
 Array = np.ndarray
@@ -71,7 +71,7 @@ class Observer:
         self.node, self.world, self.evaluate = node, world, evaluate
         self._read_test = test
         self.order = world.rows_order(node.network.nodes)
-        self.reports = Reports(world, node.network.n_local, 7 + node.problem.dimension)
+        self.uplink = Uplink(world, node.network.n_local, 7 + node.problem.dimension)
         self._means: list[Array] = []  # the nodes' mean model at each measurement, on rank 0
 
     @cached_property
@@ -103,7 +103,7 @@ class Observer:
                 f,
             ]
         )
-        gathered = self.reports.post(local)
+        gathered = self.uplink.post(local)
         if gathered is None:
             return None
         whole = gathered[self.order]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -206,14 +207,50 @@ def warnings(found: Sequence[Group]) -> list[str]:
         )
     unfinished = [trace.folder.name for trace in traces if trace.summary is None]
     if unfinished:
-        said.append(f"unfinished, shown up to the last checkpoint: {', '.join(unfinished)}")
+        said.append(
+            f"unfinished, shown up to the last checkpoint: {', '.join(unfinished)}; what they spent: "
+            "python -m distadmm ledger show RUN"
+        )
+    return said + _of_privacy(traces) + _of_seeds(found)
+
+
+def _of_privacy(traces: Sequence[Trace]) -> list[str]:
+    """Whose bounds the epsilons are, what they leave out, and that runs on the same data add up."""
+    said = []
+    private = [trace for trace in traces if math.isfinite(trace.epsilon)]
+    for delta, adjacency, published in dict.fromkeys(map(_terms, private)):
+        whose = (
+            "published bound for Gaussian noise"
+            if published
+            else "derived for this project, not peer-reviewed"
+        )
+        said.append(
+            f"epsilon at delta {delta:g} for {adjacency}, of the node that has spent most: {whose}; "
+            "what it assumes: python -m distadmm ledger show RUN"
+        )
     if any(trace.statement == "simulation" for trace in traces):
         said.append(
             "simulation: noise that a seed repeats protects nobody; its epsilon is what real noise would spend"
         )
-    if any(_copies(group) for group in found):
-        said.append("runs of one setting and one seed are counted as different runs")
+    real = Counter(trace.data_id for trace in traces if trace.statement not in ("", "simulation"))
+    if private and max(real.values(), default=0) > 1:
+        said.append(
+            "runs on the same data add up: together these have spent more than any row says; "
+            "python -m distadmm ledger merge RUN RUN ..."
+        )
     return said
+
+
+def _terms(trace: Trace) -> tuple[float, str, bool]:
+    """delta, adjacency, and whether the bound is a published one."""
+    config = trace.config
+    published = config.get("mechanism") == "output" and config.get("noise") == "gaussian"
+    return float(config["delta"]), str(config["adjacency"]), published
+
+
+def _of_seeds(found: Sequence[Group]) -> list[str]:
+    copied = any(_copies(group) for group in found)
+    return ["runs of one setting and one seed are counted as different runs"] if copied else []
 
 
 def _copies(group: Group) -> bool:

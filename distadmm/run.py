@@ -130,7 +130,7 @@ class Loop:
                 self.ended, self.reason, k = "privacy budget", str(reason), k - 1
             finally:
                 progress.close()
-        self.observer.reports.close()
+        self.observer.uplink.close()
         if loop.checkpoint_every and self.ended != "iterations":
             self._save(k, state)
         return k, state
@@ -164,11 +164,11 @@ class Loop:
         Only a tolerance must be obeyed at once.  The clock and signals are obeyed at the next control point:
         by then rank 0's word has arrived, and nobody has waited for it.
         """
-        reports, at_once = self.observer.reports, self.config.loop.stop_tolerance is not None
-        reason = "" if at_once else reports.hear()
+        uplink, at_once = self.observer.uplink, self.config.loop.stop_tolerance is not None
+        reason = "" if at_once else uplink.hear()
         if not reason:
-            reports.announce(self._reason_to_stop(k, seen) if self.world.is_root else "")
-            reason = reports.hear() if at_once else ""
+            uplink.announce(self._reason_to_stop(k, seen) if self.world.is_root else "")
+            reason = uplink.hear() if at_once else ""
         if reason:
             raise Stop(reason)
 

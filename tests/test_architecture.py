@@ -100,6 +100,15 @@ def test_algorithms_know_nothing_of_files_clocks_flags_or_plots(name: str) -> No
     assert not any(i.startswith("distadmm.cli.") and i != "distadmm.cli.flag" for i in found)
 
 
+def test_reports_know_run_directories_alone() -> None:
+    allowed = {"cli", "config", "errors", "results", "structs", "world", "report_runs", "report_page"}
+    for name in ("distadmm.report", "distadmm.report_runs", "distadmm.report_page"):
+        found = {
+            i.split(".")[1] for i in imports_of(MODULES[name], anywhere=True) if i.startswith("distadmm.")
+        }
+        assert found <= allowed, name
+
+
 def test_no_pickle_anywhere() -> None:
     for name, path in MODULES.items():
         assert not imports_of(path, anywhere=True) & {"pickle", "dill", "cloudpickle", "shelve"}, name

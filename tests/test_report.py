@@ -83,6 +83,20 @@ def test_seeds_are_one_row_with_their_median_and_range(runs: Path, capsys) -> No
         assert float(row["epsilon"]) <= float(epsilon)
         assert row["statement"] == "simulation"
     assert "note: simulation: noise that a seed repeats protects nobody" in out
+    assert "epsilon at delta 1e-05 for replace" in out
+    assert "not peer-reviewed" in out
+    assert "add up" not in out  # nothing real was released
+
+
+def test_real_runs_on_the_same_data_add_up(runs: Path, tmp_path: Path, capsys) -> None:
+    budget = ("--topology", "ring:5", "--iterations", "4", "--epsilon", "20", "--adjacency", "replace")
+    gaussian = ("--mechanism", "output", "--noise", "gaussian")
+    one = run(tmp_path / "one", *budget, *gaussian)
+    _, _, out, _ = reported(capsys, one, runs / "noisy" / "e4s0", "--out", "none")
+    assert "published bound for Gaussian noise" in out
+    assert "add up" not in out
+    _, _, out, _ = reported(capsys, one, runs / "plain" / "ring5", "--out", "none")
+    assert "together these have spent more than any row says" in out  # what carries no noise most of all
 
 
 def test_a_gap_that_some_seeds_reach_says_how_many(runs: Path, capsys) -> None:

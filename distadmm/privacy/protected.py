@@ -138,8 +138,8 @@ class Protected(Unprotected):
         prices = self.world.each_once(
             lambda plan: [event.rdp(orders, adjacency) for event in plan], list(distinct)
         )
-        for plan, curves in prices.items():
-            rdp.learn(plan, curves, orders, adjacency)
+        curves = {event: curve for plan, found in prices.items() for event, curve in zip(plan, found)}
+        rdp.learn(curves, orders, adjacency)
 
     def commit(self, plans: Sequence[tuple[Event, ...]]) -> None:
         """Reserve the whole schedule in one synced record a node."""

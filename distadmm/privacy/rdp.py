@@ -8,7 +8,7 @@ against a budget at one order that was fixed before the first release).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Mapping
 from functools import lru_cache
 
 import numpy as np
@@ -48,10 +48,11 @@ def curve(event: Event, orders: Array, adjacency: Adjacency) -> Array:
 _learnt: dict[tuple[Event, tuple[float, ...], Adjacency], Array] = {}
 
 
-def learn(events: Iterable[Event], curves: Iterable[Array], orders: Array, adjacency: Adjacency) -> None:
-    """Take the curves of single releases from another rank of this job instead of computing them here."""
+def learn(curves: Mapping[Event, Array], orders: Array, adjacency: Adjacency) -> None:
+    """Take the curves of single releases, all that this job needs, instead of computing them here."""
     grid = tuple(np.asarray(orders, dtype=float).tolist())
-    _learnt.update({(event, grid, adjacency): curve for event, curve in zip(events, curves)})
+    _learnt.clear()
+    _learnt.update({(event, grid, adjacency): curve for event, curve in curves.items()})
 
 
 @lru_cache(maxsize=4096)

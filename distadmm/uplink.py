@@ -17,7 +17,7 @@ _ROWS, _ANSWER = 2722, 2723  # tags
 _LONGEST = 64  # bytes of a word
 
 
-class Reports:
+class Uplink:
     def __init__(self, world: World, count: int, width: int):
         """`count` rows of `width` numbers from this rank at every post."""
         self.world = world
