@@ -131,6 +131,22 @@ def test_every_verb_has_its_module_and_help(verb: str, capsys) -> None:
     assert len(capsys.readouterr().out) > 200
 
 
+def test_noise_is_drawn_without_heavy_imports() -> None:
+    """Every rank draws; only those that price need scipy."""
+    code = (
+        "import sys\n"
+        "from distadmm.privacy.mechanism import k_norm\n"
+        "from distadmm.privacy.protected import Protected\n"
+        "from distadmm.privacy.randomness import Secure, Simulation\n"
+        "for source in (Secure('urandom'), Simulation(1)):\n"
+        "    stream = source.at(0, 1, 1)\n"
+        "    k_norm(stream, 105, 1.0), stream.standard_normal(105)\n"
+        "sys.exit('scipy was imported' if 'scipy' in sys.modules else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_rank_starts_without_heavy_imports() -> None:
     """What a rank other than 0 imports before its first iteration."""
     code = (
