@@ -377,8 +377,31 @@ def test_torn_and_damaged_records_are_not_replayed(tmp_path):
     damaged = bytearray(content)
     damaged[len(content) // 2] ^= 1
     path.write_bytes(bytes(damaged))
-    assert set(replay.read(path)) == {(4, 0)}
+    assert set(replay.read(path)) == {(4, 0), (4, 2)}
     assert replay.read(tmp_path / "none.replay") == {}
+
+
+@pytest.mark.parametrize("payload", [b"s", b"sent", b"sentsent" * 9, bytes(50)])
+def test_records_behind_a_torn_one_are_found(tmp_path, payload):
+    """A kill cuts a write short at any byte, and the next process writes on behind it."""
+    path = tmp_path / "a.replay"
+    store = replay.Replay(path)
+    store.store(0, 1, bytes(32), payload)
+    first = path.read_bytes()
+    for cut in range(len(first)):
+        path.write_bytes(first + first[:cut])
+        store = replay.Replay(path)
+        for k in (2, 3):
+            store.store(0, k, bytes(32), payload)
+        store.close()
+        assert replay.read(path) == {(0, k): replay.Sent(bytes(32), payload) for k in (1, 2, 3)}
+
+
+def test_what_cannot_be_kept_is_not_sent():
+    store = replay.Replay("/dev/full")
+    with pytest.raises(InputError, match="cannot keep what is to be sent in /dev/full: No space left"):
+        store.store(0, 1, bytes(32), b"payload")
+    store.close()
 
 
 def test_memory_ledgers_replay_too():

@@ -15,6 +15,7 @@ from __future__ import annotations
 import importlib
 import json
 import math
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -177,6 +178,13 @@ def parse(content: bytes, path: str = "ledger") -> Chain:
         if entry != _NOT_WHOLE:
             return Chain(path, entries, fragments, b"", False, Fault(path, at + 1, entry))
     return Chain(path, entries, fragments, tail, False, None)
+
+
+def write_all(file: int, content: bytes) -> None:
+    """Write `content` in one call if the system takes it in one, else until it has taken all."""
+    written = os.write(file, content)
+    while written < len(content):
+        written += os.write(file, content[written:])
 
 
 def read(path: str | Path) -> Chain:

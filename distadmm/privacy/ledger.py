@@ -205,9 +205,7 @@ class Ledger(MemoryLedger):
             raise InputError(self._broken)
         try:
             file = self._open()
-            written = os.write(file, line)
-            while written < len(line):
-                written += os.write(file, line[written:])
+            chain.write_all(file, line)
             if sync:
                 self._make_durable(file)
         except OSError as error:

@@ -17,6 +17,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from distadmm.errors import InputError
+from distadmm.privacy import chain
+
 _START = struct.Struct("<4sI")  # mark, checksum of all that follows it
 _CHECKED = struct.Struct("<qqq32s")  # node, iteration, length, hash; the payload follows
 _MARK = b"sent"
@@ -42,7 +45,7 @@ class Replay:
         self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
     def store(self, node: int, iteration: int, head: bytes, payload: bytes) -> None:
-        os.write(self._file, _record(node, iteration, head, payload))
+        self._write(_record(node, iteration, head, payload))
 
     def store_rows(
         self, nodes: Sequence[int], iteration: int, heads: Sequence[bytes], rows: np.ndarray
@@ -51,7 +54,16 @@ class Replay:
         records = [
             _record(node, iteration, head, row.tobytes()) for node, head, row in zip(nodes, heads, rows)
         ]
-        os.write(self._file, b"".join(records))
+        self._write(b"".join(records))
+
+    def _write(self, records: bytes) -> None:
+        try:
+            chain.write_all(self._file, records)
+        except OSError as error:
+            raise InputError(
+                f"cannot keep what is to be sent in {self.path}: {error.strerror}; it is not sent; "
+                "make room and take the run up again with --resume"
+            ) from None
 
     def forget(self) -> None:
         """A checkpoint holds all of it now."""
@@ -64,25 +76,28 @@ class Replay:
 
 
 def read(path: str | Path) -> dict[tuple[int, int], Sent]:
-    """(node, iteration) -> what was sent; reading ends at the first record that is not whole."""
+    """(node, iteration) -> what was sent; what is not a whole record is passed over.
+
+    A kill may cut the last write of a process short, at the end of a page; the next process writes on
+    behind the fragment.
+    """
     try:
         content = Path(path).read_bytes()
     except FileNotFoundError:
         return {}
     found = {}
-    at = 0
-    while at + _START.size + _CHECKED.size <= len(content):
-        mark, checksum = _START.unpack_from(content, at)
+    at = content.find(_MARK)
+    while 0 <= at <= len(content) - _START.size - _CHECKED.size:
+        _, checksum = _START.unpack_from(content, at)
         checked = at + _START.size
         node, iteration, length, head = _CHECKED.unpack_from(content, checked)
         payload = checked + _CHECKED.size
-        if mark != _MARK or not 0 <= length <= len(content) - payload:
-            break
         end = payload + length
-        if zlib.crc32(content[checked:end]) != checksum:
-            break
-        found[node, iteration] = Sent(head, content[payload:end])
-        at = end
+        whole = payload <= end <= len(content) and zlib.crc32(content[checked:end]) == checksum
+        if whole:
+            found[node, iteration] = Sent(head, content[payload:end])
+        # The last bytes of a payload that was cut may have been made up for by the next record's mark.
+        at = content.find(_MARK, end - len(_MARK) if whole else at + 1)
     return found
 
 

@@ -2,8 +2,9 @@
 
 A node's head (32 bytes) travels with its messages.  Each receiver keeps the latest head of each
 neighbour in a small file of 64-byte records, written in place and not synced: one system call a message,
-or one for all neighbours of a rank together.  A kill cannot tear a record, for the kernel finishes a
-write it has begun.  On resume every ledger must hold every head that its neighbours kept.
+or one for all neighbours of a rank together.  A kill cannot tear a record: it may cut a write short at the
+end of a page, and no record reaches over one.  On resume every ledger must hold every head that its
+neighbours kept.
 """
 
 from __future__ import annotations

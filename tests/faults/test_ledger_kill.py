@@ -2,7 +2,8 @@
 
 A node in its own process charges, draws, keeps and sends, as fast as it can, until SIGKILL ends it at a
 random moment; the test is its neighbour.  After every second kill the last line loses a random part of its
-end, as a crash may leave it.  Then the node takes the ledger up again from a checkpoint.
+end, as a crash may leave it; after every third, the store of what was sent ends in part of a record, as a
+kill leaves it that cuts a write at the end of a page.  Then the node takes the ledger up again from a checkpoint.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ KILLS_A_LEDGER = 10
 RELEASES = 1500  # in a schedule: some ledgers use it up
 EVENT = Pure(0.01)
 MESSAGE = struct.Struct("<q32s16s")  # iteration, head, payload: less than a pipe takes in one go
+RECORD = 80  # bytes of a record that keeps a payload
 HOW = {"adjacency": "replace", "mode": "secure"}
 
 
@@ -103,6 +105,13 @@ def cut_before(path, head: bytes) -> bytes:
     return content[at:]
 
 
+def fray(path, chance: random.Random) -> None:
+    """Part of one more record in the store of what was sent: killed while it wrote it."""
+    record = path.read_bytes()[:RECORD]
+    with open(path, "ab") as file:
+        file.write(record[: chance.randrange(1, RECORD)])
+
+
 def restore(path, cut: bytes) -> None:
     with open(path, "ab") as file:
         file.write(cut)
@@ -129,7 +138,7 @@ def intents(path) -> int:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_two_hundred_kills(tmp_path):
     chance = random.Random(20191)
-    messages = refused = torn = replayed = 0
+    messages = refused = torn = frayed = replayed = 0
     for life in range(KILLS):
         if life % KILLS_A_LEDGER == 0:
             folder = tmp_path / str(life)
@@ -157,6 +166,9 @@ def test_two_hundred_kills(tmp_path):
                 # The line that was torn had been used: the neighbour knows, and nothing goes on without it.
                 refuse(folder, heads)
                 restore(path, cut)
+        if life % 3 == 1 and sent:
+            fray(path_of(folder, 0, "replay"), chance)
+            frayed += 1
         if life % KILLS_A_LEDGER == KILLS_A_LEDGER - 1 and seen:
             cut = cut_before(path, seen[max(seen)][0])
             refuse(folder, heads)
@@ -170,6 +182,7 @@ def test_two_hundred_kills(tmp_path):
             path.unlink()
         since = max(since, max(seen, default=0) - chance.randrange(40))  # the latest checkpoint
     assert torn >= KILLS * 0.4
+    assert frayed >= KILLS * 0.2
     assert refused >= 10
     assert replayed
     assert messages > KILLS
