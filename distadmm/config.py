@@ -73,7 +73,9 @@ class Loop:
     strict: bool = flag(False, help="exit with code 4 when --stop-tolerance is not reached")
     observe: str = flag("1", help="measure every so many iterations, or none; changes no bit of the result")
     out: str | None = flag(None, help="run directory (default: runs/<algorithm>-<date>-<time>)")
-    force: bool = flag(False, help="replace a run directory that is not empty")
+    force: bool = flag(
+        False, help="replace a run directory that is not empty; one that has spent privacy is kept beside it"
+    )
     checkpoint_every: int | None = flag(None, help="save the state every so many iterations")
     resume: str | None = flag(None, help="go on from the last checkpoint of this run directory")
     dry_run: bool = flag(False, help="print what would be run, and its traffic, and stop")

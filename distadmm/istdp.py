@@ -164,7 +164,9 @@ class Running:
     repetitions: int = flag(1, help="simulation: so many independent runs, shared out to the ranks")
     strict: bool = flag(False, help="exit with code 4 when not converged, or stuck in the printed form")
     out: str | None = flag(None, help="run directory (default: runs/istdp-<date>-<time>)")
-    force: bool = flag(False, help="replace a run directory that is not empty")
+    force: bool = flag(
+        False, help="replace a run directory that is not empty; one that has spent privacy is kept beside it"
+    )
     seed: int = flag(0, help="seed of all random choices that are not secret")
 
     def __post_init__(self) -> None:

@@ -7,6 +7,7 @@ import json
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +83,8 @@ def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) 
 def claim_directory(path: str | Path | None, name: str, *, force: bool = False) -> Path:
     """Make the directory of a new run: `path`, or `runs/<name>-<date>-<time>` when none is given.
 
-    An existing non-empty directory is never overwritten unless `force` says so; then it is emptied.
+    An existing non-empty directory is never overwritten unless `force` says so; then it is emptied.  A
+    directory with a ledger of secret noise is moved aside instead: what has been spent stays on record.
     """
     if path is None:
         stem = Path("runs") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
@@ -101,10 +103,27 @@ def claim_directory(path: str | Path | None, name: str, *, force: bool = False) 
         if path.is_dir() and any(path.iterdir()):
             if not force:
                 raise InputError(f"--out {path} is not empty; give a new directory, or --force to replace it")
-            import shutil
-
-            shutil.rmtree(path)
+            _clear(path)
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"cannot make the run directory {path}: {error.strerror}; give --out DIR") from None
     return path
+
+
+def _clear(path: Path) -> None:
+    from distadmm.privacy.chain import has_secret_noise
+
+    if any(has_secret_noise(ledger) for ledger in path.glob("ledger/**/*.jsonl")):
+        import sys
+
+        whole = os.path.abspath(path)
+        aside = next(name for k in count(1) if not os.path.lexists(name := f"{whole}.spent-{k}"))
+        os.rename(whole, aside)
+        print(
+            f"{path}: its noise was secret and is spent; that run is kept in {os.path.relpath(aside)}",
+            file=sys.stderr,
+        )
+    else:
+        import shutil
+
+        shutil.rmtree(path)

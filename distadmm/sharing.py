@@ -113,7 +113,7 @@ class RunOptions:
     )
     dry_run: bool = flag(False, help="print what would be run and stop")
     out: str | None = flag(None, help="run directory (default: runs/sharing-...)")
-    force: bool = flag(False, help="replace a non-empty --out")
+    force: bool = flag(False, help="replace a non-empty --out; one that has spent privacy is kept beside it")
     strict: bool = flag(False, help="exit with code 4 when the run did not converge")
     seed: int = flag(0, help="seed of all random choices")
 

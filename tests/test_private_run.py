@@ -306,6 +306,23 @@ def test_a_resume_sends_again_what_was_sent_and_pays_once(rng: str, tmp_path: Pa
         )  # priced as chosen on the way
 
 
+@pytest.mark.parametrize("rng", ["simulation", "secure"])
+def test_what_was_spent_stays_on_record_under_force(rng: str, tmp_path: Path, capsys) -> None:
+    out = tmp_path / "run"
+    command = [*words({**PRIVATE, "rng": rng, "iterations": 2}), "--out", str(out)]
+    assert radmm.main(command) == DONE
+    first = (out / "ledger" / "node-0000.jsonl").read_bytes()
+    capsys.readouterr()
+    for k in (1, 2):
+        assert radmm.main([*command, "--force"]) == DONE
+        aside = tmp_path / f"run.spent-{k}"
+        assert aside.exists() == (rng == "secure")
+        assert ("is kept in" in capsys.readouterr().err) == (rng == "secure")
+    assert (out / "ledger" / "node-0000.jsonl").read_bytes() != first
+    if rng == "secure":
+        assert (tmp_path / "run.spent-1" / "ledger" / "node-0000.jsonl").read_bytes() == first
+
+
 def test_a_shortened_ledger_is_not_taken_up(tmp_path: Path, capsys) -> None:
     out = tmp_path / "run"
     flags = {**PRIVATE, "algorithm": "admm", "checkpoint_every": 4}

@@ -196,3 +196,12 @@ def read(path: str | Path) -> Chain:
             f"cannot read the ledger {path}: {error.strerror}; give a .jsonl file or a run directory"
         ) from None
     return parse(content, str(path))
+
+
+def has_secret_noise(path: str | Path) -> bool:
+    """Whether the ledger at `path` is of noise that no seed repeats, by its opening line; unread, it may be."""
+    try:
+        with open(path, "rb") as file:
+            return b'"mode":"simulation"' not in file.readline()
+    except OSError:
+        return True
