@@ -29,6 +29,7 @@ VERBS = {
     "account": ("distadmm.account", "what a mechanism costs, without running it"),
     "ledger": ("distadmm.ledger_command", "show, verify, merge and export privacy ledgers"),
     "audit": ("distadmm.audit", "attack a mechanism and bound its epsilon from below"),
+    "sweep": ("distadmm.sweep", "a grid of runs in one command, which goes on where it stopped"),
     "report": ("distadmm.report", "runs side by side: a table, and a page with their curves"),
     "transcript": ("distadmm.transcript", "what each neighbour and each coalition saw of a run"),
     "reproduce": ("distadmm.reproduce.command", "figures of the papers, with what agrees and what does not"),

@@ -65,14 +65,13 @@ def work(request: Request, world: World) -> int:
     options = request.options
     _refuse_foreign(options.out)
     found = report_runs.groups([report_runs.read(folder) for folder in report_runs.find(request.paths)])
-    header, rows = table(found, options.gaps)
-    said = report_runs.warnings(found)
-    print("\n".join(["", *aligned(header, rows), *(f"note: {line}" for line in said)]))
+    print("\n".join(["", *in_words(found, options.gaps)]))
     if options.out != "none":
         from distadmm import report_page
 
         try:
-            write_text(Path(options.out), report_page.page(MARK, found, header, rows, said))
+            page = report_page.page(MARK, found, *table(found, options.gaps), report_runs.warnings(found))
+            write_text(Path(options.out), page)
         except OSError as error:
             raise InputError(
                 f"cannot write --out {options.out}: {error.strerror}; give another file"
@@ -90,6 +89,11 @@ def _refuse_foreign(out: str) -> None:
     with open(path, "rb") as file:
         start = file.read(500).decode(errors="replace")
     require(MARK in start, f"--out {out} exists and is no report; give another name")
+
+
+def in_words(found: Sequence[Group], gaps: Sequence[float]) -> list[str]:
+    """The lines of the table, and what must be known to read it."""
+    return [*aligned(*table(found, gaps)), *(f"note: {line}" for line in report_runs.warnings(found))]
 
 
 def table(found: Sequence[Group], gaps: Sequence[float]) -> tuple[list[str], list[list[str]]]:
