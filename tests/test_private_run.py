@@ -323,6 +323,31 @@ def test_what_was_spent_stays_on_record_under_force(rng: str, tmp_path: Path, ca
         assert (tmp_path / "run.spent-1" / "ledger" / "node-0000.jsonl").read_bytes() == first
 
 
+@pytest.mark.parametrize("noise", ["gamma", "gaussian"])
+@pytest.mark.parametrize(
+    ("name", "mechanism"), [("admm", "objective"), ("radmm", "objective"), ("admm", "output")]
+)
+def test_a_killed_simulation_goes_on_to_the_same_bits(
+    name: str, mechanism: str, noise: str, tmp_path: Path, monkeypatch
+) -> None:
+    """Checkpoint after 6, killed in 11 with the releases of 7 to 10 kept: they are replayed, the rest is new."""
+    flags = {**PRIVATE, "algorithm": name, "mechanism": mechanism, "noise": noise, "iterations": 15}
+    whole = radmm.solve(name, **{k: v for k, v in flags.items() if k != "algorithm"})
+    out = tmp_path / "run"
+
+    def killed(self: Any, k: int) -> None:
+        if k == 11:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("distadmm.network.Network.begin", killed)
+        assert radmm.main([*words({**flags, "checkpoint_every": 6}), "--out", str(out)]) == 130
+    assert radmm.main(["--resume", str(out), "--progress", "none"]) == DONE
+    assert read_npz(out / "models.npz")["models"].tobytes() == whole.models.tobytes()
+    paid = [line["k"] for line in entries(out, 0) if line["kind"] in ("release", "charge")]
+    assert paid == list(range(1, 16, 2 if name == "radmm" else 1))
+
+
 def test_a_shortened_ledger_is_not_taken_up(tmp_path: Path, capsys) -> None:
     out = tmp_path / "run"
     flags = {**PRIVATE, "algorithm": "admm", "checkpoint_every": 4}

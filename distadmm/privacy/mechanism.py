@@ -10,7 +10,8 @@ and returns noise only when the charge is durable; when the budget refuses, noth
 
 Invariants that guard privacy
 -----------------------------
-* No noise without a charge, and one draw a charge: a second draw for the same release is an error.
+* No noise without a charge, and one draw a charge: a second draw for the same release is an error.  (`repeat`
+  is for simulation noise alone, which guarantees nothing.)
 * The noise has the scale that the charged event states; callers cannot pass another.
 * Secure noise goes with secure ledgers and simulation noise with simulation ledgers.
 
@@ -137,6 +138,22 @@ class Noise:
         purpose = _purpose("noise", query)
         self._charge(at, event, iteration, purpose)
         return self._sample(event, self._stream(at, purpose), shape, sensitivity)
+
+    def repeat(
+        self,
+        event: Event,
+        *,
+        iteration: int,
+        at: int = 0,
+        shape: int | tuple[int, ...] | None = None,
+        sensitivity: float | None = None,
+    ) -> Array:
+        """Simulation noise that an earlier process paid for and drew: to compute on as it did, not to be released."""
+        self._check(event, shape, sensitivity)
+        if self.source.mode != "simulation":
+            raise RuntimeError(f"{self.source.mode} noise cannot be drawn again")
+        stream = self.source.at(self.ledgers[at].node, _purpose("noise", 0), iteration)
+        return self._sample(event, stream, shape, sensitivity)
 
     def draw_all(self, events: Event | Sequence[Event], *, iteration: int) -> Array:
         """Charge one release of every node here, then draw: row i is the noise of node i."""

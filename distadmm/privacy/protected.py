@@ -152,7 +152,9 @@ class Protected(Unprotected):
         self._afford([self.recipe.charged(event) for event in self._events], k)
         self._sent_before = self.books.stored(k, self.recipe.dimension)
         for i, event in enumerate(self._events):
-            self._drawn[i] = 0.0 if self._is_replay(i) else self._pay_and_draw(i, event, k)
+            self._drawn[i] = (
+                self._drawn_before(i, event, k) if self._is_replay(i) else self._pay_and_draw(i, event, k)
+            )
         # The price is that of the linear term, `factor` included, and so is the noise drawn at that price.
         return 0.0 if self.recipe.mechanism == "output" else self._drawn
 
@@ -185,14 +187,28 @@ class Protected(Unprotected):
         return self._sent_before is not None and bool(self._sent_before.known[i])
 
     def _pay_and_draw(self, i: int, event: Event, k: int) -> Array:
-        d = self.recipe.dimension
         if self.recipe.unverified:
             self.books.ledgers[i].charge(self.recipe.charged(event), iteration=k)
-            return sample_unpriced(self.noise.source.at(self.books.nodes[i], PURPOSES["noise"], k), event, d)
-        if isinstance(event, Gaussian):
-            # The event states sigma / moved; drawn for a query of sensitivity 1/alpha' it has sigma itself.
-            return self.noise.draw(event, iteration=k, at=i, shape=d, sensitivity=self._unit(event, k, i))
-        return self.noise.draw(event, iteration=k, at=i)
+            return self._unpriced(i, event, k)
+        return self.noise.draw(event, iteration=k, at=i, **self._query(i, event, k))
+
+    def _drawn_before(self, i: int, event: Event, k: int) -> Array | float:
+        """The noise of what is sent again: the next solve starts where this one ends, so a seed's bits need it."""
+        if self.noise.source.mode != "simulation":
+            return 0.0  # nothing is kept of it, and what is sent does not depend on it
+        if self.recipe.unverified:
+            return self._unpriced(i, event, k)
+        return self.noise.repeat(event, iteration=k, at=i, **self._query(i, event, k))
+
+    def _unpriced(self, i: int, event: Event, k: int) -> Array:
+        stream = self.noise.source.at(self.books.nodes[i], PURPOSES["noise"], k)
+        return sample_unpriced(stream, event, self.recipe.dimension)
+
+    def _query(self, i: int, event: Event, k: int) -> dict[str, Any]:
+        """What a Gaussian event does not state: it has sigma / moved; drawn for sensitivity 1/alpha', sigma itself."""
+        if not isinstance(event, Gaussian):
+            return {}
+        return {"shape": self.recipe.dimension, "sensitivity": self._unit(event, k, i)}
 
     def _unit(self, event: Gaussian, k: int, i: int) -> float:
         sigma = 1.0 / float(self.recipe.alpha[(k - 1) // self.phases, i])
