@@ -1,4 +1,4 @@
-"""`history.csv`: one line a measurement, written whole at every checkpoint and at the end."""
+"""`history.csv`: one line a measurement, written whole before every checkpoint and at the end."""
 
 from __future__ import annotations
 
@@ -11,20 +11,21 @@ from distadmm.observe import COLUMNS, Measurement
 from distadmm.results import write_csv
 
 
-def write(folder: Path, history: Sequence[Measurement]) -> None:
+def write(folder: Path, history: Sequence[Measurement], began: int = 0) -> None:
     """Write `history` after the lines that an earlier part of the run left, up to where this part began."""
-    lines = [[_cell(value) for value in line] for line in history]
-    if lines:
-        write_csv(folder / "history.csv", COLUMNS, _earlier(folder / "history.csv", int(lines[0][0])) + lines)
+    path = folder / "history.csv"
+    lines = _earlier(path, began) + [[_cell(value) for value in line] for line in history]
+    if lines or path.is_file():
+        write_csv(path, COLUMNS, lines)
 
 
-def _earlier(path: Path, first: int) -> list[list[Any]]:
+def _earlier(path: Path, began: int) -> list[list[Any]]:
     if not path.is_file():
         return []
     import csv
 
     with open(path, newline="") as file:
-        return [line for line in list(csv.reader(file))[1:] if int(line[0]) < first]
+        return [line for line in list(csv.reader(file))[1:] if int(line[0]) <= began]
 
 
 def _cell(value: Any) -> Any:

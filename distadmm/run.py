@@ -51,6 +51,7 @@ class Run:
     messages: int = 0  # of the protocol, all nodes together
     bytes: int = 0
     lost: int = 0  # messages that did not arrive
+    began: int = 0  # the iteration after which this part of the run began; 0 unless it is resumed
 
     @property
     def model(self) -> Array:
@@ -99,6 +100,7 @@ class Loop:
         self.history: list[Measurement] = []
         self.ended, self.reason = "iterations", ""
         self.seconds = 0.0
+        self.began = 0
         self._signal = 0
 
     def phase(self, k: int) -> str:
@@ -111,6 +113,7 @@ class Loop:
         with self._listening(), Watchdog(self.world, loop.stall_timeout, name) as dog:
             with self.world.together():
                 k, state = self._begin()
+            self.began = k
             dog.everybody_here()
             self.started = time.monotonic()
             progress = Progress(loop.iterations, loop.progress if self.world.is_root else "none")
@@ -186,10 +189,12 @@ class Loop:
 
     def _save(self, k: int, state: Any) -> None:
         if self.folder is not None:
+            if (
+                self.world.is_root
+            ):  # first: who goes on from this checkpoint measures no earlier iteration again
+                history.write(self.folder, self.history, self.began)
             checkpoint.save(self.folder / "checkpoint", k, state, self.node, self.world)
             self.node.release.checkpoint(k)
-            if self.world.is_root:
-                history.write(self.folder, self.history)
 
     @contextmanager
     def _listening(self) -> Iterator[None]:
@@ -214,7 +219,7 @@ def execute(prepared: Prepared, folder: Path | None = None) -> Run:
     """Run to the end and gather what rank 0 keeps."""
     loop = Loop(prepared, folder)
     k, state = loop.run()
-    run = Run(prepared.config, loop.ended, k, loop.seconds, reason=loop.reason)
+    run = Run(prepared.config, loop.ended, k, loop.seconds, reason=loop.reason, began=loop.began)
     models = loop.observer.gather(state.f)
     run.messages, run.bytes, run.lost = loop.observer.traffic()
     best = None

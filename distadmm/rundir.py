@@ -179,7 +179,7 @@ def finish(prepared: Prepared, run: Run, folder: Path | None) -> Run:
         "predicted_wan_seconds": _on_a_wide_area_network(prepared, run),
     }
     if folder is not None:
-        write_history(folder, run.history)
+        write_history(folder, run.history, run.began)
         write_npz(folder / "models.npz", {"models": run.models, "mean": run.model})
         write_json(folder / "summary.json", {k: _plain(v) for k, v in run.summary.items()})
     return run

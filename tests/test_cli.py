@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -184,3 +185,28 @@ def test_importing_the_package_sets_nothing() -> None:
     code = "import os, sys; before = dict(os.environ); import distadmm; assert dict(os.environ) == before; "
     code += "assert 'numpy' not in sys.modules and 'mpi4py' not in sys.modules"
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
+
+
+@pytest.mark.parametrize("saved", [True, False])
+def test_a_kill_at_a_checkpoint_costs_no_line_of_history(saved: bool, tmp_path: Path, monkeypatch) -> None:
+    from distadmm import checkpoint
+
+    flags = [*TINY, "--iterations", "12", "--checkpoint-every", "4"]
+    save, out = checkpoint.save, tmp_path / "run"
+
+    def killed(folder: Path, k: int, *rest: Any) -> None:
+        if saved or k < 8:
+            save(folder, k, *rest)
+        if k == 8:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(checkpoint, "save", killed)
+        assert radmm.main([*flags, "--out", str(out)]) == 130
+    assert checkpoint.latest(out / "checkpoint") == (8 if saved else 4)
+    # What the killed part measured behind its last checkpoint is measured again, or gone.
+    more = ["--iterations", "11", "--observe", "5", "--progress", "none"]
+    assert radmm.main(["--resume", str(out), *more]) == 0
+    with open(out / "history.csv") as file:
+        found = [int(line.split(",")[0]) for line in list(file)[1:]]
+    assert found == [*range(1, 9 if saved else 5), *([10, 11] if saved else [5, 10, 11])]
