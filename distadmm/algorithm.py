@@ -35,7 +35,11 @@ class Release(Protocol):
     """What stands between a node's data and its neighbours; every method writes the ledger first."""
 
     private: bool
-    epsilon: float  # spent so far by the node here that has spent most
+
+    @property
+    def epsilon(self) -> float:
+        """Spent so far by the node here that has spent most; what is reserved counts as spent."""
+        ...
 
     @property
     def statement(self) -> str:

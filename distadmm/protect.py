@@ -181,7 +181,7 @@ def arm(prepared: Prepared, recipe: Recipe | None, folder: Path | None) -> None:
         if unreserved:
             release.commit(plans)
     _note_sanitised(config, books)  # after the schedule, which is committed before anything else is released
-    release.epsilon = spent(prepared)
+    release.quote(spent(prepared), config.privacy.delta)
 
 
 def _note_sanitised(config: Config, books: Books) -> None:
@@ -269,16 +269,16 @@ def _budget(config: Config, recipe: Recipe | None, prepared: Prepared) -> Filter
 
 def spent(prepared: Prepared) -> float:
     """epsilon of the node that has spent most, over all ranks: a record lives at one node, so nodes compose by max."""
-    from distadmm.privacy import accountant
+    from distadmm.privacy import pricing
+    from distadmm.privacy.protected import Protected
 
-    delta, kind = prepared.config.privacy.delta, weakest_statement(prepared)
+    delta, release = prepared.config.privacy.delta, prepared.node.release
+    committed = isinstance(release, Protected) and release.committed
+    # Releases that were added on the way: only what holds for adaptive choices may be said.
+    of = pricing.epsilon if all(prepared.world.allgather(committed)) else pricing.adaptive_epsilon
 
     def price(events: Any, adjacency: Any) -> float:
-        if kind != "odometer":
-            return accountant.epsilon(list(events), delta, adjacency)
-        # Releases chosen on the way: only what holds for adaptive choices may be said.
-        found = accountant.bounds(list(events), delta, adjacency)
-        return min(found.pure, found.renyi, found.exact)
+        return of(list(events), delta, adjacency)
 
     return _worst(prepared, price)
 

@@ -11,7 +11,7 @@ import pytest
 
 from distadmm import protect, radmm
 from distadmm.errors import BUDGET, DONE, USAGE
-from distadmm.privacy import accountant
+from distadmm.privacy import accountant, ledger_report
 from distadmm.results import read_npz
 from distadmm.run import execute
 from distadmm.setup import prepare
@@ -198,6 +198,30 @@ def test_a_run_within_its_budget_certifies_it(tmp_path: Path) -> None:
     flags = words({**PRIVATE, "rng": "secure", "budget_epsilon": 50.0})
     assert radmm.main([*flags, "--out", str(out)]) == DONE
     assert json.loads((out / "summary.json").read_text())["statement"] == "certificate"
+
+
+@pytest.mark.parametrize("budget", [None, 50.0])
+def test_iterations_added_to_a_schedule_are_priced_as_chosen_on_the_way(
+    budget: float | None, tmp_path: Path
+) -> None:
+    """Also within a budget, and in every line of the history: never below what the ledger says."""
+    out = tmp_path / "run"
+    flags = {**PRIVATE, "rng": "secure", "checkpoint_every": 4} | (
+        {"budget_epsilon": budget} if budget else {}
+    )
+    assert radmm.main([*words(flags), "--out", str(out)]) == DONE
+    assert radmm.main(["--resume", str(out), "--iterations", "24"]) == DONE
+    ledgers = ledger_report.shown(
+        [ledger_report.Book.of(out / "ledger" / f"node-{node:04d}.jsonl") for node in range(5)], 1e-5
+    )
+    summary = json.loads((out / "summary.json").read_text())
+    assert summary["statement"] == "odometer"  # a budget certifies itself, not this sum
+    assert summary["epsilon"] == ledgers["runs"][0]["together"]["epsilon"]
+    head, *lines = (line.split(",") for line in (out / "history.csv").read_text().splitlines())
+    history = [float(line[head.index("epsilon")]) for line in lines]
+    assert len(history) == 24
+    assert history[:8] == [history[0]] * 8
+    assert history[-1] == summary["epsilon"] > history[15] > history[0]
 
 
 UNBOUNDED = {

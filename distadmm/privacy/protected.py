@@ -27,8 +27,10 @@ from distadmm.privacy import rdp
 from distadmm.privacy.books import Books
 from distadmm.privacy.events import Adjacency, Event, Gaussian, KNorm, ObjectivePerturbation, Unbounded
 from distadmm.privacy.mechanism import Noise, k_norm
+from distadmm.privacy.pricing import adaptive_epsilon
 from distadmm.privacy.randomness import PURPOSES, Source, Stream
 from distadmm.privacy.release import STATEMENTS, Unprotected
+from distadmm.privacy.tally import is_committed
 
 Array = np.ndarray
 
@@ -104,6 +106,25 @@ class Protected(Unprotected):
         self._events: list[Event] = []
         self._drawn = np.zeros((len(books), recipe.dimension))
         self._sent_before: Any = None
+        self._quoted: tuple[int, float, float] | None = None  # entries that cost, epsilon and delta
+
+    def quote(self, epsilon: float, delta: float) -> None:
+        """Be told what all ranks' ledgers, as they stand, say at `delta`."""
+        self._quoted = self._entries, epsilon, delta
+
+    @property
+    def _entries(self) -> int:
+        return sum(len(ledger.tally.events) for ledger in self.books.ledgers)
+
+    @property
+    def epsilon(self) -> float:
+        assert self._quoted is not None, "nothing was quoted yet"
+        entries, epsilon, delta = self._quoted
+        if entries != self._entries:  # releases beyond the schedule
+            spent = {tuple(ledger.events) for ledger in self.books.ledgers}
+            epsilon = max(epsilon, *(adaptive_epsilon(each, delta, self.recipe.adjacency) for each in spent))
+            self.quote(epsilon, delta)
+        return epsilon
 
     @property
     def statement(self) -> str:
@@ -111,7 +132,14 @@ class Protected(Unprotected):
         if self.recipe.unverified:
             return "none"
         kinds = {ledger.statement_kind for ledger in self.books.ledgers}
+        if not self.committed:  # what a budget certifies is itself, not the sum that is quoted
+            kinds.add("odometer")
         return next(kind for kind in STATEMENTS if kind in kinds)
+
+    @property
+    def committed(self) -> bool:
+        """Whether all releases of this rank's nodes belong to schedules committed before the first one."""
+        return all(is_committed(ledger.tally) for ledger in self.books.ledgers)
 
     def events(self, k: int, quadratic: Array, factor: Array | float) -> list[Event]:
         """The price of iteration k's release, a node."""

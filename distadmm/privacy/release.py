@@ -27,7 +27,10 @@ class Unprotected:
     """
 
     private = False
-    epsilon = float("inf")
+
+    @property
+    def epsilon(self) -> float:
+        return float("inf")
 
     @property
     def statement(self) -> str:
