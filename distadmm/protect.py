@@ -27,7 +27,7 @@ from distadmm.softmax import MAX_SLOPE
 
 # Every rank of every run loads this module; what only a private run needs is imported where it is used.
 if TYPE_CHECKING:
-    from distadmm.privacy.events import Adjacency
+    from distadmm.privacy.events import Adjacency, Event
     from distadmm.privacy.filter import Filter
     from distadmm.privacy.protected import Recipe
     from distadmm.privacy.randomness import Source
@@ -216,12 +216,12 @@ def _books(prepared: Prepared, recipe: Recipe | None, folder: Path | None, sourc
         "scope": "record",
         "run": run,
         "source": generator,
-        "budget": _budget(config, recipe, prepared),
         "claim": None if recipe is None else claim(recipe),
     }
+    budgets = _budgets(config, recipe, prepared)
     if folder is None:
-        return Books([MemoryLedger(int(i), **header) for i in nodes])
-    return Books.open(folder / "ledger", nodes, ghosts, **header)
+        return Books([MemoryLedger(int(i), budget=limit, **header) for i, limit in zip(nodes, budgets)])
+    return Books.open(folder / "ledger", nodes, ghosts, budgets=budgets, **header)
 
 
 def claim(recipe: Recipe) -> dict[str, Any] | None:
@@ -251,10 +251,11 @@ def claim(recipe: Recipe) -> dict[str, Any] | None:
     }
 
 
-def _budget(config: Config, recipe: Recipe | None, prepared: Prepared) -> Filter | None:
-    privacy = config.privacy
+def _budgets(config: Config, recipe: Recipe | None, prepared: Prepared) -> list[Filter | None]:
+    """The filter of each node here, for its own schedule: nodes of other weights or degrees have another one."""
+    privacy, count = config.privacy, prepared.node.network.n_local
     if privacy.budget_epsilon is None:
-        return None
+        return [None] * count
     delta = privacy.delta if privacy.budget_delta is None else privacy.budget_delta
     if recipe is None:
         raise InputError(
@@ -263,8 +264,12 @@ def _budget(config: Config, recipe: Recipe | None, prepared: Prepared) -> Filter
     from distadmm.privacy.filter import budget
 
     releases = config.algorithm.releases(prepared.node, config.loop.iterations)
-    planned = [] if recipe.unverified else sizing.events_of(recipe, releases, 0)
-    return budget(privacy.budget_epsilon, delta, planned, adjacency=recipe.adjacency)  # type: ignore[arg-type]
+    plans = [()] * count if recipe.unverified else sizing.plans_of(recipe, releases)
+    filters: dict[tuple[Event, ...], Filter] = {}
+    for plan in plans:
+        if plan not in filters:
+            filters[plan] = budget(privacy.budget_epsilon, delta, plan, adjacency=recipe.adjacency)
+    return [filters[plan] for plan in plans]
 
 
 def spent(prepared: Prepared) -> float:

@@ -48,6 +48,18 @@ def events_of(recipe: Recipe, releases: Sequence[Any], i: int) -> list[Event]:
     return [_times(event, count) for event, count in counted.items()]
 
 
+def plans_of(recipe: Recipe, releases: Sequence[Any]) -> list[tuple[Event, ...]]:
+    """The same of each node of this rank; equal schedules are one object."""
+    if not releases:
+        return [()] * len(recipe.weight)
+    made: dict[Any, tuple[Event, ...]] = {}
+    keys = list(zip(_cases(recipe, releases), map(tuple, recipe.alpha.T.tolist())))
+    for i, key in enumerate(keys):
+        if key not in made:
+            made[key] = tuple(events_of(recipe, releases, i))
+    return [made[key] for key in keys]
+
+
 def _times(event: Event, count: int) -> Event:
     return replace(event, count=count)  # type: ignore[call-arg]
 

@@ -193,6 +193,16 @@ def test_the_history_says_what_its_epsilon_is_worth(tmp_path: Path) -> None:
         assert {line.split(",")[at] for line in lines[1:]} == {word}
 
 
+def test_a_budget_of_what_the_schedule_costs_admits_it_at_every_node(tmp_path: Path) -> None:
+    """It fits by its tight price alone, and that of each node: their degrees, and so their schedules, differ."""
+    tight = {**SMALL, "epsilon": 4.0, "adjacency": "replace", "budget_epsilon": 4.0, "out": tmp_path / "run"}
+    run = radmm.solve("radmm", **tight)
+    assert run.statement == "certificate"
+    assert run.epsilon <= 4.0
+    plans = {entries(tmp_path / "run", node)[0]["budget"]["schedule"] for node in range(5)}
+    assert len(plans) > 1
+
+
 def test_a_run_within_its_budget_certifies_it(tmp_path: Path) -> None:
     out = tmp_path / "run"
     flags = words({**PRIVATE, "rng": "secure", "budget_epsilon": 50.0})

@@ -15,6 +15,7 @@ import numpy as np
 from distadmm.errors import require
 from distadmm.privacy import replay
 from distadmm.privacy.events import Event
+from distadmm.privacy.filter import Filter
 from distadmm.privacy.ledger import Ledger
 from distadmm.privacy.memory import MemoryLedger
 from distadmm.privacy.witness import Sighting, Witness, all_sightings
@@ -59,12 +60,22 @@ class Books:
 
     @classmethod
     def open(
-        cls, folder: str | Path, nodes: Iterable[int], neighbours: Sequence[int] = (), **header: Any
+        cls,
+        folder: str | Path,
+        nodes: Iterable[int],
+        neighbours: Sequence[int] = (),
+        *,
+        budgets: Sequence[Filter | None] | None = None,
+        **header: Any,
     ) -> Books:
-        """New ledgers; `header` as for `Ledger`."""
+        """New ledgers, each with its budget; `header` as for `Ledger`."""
         nodes = [int(node) for node in nodes]
         kept = len(nodes) <= _FILES
-        return cls([Ledger(folder, node, keep_open=kept, **header) for node in nodes], folder, neighbours)
+        limits = [header.pop("budget", None)] * len(nodes) if budgets is None else budgets
+        ledgers = [
+            Ledger(folder, node, keep_open=kept, budget=limit, **header) for node, limit in zip(nodes, limits)
+        ]
+        return cls(ledgers, folder, neighbours)
 
     @classmethod
     def resume(
