@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from distadmm.reproduce import radmm, radmm_arms
+from distadmm.reproduce import radmm, radmm_arms, radmm_text
 from tests.vector_files import BUNDLED, load_all
 
 REFERENCE = load_all(BUNDLED)["fig12.json"]
@@ -67,3 +67,19 @@ def test_matched_alpha_gives_the_bound_it_was_matched_to() -> None:
             assert radmm_arms.trace((item, 0)).bound == pytest.approx(
                 radmm_arms.matched_bound(float(item.label.split("=")[1].split()[0])), rel=1e-12
             )
+
+
+@pytest.mark.parametrize("wider", [False, True])
+def test_the_text_of_figure_4_says_what_its_table_shows(wider: bool) -> None:
+    """The range of two runs need not fall as that of ten does."""
+    curves = []
+    for alpha in (1, 2):
+        for at, q in enumerate((1, 1.01, 1.05)):
+            mean = np.full(51, 0.36 + (0.02 - 0.01 * at) / alpha)
+            spread = np.full(51, 0.01 + (1 if wider else -1) * 0.002 * at)
+            curves.append(radmm_text.Curve(f"alpha={alpha} q={q:g}", 5, 2, mean, spread, 0.17, 12.0 - at))
+    said = radmm_text.text("4", curves)
+    assert "Agrees" in said
+    assert ("does not fall at alpha = 1" in said) is wider
+    risen = [curve._replace(mean=-curve.mean) for curve in curves]
+    assert "Does not agree: growing" in radmm_text.text("4", risen)
