@@ -189,9 +189,7 @@ class Loop:
 
     def _save(self, k: int, state: Any) -> None:
         if self.folder is not None:
-            if (
-                self.world.is_root
-            ):  # first: who goes on from this checkpoint measures no earlier iteration again
+            if self.world.is_root:  # first: who goes on from here measures no earlier iteration again
                 history.write(self.folder, self.history, self.began)
             checkpoint.save(self.folder / "checkpoint", k, state, self.node, self.world)
             self.node.release.checkpoint(k)
