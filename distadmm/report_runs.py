@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import glob
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -37,6 +39,7 @@ _PROBLEM = {
     *("test_fraction", "test_data", "sanitise", "rows_per_node", "data_id"),
 }
 _UNSET = "none"
+_ASIDE = re.compile(r"\.spent-\d+$")
 _NUMBERS = ("iteration", "gap", "test_error", "bytes", "seconds")
 
 
@@ -96,7 +99,7 @@ def find(paths: Iterable[Path]) -> list[Path]:
     found: list[Path] = []
     for path in paths:
         require(path.is_dir(), f"{path} is no directory; give run directories, or a folder that holds some")
-        below = [path] if _is_run(path) else sorted(child for child in path.iterdir() if _is_run(child))
+        below = [path] if _is_run(path) else sorted(filter(_is_shown, path.iterdir()))
         require(
             below,
             f"{path} holds no run of the consensus family (no config.json with a graph); "
@@ -104,6 +107,11 @@ def find(paths: Iterable[Path]) -> list[Path]:
         )
         found += [folder for folder in below if folder not in found]
     return found
+
+
+def _is_shown(folder: Path) -> bool:
+    """A run that --force has moved aside is not compared with the one in its place; see `_of_privacy`."""
+    return _is_run(folder) and not _ASIDE.search(folder.name)
 
 
 def _is_run(folder: Path) -> bool:
@@ -237,6 +245,13 @@ def _of_privacy(traces: Sequence[Trace]) -> list[str]:
         said.append(
             "runs on the same data add up: together these have spent more than any row says; "
             "python -m distadmm ledger merge RUN RUN ..."
+        )
+    aside = [
+        path.name for t in traces for path in t.folder.parent.glob(glob.escape(t.folder.name) + ".spent-*")
+    ]
+    if aside:
+        said.append(
+            f"runs that were replaced have spent as well, and are not shown: {', '.join(sorted(aside))}"
         )
     return said
 

@@ -240,3 +240,15 @@ def test_bad_input_is_one_line(argv: list[str], told: str, runs: Path, tmp_path:
     assert err.count("\n") == 1
     assert told in err
     assert not list(tmp_path.glob("**/*.part"))
+
+
+def test_a_run_that_was_replaced_is_named_and_not_compared(tmp_path: Path, capsys) -> None:
+    noise = ["--topology", "ring:5", "--iterations", "4", "--alpha", "9", "--adjacency", "replace"]
+    for _ in range(2):
+        run(tmp_path / "runs" / "one", *noise, "--force")
+    code, rows, out, _ = reported(capsys, tmp_path / "runs", "--out", "none")
+    assert code == 0
+    assert "runs" not in rows[0]
+    assert "not shown: one.spent-1" in out
+    code, rows, _, _ = reported(capsys, tmp_path / "runs" / "one.spent-1", "--out", "none")  # asked for
+    assert (code, rows[0]["setting"]) == (0, "radmm on ring:5")
