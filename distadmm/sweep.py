@@ -32,7 +32,7 @@ from distadmm.cli import fields_of, flag, launch, parse, read_config
 from distadmm.config import Config
 from distadmm.errors import BUDGET, DONE, FAILURE, UNCONVERGED, USAGE, InputError, require
 from distadmm.grid import Point
-from distadmm.results import read_json
+from distadmm.results import read_json, write_text
 from distadmm.world import World, launched_size
 
 PROG = "distadmm sweep"
@@ -205,7 +205,7 @@ class Runs:
         text = f"FAILED with exit code {code}"
         if len(lines) > 1:
             log = folder.with_name(folder.name + ".log")
-            log.write_text(said)
+            write_text(log, said)
             text += f" (all it said: {log})"
         return f"{text}: {lines[-1]}" if lines else text
 
