@@ -288,9 +288,11 @@ def run_private(options: Options, rows: Rows, repetition: int, folder: Path | No
 
 
 def _facts(options: Options, found: PrivateSolution) -> dict[str, Any]:
+    from distadmm.privacy.statements import rounded_up
+
     plan = found.plan
     divisor = {} if options.privacy.form == "paper" else {"divisor": plan.divisor}
-    upwards = math.ceil(found.epsilon * 1e6) / 1e6 if math.isfinite(found.epsilon) else "infinite"
+    upwards = float(rounded_up(found.epsilon, 6)) if math.isfinite(found.epsilon) else "infinite"
     return {
         "form": options.privacy.form, "loss": options.model.loss, "penalty": options.model.penalty,
         "lambda": plan.lam, "alpha": plan.alpha, "iterations": plan.iterations, "clip": plan.clip,

@@ -245,6 +245,7 @@ def _planned_loss(prepared: Prepared, recipe: Recipe | None) -> str:
         return f"unbounded: {recipe.unverified}"
 
     from distadmm.privacy import accountant
+    from distadmm.privacy.statements import rounded_up
 
     config, node = prepared.config, prepared.node
     releases = config.algorithm.releases(node, config.loop.iterations)
@@ -255,8 +256,8 @@ def _planned_loss(prepared: Prepared, recipe: Recipe | None) -> str:
         published = max(published, accountant.published_epsilon(events, recipe.adjacency))
     worst, published = max(prepared.world.allgather((worst, published)))
     return (
-        f"epsilon {worst:.4g} at delta {config.privacy.delta:g} ({recipe.adjacency}; derived for this project, not "
-        f"peer-reviewed); published bound: {published:.4g}; {len(releases)} releases a node"
+        f"epsilon {rounded_up(worst)} at delta {config.privacy.delta:g} ({recipe.adjacency}; derived for this project, "
+        f"not peer-reviewed); published bound: {rounded_up(published)}; {len(releases)} releases a node"
     )
 
 
@@ -298,8 +299,10 @@ def loss_in_words(s: dict[str, Any]) -> str:
     """The privacy loss of a summary, with whose bound it is and what it is worth."""
     if math.isinf(s["epsilon"]):
         return f"unbounded: {s['statement']}"
-    text = f"epsilon {s['epsilon']:.4g} at delta {s['delta']:g} ({s['adjacency']})"
-    text += f"; published bound {s['published_epsilon']:.4g}"
+    from distadmm.privacy.statements import rounded_up
+
+    text = f"epsilon {rounded_up(s['epsilon'])} at delta {s['delta']:g} ({s['adjacency']})"
+    text += f"; published bound {rounded_up(s['published_epsilon'])}"
     if s["statement"] == "simulation":
         return text + "; a SIMULATION: seeded noise, no guarantee"
     return f"{text}; {s['statement']}"

@@ -200,6 +200,7 @@ def noise_level(
 def statement(terms: vectors.Terms | None, privacy: PrivacyOptions, parties: int) -> list[str]:
     """What may be said of the run, no more."""
     from distadmm.privacy.gaussian import epsilon
+    from distadmm.privacy.statements import rounded_up
 
     if terms is None:
         return [f"equation (10): {REFUTED}.  epsilon = infinity."]
@@ -216,7 +217,9 @@ def statement(terms: vectors.Terms | None, privacy: PrivacyOptions, parties: int
     ]
     if terms.mechanism != "s1" and releasing > 1:
         together = epsilon(terms.mu * math.sqrt(releasing), privacy.delta)
-        lines.append(f"One person at all {releasing} releasing parties together: epsilon = {together:.3g}.")
+        lines.append(
+            f"One person at all {releasing} releasing parties together: epsilon = {rounded_up(together, 3)}."
+        )
     lines.append("The centre's first message tells every party all labels.")
     if privacy.noise == "simulation":
         lines.append("Simulation noise: whoever has the seed takes it off, so this run guarantees nothing.")

@@ -246,11 +246,12 @@ def _said(kind: str, size: float, privacy: dict[str, Any]) -> list[str]:
             f"scores released {how}: no guarantee for the people scored; the ledgers say epsilon = infinity"
         ]
     from distadmm.privacy.gaussian import epsilon, mu_at
+    from distadmm.privacy.statements import rounded_up
 
     together = math.hypot(privacy["mu"], mu_at(size, privacy["delta"]))
     return [
         f"each score is ({size:g}, {privacy['delta']:g})-DP for the person scored; a person of the training records "
-        f"who is scored once has epsilon = {epsilon(together, privacy['delta']):.3g} in all",
+        f"who is scored once has epsilon = {rounded_up(epsilon(together, privacy['delta']), 3)} in all",
     ]
 
 

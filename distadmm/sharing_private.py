@@ -322,6 +322,7 @@ def work(options: tuple[Any, ...], world: World) -> int:
 def statement(agreed: private.Agreement, options: PrivacyOptions, parties: int) -> list[str]:
     """What may be said of the run, no more."""
     from distadmm.privacy.gaussian import epsilon
+    from distadmm.privacy.statements import rounded_up
 
     if agreed.mu is None:
         return ["no noise: the replies reveal what they reveal, and the ledgers say epsilon = infinity"]
@@ -333,7 +334,9 @@ def statement(agreed: private.Agreement, options: PrivacyOptions, parties: int) 
     ]
     if parties > 2:
         together = epsilon(agreed.mu * math.sqrt(parties - 1), options.delta)
-        lines.append(f"One person at all {parties - 1} answering parties together: epsilon = {together:.3g}.")
+        lines.append(
+            f"One person at all {parties - 1} answering parties together: epsilon = {rounded_up(together, 3)}."
+        )
     if agreed.mechanism == "v2":
         what = "one label" if agreed.protect == "label" else "one record of party 1, its label included,"
         one = options.epsilon_one or options.epsilon

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from distadmm import protect, radmm
+from distadmm import protect, radmm, rundir
 from distadmm.errors import BUDGET, DONE, USAGE
 from distadmm.privacy import accountant, ledger_report
 from distadmm.results import read_npz
@@ -232,6 +232,21 @@ def test_iterations_added_to_a_schedule_are_priced_as_chosen_on_the_way(
     assert len(history) == 24
     assert history[:8] == [history[0]] * 8
     assert history[-1] == summary["epsilon"] > history[15] > history[0]
+
+
+@pytest.mark.parametrize("spent", [1.23441, 0.0100001, 12.3412, 2.0])
+def test_a_loss_is_never_printed_below_what_was_spent(spent: float) -> None:
+    said = rundir.loss_in_words(
+        {
+            "epsilon": spent,
+            "published_epsilon": spent,
+            "delta": 1e-5,
+            "adjacency": "replace",
+            "statement": "odometer",
+        }
+    )
+    epsilon, published = float(said.split()[1]), float(said.split("bound ")[1].split(";")[0])
+    assert spent <= epsilon == published <= 1.001 * spent
 
 
 UNBOUNDED = {

@@ -265,7 +265,7 @@ def _statement(plan: Plan, spent: float, mode: str) -> str:
         else f"adding or removing one record, fixed public divisor {plan.divisor:g}"
     )
     upwards = math.ceil(spent * 1e4) / 1e4
-    bound = f"({upwards:g}, {plan.delta:g})-differentially private for {whom}"
+    bound = f"({upwards:.10g}, {plan.delta:g})-differentially private for {whom}"
     if mode == "simulation":
         return f"Simulation: noise that a seed repeats protects nobody. Drawn in secret it would be {bound}."
     return f"All {plan.iterations} iterates together are {bound}. {NOT_COVERED}"
