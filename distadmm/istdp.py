@@ -190,6 +190,11 @@ class Options:
             "--repetitions is for --rng simulation: every secure run would spend the whole budget, and without "
             "--epsilon all would be the same",
         )
+        require(
+            private.adjacency != "add-remove" or not self.data.test_fraction,
+            "--test-fraction with --adjacency add-remove: one record more or less deals all rows out anew, so that "
+            "many others enter the training or leave it; give a file without the rows to test on",
+        )
         if private.epsilon is not None:  # whatever is wrong with the plan is said before a row is read
             make_plan(
                 dimension=1, rows=1, loss=LOSSES[self.model.loss], iterations=self.model.iterations or 50,

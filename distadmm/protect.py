@@ -127,6 +127,8 @@ def plan_of(prepared: Prepared) -> Recipe | None:
         not getattr(config.algorithm, "tune", False),
         "--tune is for runs without noise: its metric is made of the data, or its penalties differ from those priced",
     )
+    if config.privacy.adjacency == "add-remove":
+        _require_rows_that_stay(config)
     with node.network.world.together():
         releases = config.algorithm.releases(node, config.loop.iterations)
     with node.network.world.together():
@@ -147,6 +149,21 @@ def plan_of(prepared: Prepared) -> Recipe | None:
         else:
             recipe = sizing.calibrate(config.privacy, recipe, releases, node.network.world)
     return recipe
+
+
+def _require_rows_that_stay(config: Config) -> None:
+    """One record more or less must leave the other rows of its node as they are."""
+    problem = config.problem
+    require(
+        problem.rows_per_node is None,
+        "--rows-per-node with --adjacency add-remove: where a record goes, the next row takes its place, which is "
+        "another one and not one less; leave it out, or choose replace",
+    )
+    require(
+        not problem.test_fraction,
+        "--test-fraction with --adjacency add-remove: one record more or less deals all rows out anew; "
+        "hold rows out beforehand and give them by --test-data",
+    )
 
 
 def _ask_for_patience(releases: Sequence[tuple[int, Any, Any]]) -> None:

@@ -135,6 +135,10 @@ def test_files_of_the_user(tmp_path):
         (["--epsilon", "1"], "--adjacency"),
         (["--epsilon", "1", "--adjacency", "both"], "replace"),
         (["--epsilon", "1", "--adjacency", "add-remove"], "--public-rows"),
+        (
+            ["--epsilon", "1", "--adjacency", "add-remove", "--public-rows", "9", "--test-fraction", "0.2"],
+            "deals all rows out anew",
+        ),
         (["--epsilon", "0", "--adjacency", "replace"], "epsilon"),
         (["--epsilon", "1", "--adjacency", "replace", "--delta", "1"], "delta"),
         (["--epsilon", "1", "--adjacency", "replace", "--clip", "0"], "clipping norm"),

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from distadmm.data import open_source
 from distadmm.errors import InputError
 from distadmm.losses import Logistic, Squared
 from distadmm.methods.istdp import leaks, printed, private
@@ -48,6 +49,22 @@ def test_no_record_moves_the_gradient_by_more_than_the_sensitivity(seed, clip):
     assert np.linalg.norm(here - replaced) <= slack * private.sensitivity(clip, n, "replace")
     fewer = private.ClippedGradient(X[1:], y[1:], Logistic(), clip, n)(theta)
     assert np.linalg.norm(here - fewer) <= slack * private.sensitivity(clip, n, "add-remove")
+
+
+def test_a_share_held_out_moves_many_records_when_one_goes(tmp_path):
+    """Why --test-fraction is refused under add-remove: the order that is cut depends on the number of rows."""
+    gradients, trained = [], []
+    for n in (1000, 999):
+        np.savez(tmp_path / "rows.npz", X=np.arange(n)[:, None] + 1.0, y=np.resize([-1.0, 1.0], n))
+        source = open_source(str(tmp_path / "rows.npz"), test_fraction=0.2, clip=None)
+        trained.append(set(source.everything()[0][:, 0].astype(int)))
+    late = np.array([i not in trained[1] for i in range(1, 1001)])  # who trains only beside the last record
+    for n in (1000, 999):
+        np.savez(tmp_path / "rows.npz", X=np.ones((n, 1)), y=np.where(late[:n], 1.0, -1.0))
+        X, y = open_source(str(tmp_path / "rows.npz"), test_fraction=0.2).everything()
+        gradients.append(private.ClippedGradient(X, y, Logistic(), 1.0, 1000.0)(np.zeros(1)))
+    moved = np.linalg.norm(gradients[0] - gradients[1])
+    assert moved > 10 * private.sensitivity(1.0, 1000.0, "add-remove")
 
 
 def test_the_sensitivity_is_reached():

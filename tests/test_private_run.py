@@ -284,6 +284,14 @@ def test_a_loss_of_the_users_own_is_not_believed(tmp_path: Path) -> None:
 REFUSED = {
     "no adjacency": ({"adjacency": None}, "no default"),
     "unknown adjacency": ({"adjacency": "person"}, "choose one of"),
+    "add-remove and the first rows": (
+        {"adjacency": "add-remove", "public_rows": 50, "rows_per_node": 50},
+        "the next row takes its place",
+    ),
+    "add-remove and a share held out": (
+        {"adjacency": "add-remove", "public_rows": 50, "data": "rows.npz", "test_fraction": 0.2},
+        "deals all rows out anew",
+    ),
     "add-remove without a divisor": ({"adjacency": "add-remove"}, "--public-rows"),
     "long rows": ({"clip": None}, "norm"),
     "both": ({"epsilon": 1.0}, "give one of"),
@@ -317,11 +325,10 @@ def test_refusals_are_one_line_and_write_nothing(what: str, tmp_path: Path, caps
     command += ["--tune"] if changes.get("tune") else []
     if str(flags.get("algorithm", "")).endswith(".py"):
         command = [w for w in command if w not in ("--eta", "2")]
+    rows = np.random.default_rng(0).normal(size=(60, 3))
+    np.savez("rows.npz", X=rows, y=np.sign(rows[:, 0]))
     if "clip" in changes:
-        rng = np.random.default_rng(0)
-        rows = rng.normal(size=(60, 3))
-        np.savez("long.npz", X=rows, y=np.sign(rows[:, 0]))
-        command = [*command, "--data", "long.npz"]
+        command = [*command, "--data", "rows.npz"]
     assert radmm.main(command) == USAGE
     shown = capsys.readouterr()
     assert shown.out == ""
