@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from distadmm.cli import flag, launch, parse
-from distadmm.errors import DONE, FAILURE, InputError, require
+from distadmm.errors import DONE, FAILURE, require
 from distadmm.privacy import ledger_check, ledger_report
 from distadmm.results import write_json
 from distadmm.world import World
@@ -131,12 +131,7 @@ def export(request: Request) -> int:
     if request.options.out is None:
         print(json.dumps(content, indent=2))
     else:
-        try:
-            write_json(Path(request.options.out), content)
-        except OSError as error:
-            raise InputError(
-                f"cannot write --out {request.options.out}: {error.strerror}; give a writable path"
-            ) from None
+        write_json(Path(request.options.out), content)
     return DONE
 
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from distadmm import report_runs
 from distadmm.cli import flag, launch, parse
-from distadmm.errors import DONE, InputError, require
+from distadmm.errors import DONE, require
 from distadmm.report_runs import Group
 from distadmm.results import write_text
 from distadmm.world import World
@@ -69,13 +69,8 @@ def work(request: Request, world: World) -> int:
     if options.out != "none":
         from distadmm import report_page
 
-        try:
-            page = report_page.page(MARK, found, *table(found, options.gaps), report_runs.warnings(found))
-            write_text(Path(options.out), page)
-        except OSError as error:
-            raise InputError(
-                f"cannot write --out {options.out}: {error.strerror}; give another file"
-            ) from None
+        page = report_page.page(MARK, found, *table(found, options.gaps), report_runs.warnings(found))
+        write_text(Path(options.out), page)
         print(f"\npage  {options.out}")
     return DONE
 

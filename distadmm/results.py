@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
@@ -18,18 +19,25 @@ def write_bytes(path: Path, content: bytes, *, sync: bool = False) -> None:
     """Write `content` to `path` atomically; with `sync`, it also survives a power cut."""
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-    with open(temporary, "wb") as file:
-        file.write(content)
+    try:
+        with open(temporary, "wb") as file:
+            file.write(content)
+            if sync:
+                file.flush()
+                os.fsync(file.fileno())
+        os.replace(temporary, path)
         if sync:
-            file.flush()
-            os.fsync(file.fileno())
-    os.replace(temporary, path)
-    if sync:
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+            folder = os.open(path.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise InputError(
+            f"cannot write {path}: {error.strerror}; make room or make it writable, or name another place"
+        ) from None
 
 
 def write_text(path: Path, text: str) -> None:
@@ -94,6 +102,10 @@ def claim_directory(path: str | Path | None, name: str, *, force: bool = False) 
                 candidate.mkdir(parents=True)
             except FileExistsError:
                 continue
+            except OSError as error:
+                raise InputError(
+                    f"cannot make the run directory {candidate}: {error.strerror}; give --out DIR"
+                ) from None
             return candidate
         raise InputError(f"cannot find a free name like {stem}; give --out DIR")
     path = Path(path)

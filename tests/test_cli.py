@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,8 +11,10 @@ from typing import Any
 
 import pytest
 
+import distadmm
 from distadmm import radmm
-from distadmm.errors import DONE, USAGE
+from distadmm.errors import DONE, USAGE, InputError
+from distadmm.results import write_text
 
 TINY = ["--data", "tiny", "--topology", "er5", "--iterations", "3", "--progress", "none"]
 
@@ -148,6 +151,34 @@ def test_a_directory_with_content_is_not_overwritten(tmp_path: Path, capsys) -> 
     assert radmm.main([*TINY, "--out", str(tmp_path)]) == USAGE
     assert "--force" in capsys.readouterr().err
     assert (tmp_path / "mine").read_text() == "precious"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["distadmm.radmm", *TINY],
+        ["distadmm.radmm", *TINY, "--out", "runs/mine"],
+        ["distadmm.istdp", "--data", "tiny", "--iterations", "1"],
+    ],
+    ids=["radmm", "radmm-out", "istdp"],
+)
+def test_a_place_that_cannot_be_written_is_one_line(command: list[str], tmp_path: Path) -> None:
+    (tmp_path / "runs").write_text("a file where a folder is needed")
+    environment = {**os.environ, "PYTHONPATH": str(Path(distadmm.__file__).parent.parent)}
+    done = subprocess.run(
+        [sys.executable, "-m", *command], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == USAGE
+    assert len(done.stderr.splitlines()) == 1
+    assert "Not a directory" in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["runs"]
+
+
+def test_what_could_not_be_written_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "page.html").mkdir()
+    with pytest.raises(InputError, match=r"cannot write .*page.html: Is a directory"):
+        write_text(tmp_path / "page.html", "x")
+    assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
 
 
 def test_resume_refuses_another_configuration(tmp_path: Path, capsys) -> None:
