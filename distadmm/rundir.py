@@ -32,9 +32,8 @@ def start(prepared: Prepared, commit: Commit | None = None) -> Path | None:
             folder = Path(config.loop.resume)
             _same_inputs(read_json(folder / "config.json"), prepared, data_id)
         else:
-            folder = claim_directory(
-                config.loop.out, config.name.removesuffix(".py"), force=config.loop.force
-            )
+            name = Path(config.name).name.removesuffix(".py")  # also of an algorithm that is a file elsewhere
+            folder = claim_directory(config.loop.out, name, force=config.loop.force)
         write_json(folder / "config.json", _configuration(prepared, data_id, commit or Commit()))
         return str(folder), data_id if isinstance(data_id, str) else _together(data_id), os.urandom(8).hex()
 

@@ -212,6 +212,17 @@ def test_an_algorithm_from_a_file(tmp_path: Path) -> None:
     assert json.loads((out / "summary.json").read_text())["gap"] < 0.5
 
 
+@pytest.mark.parametrize("folder", ["algorithms", ".", "{absolute}"])
+def test_the_run_of_an_algorithm_from_a_file_lies_in_runs(folder: str, tmp_path: Path, monkeypatch) -> None:
+    example = Path(distadmm.__file__).parent.parent / "docs" / "examples" / "gradient_tracking.py"
+    place = Path(folder.format(absolute=tmp_path / "algorithms"))
+    monkeypatch.chdir(tmp_path)
+    place.mkdir(exist_ok=True)
+    (place / "mine.py").write_text(example.read_text())
+    assert radmm.main([*TINY, "--algorithm", str(place / "mine.py")]) == DONE
+    assert [run.name.startswith("mine-") for run in (tmp_path / "runs").iterdir()] == [True]
+
+
 def test_importing_the_package_sets_nothing() -> None:
     code = "import os, sys; before = dict(os.environ); import distadmm; assert dict(os.environ) == before; "
     code += "assert 'numpy' not in sys.modules and 'mpi4py' not in sys.modules"
