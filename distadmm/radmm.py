@@ -14,7 +14,7 @@ from distadmm.algorithm import find, names
 from distadmm.cli import fields_of, launch, parse, read_config
 from distadmm.config import FREE_ON_RESUME, Choice, Config, Links, Loop, Privacy, Problem
 from distadmm.errors import BUDGET, DONE, UNCONVERGED, InputError, require
-from distadmm.run import Run, execute
+from distadmm.run import Run, Signals, execute
 from distadmm.setup import prepare
 from distadmm.world import World
 
@@ -97,11 +97,14 @@ def work(config: Config, world: World) -> int:
         return DONE
     folder = rundir.start(prepared, commit)
     protect.arm(prepared, recipe, folder)
-    run = execute(prepared, folder)
-    protect.settle(prepared, run)
-    rundir.finish(prepared, run, folder)
-    if world.is_root:
-        print(rundir.table(run))
+    with Signals() as signals:
+        run = execute(prepared, folder, signals)
+        protect.settle(prepared, run)
+        rundir.finish(prepared, run, folder)
+        if world.is_root:
+            print(rundir.table(run))
+        if run.ended.startswith("signal") and world.size > 1:
+            signals.ignore_from_now_on()
     if run.ended.startswith("signal"):
         return 128 + int(run.ended.split()[1])
     if run.ended == "privacy budget":
@@ -139,9 +142,10 @@ def solve(algorithm: str = "radmm", *, out: str | Path | None = None, **flags: A
         recipe = protect.plan_of(prepared)
         folder = rundir.start(prepared) if out is not None else None
         protect.arm(prepared, recipe, folder)
-        run = execute(prepared, folder)
-        protect.settle(prepared, run)
-        return rundir.finish(prepared, run, folder)
+        with Signals() as signals:
+            run = execute(prepared, folder, signals)
+            protect.settle(prepared, run)
+            return rundir.finish(prepared, run, folder)
 
 
 if __name__ == "__main__":

@@ -6,11 +6,10 @@ and nothing of what a step computes.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import field
 from pathlib import Path
 from typing import Any
@@ -92,8 +91,8 @@ def _as_rows(absent: Array, like: Array) -> Array:
 class Loop:
     """The iterations of one prepared run."""
 
-    def __init__(self, prepared: Prepared, folder: Path | None):
-        self.prepared, self.folder = prepared, folder
+    def __init__(self, prepared: Prepared, folder: Path | None, signals: Signals | None = None):
+        self.prepared, self.folder, self.signals = prepared, folder, signals or Signals()
         self.config, self.world, self.node = prepared.config, prepared.world, prepared.node
         self.phases = find(self.config.name).phases
         self.observer = Observer(self.node, self.world, prepared.source.test, error_rate)
@@ -101,7 +100,6 @@ class Loop:
         self.ended, self.reason = "iterations", ""
         self.seconds = 0.0
         self.began = 0
-        self._signal = 0
 
     def phase(self, k: int) -> str:
         return "recycle" if self.phases == 2 and k % 2 == 0 else "solve"
@@ -110,7 +108,7 @@ class Loop:
         """(last iteration, final state)."""
         loop, algorithm = self.config.loop, self.config.algorithm
         name = self.prepared.run or self.world.broadcast(os.urandom(8).hex())
-        with self._listening(), Watchdog(self.world, loop.stall_timeout, name) as dog:
+        with Watchdog(self.world, loop.stall_timeout, name) as dog:
             with self.world.together():
                 k, state = self._begin()
             self.began = k
@@ -177,8 +175,8 @@ class Loop:
 
     def _reason_to_stop(self, k: int, seen: Measurement | None) -> str:
         loop = self.config.loop
-        if self._signal:
-            return f"signal {self._signal}"
+        if self.signals.heard:
+            return f"signal {self.signals.heard}"
         if loop.time_limit is not None and time.monotonic() - self.started > loop.time_limit:
             return "time limit"
         # Of a recycling pair only the solve's residual tells; the second half moves by a rule of its own.
@@ -194,28 +192,38 @@ class Loop:
             checkpoint.save(self.folder / "checkpoint", k, state, self.node, self.world)
             self.node.release.checkpoint(k)
 
-    @contextmanager
-    def _listening(self) -> Iterator[None]:
-        """SIGTERM and SIGUSR1, with which schedulers announce the end, stop the run at the next control point."""
 
-        def note(number: int, frame: Any) -> None:
-            self._signal = number
+class Signals:
+    """SIGTERM and SIGUSR1, with which schedulers announce the end: the loop stops at the next control point.
 
-        try:
-            previous = {s: signal.signal(s, note) for s in (signal.SIGTERM, signal.SIGUSR1)}
-        except ValueError:  # not the main thread: a notebook's business
-            yield
-            return
-        try:
-            yield
-        finally:
-            for number, handler in previous.items():
-                signal.signal(number, handler)
+    They are only noted until all is written, for they reach the ranks at different moments and may come twice.
+    """
+
+    def __init__(self) -> None:
+        self.heard = 0  # the number of the first
+        self._afterwards: dict[int, Any] = {}
+
+    def __enter__(self) -> Signals:
+        with contextlib.suppress(ValueError):  # not the main thread: a notebook's business
+            for number in (signal.SIGTERM, signal.SIGUSR1):
+                self._afterwards[number] = signal.signal(number, self._note)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._afterwards.items():
+            signal.signal(number, handler)
+
+    def _note(self, number: int, frame: Any) -> None:
+        self.heard = self.heard or number
+
+    def ignore_from_now_on(self) -> None:
+        """For a job that is about to end by one: it may still be on its way to this rank."""
+        self._afterwards = dict.fromkeys(self._afterwards, signal.SIG_IGN)
 
 
-def execute(prepared: Prepared, folder: Path | None = None) -> Run:
-    """Run to the end and gather what rank 0 keeps."""
-    loop = Loop(prepared, folder)
+def execute(prepared: Prepared, folder: Path | None = None, signals: Signals | None = None) -> Run:
+    """Run to the end, or until one of `signals` is heard, and gather what rank 0 keeps."""
+    loop = Loop(prepared, folder, signals)
     k, state = loop.run()
     run = Run(prepared.config, loop.ended, k, loop.seconds, reason=loop.reason, began=loop.began)
     models = loop.observer.gather(state.f)

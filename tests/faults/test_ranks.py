@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -204,18 +205,19 @@ def test_a_launcher_of_another_mpi_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_preempted_run_goes_on_where_it_was(mpiexec, tmp_path: Path) -> None:
-    """SIGUSR1 at a random moment, then --resume: the models of an uninterrupted run, bit for bit."""
+    """SIGUSR1, to one rank after the other, then --resume: the models of an uninterrupted run, bit for bit."""
     from distadmm.results import read_json, read_npz
 
     arguments = [*BASE, "--iterations", "20000", "--observe", "50", "--checkpoint-every", "100000"]
     out = tmp_path / "run"
     process = start(mpiexec, 3, [*arguments, "--out", str(out)])
     deadline = time.monotonic() + 40
-    while not (out / "config.json").exists() and time.monotonic() < deadline:
+    while sum(map(listens, ranks_of(process.pid))) < 3 and time.monotonic() < deadline:
         time.sleep(0.05)
-    time.sleep(1.0)
     for pid in ranks_of(process.pid):
-        os.kill(pid, signal.SIGUSR1)
+        with contextlib.suppress(ProcessLookupError):  # the first was enough for all to end
+            os.kill(pid, signal.SIGUSR1)
+        time.sleep(0.05)  # the last hear it while or after the run is written down
     code, _, err = finish(process)
     assert code == 128 + signal.SIGUSR1, err
     done = read_json(out / "summary.json")["iterations"]
@@ -230,6 +232,15 @@ def test_a_preempted_run_goes_on_where_it_was(mpiexec, tmp_path: Path) -> None:
     assert resumed.tobytes() == straight.tobytes()
 
 
+def listens(pid: int) -> bool:
+    """Whether it is told of signals by now: by the handler of SIGTERM, for MPICH has one of its own for SIGUSR1."""
+    with contextlib.suppress(OSError):
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("SigCgt:"):
+                return bool(int(line.split()[1], 16) >> (signal.SIGTERM - 1) & 1)
+    return False
+
+
 def ranks_of(pid: int) -> list[int]:
     """The Python processes below `pid`."""
     found, todo = [], [pid]
@@ -238,11 +249,12 @@ def ranks_of(pid: int) -> list[int]:
         for path in Path("/proc").glob("[0-9]*/stat"):
             try:
                 fields = path.read_text().rsplit(")", 1)[1].split()
-            except OSError:
+                command = (path.parent / "cmdline").read_bytes().split(b"\0")[0]
+            except OSError:  # it has ended meanwhile
                 continue
             if int(fields[1]) == parent:
                 child = int(path.parent.name)
                 todo.append(child)
-                if "python" in (path.parent / "cmdline").read_bytes().split(b"\0")[0].decode():
+                if b"python" in command:
                     found.append(child)
     return found
