@@ -20,24 +20,28 @@ def write_bytes(path: Path, content: bytes, *, sync: bool = False) -> None:
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        with open(temporary, "wb") as file:
-            file.write(content)
-            if sync:
-                file.flush()
-                os.fsync(file.fileno())
-        os.replace(temporary, path)
-        if sync:
-            folder = os.open(path.parent, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
+        _replace(path, temporary, content, sync)
     except OSError as error:
         with contextlib.suppress(OSError):
             temporary.unlink()
         raise InputError(
             f"cannot write {path}: {error.strerror}; make room or make it writable, or name another place"
         ) from None
+
+
+def _replace(path: Path, temporary: Path, content: bytes, sync: bool) -> None:
+    with open(temporary, "wb") as file:
+        file.write(content)
+        if sync:
+            file.flush()
+            os.fsync(file.fileno())
+    os.replace(temporary, path)
+    if sync:
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
 
 
 def write_text(path: Path, text: str) -> None:

@@ -252,3 +252,40 @@ def test_a_kill_at_a_checkpoint_costs_no_line_of_history(saved: bool, tmp_path: 
     with open(out / "history.csv") as file:
         found = [int(line.split(",")[0]) for line in list(file)[1:]]
     assert found == [*range(1, 9 if saved else 5), *([10, 11] if saved else [5, 10, 11])]
+
+
+@pytest.mark.parametrize(
+    "at", ["history.csv", "iteration-00000004", "latest.json", "models.npz", "summary.json"]
+)
+def test_a_full_disk_is_one_line_and_the_run_goes_on_from_before(
+    at: str, tmp_path: Path, monkeypatch, capsys
+) -> None:
+    from distadmm import results
+    from distadmm.results import read_npz
+
+    flags = [*TINY, "--iterations", "6", "--checkpoint-every", "2", "--rng", "simulation"]
+    out, straight, replace = tmp_path / "run", tmp_path / "straight", results._replace
+    assert radmm.main([*flags, "--out", str(straight)]) == 0
+
+    def full(path: Path, temporary: Path, content: bytes, sync: bool) -> None:
+        if at in str(path) and ((out / "checkpoint" / "latest.json").exists() or "models" in at):
+            temporary.write_bytes(content[:100])
+            raise OSError(28, "No space left on device")
+        replace(path, temporary, content, sync)
+
+    capsys.readouterr()
+    with monkeypatch.context() as patched:
+        patched.setattr(results, "_replace", full)
+        assert radmm.main([*flags, "--out", str(out)]) == USAGE
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1
+    assert "cannot write" in err
+    assert "No space left on device; make room" in err
+    assert not list(tmp_path.glob("**/*.part"))
+    assert radmm.main(["--resume", str(out), "--progress", "none"]) == 0
+    names = ("models.npz", "history.csv", "summary.json")
+    assert all((out / name).exists() for name in names)
+    assert (
+        read_npz(out / "models.npz")["models"].tobytes()
+        == read_npz(straight / "models.npz")["models"].tobytes()
+    )

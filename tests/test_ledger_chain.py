@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import random
 from dataclasses import replace
 
 import numpy as np
@@ -402,6 +404,27 @@ def test_what_cannot_be_kept_is_not_sent():
     with pytest.raises(InputError, match="cannot keep what is to be sent in /dev/full: No space left"):
         store.store(0, 1, bytes(32), b"payload")
     store.close()
+
+
+def test_heads_that_find_no_room_are_told(tmp_path, monkeypatch):
+    """A disk that fills up takes part of a write, and says so only when it is asked for the rest."""
+    pwrite, room = os.pwrite, [50, 50, 92]
+
+    def partly(file, content, at):
+        if not room:
+            raise OSError(28, "No space left on device")
+        return pwrite(file, content[: room.pop(0)], at)
+
+    seen = Witness(tmp_path / "a.witness", range(3))
+    heads = np.frombuffer(random.Random(1).randbytes(96)).reshape(3, 4)
+    monkeypatch.setattr(os, "pwrite", partly)
+    seen.note_all(heads, 7)
+    with pytest.raises(InputError, match=r"cannot keep the heads of neighbours in .*: No space left"):
+        seen.note(1, bytes(32), 8)
+    monkeypatch.undo()
+    seen.close()
+    found = [(s.node, s.iteration, s.head) for s in sightings(tmp_path / "a.witness")]
+    assert found == [(node, 7, head.tobytes()) for node, head in enumerate(heads)]
 
 
 def test_memory_ledgers_replay_too():

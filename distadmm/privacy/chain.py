@@ -180,6 +180,16 @@ def parse(content: bytes, path: str = "ledger") -> Chain:
     return Chain(path, entries, fragments, tail, False, None)
 
 
+def open_own(path: Path, flags: int) -> int:
+    """A file that its owner alone may read, made if it is not there."""
+    try:
+        return os.open(path, flags | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise InputError(
+            f"cannot open {path}: {error.strerror}; a run writes there as long as it lasts"
+        ) from None
+
+
 def write_all(file: int, content: bytes) -> None:
     """Write `content` in one call if the system takes it in one, else until it has taken all."""
     written = os.write(file, content)

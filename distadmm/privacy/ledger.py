@@ -53,7 +53,12 @@ class Ledger(MemoryLedger):
             raise InputError(
                 f"the ledger {self.path} exists; take the run up again with --resume, or give a new --out"
             )
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(
+                f"cannot make {self.path.parent}: {error.strerror}; give another --out"
+            ) from None
         super().__init__(node, **header)
 
     def _place(self, folder: str | Path, node: int, keep_open: bool) -> None:
@@ -92,7 +97,12 @@ class Ledger(MemoryLedger):
         ledger = cls.__new__(cls)
         ledger._place(folder, node, keep_open)
         if ledger.path.exists():
-            ledger._open()  # the lock comes before the first look
+            try:
+                ledger._open()  # the lock comes before the first look
+            except OSError as error:
+                raise InputError(
+                    f"cannot take up the ledger {ledger.path}: {error.strerror}; it is to be written on"
+                ) from None
         found = chain.read(ledger.path)
         if found.fault:
             raise InputError(f"{found.fault}; restore the file from a backup, or start a new run")

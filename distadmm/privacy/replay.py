@@ -42,7 +42,7 @@ class Replay:
 
     def __init__(self, path: str | Path):
         self.path = Path(path)
-        self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        self._file = chain.open_own(self.path, os.O_WRONLY | os.O_APPEND)
 
     def store(self, node: int, iteration: int, head: bytes, payload: bytes) -> None:
         self._write(_record(node, iteration, head, payload))

@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from distadmm.errors import InputError
+from distadmm.privacy import chain
 
 _RECORD = struct.Struct("<qq32s16x")  # neighbour, iteration, head
 _ROW = np.dtype([("node", "<i8"), ("iteration", "<i8"), ("head", "f8", 4), ("spare", "u1", 16)])
@@ -46,7 +47,7 @@ class Witness:
 
     def __init__(self, path: str | Path, neighbours: Sequence[int] = ()):
         self.path = Path(path)
-        self._file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
+        self._file = chain.open_own(self.path, os.O_RDWR)
         self._slot = {s.node: at for at, s in enumerate(sightings(self.path, ""))}
         for node in neighbours:
             self._slot.setdefault(int(node), len(self._slot))
@@ -65,13 +66,24 @@ class Witness:
         """Keep `head` as the latest that was received from `neighbour`."""
         at = self._slot.setdefault(neighbour, len(self._slot))
         raw = head if len(head) == 32 and isinstance(head, bytes) else as_bytes(head)
-        os.pwrite(self._file, _RECORD.pack(neighbour, iteration, raw), at * _RECORD.size)
+        self._write(_RECORD.pack(neighbour, iteration, raw), at * _RECORD.size)
 
     def note_all(self, heads: np.ndarray, iteration: int) -> None:
         """Keep the rows of `heads` (n, 4), numbers as they travel, in the order of `neighbours`."""
         self._heads[self._order] = heads
         self._iterations[self._order] = iteration
-        os.pwrite(self._file, self._content, 0)
+        self._write(self._content, 0)
+
+    def _write(self, content: bytes | memoryview, at: int) -> None:
+        try:
+            written = os.pwrite(self._file, content, at)
+            while written < len(content):
+                written += os.pwrite(self._file, content[written:], at + written)
+        except OSError as error:
+            raise InputError(
+                f"cannot keep the heads of neighbours in {self.path}: {error.strerror}; "
+                "make room and take the run up again with --resume"
+            ) from None
 
     def close(self) -> None:
         if self._file >= 0:
