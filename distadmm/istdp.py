@@ -48,6 +48,7 @@ class Data:
     target: str | None = flag(None, help="target column of a CSV (default: the last)")
     labels: tuple[str, ...] = flag((), help="negative and positive label of a data file (default: found)")
     schema: str | None = flag(None, help="public description of a CSV's columns")
+    features: int | None = flag(None, help="columns of a libsvm file; private runs need it")
     test_fraction: float = flag(0.0, help="share of a data file's rows kept for testing")
     intercept: bool = flag(False, help="fit an intercept, which no penalty holds")
     row_norm: str = flag(
@@ -221,10 +222,13 @@ def read(argv: list[str]) -> Options:
 def rows_of(options: Options) -> Rows:
     data = options.data
     reading = {
-        "target": data.target, "labels": data.labels, "schema": data.schema, "test_fraction": data.test_fraction
+        "target": data.target, "labels": data.labels, "schema": data.schema, "features": data.features,
+        "test_fraction": data.test_fraction,
     }  # fmt: skip
     rows = load(data.data, loss=options.model.loss, row_norm=data.norm(), seed=options.run.seed, **reading)
     checked(rows.X, rows.y, options.model.loss)
+    sound = options.privacy.epsilon is not None and options.privacy.form == "sound"
+    require(not (sound and rows.learnt), f"--data {data.data}, which one record can change: {rows.learnt}")
     return rows
 
 

@@ -91,7 +91,8 @@ def recipe_of(config: Config, prepared: Prepared, releases: Sequence[Any]) -> Re
 
     node, privacy = prepared.node, config.privacy
     problem, loss = node.problem, LOSSES.get(config.problem.loss)
-    reasons = [r for r in node.network.world.allgather(unverified(config, problem.objectives)) if r]
+    own = unverified(config, problem.objectives) or prepared.source.learnt
+    reasons = [r for r in node.network.world.allgather(own) if r]
     bounds = loss() if loss is not None else None
     slope = MAX_SLOPE if config.problem.loss == "softmax" else 1.0
     return Recipe(

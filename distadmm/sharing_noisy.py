@@ -14,7 +14,14 @@ from distadmm.methods.sharing.parts import Parts, check
 from distadmm.methods.sharing.releases import Releases
 from distadmm.methods.sharing.stability import proximal_weight
 from distadmm.methods.sharing.xupdate import Columns
-from distadmm.sharing_private import NO_BOUND, Books, PrivacyOptions, given_bounds, schema_bounds
+from distadmm.sharing_private import (
+    NO_BOUND,
+    Books,
+    PrivacyOptions,
+    given_bounds,
+    require_public_width,
+    schema_bounds,
+)
 from distadmm.star import Star
 from distadmm.world import World
 
@@ -53,6 +60,8 @@ def work(options: tuple[Any, ...], world: World) -> int:
     loss = loss_named(model.loss)
     by_party_one = privacy.mechanism == "s3" or data.labels_at_party_one
     with world.together():
+        if privacy.mechanism != "paper":
+            require_public_width(data)
         parties = data.count(world, party_one_is_centre=by_party_one)
         star = Star(world, parties, party_one_is_centre=by_party_one, wire=model.wire)
     parts = load(data, star, run.seed, regression=not loss.labels)

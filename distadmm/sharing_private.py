@@ -143,10 +143,23 @@ def one_hot_bound(names: Sequence[str]) -> float | None:
 
 
 NO_CHOICE = "moment mode has one --algorithm, --form, --reg (l2) and --region (whole); leave these flags out"
+NO_WIDTH = (
+    "--data {}, which one record can change: the number of columns is the largest index in the rows; "
+    "give --features N, or the parties' columns by --split"
+)
 NO_BOUND = (
     "party {}: nothing public bounds the norm of a record's features; give --row-bound R "
     "(longer rows are cut to it; it must not be computed from the data)"
 )
+
+
+def require_public_width(data: Any) -> None:
+    """A libsvm file says its width by its rows, and messages are as wide."""
+    from distadmm.data.reading import LIBSVM
+    from distadmm.data.textfile import kind
+
+    stated = data.features is not None or data.split or data.party_files
+    require(bool(stated) or kind(Path(data.data)) not in LIBSVM, NO_WIDTH.format(data.data))
 
 
 def schema_bounds(star: Star, parts: Parts) -> dict[int, float | None]:
@@ -279,6 +292,8 @@ def work(options: tuple[Any, ...], world: World) -> int:
     data, model, privacy, run = options
     loss = loss_named(model.loss)
     with world.together():
+        if privacy.epsilon is not None:
+            require_public_width(data)
         parties = data.count(world, party_one_is_centre=True)
         star = Star(world, parties, party_one_is_centre=True)
         require(

@@ -187,6 +187,18 @@ def test_bad_rows_are_one_line(rows, loss, says, tmp_path, capsys):
     assert not (tmp_path / "run").exists()
 
 
+def test_a_private_run_states_the_width_of_a_libsvm_file(tmp_path, capsys):
+    """Otherwise the length of theta is the largest index in the rows, which one record can change."""
+    path, out = tmp_path / "rows.svm", tmp_path / "run"
+    path.write_text("".join(f"{(-1) ** i} 1:1 {2 + i}:1\n" for i in range(6)))
+    words = ["--data", str(path), "--epsilon", "1", "--adjacency", "replace", "--out", str(out)]
+    assert main(words) == 2
+    assert "give --features N" in capsys.readouterr().err
+    assert not out.exists()
+    assert main([*words, "--features", "9"]) == 0
+    assert read_npz(out / "models.npz")["theta"].shape == (1, 9)
+
+
 def test_a_refused_run_leaves_an_old_one_alone(tmp_path, capsys):
     out = tmp_path / "run"
     assert main([*PRIVATE, "--rng", "simulation", "--out", str(out)]) == 0

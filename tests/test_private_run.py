@@ -272,6 +272,37 @@ def test_an_unverified_hypothesis_makes_epsilon_infinite_under_its_name(
         assert charged[0]["params"]["claimed"] > 0
 
 
+@pytest.mark.parametrize(
+    ("form", "flags", "stated"),
+    [
+        ("classes", {"loss": "softmax", "mechanism": "output"}, {"labels": "0,1,2,3"}),
+        ("columns", {}, {"features": 9}),
+    ],
+)
+def test_a_model_whose_size_one_record_can_change_has_no_bound(
+    form: str, flags: dict[str, Any], stated: dict[str, Any], tmp_path: Path
+) -> None:
+    """A class or a column that one record alone has: with it the model is larger, for sure."""
+    sizes = set()
+    for other in (False, True):
+        y = np.arange(90) % 3
+        y[0] = 3 * other
+        np.savez(tmp_path / "classes.npz", X=np.eye(3)[y % 3], y=y)
+        lines = [f"{(-1) ** i} 1:1 {2 + 7 * (other and i == 0)}:1" for i in range(90)]
+        (tmp_path / "columns.svm").write_text("\n".join(lines) + "\n")
+        (data,) = tmp_path.glob(f"{form}.*")
+        case = {**PRIVATE, **flags, "rng": "secure", "data": str(data)}
+        run = radmm.solve("radmm", **case)
+        assert run.models is not None
+        sizes.add(run.models.shape)
+        assert run.epsilon == float("inf")
+        assert f"give --{next(iter(stated))}" in run.statement
+        run = radmm.solve("radmm", **case, **stated)
+        assert run.statement == "certificate"
+        assert np.isfinite(run.epsilon)
+    assert len(sizes) == 2
+
+
 def test_a_loss_of_the_users_own_is_not_believed(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(
         "from distadmm.losses import Logistic\nclass Mine(Logistic):\n    pass\n"

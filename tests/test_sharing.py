@@ -257,6 +257,11 @@ BAD = {
     "fraction": (["--test-fraction", "1.5"], "--test-fraction"),
     "unknown flag": (["--rh", "1"], "did you mean --rho"),
     "batch": (["--algorithm", "sgd", "--batch", "0"], "--batch is 0"),
+    "width of private rows": (["--data", "rows.svm.gz", "--epsilon", "1"], "give --features N"),
+    "width of noisy vectors": (
+        ["--data", "rows.svm", "--mechanism", "s2", "--epsilon", "1"],
+        "give --features N",
+    ),
     "predict without run": (["predict"], "directory of a finished run"),
     "predict nothing": (["predict", "nowhere"], "nowhere"),
 }

@@ -57,6 +57,7 @@ class FileSource(WholeSource):
             f"{path} has {self.file.n_rows} rows here and {facts.n_rows} on rank 0; give all ranks the same file",
         )
         self.facts, self.classes = facts, facts.classes
+        self.learnt = _learnt(path, reading)
         self.feature_names = (*facts.feature_names, *(("intercept",) if self.intercept else ()))
         self._deal(test_fraction)
 
@@ -103,6 +104,15 @@ class FileSource(WholeSource):
     def data_id(self, key: bytes | None = None) -> str:
         content = {"file": file_digest(self.path), "reading": self.reading.as_text()}
         return data_id(content, key or local_key())
+
+
+def _learnt(path: Path, reading: Reading) -> str:
+    """One record can change the width of a libsvm file and the number of its classes, and with them the model's."""
+    if kind(path) in LIBSVM and reading.features is None:
+        return "the number of columns is the largest index in the rows; give --features N"
+    if reading.task == "multiclass" and reading.given() is None:
+        return "the classes are those found in the rows; give --labels A,B,C"
+    return ""
 
 
 def _held_out(path: Path, reading: Reading, facts: Facts, training: Path) -> tuple[Matrix, Array]:

@@ -47,6 +47,7 @@ class Source(ABC):
     test_rows: int = 0
     rows_dropped: int | None = None  # rows of the source left out for missing values, where it is known
     duplicates: int | None = None  # rows equal to an earlier one, kept, where it is known
+    learnt: str = ""  # what of the form of X and y was read off the rows, and the flag that states it instead
 
     def __init__(self, *, clip: float | None = 1.0, intercept: bool = False, task: str = "binary"):
         require(task in TASKS, f"--task is {task!r}; choose one of: {', '.join(TASKS)}")

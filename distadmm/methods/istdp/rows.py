@@ -23,6 +23,7 @@ class Rows:
     description: dict[str, Any]
     dataset: str  # keyed name of the data, for the ledger
     truth: synthetic.Problem | None = None
+    learnt: str = ""  # what of the table's form was read off its rows
 
     def quality(self, theta: Array, loss: str, intercept: bool) -> dict[str, float]:
         """How good coefficients are on the held-out rows, and against the truth where it is known."""
@@ -70,6 +71,7 @@ def load(text: str, *, loss: str, row_norm: float | None, seed: int, **reading: 
             key: description[key] for key in ("name", "rows", "test_rows", "features", "clip", "licence")
         },
         dataset=source.data_id(None if text in BUNDLED else local_key()),
+        learnt=source.learnt,
     )
 
 
