@@ -20,6 +20,8 @@ from distadmm.sizing import events_of
 if TYPE_CHECKING:
     from distadmm.privacy.protected import Recipe
 
+_COUNTS = ("rows", "test_rows", "rows_dropped", "duplicates")
+
 
 def start(prepared: Prepared, commit: Commit | None = None) -> Path | None:
     """Make the run directory, or check the one that is resumed; write `config.json` before anything runs."""
@@ -81,11 +83,15 @@ def _same_inputs(before: dict[str, Any], prepared: Prepared, data_id: Any) -> No
 
 
 def _configuration(prepared: Prepared, data_id: Any, commit: Commit) -> dict[str, Any]:
-    table = prepared.config.table()
+    table, description = prepared.config.table(), prepared.description
+    # Where records come and go, how many there are is private.
+    hidden = _COUNTS if prepared.config.privacy.adjacency == "add-remove" else ()
+    data = {k: v for k, v in description["data"].items() if k not in hidden}
     return {
         "config": {k: v for k, v in table.items() if k not in ("resume", "force", "dry_run")},
         "data_id": data_id,
-        **prepared.description,
+        **description,
+        "data": data,
         "ranks": prepared.world.size,
         "versions": versions(prepared.world, commit),
     }

@@ -95,6 +95,13 @@ def test_output_perturbation_is_not_quoted_in_the_words_of_objective_perturbatio
     assert "certificate" in shown
 
 
+def test_the_number_of_rows_is_written_only_where_it_is_public(tmp_path: Path) -> None:
+    for adjacency, public in (("add-remove", False), ("replace", True)):
+        out = tmp_path / adjacency
+        radmm.solve("radmm", **{**PRIVATE, "adjacency": adjacency, "public_rows": 91, "out": out})
+        assert ("rows" in json.loads((out / "config.json").read_text())["data"]) is public
+
+
 @pytest.mark.mpi(min_size=2)
 @pytest.mark.parametrize("name", ["radmm", "madmm"])
 def test_simulated_noise_is_the_same_on_any_number_of_ranks(name: str, world: World) -> None:
