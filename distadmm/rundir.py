@@ -176,6 +176,7 @@ def finish(prepared: Prepared, run: Run, folder: Path | None) -> Run:
         "statement": run.statement,
         "reason": run.reason,
         "note": _note(prepared),
+        "not_covered": _not_covered(prepared, run),
         "penalty": prepared.description.get("penalty"),
         "messages": run.messages,
         "bytes": run.bytes,
@@ -199,6 +200,16 @@ def _note(prepared: Prepared) -> str:
         "penalties differ between nodes and each dual takes its own step (--dual-step own): the nodes agree on the "
         "optimum of sum O_i/eta_i, not of sum O_i"
     )
+
+
+def _not_covered(prepared: Prepared, run: Run) -> str:
+    """What of the results is computed from private rows without noise; empty where nothing else is claimed."""
+    if not math.isfinite(run.epsilon):
+        return ""
+    exact = ["the gap and history.csv (--observe none leaves them out)"] if run.history else []
+    if prepared.config.problem.test_fraction:
+        exact.append("the test error")
+    return " and ".join(exact)
 
 
 def _on_a_wide_area_network(prepared: Prepared, run: Run) -> float | None:
@@ -287,6 +298,8 @@ def table(run: Run) -> str:
     ]
     if s["penalty"] is not None:
         rows.insert(4, ("penalty", f"eta {s['penalty']:.4g}, chosen for the budget"))
+    if s["not_covered"]:
+        rows.append(("not covered", f"exact figures of private rows: {s['not_covered']}"))
     if s["note"]:
         rows.append(("note", s["note"]))
     if s["lost"]:

@@ -95,6 +95,18 @@ def test_output_perturbation_is_not_quoted_in_the_words_of_objective_perturbatio
     assert "certificate" in shown
 
 
+def test_what_an_observer_makes_of_private_rows_is_said_to_be_outside_the_loss(
+    tmp_path: Path, capsys
+) -> None:
+    for observe, told in (("1", True), ("none", False)):
+        out = tmp_path / observe
+        assert (
+            radmm.main([*words({**PRIVATE, "rng": "secure", "observe": observe}), "--out", str(out)]) == DONE
+        )
+        assert ("not covered    exact figures of private rows" in capsys.readouterr().out) is told
+        assert bool(json.loads((out / "summary.json").read_text())["not_covered"]) is told
+
+
 def test_the_number_of_rows_is_written_only_where_it_is_public(tmp_path: Path) -> None:
     for adjacency, public in (("add-remove", False), ("replace", True)):
         out = tmp_path / adjacency
