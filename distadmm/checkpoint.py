@@ -22,7 +22,7 @@ Array = np.ndarray
 def save(folder: Path, k: int, state: Any, node: Node, world: World) -> None:
     """Write the state after iteration k, and what the solvers remember."""
     place = folder / f"iteration-{k:08d}"
-    world.on_root(lambda: _make(place))
+    world.on_root(lambda: _make(folder, place))
     arrays = {f"state.{name}": np.asarray(value) for name, value in state._asdict().items()}
     arrays["nodes"] = node.network.nodes
     arrays |= {f"solver.{name}": value for name, value in node.problem.memory().items()}
@@ -45,9 +45,11 @@ def save(folder: Path, k: int, state: Any, node: Node, world: World) -> None:
     world.barrier()  # from here on every rank may forget what it would need to go back further
 
 
-def _make(place: Path) -> None:
+def _make(folder: Path, place: Path) -> None:
+    """For their owner alone: solvers remember minimisers as they were before the noise."""
     try:
-        place.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        place.mkdir(exist_ok=True)
     except OSError as error:
         raise InputError(f"cannot make {place}: {error.strerror}; make room, then --resume") from None
 

@@ -107,6 +107,16 @@ def test_what_an_observer_makes_of_private_rows_is_said_to_be_outside_the_loss(
         assert bool(json.loads((out / "summary.json").read_text())["not_covered"]) is told
 
 
+def test_a_checkpoint_is_for_its_owner_alone(tmp_path: Path) -> None:
+    """It holds what the solvers remember: under output perturbation the models as they were before the noise."""
+    out = tmp_path / "run"
+    case = {**PRIVATE, "algorithm": "admm", "rng": "secure", "mechanism": "output", "checkpoint_every": 4}
+    run = radmm.solve(**case, out=out)
+    (kept,) = (out / "checkpoint").glob("iteration-*/*.npz")
+    assert np.linalg.norm(read_npz(kept)["solver.last"] - run.models) > 1e-3
+    assert (out / "checkpoint").stat().st_mode & 0o077 == 0
+
+
 def test_the_number_of_rows_is_written_only_where_it_is_public(tmp_path: Path) -> None:
     for adjacency, public in (("add-remove", False), ("replace", True)):
         out = tmp_path / adjacency
