@@ -29,7 +29,8 @@ from distadmm.cli import flag, launch, parse
 from distadmm.errors import DONE, require
 from distadmm.privacy import accountant
 from distadmm.privacy.accountant import ADJACENCIES, Adjacency, Event
-from distadmm.privacy.statements import NOT_COVERED, rounded_up
+from distadmm.privacy.statements import NOT_COVERED
+from distadmm.rounding import rounded_up
 from distadmm.world import World
 
 PROG = "distadmm account"

@@ -35,6 +35,7 @@ from distadmm.methods.audit.report import Audit, Level, level_one, level_two, le
 from distadmm.privacy import accountant
 from distadmm.privacy.randomness import Simulation
 from distadmm.results import claim_directory
+from distadmm.rounding import rounded_up
 from distadmm.setup import Prepared, loss_named, prepare
 from distadmm.transcript import split_words
 from distadmm.world import World
@@ -232,7 +233,7 @@ def _consensus(config: Config, options: Options, world: World) -> Audit | None:
         if world.is_root:
             adjacency: Any = config.privacy.adjacency
             published = accountant.published_epsilon(found.events, adjacency)
-            by = f"the attacked node's ledger (published bound {published:.4g})"
+            by = f"the attacked node's ledger (published bound {rounded_up(published)})"
             claim = bounds.claim_of(found.events, adjacency, by)
             scores = found.here, found.there
             nothing = canary.unbounded(found.events)

@@ -297,7 +297,7 @@ def run_private(options: Options, rows: Rows, repetition: int, folder: Path | No
 
 
 def _facts(options: Options, found: PrivateSolution) -> dict[str, Any]:
-    from distadmm.privacy.statements import rounded_up
+    from distadmm.rounding import rounded_up
 
     plan = found.plan
     divisor = {} if options.privacy.form == "paper" else {"divisor": plan.divisor}

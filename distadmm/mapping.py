@@ -17,6 +17,7 @@ import numpy as np
 
 from distadmm.errors import InputError, require
 from distadmm.results import read_npz, write_csv, write_npz
+from distadmm.rounding import rounded_up
 
 Array = np.ndarray
 LOADABLE = 1e-9  # how far a row of a file may be from sum one
@@ -33,7 +34,7 @@ class LeakageReport(NamedTuple):
     inference_before: float | None  # I(S;Y)
 
     def text(self) -> str:
-        local = f"{self.local_epsilon:.4g}" if np.isfinite(self.local_epsilon) else "infinite"
+        local = rounded_up(self.local_epsilon) if np.isfinite(self.local_epsilon) else "infinite"
         lines = [
             f"I(Y;U) = {self.nats:.6g} nats of H(Y) = {self.entropy:.6g}, on average over P_Y",
             f"maximal leakage {self.maximal:.6g} nats; local differential privacy epsilon {local}",

@@ -13,7 +13,7 @@ from distadmm.cli import entering
 entering(__name__)
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from distadmm.cli import flag, launch, parse
 from distadmm.errors import DONE, require
 from distadmm.report_runs import Group
 from distadmm.results import write_text
+from distadmm.rounding import rounded_up
 from distadmm.world import World
 
 PROG = "distadmm report"
@@ -102,12 +103,14 @@ def table(found: Sequence[Group], gaps: Sequence[float]) -> tuple[list[str], lis
         columns[f"to {gap:g}"] = [_reached(group, gap, "iteration") for group in found]
         columns[f"MB to {gap:g}"] = [_reached(group, gap, "bytes", 1e-6) for group in found]
     columns |= {
-        "final gap": [_range([t.last("gap") for t in g.traces], ".2e") for g in found],
-        "test error %": [_range([100 * t.last("test_error") for t in g.traces], ".2f") for g in found],
-        "epsilon": [_range([t.epsilon for t in g.traces], ".4g") for g in found],
+        "final gap": [_range([t.last("gap") for t in g.traces], "{:.2e}".format) for g in found],
+        "test error %": [
+            _range([100 * t.last("test_error") for t in g.traces], "{:.2f}".format) for g in found
+        ],
+        "epsilon": [_range([t.epsilon for t in g.traces], rounded_up) for g in found],
         "statement": [", ".join(dict.fromkeys(t.statement for t in g.traces if t.statement)) for g in found],
-        "MB sent": [_range([1e-6 * t.last("bytes") for t in g.traces], ".2f") for g in found],
-        "seconds": [_range([t.last("seconds") for t in g.traces], ".2f") for g in found],
+        "MB sent": [_range([1e-6 * t.last("bytes") for t in g.traces], "{:.2f}".format) for g in found],
+        "seconds": [_range([t.last("seconds") for t in g.traces], "{:.2f}".format) for g in found],
         "ended": [", ".join(dict.fromkeys(t.ended for t in g.traces)) for g in found],
     }
     if all(len(group.traces) == 1 for group in found):
@@ -116,12 +119,12 @@ def table(found: Sequence[Group], gaps: Sequence[float]) -> tuple[list[str], lis
     return list(kept), [list(row) for row in zip(*kept.values())]
 
 
-def _range(values: Sequence[float], form: str = ".0f") -> str:
+def _range(values: Sequence[float], show: Callable[[float], str] = "{:.0f}".format) -> str:
     """The median of what is known, and the range if there is one."""
     known = [value for value in values if not math.isnan(value)]
     if not known:
         return "-"
-    middle, low, high = (format(float(v), form) for v in (np.median(known), min(known), max(known)))
+    middle, low, high = (show(float(v)) for v in (np.median(known), min(known), max(known)))
     return middle if low == high else f"{middle} [{low}, {high}]"
 
 
@@ -129,7 +132,7 @@ def _reached(group: Group, gap: float, column: str, unit: float = 1.0) -> str:
     """`column` where the gap is first reached, and by how many of the runs if not by all."""
     lines = [(trace, trace.first_below(gap)) for trace in group.traces]
     values = [unit * float(trace.history[column][line]) for trace, line in lines if line is not None]
-    text = _range(values, ".0f" if unit == 1.0 else ".2f")
+    text = _range(values, "{:.0f}".format if unit == 1.0 else "{:.2f}".format)
     return text if len(values) in (0, len(lines)) else f"{text} ({len(values)} of {len(lines)})"
 
 

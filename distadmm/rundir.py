@@ -13,6 +13,7 @@ from distadmm.errors import require
 from distadmm.history import write as write_history
 from distadmm.privacy.release import HEAD_BYTES
 from distadmm.results import claim_directory, read_json, write_json, write_npz
+from distadmm.rounding import rounded_up
 from distadmm.run import Run, error_rate
 from distadmm.setup import Prepared
 from distadmm.sizing import events_of
@@ -261,7 +262,6 @@ def _planned_loss(prepared: Prepared, recipe: Recipe | None) -> str:
         return f"unbounded: {recipe.unverified}"
 
     from distadmm.privacy import accountant
-    from distadmm.privacy.statements import rounded_up
 
     config, node = prepared.config, prepared.node
     releases = config.algorithm.releases(node, config.loop.iterations)
@@ -272,8 +272,8 @@ def _planned_loss(prepared: Prepared, recipe: Recipe | None) -> str:
         published = max(published, accountant.published_epsilon(events, recipe.adjacency))
     worst, published = max(prepared.world.allgather((worst, published)))
     return (
-        f"epsilon {rounded_up(worst)} at delta {config.privacy.delta:g} ({recipe.adjacency}; derived for this project, "
-        f"not peer-reviewed); published bound: {rounded_up(published)}; {len(releases)} releases a node"
+        f"epsilon {rounded_up(worst)} at delta {config.privacy.delta:g} ({recipe.adjacency}; derived for this "
+        f"project, not peer-reviewed); published bound: {rounded_up(published)}; {len(releases)} releases a node"
     )
 
 
@@ -317,8 +317,6 @@ def loss_in_words(s: dict[str, Any]) -> str:
     """The privacy loss of a summary, with whose bound it is and what it is worth."""
     if math.isinf(s["epsilon"]):
         return f"unbounded: {s['statement']}"
-    from distadmm.privacy.statements import rounded_up
-
     text = f"epsilon {rounded_up(s['epsilon'])} at delta {s['delta']:g} ({s['adjacency']})"
     text += f"; published bound {rounded_up(s['published_epsilon'])}"
     if s["statement"] == "simulation":

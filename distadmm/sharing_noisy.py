@@ -14,6 +14,7 @@ from distadmm.methods.sharing.parts import Parts, check
 from distadmm.methods.sharing.releases import Releases
 from distadmm.methods.sharing.stability import proximal_weight
 from distadmm.methods.sharing.xupdate import Columns
+from distadmm.rounding import rounded_up
 from distadmm.sharing_private import (
     NO_BOUND,
     Books,
@@ -209,7 +210,6 @@ def noise_level(
 def statement(terms: vectors.Terms | None, privacy: PrivacyOptions, parties: int) -> list[str]:
     """What may be said of the run, no more."""
     from distadmm.privacy.gaussian import epsilon
-    from distadmm.privacy.statements import rounded_up
 
     if terms is None:
         return [f"equation (10): {REFUTED}.  epsilon = infinity."]
@@ -227,7 +227,7 @@ def statement(terms: vectors.Terms | None, privacy: PrivacyOptions, parties: int
     if terms.mechanism != "s1" and releasing > 1:
         together = epsilon(terms.mu * math.sqrt(releasing), privacy.delta)
         lines.append(
-            f"One person at all {releasing} releasing parties together: epsilon = {rounded_up(together, 3)}."
+            f"One person at all {releasing} releasing parties together: epsilon = {rounded_up(together)}."
         )
     lines.append("The centre's first message tells every party all labels.")
     if privacy.noise == "simulation":

@@ -18,6 +18,7 @@ from distadmm.errors import DONE, require
 from distadmm.methods.sharing.moments import Bounds, Rows
 from distadmm.methods.sharing.releases import Query, Releases, noise_for
 from distadmm.results import read_json, read_npz, write_csv
+from distadmm.rounding import rounded_up
 from distadmm.sharing_data import BUNDLED, DataOptions, load
 from distadmm.star import Star
 from distadmm.world import World
@@ -246,12 +247,11 @@ def _said(kind: str, size: float, privacy: dict[str, Any]) -> list[str]:
             f"scores released {how}: no guarantee for the people scored; the ledgers say epsilon = infinity"
         ]
     from distadmm.privacy.gaussian import epsilon, mu_at
-    from distadmm.privacy.statements import rounded_up
 
     together = math.hypot(privacy["mu"], mu_at(size, privacy["delta"]))
     return [
         f"each score is ({size:g}, {privacy['delta']:g})-DP for the person scored; a person of the training records "
-        f"who is scored once has epsilon = {rounded_up(epsilon(together, privacy['delta']), 3)} in all",
+        f"who is scored once has epsilon = {rounded_up(epsilon(together, privacy['delta']))} in all",
     ]
 
 

@@ -18,6 +18,7 @@ from distadmm.methods.sharing import admm, private, vectors
 from distadmm.methods.sharing.moments import NEIGHBOURS, Bounds
 from distadmm.methods.sharing.parts import Parts, check
 from distadmm.methods.sharing.releases import Query, Releases, counted
+from distadmm.rounding import rounded_up
 from distadmm.star import Star
 from distadmm.world import World
 
@@ -337,7 +338,6 @@ def work(options: tuple[Any, ...], world: World) -> int:
 def statement(agreed: private.Agreement, options: PrivacyOptions, parties: int) -> list[str]:
     """What may be said of the run, no more."""
     from distadmm.privacy.gaussian import epsilon
-    from distadmm.privacy.statements import rounded_up
 
     if agreed.mu is None:
         return ["no noise: the replies reveal what they reveal, and the ledgers say epsilon = infinity"]
@@ -350,7 +350,7 @@ def statement(agreed: private.Agreement, options: PrivacyOptions, parties: int) 
     if parties > 2:
         together = epsilon(agreed.mu * math.sqrt(parties - 1), options.delta)
         lines.append(
-            f"One person at all {parties - 1} answering parties together: epsilon = {rounded_up(together, 3)}."
+            f"One person at all {parties - 1} answering parties together: epsilon = {rounded_up(together)}."
         )
     if agreed.mechanism == "v2":
         what = "one label" if agreed.protect == "label" else "one record of party 1, its label included,"

@@ -21,7 +21,8 @@ from distadmm.privacy.accountant import (
     published_epsilon,
     statement,
 )
-from distadmm.privacy.statements import HYPOTHESES, NOT_COVERED, SCOPES, rounded_up, weakest
+from distadmm.privacy.statements import HYPOTHESES, NOT_COVERED, SCOPES, weakest
+from distadmm.rounding import rounded_up
 
 DELTA = 1e-5
 SOLVED = ObjectivePerturbation("gamma", 105, 1.0, 1750 / 8000, 0.25, 8.2, 50, output_epsilon=1e-3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -162,6 +163,16 @@ def test_noise_in_the_model_has_the_scale_that_the_ledger_states(name: str) -> N
         assert abs(length - d / event.scale) < 5 * np.sqrt(d) / event.scale
         factor = 2 * eta * V[i, 0] if name == "madmm" else 1.0
         assert event.scale == pytest.approx(3.0 / factor)
+
+
+@pytest.mark.parametrize("spent", [1.99904, 1.99951, 0.99961, 12.3449, 2.0])
+def test_no_printed_epsilon_is_below_what_was_spent(spent: float) -> None:
+    summary = {"epsilon": spent, "published_epsilon": 10 * spent, "delta": 1e-5}
+    said = rundir.loss_in_words({**summary, "adjacency": "replace", "statement": "certificate"})
+    found = re.match(r"epsilon (\S+) at delta 1e-05 \(replace\); published bound (\S+); certificate", said)
+    assert found
+    assert spent <= float(found[1]) < 1.001 * spent
+    assert 10 * spent <= float(found[2]) < 10.01 * spent
 
 
 def test_a_budget_ends_all_ranks_with_code_three(tmp_path: Path, capsys) -> None:

@@ -1,0 +1,16 @@
+"""Bounds are shown rounded up: a printed epsilon is never below the one that was proved."""
+
+import math
+
+
+def rounded_up(value: float, digits: int = 4) -> str:
+    """`value` in so many digits, never below it."""
+    if not math.isfinite(value) or value == 0:
+        return f"{value:g}"
+    places = digits - 1 - math.floor(math.log10(abs(value)))
+    text = f"{value:.{max(places, 0)}f}" if -3 < places < 12 else f"{value:.{digits - 1}e}"
+    if float(text) < value:
+        step = 10.0**-places
+        raised = (math.floor(value / step) + 1) * step
+        text = f"{raised:.{max(places, 0)}f}" if -3 < places < 12 else f"{raised:.{digits - 1}e}"
+    return text
