@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -179,6 +180,19 @@ def test_what_could_not_be_written_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"cannot write .*page.html: Is a directory"):
         write_text(tmp_path / "page.html", "x")
     assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "loss"),
+    [("1,0\n2,1\n3,2\n", "logistic"), ("".join(f"1,{i / 7}\n" for i in range(200)), "softmax")],
+)
+def test_flags_named_to_mend_a_target_exist(rows: str, loss: str, tmp_path: Path, capsys) -> None:
+    (tmp_path / "mine.csv").write_text("a,y\n" + rows)
+    assert radmm.main([*TINY, "--data", str(tmp_path / "mine.csv"), "--loss", loss]) == USAGE
+    named = set(re.findall(r"--[a-z-]+", capsys.readouterr().err))
+    assert "--loss" in named
+    assert radmm.main(["--help"]) == DONE
+    assert named <= set(re.findall(r"--[a-z-]+", capsys.readouterr().out))
 
 
 def test_resume_refuses_another_configuration(tmp_path: Path, capsys) -> None:

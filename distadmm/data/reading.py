@@ -44,7 +44,7 @@ class Reading:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        require(self.task in TASKS, f"--task is {self.task!r}; choose one of: {', '.join(TASKS)}")
+        require(self.task in TASKS, f"task is {self.task!r}; choose one of: {', '.join(TASKS)}")
         require(
             self.features is None or self.features >= 1,
             f"--features is {self.features}; needed: the number of columns, at least 1",

@@ -50,7 +50,7 @@ class Source(ABC):
     learnt: str = ""  # what of the form of X and y was read off the rows, and the flag that states it instead
 
     def __init__(self, *, clip: float | None = 1.0, intercept: bool = False, task: str = "binary"):
-        require(task in TASKS, f"--task is {task!r}; choose one of: {', '.join(TASKS)}")
+        require(task in TASKS, f"task is {task!r}; choose one of: {', '.join(TASKS)}")
         self.clip, self.intercept, self.task = clip, intercept, task
         self.clipped: ClipReport = NOTHING_CLIPPED  # of all rows read so far by this process
 

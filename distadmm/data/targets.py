@@ -58,7 +58,8 @@ def find_classes(values: Array, task: str, where: str, *, whole: bool) -> tuple[
         if len(found) > 2:
             raise InputError(
                 f"{where} holds {len(found)} distinct values ({_shown(found)}); a binary target has two: "
-                "check --target, or give --task multiclass or --task regression"
+                "check --target, or choose a loss for several classes (--loss softmax, radmm alone) or for numbers "
+                "(--loss squared)"
             )
         return tuple(found)
     if not whole:
@@ -70,7 +71,7 @@ def find_classes(values: Array, task: str, where: str, *, whole: bool) -> tuple[
     if len(found) > max(100, len(values) // 10):
         raise InputError(
             f"{where} holds {len(found)} distinct values in {len(values)} rows ({_shown(found)}); these are "
-            "no classes: check --target, or give --task regression"
+            "no classes: check --target, or give --loss squared"
         )
     return tuple(found)
 
