@@ -68,11 +68,16 @@ class Stop(Exception):
 
 
 def error_rate(f: Array, X: Any, y: Array) -> float:
-    """Share of rows that the model gets wrong: by the sign of its score, or by the highest of several."""
+    """Share of rows that the model gets wrong: by the sign of its score, or by the highest of several.
+
+    NaN where the targets are numbers: there a row is not right or wrong.
+    """
     if len(f) > X.shape[1]:
         from distadmm.softmax import classes_of
 
         return float(np.mean(classes_of(f, X) != y))
+    if not np.all(np.abs(y) == 1):
+        return float("nan")
     return float(np.mean(np.where(X @ f > 0, 1, -1) != y))
 
 

@@ -160,6 +160,7 @@ def finish(prepared: Prepared, run: Run, folder: Path | None) -> Run:
         return run
     run.path = folder
     test = prepared.source.test()
+    wrong = None if test is None else error_rate(run.model, *test)
     last = run.history[-1] if run.history else None
     run.summary = {
         "algorithm": prepared.config.name,
@@ -169,7 +170,8 @@ def finish(prepared: Prepared, run: Run, folder: Path | None) -> Run:
         "ranks": prepared.world.size,
         "gap": None if last is None or math.isnan(last.gap) else last.gap,
         "pooled_allowed": prepared.source.pooled_allowed,
-        "test_error": None if test is None else error_rate(run.model, *test),
+        "test_rows": 0 if test is None else len(test[1]),
+        "test_error": None if wrong is None or math.isnan(wrong) else wrong,
         "epsilon": run.epsilon,
         "delta": prepared.config.privacy.delta,
         "published_epsilon": run.published_epsilon,
@@ -286,7 +288,10 @@ def table(run: Run) -> str:
         gap = "not measured (--observe none, or the run ended before its first measurement)"
     else:
         gap = "unknown: each node holds its own rows, and the centralised optimum needs all of them"
-    error = "no test rows" if s["test_error"] is None else f"{100 * s['test_error']:.2f} %"
+    if s["test_error"] is not None:
+        error = f"{100 * s['test_error']:.2f} %"
+    else:
+        error = "none: the target is a number, not one of two classes" if s["test_rows"] else "no test rows"
     rows = [
         ("algorithm", f"{s['algorithm']}, {s['nodes']} nodes on {s['ranks']} rank(s)"),
         ("iterations", f"{s['iterations']} (ended by: {s['ended']})"),

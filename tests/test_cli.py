@@ -195,6 +195,16 @@ def test_flags_named_to_mend_a_target_exist(rows: str, loss: str, tmp_path: Path
     assert named <= set(re.findall(r"--[a-z-]+", capsys.readouterr().out))
 
 
+def test_a_target_of_numbers_has_no_test_error_in_per_cent(tmp_path: Path, capsys) -> None:
+    (tmp_path / "mine.csv").write_text("a,y\n" + "".join(f"{i % 7 / 7},{i / 100}\n" for i in range(100)))
+    flags = ["--data", str(tmp_path / "mine.csv"), "--loss", "squared", "--test-fraction", "0.2"]
+    assert radmm.main([*TINY, *flags, "--out", str(tmp_path / "run")]) == DONE
+    assert "test error     none: the target is a number, not one of two classes" in capsys.readouterr().out
+    assert json.loads((tmp_path / "run" / "summary.json").read_text())["test_error"] is None
+    assert radmm.main([*TINY, "--loss", "squared", "--out", str(tmp_path / "classes")]) == DONE
+    assert json.loads((tmp_path / "classes" / "summary.json").read_text())["test_error"] < 0.5
+
+
 def test_resume_refuses_another_configuration(tmp_path: Path, capsys) -> None:
     out = str(tmp_path / "run")
     assert radmm.main([*TINY, "--checkpoint-every", "1", "--out", out]) == DONE
