@@ -19,8 +19,8 @@ from distadmm.world import World
 Array = np.ndarray
 
 
-def save(folder: Path, k: int, state: Any, node: Node, world: World) -> None:
-    """Write the state after iteration k, and what the solvers remember."""
+def save(folder: Path, k: int, state: Any, node: Node, world: World, seconds: float = 0.0) -> None:
+    """Write the state after iteration k, and what the solvers remember; `seconds` is what rank 0 has taken so far."""
     place = folder / f"iteration-{k:08d}"
     world.on_root(lambda: _make(folder, place))
     arrays = {f"state.{name}": np.asarray(value) for name, value in state._asdict().items()}
@@ -37,7 +37,7 @@ def save(folder: Path, k: int, state: Any, node: Node, world: World) -> None:
         import shutil
 
         files = [f"rank-{rank:05d}.npz" for rank in range(world.size)]
-        manifest = json.dumps({"iteration": k, "folder": place.name, "files": files})
+        manifest = json.dumps({"iteration": k, "folder": place.name, "files": files, "seconds": seconds})
         write_bytes(folder / "latest.json", manifest.encode(), sync=True)
         for old in folder.glob("iteration-*"):
             if old != place:
@@ -59,6 +59,11 @@ def latest(folder: Path) -> int:
     if not (folder / "latest.json").is_file():
         raise InputError(f"no complete checkpoint in {folder}; run with --checkpoint-every K, then --resume")
     return int(read_json(folder / "latest.json")["iteration"])
+
+
+def seconds(folder: Path) -> float:
+    """What the iterations before the last complete checkpoint took."""
+    return float(read_json(folder / "latest.json").get("seconds", 0.0))
 
 
 def stack(rows: list[Any]) -> Array:

@@ -19,6 +19,15 @@ def write(folder: Path, history: Sequence[Measurement], began: int = 0) -> None:
         write_csv(path, COLUMNS, lines)
 
 
+def gap_before(folder: Path | None, iteration: int) -> float:
+    """The gap that an earlier part of the run measured at `iteration`; NaN when none did."""
+    if folder is None:
+        return math.nan
+    column = COLUMNS.index("gap")
+    lines = [line for line in _earlier(folder / "history.csv", iteration) if int(line[0]) == iteration]
+    return float(lines[-1][column] or "nan") if lines else math.nan
+
+
 def _earlier(path: Path, began: int) -> list[list[Any]]:
     if not path.is_file():
         return []

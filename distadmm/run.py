@@ -37,7 +37,7 @@ class Run:
     config: Config
     ended: str  # why: "iterations", "converged", "time limit", "signal 15"
     iterations: int
-    seconds: float  # of protocol time
+    seconds: float  # of protocol time, that before a resume included
     models: Array | None = None  # one row a node
     history: list[Measurement] = field(default_factory=list)
     optimum: float | None = None  # of the pooled problem; None where no process may see all rows
@@ -116,7 +116,6 @@ class Loop:
         with Watchdog(self.world, loop.stall_timeout, name) as dog:
             with self.world.together():
                 k, state = self._begin()
-            self.began = k
             dog.everybody_here()
             self.started = time.monotonic()
             progress = Progress(loop.iterations, loop.progress if self.world.is_root else "none")
@@ -147,7 +146,8 @@ class Loop:
         if self.config.loop.resume is None or self.folder is None:
             return 0, state
         place = self.folder / "checkpoint"
-        return checkpoint.latest(place), checkpoint.load(place, state, self.node)
+        self.began, self.seconds = checkpoint.latest(place), checkpoint.seconds(place)
+        return self.began, checkpoint.load(place, state, self.node)
 
     def _after(self, k: int, state: Any, before: Array, progress: Progress) -> None:
         """Measure, show, save and decide whether to go on; every rank decides alike."""
@@ -194,7 +194,7 @@ class Loop:
         if self.folder is not None:
             if self.world.is_root:  # first: who goes on from here measures no earlier iteration again
                 history.write(self.folder, self.history, self.began)
-            checkpoint.save(self.folder / "checkpoint", k, state, self.node, self.world)
+            checkpoint.save(self.folder / "checkpoint", k, state, self.node, self.world, self.seconds)
             self.node.release.checkpoint(k)
 
 

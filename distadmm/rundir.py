@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from distadmm.errors import require
+from distadmm.history import gap_before
 from distadmm.history import write as write_history
 from distadmm.privacy.release import HEAD_BYTES
 from distadmm.results import claim_directory, read_json, write_json, write_npz
@@ -161,14 +162,14 @@ def finish(prepared: Prepared, run: Run, folder: Path | None) -> Run:
     run.path = folder
     test = prepared.source.test()
     wrong = None if test is None else error_rate(run.model, *test)
-    last = run.history[-1] if run.history else None
+    gap = run.history[-1].gap if run.history else gap_before(folder, run.iterations)
     run.summary = {
         "algorithm": prepared.config.name,
         "ended": run.ended,
         "iterations": run.iterations,
         "nodes": len(run.models),
         "ranks": prepared.world.size,
-        "gap": None if last is None or math.isnan(last.gap) else last.gap,
+        "gap": None if math.isnan(gap) else gap,
         "pooled_allowed": prepared.source.pooled_allowed,
         "test_rows": 0 if test is None else len(test[1]),
         "test_error": None if wrong is None or math.isnan(wrong) else wrong,
@@ -217,10 +218,11 @@ def _not_covered(prepared: Prepared, run: Run) -> str:
 
 def _on_a_wide_area_network(prepared: Prepared, run: Run) -> float | None:
     """Predicted time with a machine for each node and the given delays; compute as measured here."""
-    if prepared.delays is None or not run.iterations:
+    made = run.iterations - run.began
+    if prepared.delays is None or not made:
         return None
     problem = prepared.node.problem
-    compute = problem.seconds / (len(problem.objectives) * run.iterations)
+    compute = problem.seconds / (len(problem.objectives) * made)
     from distadmm.conditions import wall_clock
 
     return wall_clock(prepared.delays, compute, 8 * problem.dimension, run.iterations)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import re
@@ -211,6 +212,29 @@ def test_resume_refuses_another_configuration(tmp_path: Path, capsys) -> None:
     capsys.readouterr()
     assert radmm.main(["--resume", out, "--rho", "3", "--iterations", "5"]) == USAGE
     assert "--rho 0.22, not 3.0" in capsys.readouterr().err
+
+
+def test_a_resumed_run_counts_the_time_before(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    assert radmm.main([*TINY, "--iterations", "40", "--checkpoint-every", "20", "--out", str(out)]) == DONE
+    summary = json.loads((out / "summary.json").read_text())
+    assert radmm.main(["--resume", str(out), "--iterations", "44"]) == DONE
+    with open(out / "history.csv", newline="") as file:
+        seconds = [float(line["seconds"]) for line in csv.DictReader(file)]
+    assert len(seconds) == 44
+    assert seconds == sorted(seconds)
+    assert json.loads((out / "summary.json").read_text())["seconds"] >= summary["seconds"]
+
+
+def test_resuming_a_finished_run_takes_nothing_from_its_summary(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    flags = ["--checkpoint-every", "1", "--latency", "0.1", "--out", str(out)]
+    assert radmm.main([*TINY, *flags]) == DONE
+    before = json.loads((out / "summary.json").read_text())
+    assert radmm.main(["--resume", str(out)]) == DONE
+    after = json.loads((out / "summary.json").read_text())
+    assert before["gap"] is not None
+    assert {**after, "predicted_wan_seconds": None} == {**before, "predicted_wan_seconds": None}
 
 
 def test_an_algorithm_from_a_file(tmp_path: Path) -> None:
