@@ -42,7 +42,7 @@ def read(argv: Sequence[str]) -> Config:
     base = asked["--config"]
     if asked["--resume"] is not None:
         require(base is None, "--resume takes its configuration from the run; leave out --config")
-        base = str(Path(asked["--resume"]) / "config.json")
+        base = _resumed(Path(asked["--resume"]), asked["--algorithm"], value_of(argv, "--out"))
     name = (
         asked["--algorithm"] or (read_config(base).get("algorithm") if base else None) or Choice().algorithm
     )
@@ -50,6 +50,26 @@ def read(argv: Sequence[str]) -> Config:
     arguments = list(argv) if asked["--resume"] is None else [*argv, "--config", str(base)]
     config = Config(*parse(PROG, description(), classes, arguments))
     return config if asked["--resume"] is None else _continued(config, str(base))
+
+
+def _resumed(folder: Path, algorithm: str | None, out: str | None) -> str:
+    """The configuration of the run in `folder`, which decides both the algorithm and where files go."""
+    path = folder / "config.json"
+    require(
+        path.is_file(),
+        f"--resume {folder}: no run there (no config.json); give the directory that --out named",
+    )
+    before = read_config(path).get("algorithm")
+    require(
+        algorithm in (None, before),
+        f"--resume: the run in {folder} has --algorithm {before}, not {algorithm}; "
+        "leave the flag out, or start a new run",
+    )
+    require(
+        out is None or Path(out).resolve() == folder.resolve(),
+        f"--resume {folder} goes on in that directory; leave out --out {out}",
+    )
+    return str(path)
 
 
 def value_of(argv: Sequence[str], option: str) -> str | None:

@@ -212,6 +212,18 @@ def test_resume_refuses_another_configuration(tmp_path: Path, capsys) -> None:
     capsys.readouterr()
     assert radmm.main(["--resume", out, "--rho", "3", "--iterations", "5"]) == USAGE
     assert "--rho 0.22, not 3.0" in capsys.readouterr().err
+    for flags, told in (
+        (["--algorithm", "admm"], "has --algorithm radmm, not admm; leave the flag out"),
+        (["--out", str(tmp_path / "other")], "goes on in that directory; leave out --out"),
+        (["--resume", str(tmp_path / "nowhere")], "nowhere: no run there"),
+        (["--resume", f"{out}/summary.json"], "summary.json: no run there"),
+    ):
+        assert radmm.main([*(flags if "--resume" in flags else ["--resume", out, *flags])]) == USAGE
+        said = capsys.readouterr().err
+        assert told in said
+        assert len(said.splitlines()) == 1
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["config"]["out"] == out
+    assert radmm.main(["--resume", out, "--out", out, "--iterations", "4"]) == DONE
 
 
 def test_a_resumed_run_counts_the_time_before(tmp_path: Path) -> None:
