@@ -1,7 +1,7 @@
 """A grid of consensus runs in one command: every combination of the values given, each in a directory of its own.
 
 python -m distadmm sweep --topology ring:20 er20 star:20 --seed 0 1 2 --algorithm admm
-python -m distadmm sweep --config sweep.toml            key = value lines, where a list is varied
+python -m distadmm sweep launch/sweep.toml              the same from a file, where a list is taken value by value
 
 A flag of distadmm.radmm with several values takes each of them in turn.  The same command goes on where it stopped:
 finished runs are skipped, runs with a checkpoint resumed, others made anew.
@@ -80,6 +80,8 @@ def read(argv: Sequence[str]) -> Request:
         launched_size() is None,
         "start a sweep without mpiexec or srun; --ranks says how many ranks each run has",
     )
+    if argv[0].endswith(".toml"):
+        argv = ["--config", *argv]
     flags = grid.from_words(argv)
     if "config" in flags:
         (word,) = _single("config", flags.pop("config"))

@@ -85,12 +85,18 @@ def test_a_file_and_the_command_line_say_the_same(tmp_path: Path) -> None:
         "no,yes",
     ]
     from_file = sweep.read(["--config", str(path)])
-    assert from_file == sweep.read(said)
+    assert from_file == sweep.read(said) == sweep.read([str(path)])
     assert len(from_file.points) == 8
     assert from_file.points[-1].words == ("--topology=star:5", "--seed=1", "--no-clip", "--labels=no,yes")
     assert [p.words[0] for p in sweep.read(["--config", str(path), "--topology", "er5"]).points] == [
         "--topology=er5"
     ] * 4
+
+
+def test_the_file_that_comes_with_the_package_is_a_grid() -> None:
+    found = sweep.read([str(ROOT / "launch" / "sweep.toml"), "--seed", "0"])
+    assert len(found.points) == 10
+    assert (found.options.out, found.options.jobs) == ("runs/networks", 2)
 
 
 @pytest.mark.parametrize(
