@@ -19,7 +19,7 @@ import numpy as np
 from distadmm import checkpoint, history
 from distadmm.algorithm import find
 from distadmm.config import Config
-from distadmm.errors import BudgetExhausted
+from distadmm.errors import BudgetExhausted, InputError
 from distadmm.observe import Measurement, Observer, optimum
 from distadmm.progress import Progress
 from distadmm.setup import Prepared
@@ -114,8 +114,13 @@ class Loop:
         loop, algorithm = self.config.loop, self.config.algorithm
         name = self.prepared.run or self.world.broadcast(os.urandom(8).hex())
         with Watchdog(self.world, loop.stall_timeout, name) as dog:
-            with self.world.together():
-                k, state = self._begin()
+            try:
+                with self.world.together():
+                    k, state = self._begin()
+            except InputError:  # all ranks leave, and the MPI library would list what they left open
+                self.observer.uplink.close()
+                self.node.network.close()
+                raise
             dog.everybody_here()
             self.started = time.monotonic()
             progress = Progress(loop.iterations, loop.progress if self.world.is_root else "none")

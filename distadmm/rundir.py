@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from distadmm import checkpoint
 from distadmm.errors import require
 from distadmm.history import gap_before
 from distadmm.history import write as write_history
@@ -34,6 +35,7 @@ def start(prepared: Prepared, commit: Commit | None = None) -> Path | None:
         data_id = ids or _data_id(prepared)
         if config.loop.resume is not None:
             folder = Path(config.loop.resume)
+            checkpoint.latest(folder / "checkpoint")  # refused before a file is touched
             _same_inputs(read_json(folder / "config.json"), prepared, data_id)
         else:
             name = Path(config.name).name.removesuffix(".py")  # also of an algorithm that is a file elsewhere

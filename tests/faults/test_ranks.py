@@ -232,6 +232,27 @@ def test_a_preempted_run_goes_on_where_it_was(mpiexec, tmp_path: Path) -> None:
     assert resumed.tobytes() == straight.tobytes()
 
 
+def test_a_run_that_cannot_be_resumed_is_told_in_one_line_and_left_as_it_was(mpiexec, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    flags = [*BASE, "--iterations", "4", "--checkpoint-every", "2", "--out", str(out)]
+    assert finish(start(mpiexec, 3, flags))[0] == 0
+    latest = out / "checkpoint" / "latest.json"
+
+    def refused(told: str) -> None:
+        code, shown, err = finish(start(mpiexec, 3, ["--resume", str(out), "--progress", "none"]))
+        assert (code, shown) == (2, "")
+        assert err.count("\n") == 1, err
+        assert told in err
+
+    for path in (out / "checkpoint").glob("iteration-*/rank-00001.npz"):
+        path.rename(path.with_name("elsewhere"))
+    refused("rank-00001.npz")
+    latest.unlink()
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    refused("no complete checkpoint")
+    assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
+
+
 def listens(pid: int) -> bool:
     """Whether it is told of signals by now: by the handler of SIGTERM, for MPICH has one of its own for SIGUSR1."""
     with contextlib.suppress(OSError):
