@@ -145,12 +145,16 @@ class Mapping:
             inference_before=before,
         )
 
-    def release(self, column: str = "") -> Any:
-        """The ledger's event for publishing a column through this mapping: information, not privacy."""
+    def release(self, column: str = "", *, seeded: bool = False) -> Any:
+        """The ledger's event for publishing a column through this mapping: information, not privacy.
+
+        `seeded`: the symbols were drawn by a seed, and who knows it learns more.
+        """
         from distadmm.privacy.events import Leakage
 
         column = column or self.column or "the column"
-        return Leakage(self.leakage().nats, f"I({column}; its {self.n_outputs} symbols), average over P_Y")
+        what = f"I({column}; its {self.n_outputs} symbols), average over P_Y"
+        return Leakage(self.leakage().nats, what + (", to those who do not know --seed" if seeded else ""))
 
     def save(self, path: str | Path) -> None:
         """Write `.npz` (everything) or `.csv` (value, prior and the row of each value)."""

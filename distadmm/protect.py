@@ -185,7 +185,7 @@ def arm(prepared: Prepared, recipe: Recipe | None, folder: Path | None) -> None:
         books = _books(prepared, recipe, folder, source)
     if recipe is None or source is None:
         node.release = Unprotected(books)
-        _note_sanitised(config, books)
+        _note_sanitised(prepared, books)
         return
     from distadmm.privacy.protected import Protected
 
@@ -198,17 +198,20 @@ def arm(prepared: Prepared, recipe: Recipe | None, folder: Path | None) -> None:
     with world.together():
         if unreserved:
             release.commit(plans)
-    _note_sanitised(config, books)  # after the schedule, which is committed before anything else is released
+    _note_sanitised(
+        prepared, books
+    )  # after the schedule, which is committed before anything else is released
     release.quote(spent(prepared), config.privacy.delta)
 
 
-def _note_sanitised(config: Config, books: Books) -> None:
+def _note_sanitised(prepared: Prepared, books: Books) -> None:
     """A column that was randomised first leaks some nats on average: listed, never added to an epsilon."""
+    config, seeded = prepared.config, prepared.source.pooled_allowed
     if config.loop.resume is not None:
         return
     for column, mapping in mappings(config.problem.sanitise).items():
         for ledger in books.ledgers:
-            ledger.charge(mapping.release(column), iteration=0)
+            ledger.charge(mapping.release(column, seeded=seeded), iteration=0)
 
 
 def noise_source(config: Config) -> Source:

@@ -127,7 +127,7 @@ def _from_table(data: DataOptions, star: Star, seed: int, regression: bool) -> P
 def _leaks(washed: dict[str, Any], names: tuple[str, ...]) -> tuple[Any, ...]:
     """What the mappings of a party's own columns leak on average, for its ledger."""
     return tuple(
-        mapping.release(column)
+        mapping.release(column, seeded=True)
         for column, mapping in washed.items()
         if any(name.startswith(f"{column}~") for name in names)
     )

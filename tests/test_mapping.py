@@ -117,6 +117,16 @@ def test_compacting_is_postprocessing(seed):
     assert compact.leakage().nats == pytest.approx(mapping.leakage().nats, abs=1e-9)
 
 
+def test_symbols_drawn_by_a_known_seed_say_more_than_their_nats():
+    """Why the ledger says to whom: randomised response leaks 0.13 nats; beside its seed, ln 2 in half the rows."""
+    mapping = Mapping(np.where(np.eye(2), 0.75, 0.25))
+    of_zero, of_one = (mapping.apply(np.full(4000, y), np.random.default_rng(5)) for y in (0, 1))
+    known = np.mean(of_zero != of_one) * np.log(2)  # there the symbol gives the value away
+    assert known > 2.5 * mapping.leakage().nats
+    assert "--seed" in mapping.release("c", seeded=True).what
+    assert "--seed" not in mapping.release("c").what
+
+
 def test_the_event_for_the_ledger_is_information_not_privacy():
     mapping = random_mapping(7)
     event = mapping.release("education")

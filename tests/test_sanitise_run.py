@@ -53,6 +53,7 @@ def test_the_ledger_lists_the_nats_and_epsilon_is_unmoved(tmp_path: Path) -> Non
     lines = (tmp_path / "washed" / "ledger" / "node-0001.jsonl").read_text().splitlines()
     (leak,) = [entry for entry in map(json.loads, lines) if entry.get("mech") == "leakage"]
     assert leak["params"]["nats"] == pytest.approx(Mapping.load(path).leakage().nats)
+    assert leak["params"]["what"].endswith("to those who do not know --seed")
     assert not np.array_equal(plain.models, washed.models)
 
 
