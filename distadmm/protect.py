@@ -314,6 +314,18 @@ def weakest_statement(prepared: Prepared) -> str:
     return min(prepared.world.allgather(prepared.node.release.statement), key=("none", *STATEMENTS).index)
 
 
+def unbounded(prepared: Prepared) -> str:
+    """Why nothing bounds what was spent; empty where something does."""
+    from distadmm.privacy.events import Unbounded
+    from distadmm.privacy.protected import Protected
+
+    release = prepared.node.release
+    assert isinstance(release, Protected)
+    spent = [event for ledger in release.books.ledgers for event in ledger.events]
+    here = release.recipe.unverified or next((e.reason for e in spent if isinstance(e, Unbounded)), "")
+    return next(filter(None, prepared.world.allgather(here)), "")
+
+
 def published(prepared: Prepared) -> float:
     """The same by the bound that the paper publishes."""
     from distadmm.privacy import accountant
@@ -341,7 +353,5 @@ def settle(prepared: Prepared, run: Run) -> None:
 
         assert isinstance(release, Protected)
         run.epsilon, run.published_epsilon = spent(prepared), published(prepared)
-        run.statement = weakest_statement(prepared)
-        if release.recipe.unverified:
-            run.statement = release.recipe.unverified
+        run.statement = unbounded(prepared) or weakest_statement(prepared)
     release.close()

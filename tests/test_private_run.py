@@ -225,6 +225,29 @@ def test_all_ranks_stop_together_when_one_budget_runs_out(world: World, shared_p
     assert radmm.work(config, world) == BUDGET
 
 
+UNSOLVED = {**PRIVATE, "rng": "secure", "alpha": "1e6", "tolerance": 1e-17}  # below what doubles can do
+
+
+@pytest.mark.mpi(min_size=2, sizes=[2, 5])
+def test_a_solve_that_misses_its_tolerance_ends_all_ranks_of_a_run_with_a_budget(
+    world: World, shared_path: Path
+) -> None:
+    out = str(shared_path / "run")
+    flags = words({**UNSOLVED, "budget_epsilon": 1e9, "stall_timeout": 30})
+    config = world.on_root(lambda: radmm.read([*flags, "--out", out]))
+    assert radmm.work(config, world) == BUDGET
+    if world.is_root:
+        summary = json.loads((shared_path / "run" / "summary.json").read_text())
+        assert summary["iterations"] == 0
+        assert "above --tolerance" in summary["reason"]
+
+
+def test_a_solve_that_misses_its_tolerance_is_named_as_what_leaves_no_bound() -> None:
+    run = radmm.solve("radmm", **UNSOLVED)
+    assert run.epsilon == float("inf")
+    assert "a solve ended at gradient norm" in rundir.loss_in_words(run.summary)
+
+
 def test_the_history_says_what_its_epsilon_is_worth(tmp_path: Path) -> None:
     for rng, word in (("simulation", "simulation"), ("secure", "certificate")):
         radmm.solve("radmm", **{**PRIVATE, "rng": rng, "out": tmp_path / rng})

@@ -243,14 +243,12 @@ class Protected(Unprotected):
         return sigma / event.noise_multiplier
 
     def seal(self, k: int, f: Array, residual: Array) -> Array:
+        self._certify(k, residual)
         sealed = f + self._drawn if self.recipe.mechanism == "output" else f.copy()
         for i, event in enumerate(self._events):
             if self._is_replay(i):
                 sealed[i] = self._sent_before.rows[i]
                 continue
-            if residual[i] > self.recipe.tolerance:
-                found = f"a solve ended at gradient norm {residual[i]:.2g}, above {self.recipe.tolerance:g}"
-                self.books.ledgers[i].expose(found, iteration=k)
             if (
                 self.recipe.output_epsilon
                 and not self.recipe.unverified
@@ -259,6 +257,29 @@ class Protected(Unprotected):
                 sealed[i] += self.noise.output(self.recipe.tolerance, at=i)
         self.books.store(k, sealed)
         return sealed
+
+    def _certify(self, k: int, residual: Array) -> None:
+        """A solve that missed its tolerance is unbounded in the ledger before it leaves; a budget keeps it in."""
+        kept_in = []
+        for i in np.flatnonzero(residual > self.recipe.tolerance).tolist():
+            if self._is_replay(i):
+                continue
+            found = f"a solve ended at gradient norm {residual[i]:.2g}, above {self.recipe.tolerance:g}"
+            try:
+                self.books.ledgers[i].expose(found, iteration=k)
+            except BudgetExhausted:
+                kept_in.append(self.books.nodes[i])
+        if self.books.ledgers[0].budget is None:
+            return
+        kept_in = [
+            node for nodes in self.world.allgather(kept_in) for node in nodes
+        ]  # all ranks leave together
+        if kept_in:
+            raise BudgetExhausted(
+                f"the solve of node {min(kept_in)} in iteration {k} ended above --tolerance {self.recipe.tolerance:g}, "
+                "and no budget admits what has no bound; nothing of it was sent; raise --tolerance",
+                shared=True,
+            )
 
 
 def sample_unpriced(stream: Stream, event: Event, dimension: int) -> Array:
