@@ -7,10 +7,12 @@ import json
 import re
 import statistics
 import xml.etree.ElementTree as ET
+from collections import defaultdict
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from distadmm import radmm, report, report_page, report_runs, sharing
@@ -82,6 +84,9 @@ def test_seeds_are_one_row_with_their_median_and_range(runs: Path, capsys) -> No
         assert row["final gap"] == f"{middle} [{low}, {high}]"
         spent = json.loads((runs / "noisy" / f"e{epsilon}s0" / "summary.json").read_text())["epsilon"]
         assert spent <= float(row["epsilon"]) <= float(epsilon)  # shown rounded up
+
+        spent = [float(lines_of(runs / "noisy" / f"e{epsilon}s{seed}")[-1]["epsilon"]) for seed in range(3)]
+        assert statistics.median(spent) <= float(row["epsilon"]) <= float(epsilon)  # shown rounded up
         assert row["statement"] == "simulation"
     assert "note: simulation: noise that a seed repeats protects nobody" in out
     assert "epsilon at delta 1e-05 for replace" in out
@@ -253,3 +258,13 @@ def test_a_run_that_was_replaced_is_named_and_not_compared(tmp_path: Path, capsy
     assert "not shown: one.spent-1" in out
     code, rows, _, _ = reported(capsys, tmp_path / "runs" / "one.spent-1", "--out", "none")  # asked for
     assert (code, rows[0]["setting"]) == (0, "radmm on ring:5")
+
+
+@pytest.mark.parametrize("spent", [1.23441, 1.9993, 0.0100001, 12.3412, 0.0])
+def test_a_loss_is_never_shown_below_what_was_spent(spent: float) -> None:
+    nothing = defaultdict(lambda: np.array([]))
+    trace = report_runs.Trace(
+        Path("run"), {}, "", 1, {"epsilon": spent, "statement": "", "ended": ""}, nothing
+    )
+    heads, (row,) = report.table([report_runs.Group((("epsilon", "4"),), (trace,))], ())
+    assert spent <= float(row[heads.index("epsilon")]) <= 1.001 * spent
