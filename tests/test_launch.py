@@ -111,6 +111,38 @@ def test_every_script_is_checked() -> None:
     }
 
 
+def batch(home: Path, *flags: str, restarts: int = 0) -> list[str]:
+    """What launch/slurm/job.sbatch hands to srun as job 7."""
+    (home / "bin").mkdir(exist_ok=True)
+    (home / "bin" / "srun").write_text('#!/bin/bash\nprintf "%s\\n" "$@" >srun.words\n')
+    (home / "bin" / "srun").chmod(0o755)
+    environment = {
+        **os.environ,
+        "PATH": f"{home / 'bin'}:{os.environ['PATH']}",
+        "SLURM_SUBMIT_DIR": str(home),
+        "SLURM_JOB_ID": "7",
+        "SLURM_RESTART_COUNT": str(restarts),
+    }
+    script = ROOT / "launch" / "slurm" / "job.sbatch"
+    subprocess.run(["bash", script, *flags], cwd=home, env=environment, check=True, capture_output=True)
+    words = (home / "srun.words").read_text().split()
+    return words[words.index("distadmm.radmm") + 1 :]
+
+
+def test_a_requeued_job_takes_up_its_checkpoint(tmp_path: Path) -> None:
+    flags = ["--epsilon", "2"]
+    # --force keeps what was released: test_private_run.py::test_what_was_spent_stays_on_record_under_force
+    assert batch(tmp_path, *flags) == ["--checkpoint-every", "100", *flags, "--out", "runs/job-7", "--force"]
+    checkpoint = tmp_path / "runs" / "job-7" / "checkpoint" / "latest.json"
+    checkpoint.parent.mkdir(parents=True)
+    checkpoint.write_text("{}")
+    assert batch(tmp_path, *flags, restarts=1) == ["--resume", "runs/job-7"]
+
+
+def test_a_batch_job_goes_on_from_another(tmp_path: Path) -> None:
+    assert batch(tmp_path, "--resume", "runs/job-3") == ["--resume", "runs/job-3"]
+
+
 @pytest.mark.parametrize(
     ("flags", "hint"),
     [
