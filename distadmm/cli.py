@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import signal
 import sys
 import types
 import typing
@@ -24,11 +25,21 @@ def entering(module: str) -> None:
     """One BLAS thread a rank, when `module` is being run as a command; nothing when it is imported.
 
     Twenty ranks that each start a thread a core are 24 to 100 times slower, and after numpy has been
-    imported the setting has no effect.  A value the user has set is kept.
+    imported the setting has no effect.  A value the user has set is kept.  Until `launch` takes over, Ctrl-C
+    ends the process without the traceback of a half-done import.
     """
     if module == "__main__":
         for name in _THREAD_VARIABLES:
             os.environ.setdefault(name, "1")
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def _listen() -> None:
+    """From here on Ctrl-C is an exception again: files are closed, and one line is said."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        with contextlib.suppress(ValueError):  # not the main thread
+            signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def flag(default: Any = dataclasses.MISSING, *, help: str, choices: Sequence[Any] | None = None) -> Any:
@@ -251,6 +262,7 @@ def launch(
             return "exit", leaving.code or DONE
 
     try:
+        _listen()
         kind, content = world.on_root(read_or_leave)
         if kind == "exit":
             return int(content)

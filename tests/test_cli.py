@@ -6,8 +6,10 @@ import csv
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -281,6 +283,34 @@ def test_the_run_of_an_algorithm_from_a_file_lies_in_runs(folder: str, tmp_path:
     (place / "mine.py").write_text(example.read_text())
     assert radmm.main([*TINY, "--algorithm", str(place / "mine.py")]) == DONE
     assert [run.name.startswith("mine-") for run in (tmp_path / "runs").iterdir()] == [True]
+
+
+HEARS_CTRL_C = pytest.mark.skipif(
+    signal.getsignal(signal.SIGINT) is signal.SIG_IGN, reason="started in the background: Ctrl-C is ignored"
+)
+
+
+@HEARS_CTRL_C
+@pytest.mark.parametrize("command", [["distadmm.radmm"], ["distadmm", "plan"], ["distadmm.istdp"]])
+def test_an_interrupt_while_modules_load_shows_no_traceback(command: list[str], tmp_path: Path) -> None:
+    (tmp_path / "numpy.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+    home = Path(distadmm.__file__).parent.parent
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{home}"}
+    done = subprocess.run([sys.executable, "-m", *command], env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (-signal.SIGINT, "")
+
+
+@HEARS_CTRL_C
+def test_an_interrupt_afterwards_is_one_line(tmp_path: Path) -> None:
+    flags = [*TINY, "--iterations", "10000000", "--observe", "none", "--out", str(tmp_path / "run")]
+    environment = {**os.environ, "PYTHONPATH": str(Path(distadmm.__file__).parent.parent)}
+    command = [sys.executable, "-m", "distadmm.radmm", *flags]
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as job:
+        while not (tmp_path / "run" / "config.json").exists():
+            time.sleep(0.01)
+        job.send_signal(signal.SIGINT)
+        _, said = job.communicate(timeout=60)
+    assert (job.returncode, said) == (130, "distadmm.radmm: interrupted\n")
 
 
 def test_importing_the_package_sets_nothing() -> None:
