@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 import sys
 import time
 from typing import TextIO
@@ -11,6 +13,7 @@ from distadmm.observe import Measurement
 
 EVERY = 2.0  # seconds between lines where there is no terminal
 _REDRAW = 0.1
+_WIDTH = 20  # of the bar
 
 
 class Progress:
@@ -35,19 +38,20 @@ class Progress:
 
     def _write(self, k: int, seen: Measurement | None, now: float) -> None:
         rate = (now - self.started) / max(k, 1)
-        text = f"iteration {k}/{self.iterations}"
+        details = []
         if seen is not None:
-            text += f"  objective {seen.objective:.6g}  disagreement {seen.consensus_error:.2g}"
+            details += [f"objective {seen.objective:.6g}", f"disagreement {seen.consensus_error:.2g}"]
             if seen.test_error == seen.test_error:
-                text += f"  test error {100 * seen.test_error:.2f} %"
-        text += f"  {_span(rate * (self.iterations - k))} left"
+                details.append(f"test error {100 * seen.test_error:.2f} %")
+        first, last = f"iteration {k}/{self.iterations}", f"{_span(rate * (self.iterations - k))} left"
         if self.mode == "bar":
-            width = 20
-            full = round(width * k / max(self.iterations, 1))
-            text = f"\r\033[K[{'#' * full}{'.' * (width - full)}] {text}"
-        else:
-            text += "\n"
-        self.stream.write(text)
+            full = round(_WIDTH * k / max(self.iterations, 1))
+            first = f"[{'#' * full}{'.' * (_WIDTH - full)}] {first}"
+            # A line that wraps could not be rewritten in place, so what does not fit is left out.
+            while details and len("  ".join([first, *details, last])) >= columns(self.stream):
+                details.pop(0)
+        text = "  ".join([first, *details, last])
+        self.stream.write(f"\r\033[K{text}" if self.mode == "bar" else f"{text}\n")
         self.stream.flush()
         self._drawn = True
 
@@ -55,6 +59,15 @@ class Progress:
         if self._drawn and self.mode == "bar":
             self.stream.write("\r\033[K")
             self.stream.flush()
+
+
+def columns(stream: TextIO) -> int:
+    """How wide the terminal is; under mpiexec COLUMNS or 80, for the stream is a pipe there."""
+    with contextlib.suppress(OSError, ValueError):
+        wide = os.get_terminal_size(stream.fileno()).columns
+        if wide:
+            return wide
+    return shutil.get_terminal_size().columns
 
 
 def _span(seconds: float) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import os
 import re
@@ -18,6 +19,8 @@ import pytest
 import distadmm
 from distadmm import radmm
 from distadmm.errors import DONE, USAGE, InputError
+from distadmm.observe import Measurement
+from distadmm.progress import Progress
 from distadmm.results import write_text
 
 TINY = ["--data", "tiny", "--topology", "er5", "--iterations", "3", "--progress", "none"]
@@ -283,6 +286,23 @@ def test_the_run_of_an_algorithm_from_a_file_lies_in_runs(folder: str, tmp_path:
     (place / "mine.py").write_text(example.read_text())
     assert radmm.main([*TINY, "--algorithm", str(place / "mine.py")]) == DONE
     assert [run.name.startswith("mine-") for run in (tmp_path / "runs").iterdir()] == [True]
+
+
+@pytest.mark.parametrize("wide", [40, 60, 80, 120])
+def test_the_bar_never_wraps_and_keeps_what_fits(wide: int, monkeypatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(wide))
+    stream = io.StringIO()
+    bar = Progress(3000, "bar", stream)
+    seen = Measurement(
+        200, "solve", 2931.39, 0.3, float("nan"), 1.4, 0.1, 0.1, 0.0, 0.0175, float("inf"), "none", 1, 1, 0.1
+    )
+    bar._write(200, seen, bar.started + 10.0)
+    line = stream.getvalue().removeprefix("\r\033[K")
+    assert "iteration 200/3000" in line
+    assert line.endswith(" left")
+    assert len(line) < max(wide, 60)
+    assert ("test error 1.75 %" in line) == (wide >= 80)
+    assert ("objective 2931.39" in line) == (wide >= 120)
 
 
 HEARS_CTRL_C = pytest.mark.skipif(
