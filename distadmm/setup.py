@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,21 @@ Array = np.ndarray
 LOSSES = {"logistic": Logistic, "huber": HuberHinge, "squared": Squared}
 
 
+def loss_from_file(text: str) -> Loss:
+    """The class that `FILE.py:Name` names, with all that `Loss` asks for."""
+    import runpy
+
+    path, _, name = text.rpartition(":")
+    require(os.path.isfile(path), f"--loss {text}: no file {path}; give FILE.py:Name")
+    found = runpy.run_path(path)
+    require(name in found, f"--loss {text}: no class {name!r} in {path}; see docs/algorithms.md")
+    loss: Loss = found[name]()
+    needed = ("value", "slope", "curvature", "max_slope", "max_curvature", "one_signed", "labels")
+    missing = [member for member in needed if not hasattr(loss, member)]
+    require(not missing, f"--loss {text} lacks {', '.join(missing)}; see docs/algorithms.md")
+    return loss
+
+
 @mutable_struct
 class Prepared:
     """What `run` needs, on every rank."""
@@ -45,15 +61,7 @@ def loss_named(name: str) -> Loss:
     if name in LOSSES:
         return LOSSES[name]()
     if ":" in name and name.split(":")[0].endswith(".py"):
-        import runpy
-
-        path, _, attribute = name.partition(":")
-        try:
-            return runpy.run_path(path)[attribute]()
-        except (OSError, KeyError):
-            raise InputError(
-                f"--loss {name}: no class {attribute!r} in {path}; see docs/algorithms.md"
-            ) from None
+        return loss_from_file(name)
     raise InputError(f"--loss is {name!r}; choose one of: {', '.join(LOSSES)}, softmax, or FILE.py:Name")
 
 

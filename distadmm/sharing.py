@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from distadmm.cli import flag, launch, parse
-from distadmm.errors import DONE, UNCONVERGED, InputError, require
+from distadmm.errors import DONE, UNCONVERGED, require
 from distadmm.losses import Loss
 from distadmm.methods.sharing import admm, loop, sgd
 from distadmm.methods.sharing.loop import FORMS, Plan
@@ -137,21 +137,14 @@ def loss_named(text: str) -> Loss:
     """A known loss, or `FILE.py:Name`, a class that follows `distadmm.losses.Loss`."""
     if text in LOSSES:
         return LOSSES[text]
-    path, _, name = text.rpartition(":")
+    path = text.rpartition(":")[0]
     require(
         path.endswith(".py"),
         f"--loss is {text!r}; choose one of: {', '.join(LOSSES)}, or FILE.py:Name, a class of your own",
     )
-    import runpy
+    from distadmm.setup import loss_from_file
 
-    try:
-        loss = runpy.run_path(path)[name]()
-    except (OSError, KeyError):
-        raise InputError(f"--loss {text}: no class {name!r} in {path}; see docs/sharing.md") from None
-    needed = ("value", "slope", "curvature", "max_slope", "max_curvature", "one_signed", "labels")
-    missing = [member for member in needed if not hasattr(loss, member)]
-    require(not missing, f"--loss {text} lacks {', '.join(missing)}; see docs/sharing.md")
-    return loss
+    return loss_from_file(text)
 
 
 def solve(

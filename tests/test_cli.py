@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import distadmm
-from distadmm import radmm
+from distadmm import radmm, sharing
 from distadmm.errors import DONE, USAGE, InputError
 from distadmm.observe import Measurement
 from distadmm.progress import Progress
@@ -209,6 +209,26 @@ def test_a_target_of_numbers_has_no_test_error_in_per_cent(tmp_path: Path, capsy
     assert json.loads((tmp_path / "run" / "summary.json").read_text())["test_error"] is None
     assert radmm.main([*TINY, "--loss", "squared", "--out", str(tmp_path / "classes")]) == DONE
     assert json.loads((tmp_path / "classes" / "summary.json").read_text())["test_error"] < 0.5
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("mine.py:Short", "lacks slope, curvature, max_slope, max_curvature, one_signed, labels"),
+        ("mine.py:Other", "no class 'Other' in"),
+        ("none.py:Short", "no file none.py"),
+    ],
+)
+@pytest.mark.parametrize("main", [radmm.main, sharing.main], ids=["radmm", "sharing"])
+def test_a_loss_of_your_own_that_is_not_whole(
+    main, name: str, told: str, tmp_path, capsys, monkeypatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text("class Short:\n    def value(self, z, y):\n        return z\n")
+    assert main(["--data", "tiny", "--loss", name]) == USAGE
+    said = capsys.readouterr().err
+    assert told in said
+    assert len(said.splitlines()) == 1
 
 
 def test_resume_refuses_another_configuration(tmp_path: Path, capsys) -> None:
