@@ -407,6 +407,20 @@ def test_a_faulty_ledger_is_not_shown(two_nodes, capsys):
     assert "ledger verify" in err
 
 
+def test_parties_that_protect_different_things_are_shown_apart(tmp_path, capsys):
+    """As in V2 of ADMM sharing: labels at one party, records at the others."""
+    run_of(tmp_path / "a", [LAPLACE], node=1, adjacency="label", scope="person")
+    run_of(tmp_path / "a", [LAPLACE, NORMAL], node=2, scope="person")
+    runs = data(capsys, "show", tmp_path / "a", "--json")["runs"]
+    assert [(run["adjacency"], run["apart"]) for run in runs] == [
+        ("label", ["replace"]),
+        ("replace", ["label"]),
+    ]
+    assert [run["together"]["epsilon"] for run in runs] == [run["nodes"][0]["epsilon"] for run in runs]
+    _, out, _ = call(capsys, "show", tmp_path / "a")
+    assert out.count("whom both touch pays both") == 2
+
+
 def test_ledgers_that_cannot_be_added_are_not(tmp_path, capsys):
     run_of(tmp_path / "a", [LAPLACE], run="a")
     run_of(tmp_path / "b", [LAPLACE], run="b", adjacency="label")

@@ -57,14 +57,20 @@ class Book:
 
 
 def shown(books: Sequence[Book], delta: float, records: int = 1) -> dict[str, Any]:
-    """What `show` prints, as data: one block a run, which is one folder."""
-    runs: dict[Path, list[Book]] = {}
+    """What `show` prints, as data: one block a run, which is one folder, and adjacency: parties may differ in it."""
+    runs: dict[tuple[Path, Any], list[Book]] = {}
     for book in books:
-        runs.setdefault(book.path.parent, []).append(book)
+        runs.setdefault((book.path.parent, book.header["adj"]), []).append(book)
     return {
         "delta": delta,
         "records": records,
-        "runs": [_run(those, delta, records) for those in runs.values()],
+        "runs": [
+            {
+                **_run(those, delta, records),
+                "apart": sorted(adj for place, adj in runs if place == folder and adj != own),
+            }
+            for (folder, own), those in runs.items()
+        ],
         "not_covered": NOT_COVERED,
     }
 
@@ -205,6 +211,8 @@ def _block(run: dict[str, Any], delta: float, records: int, rows: int) -> Iterab
     if total := run["together"]:
         bounds = f"published {_cell(total['published_epsilon'])}, epsilon {_cell(total['epsilon'])}"
         yield f"{run['nodes_compose']}: {bounds} at delta {delta:g}"
+    if run["apart"]:
+        yield f"ledgers of this run for {' and '.join(run['apart'])} are shown apart: whom both touch pays both"
     for reason in run["unbounded"]:
         yield f"epsilon is infinite: {reason}"
     # Every node applies the same mapping to its own rows: say it once.
