@@ -90,7 +90,7 @@ def _files(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
     folder = path / "ledger" if (path / "ledger").is_dir() else path
-    found = sorted(folder.glob("*.jsonl"))
+    found = sorted(folder.rglob("*.jsonl"))  # scores that were given later have ledgers of their own
     require(found, f"{path} holds no ledgers; give a run directory with a ledger/ folder, or .jsonl files")
     return found
 

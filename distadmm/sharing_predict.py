@@ -193,7 +193,7 @@ def release_scores(
                 ledger.expose("rounded scores", iteration=0)
             else:
                 sent[m] = _noisy(ledger, privacy, m, matrices[m], models[m]["x"], float(size), wanted.seed)
-    return _said(kind, float(size or 0), privacy)
+    return _said(kind, float(size or 0), privacy, run)
 
 
 def _ledger(run: Path, m: int, privacy: dict[str, Any]) -> Ledger:
@@ -240,7 +240,7 @@ def _entropy(values: Array) -> float:
     return float(-(share * np.log(share)).sum())
 
 
-def _said(kind: str, size: float, privacy: dict[str, Any]) -> list[str]:
+def _said(kind: str, size: float, privacy: dict[str, Any], run: Path) -> list[str]:
     if kind != "noise":
         how = "as they are" if kind == "exact" else f"rounded to {size:g}"
         return [
@@ -252,6 +252,7 @@ def _said(kind: str, size: float, privacy: dict[str, Any]) -> list[str]:
     return [
         f"each score is ({size:g}, {privacy['delta']:g})-DP for the person scored; a person of the training records "
         f"who is scored once has epsilon = {rounded_up(epsilon(together, privacy['delta']))} in all",
+        f"to be scored again costs again; what all scores and the training cost: python -m distadmm ledger merge {run}",
     ]
 
 

@@ -421,6 +421,16 @@ def test_parties_that_protect_different_things_are_shown_apart(tmp_path, capsys)
     assert out.count("whom both touch pays both") == 2
 
 
+def test_scores_given_later_are_shown_and_added(tmp_path, capsys):
+    """`sharing predict` keeps ledgers of its own, below those of the training."""
+    run_of(tmp_path / "a", [NORMAL], node=2, scope="person")
+    run_of(tmp_path / "b", [NORMAL], run="scores", node=2, scope="person")
+    (tmp_path / "b" / "ledger").rename(tmp_path / "a" / "ledger" / "scores")
+    assert len(data(capsys, "show", tmp_path / "a", "--json")["runs"]) == 2
+    (both,) = data(capsys, "merge", tmp_path / "a", "--json")["data"]
+    assert both["epsilon"] == pytest.approx(accountant.epsilon([replace(NORMAL, count=2)], DELTA, "replace"))
+
+
 def test_ledgers_that_cannot_be_added_are_not(tmp_path, capsys):
     run_of(tmp_path / "a", [LAPLACE], run="a")
     run_of(tmp_path / "b", [LAPLACE], run="b", adjacency="label")
