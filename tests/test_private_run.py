@@ -183,6 +183,8 @@ def test_a_budget_ends_all_ranks_with_code_three(tmp_path: Path, capsys) -> None
     shown = capsys.readouterr().err
     assert shown.count("\n") == 1
     assert "overspend the budget" in shown
+    assert "node 0, the committed schedule: " in shown
+    assert "-1" not in shown
 
 
 @pytest.mark.parametrize(

@@ -323,6 +323,7 @@ class MemoryLedger:
         if self.budget is None or self.budget.admits(proposal):
             return
         at = -1 if iteration is None else iteration
+        what = "the committed schedule" if iteration is None else f"iteration {iteration}"
         self._append_entries([{"kind": "refused", "k": at, **_event_line(event)}], sync=False)
         why = (
             event.reason
@@ -330,7 +331,7 @@ class MemoryLedger:
             else f"{self.budget.used(self.tally.spent):.1%} is spent"
         )
         raise BudgetExhausted(
-            f"node {self.node}, iteration {at}: a {event.mech} release would overspend the budget "
+            f"node {self.node}, {what}: {event.mech} would overspend the budget "
             f"{self.budget.describe()} ({why}); nothing of it was drawn or sent; "
             "raise the budget, add noise or plan fewer releases"
         )
