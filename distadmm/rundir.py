@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from distadmm import checkpoint
 from distadmm.errors import require
 from distadmm.history import gap_before
@@ -288,6 +290,8 @@ def table(run: Run) -> str:
     s = run.summary
     if s["gap"] is not None:
         gap = f"{s['gap']:.3e}"
+    elif run.models is not None and not np.isfinite(run.models).all():
+        gap = "none: the run has diverged, its models are not finite"
     elif s["pooled_allowed"]:
         gap = "not measured (--observe none, or the run ended before its first measurement)"
     else:
