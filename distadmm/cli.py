@@ -199,7 +199,7 @@ def parse(prog: str, description: str, classes: Sequence[type], argv: Sequence[s
     given, unknown = parser.parse_known_args(list(argv))
     if unknown:
         options = [o for action in parser._actions for o in action.option_strings]
-        near = _nearest(unknown[0].split("=")[0], options)
+        near = _nearest(unknown[0].split("=")[0], options) if unknown[0].startswith("-") else None
         hint = f"did you mean {near}?" if near else f"see: {parser.prog} --help"
         raise InputError(f"unknown argument {unknown[0]!r}; {hint}")
     flags = vars(given)

@@ -23,7 +23,7 @@ class Problem:
     flags_title = "problem"
 
     data: str = flag(
-        "adult", help="adult, tiny, a file (CSV, npz, libsvm), or 'shard-{rank}.csv': one file a node"
+        "adult", help="adult, tiny, a9a, a file (CSV, npz, libsvm), or 'shard-{rank}.csv': one file a node"
     )
     target: str | None = flag(None, help="target column of a CSV (default: the last)")
     topology: str = flag("er20", help="a graph file, the name of a bundled one, or a spec such as ring:20")

@@ -6,6 +6,7 @@ from distadmm.cli import entering
 
 entering(__name__)  # as a command: one BLAS thread a rank, before numpy is loaded
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -48,7 +49,10 @@ def read(argv: Sequence[str]) -> Config:
     )
     classes = [Choice, Problem, Loop, Links, Privacy, find(name).cls]
     arguments = list(argv) if asked["--resume"] is None else [*argv, "--config", str(base)]
-    config = Config(*parse(PROG, description(), classes, arguments))
+    try:
+        config = Config(*parse(PROG, description(), classes, arguments))
+    except InputError as error:
+        raise InputError(_of_another(str(error), name)) from None
     return config if asked["--resume"] is None else _continued(config, str(base))
 
 
@@ -70,6 +74,16 @@ def _resumed(folder: Path, algorithm: str | None, out: str | None) -> str:
         f"--resume {folder} goes on in that directory; leave out --out {out}",
     )
     return str(path)
+
+
+def _of_another(message: str, name: str) -> str:
+    """`message`, or for a flag that other algorithms have and this one has not: which ones do."""
+    found = re.match(r"unknown argument '--([^'=]+)", message)
+    field = found[1].replace("-", "_") if found else ""
+    having = [other for other in names() if field in fields_of(find(other).cls)]
+    if not found or not having:
+        return message
+    return f"--algorithm {name} has no --{found[1]}; it is a flag of {', '.join(having)}"
 
 
 def value_of(argv: Sequence[str], option: str) -> str | None:

@@ -28,6 +28,11 @@ TINY = ["--data", "tiny", "--topology", "er5", "--iterations", "3", "--progress"
 BAD = {
     "unknown flag": (["--etta", "1"], "--eta"),
     "unknown algorithm": (["--algorithm", "rdmm"], "did you mean radmm"),
+    "a word too many": (["extra"], "unknown argument 'extra'; see: "),
+    "flag of another algorithm": (
+        ["--algorithm", "admm", "--gamma", "1"],
+        "--algorithm admm has no --gamma; it is a flag of radmm, mradmm",
+    ),
     "not a number": (["--rho", "many"], "needed: a number"),
     "negative weight": (["--weight", "-1"], "above zero"),
     "nan weight": (["--weight", "nan"], "above zero"),
