@@ -183,7 +183,7 @@ def finish(prepared: Prepared, run: Run, folder: Path | None) -> Run:
         "adjacency": prepared.config.privacy.adjacency,
         "statement": run.statement,
         "reason": run.reason,
-        "note": _note(prepared),
+        "note": "; ".join(filter(None, (_note(prepared), _beyond(prepared, run)))),
         "not_covered": _not_covered(prepared, run),
         "penalty": prepared.description.get("penalty"),
         "messages": run.messages,
@@ -218,6 +218,17 @@ def _not_covered(prepared: Prepared, run: Run) -> str:
     if prepared.config.problem.test_fraction:
         exact.append("the test error")
     return " and ".join(exact)
+
+
+def _beyond(prepared: Prepared, run: Run) -> str:
+    """A resume with more iterations spends more than --epsilon, by which the noise of each was chosen."""
+    asked = prepared.config.privacy.epsilon
+    if asked is None or not math.isfinite(run.epsilon) or run.epsilon <= asked:
+        return ""
+    return (
+        f"more than --epsilon {asked:g} is spent: it was for the iterations first asked for, and the resumed run made "
+        "more; --budget-epsilon stops a run, resumed or not"
+    )
 
 
 def _on_a_wide_area_network(prepared: Prepared, run: Run) -> float | None:

@@ -500,6 +500,15 @@ def test_a_killed_simulation_goes_on_to_the_same_bits(
     assert paid == list(range(1, 16, 2 if name == "radmm" else 1))
 
 
+def test_a_resume_that_spends_more_than_was_asked_for_says_so(tmp_path: Path, capsys) -> None:
+    flags = {**SMALL, "epsilon": 2, "adjacency": "replace", "rng": "secure", "checkpoint_every": 2}
+    assert radmm.main([*words(flags), "--out", str(tmp_path / "run")]) == DONE
+    assert "note" not in capsys.readouterr().out
+    assert radmm.main(["--resume", str(tmp_path / "run"), "--iterations", "16"]) == DONE
+    assert "note           more than --epsilon 2 is spent" in capsys.readouterr().out
+    assert json.loads((tmp_path / "run" / "summary.json").read_text())["epsilon"] > 2
+
+
 def test_a_shortened_ledger_is_not_taken_up(tmp_path: Path, capsys) -> None:
     out = tmp_path / "run"
     flags = {**PRIVATE, "algorithm": "admm", "checkpoint_every": 4}
