@@ -42,7 +42,7 @@ class Penalties:
         require(self.eta_cap is None or self.eta_cap > 0, f"--eta-cap is {self.eta_cap}; needed: above zero")
         if self.dual_step not in ("common", "own"):
             step = as_number(self.dual_step, "--dual-step", "'common', 'own' or a number")
-            require(step > 0, f"--dual-step is {step:g}; needed: above zero")
+            require(0 < step < np.inf, f"--dual-step is {step:g}; needed: a finite number above zero")
 
     def check(self, node: Node, iterations: int) -> None:
         """Refuse what cannot be run before anything is."""

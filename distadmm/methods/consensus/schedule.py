@@ -73,8 +73,9 @@ def schedule(
     start = values.reshape(-1, 1)
     growth = np.broadcast_to(np.asarray(growth, dtype=float).reshape(-1, 1), start.shape)
     require(
-        np.all(growth >= 1),
-        f"{name}-growth is {growth.min():g}; needed: 1 or more (penalties never decrease)",
+        np.all(np.isfinite(growth)) and np.all(growth >= 1),
+        f"{name}-growth is {growth.min() if not growth.min() >= 1 else growth.max():g}; needed: a finite number, "
+        "1 or more (penalties never decrease)",
     )
     limit = start * DEFAULT_CAP if cap is None else np.full_like(start, float(cap))
     require(
