@@ -240,7 +240,7 @@ def report(options: Options, prepared: Prepared, best: Plan, band: list[Outcome]
         f"python -m distadmm.radmm --algorithm {options.algorithm} --topology {options.topology} "
         f"--iterations {phases * best.solves} --eta {best.eta:.4g} "
         f"--epsilon {options.epsilon:g} --delta {options.delta:g} "
-        f"--adjacency {options.adjacency} --noise {options.noise}"
+        f"--adjacency {options.adjacency} --noise {options.noise} --weight {options.weight:g} --rho {options.rho:g}"
         + (f" --data {options.data}" if options.data else "")
         + (f" --public-rows {rows}" if options.adjacency == "add-remove" else ""),
         "",

@@ -63,7 +63,9 @@ def test_the_command_prints_a_command_that_runs(capsys, tmp_path, monkeypatch) -
     shown = capsys.readouterr().out
     line = next(line for line in shown.splitlines() if line.startswith("run it"))
     command = line.split("distadmm.radmm")[1].split()
-    assert radmm.main([*command, "--weight", "20", "--progress", "none"]) == 0
+    assert command[command.index("--weight") + 1] == "20"  # the plan is for this weight, and for no other
+    assert command[command.index("--rho") + 1] == "0.22"
+    assert radmm.main([*command, "--progress", "none"]) == 0
     assert "certificate" in capsys.readouterr().out
 
 
