@@ -268,7 +268,13 @@ def _from_data(options: Options) -> tuple[list[Array], Array]:
     lipschitz = np.array([np.linalg.eigvalsh(H)[-1] for H in hessians])
     gradient = sum(objective.grad(f) for objective in objectives)
     for _ in range(100):
-        step = np.linalg.solve(hessians.sum(axis=0), gradient)
+        try:
+            step = np.linalg.solve(hessians.sum(axis=0), gradient)
+        except np.linalg.LinAlgError:
+            raise InputError(
+                f"the rows of {options.data} leave a direction without curvature and --rho is {options.rho:g}; "
+                "give --rho above 0, or --curvature and --lipschitz instead of --data"
+            ) from None
         f = f - step
         hessians = np.array([objective.hess(f) for objective in objectives])
         gradient = sum(objective.grad(f) for objective in objectives)

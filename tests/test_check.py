@@ -427,6 +427,7 @@ def test_a_large_network_has_a_spectrum_but_no_theorem(capsys):
         ],
         *[["--loss", "none"], ["--data", "tiny", "--curvature", "1"], ["--data", "tiny", "--loss", "huber"]],
         *[["--data", "absent.csv"], ["--eta-growth", "node", "--eta", "1"]],
+        *[["--data", "adult", "--rho", "0"], ["--eta", "1", "--eta-growth", "inf"]],
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(capsys, arguments):
