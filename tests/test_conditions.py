@@ -148,3 +148,19 @@ def test_the_predicted_time_of_a_path() -> None:
 def test_bad_conditions(flags: dict, told: str) -> None:
     with pytest.raises(InputError, match=told):
         prepare(radmm.configure("admm", **{**SMALL, **flags}), World())
+
+
+def test_a_node_that_nobody_hears_stays_in_the_recycled_iteration() -> None:
+    """Without neighbours and gamma = 0 equation (19) divides by zero; there is nothing to recycle then."""
+    found = radmm.solve(
+        "radmm",
+        data="tiny",
+        topology="links:p=0.4:seed=1:ring:4",
+        gamma=0.0,
+        weight=1.0,
+        rho=1.0,
+        iterations=60,
+    )
+    assert found.models is not None
+    assert np.isfinite(found.models).all()
+    assert found.history[-1].gap < 1e-3

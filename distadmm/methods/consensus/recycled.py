@@ -53,7 +53,7 @@ class RADMM(Penalties):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.gamma >= 0, f"--gamma is {self.gamma}; needed: zero or more")
+        require(0 <= self.gamma < np.inf, f"--gamma is {self.gamma}; needed: a finite number, zero or more")
 
     def init(self, node: Node) -> State:
         f = node.start
@@ -76,7 +76,8 @@ class RADMM(Penalties):
         V, eta = node.degree, self.penalty(k // 2, node)
         node.release.recycle(k)
         drift = st.g + 2 * st.lam + eta * (V * st.f - st.s)
-        f = st.f - drift / (2 * eta * V + self.gamma)
+        # A node that has no neighbour now has nothing to recycle; gamma alone would have it leap, or divide by 0.
+        f = np.where(V > 0, st.f - drift / np.where(V > 0, 2 * eta * V + self.gamma, 1.0), st.f)
         return State(f, node.network.neighbour_sum(f), st.lam, st.g)
 
 
