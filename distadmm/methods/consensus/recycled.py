@@ -76,8 +76,8 @@ class RADMM(Penalties):
         V, eta = node.degree, self.penalty(k // 2, node)
         node.release.recycle(k)
         drift = st.g + 2 * st.lam + eta * (V * st.f - st.s)
-        # A node that has no neighbour now has nothing to recycle; gamma alone would have it leap, or divide by 0.
-        f = np.where(V > 0, st.f - drift / np.where(V > 0, 2 * eta * V + self.gamma, 1.0), st.f)
+        # A node that has no neighbour now has nothing to recycle: it stays where it is.
+        f = st.f - drift / np.where(V > 0, 2 * eta * V + self.gamma, np.inf)
         return State(f, node.network.neighbour_sum(f), st.lam, st.g)
 
 
