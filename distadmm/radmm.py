@@ -14,8 +14,8 @@ from typing import Any
 from distadmm.algorithm import find, names
 from distadmm.cli import fields_of, launch, parse, read_config
 from distadmm.config import FREE_ON_RESUME, Choice, Config, Links, Loop, Privacy, Problem
-from distadmm.errors import BUDGET, DONE, UNCONVERGED, InputError, require
-from distadmm.run import Run, Signals, execute
+from distadmm.errors import BUDGET, DONE, FAILURE, UNCONVERGED, InputError, require
+from distadmm.run import DIVERGED, Run, Signals, execute
 from distadmm.setup import prepare
 from distadmm.world import World
 
@@ -143,6 +143,8 @@ def work(config: Config, world: World) -> int:
         return 128 + int(run.ended.split()[1])
     if run.ended == "privacy budget":
         return BUDGET
+    if run.ended == DIVERGED:
+        return FAILURE
     if config.loop.strict and config.loop.stop_tolerance is not None and run.ended != "converged":
         return UNCONVERGED
     return DONE

@@ -27,6 +27,7 @@ from distadmm.structs import mutable_struct
 from distadmm.watch import Watchdog
 
 Array = np.ndarray
+DIVERGED = "divergence"
 CONTROL_EVERY = 16  # iterations between looks at the clock and at signals where nothing is measured
 
 
@@ -35,7 +36,7 @@ class Run:
     """A finished run; on ranks other than 0 only `ended`, `iterations` and `seconds` are known."""
 
     config: Config
-    ended: str  # why: "iterations", "converged", "time limit", "signal 15"
+    ended: str  # why: "iterations", "converged", "time limit", "signal 15", "divergence"
     iterations: int
     seconds: float  # of protocol time, that before a resume included
     models: Array | None = None  # one row a node
@@ -189,6 +190,8 @@ class Loop:
             return f"signal {self.signals.heard}"
         if loop.time_limit is not None and time.monotonic() - self.started > loop.time_limit:
             return "time limit"
+        if seen is not None and not np.isfinite(seen.consensus_error):
+            return DIVERGED
         # Of a recycling pair only the solve's residual tells; the second half moves by a rule of its own.
         if loop.stop_tolerance is None or seen is None or k % self.phases != 0:
             return ""
@@ -238,6 +241,12 @@ def execute(prepared: Prepared, folder: Path | None = None, signals: Signals | N
     run = Run(prepared.config, loop.ended, k, loop.seconds, reason=loop.reason, began=loop.began)
     models = loop.observer.gather(state.f)
     run.messages, run.bytes, run.lost = loop.observer.traffic()
+    if prepared.world.broadcast(models is not None and not np.isfinite(np.vdot(models, models))):
+        run.ended = DIVERGED
+    if run.ended == DIVERGED:
+        run.reason = (
+            "the models are too large or no longer finite: with these penalties, on this network, it diverges"
+        )
     best = None
     if prepared.source.pooled_allowed and prepared.config.loop.observe_every:
         best = optimum(prepared.node, loop.observer)[1]

@@ -9,8 +9,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from distadmm import checkpoint
 from distadmm.errors import require
 from distadmm.history import gap_before
@@ -18,7 +16,7 @@ from distadmm.history import write as write_history
 from distadmm.privacy.release import HEAD_BYTES
 from distadmm.results import claim_directory, read_json, write_json, write_npz
 from distadmm.rounding import rounded_up
-from distadmm.run import Run, error_rate
+from distadmm.run import DIVERGED, Run, error_rate
 from distadmm.setup import Prepared
 from distadmm.sizing import events_of
 
@@ -164,7 +162,7 @@ def finish(prepared: Prepared, run: Run, folder: Path | None) -> Run:
     if run.models is None:
         return run
     run.path = folder
-    test = prepared.source.test()
+    test = prepared.source.test() if run.ended != DIVERGED else None
     wrong = None if test is None else error_rate(run.model, *test)
     gap = run.history[-1].gap if run.history else gap_before(folder, run.iterations)
     run.summary = {
@@ -299,16 +297,18 @@ def _planned_loss(prepared: Prepared, recipe: Recipe | None) -> str:
 def table(run: Run) -> str:
     """The small table at the end of a run."""
     s = run.summary
-    if s["gap"] is not None:
+    if s["ended"] == DIVERGED:
+        gap = "none: the run diverged"
+    elif s["gap"] is not None:
         gap = f"{s['gap']:.3e}"
-    elif run.models is not None and not np.isfinite(run.models).all():
-        gap = "none: the run has diverged, its models are not finite"
     elif s["pooled_allowed"]:
         gap = "not measured (--observe none, or the run ended before its first measurement)"
     else:
         gap = "unknown: each node holds its own rows, and the centralised optimum needs all of them"
     if s["test_error"] is not None:
         error = f"{100 * s['test_error']:.2f} %"
+    elif s["ended"] == DIVERGED:
+        error = "none"
     else:
         error = "none: the target is a number, not one of two classes" if s["test_rows"] else "no test rows"
     rows = [

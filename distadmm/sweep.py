@@ -30,13 +30,12 @@ from typing import Any, NamedTuple
 from distadmm import grid, radmm, report, report_runs
 from distadmm.cli import fields_of, flag, launch, parse, read_config
 from distadmm.config import Config
-from distadmm.errors import BUDGET, DONE, FAILURE, UNCONVERGED, USAGE, InputError, require
+from distadmm.errors import DONE, FAILURE, USAGE, InputError, require
 from distadmm.grid import Point
 from distadmm.results import read_json, write_text
 from distadmm.world import World, launched_size
 
 PROG = "distadmm sweep"
-FINISHED = (DONE, BUDGET, UNCONVERGED)  # exit codes of runs that came to their end
 STOPPING = (signal.SIGTERM, signal.SIGUSR1)  # upon which a run saves its state and ends with 128 + n
 _OWN_BUSINESS = {  # flags of a run that a sweep sets itself
     "resume": "runs with a checkpoint are resumed by themselves",
@@ -194,8 +193,8 @@ class Runs:
             finally:
                 self._alive.discard(run)
         folder = point.folder(Path(self.options.out))
-        if run.returncode in FINISHED and is_finished(folder):
-            return run.returncode, outcome(folder)
+        if is_finished(folder):  # by divergence, maybe: an outcome to compare, like others
+            return DONE, outcome(folder)
         if run.returncode - 128 in STOPPING:  # a scheduler told the ranks, and not us
             self.stopped_by = self.stopped_by or run.returncode - 128
         return run.returncode, self._complaint(run.returncode, said, folder)
@@ -308,7 +307,7 @@ def _conclude(out: Path, chosen: Sequence[Point], codes: Sequence[int], stopped_
     if stopped_by:
         print(f"stopped by signal {stopped_by}; the same command goes on")
         return 128 + stopped_by
-    failed = [code for code in codes if code not in FINISHED]
+    failed = [code for code in codes if code != DONE]
     if failed:
         print(f"{len(failed)} of {len(codes)} runs failed; the same command tries them again")
         return USAGE if len(failed) == len(codes) and set(failed) == {USAGE} else FAILURE

@@ -164,3 +164,16 @@ def test_a_node_that_nobody_hears_stays_in_the_recycled_iteration() -> None:
     assert found.models is not None
     assert np.isfinite(found.models).all()
     assert found.history[-1].gap < 1e-3
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("observe", ["1", "none"])
+def test_a_run_that_diverges_says_so_and_fails(observe: str, tmp_path: Path, capsys) -> None:
+    words = (
+        f"--data tiny --topology ring:4 --dual-step 1e300 --iterations 20 --observe {observe} --progress none"
+    )
+    assert radmm.main([*words.split(), "--out", str(tmp_path / "run")]) == 1
+    shown = capsys.readouterr().out
+    assert "ended by: divergence" in shown
+    assert "no longer finite" in shown
+    assert "objective gap  none: the run diverged" in shown

@@ -211,6 +211,18 @@ def test_one_failure_stops_no_other_run(tmp_path: Path, capsys) -> None:
     assert sweep.main([*TINY, "--topology", "nowhere.json", "--out", str(out)]) == 2
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_what_ends_early_is_an_outcome(tmp_path: Path, capsys) -> None:
+    """A run that diverges fails alone, but not in a comparison."""
+    out = tmp_path / "sweep"
+    words = ["--data", "tiny", "--topology", "ring:4", "--iterations", "20"]
+    assert sweep.main([*words, "--dual-step", "1e300", "common", "--out", str(out)]) == 0
+    said = capsys.readouterr().out
+    assert "dual-step-1e300" in said
+    assert "ended by: divergence" in said
+    assert "failed" not in said
+
+
 def test_a_traceback_is_kept_whole(tmp_path: Path, capsys) -> None:
     broken = tmp_path / "broken.py"
     example = (ROOT / "docs" / "examples" / "gradient_tracking.py").read_text()
