@@ -424,3 +424,28 @@ def test_a_full_disk_is_one_line_and_the_run_goes_on_from_before(
         read_npz(out / "models.npz")["models"].tobytes()
         == read_npz(straight / "models.npz")["models"].tobytes()
     )
+
+
+def test_force_empties_what_a_link_points_to_but_not_under_a_run(tmp_path: Path, capsys) -> None:
+    from distadmm.privacy.ledger import Ledger
+
+    (tmp_path / "real" / "old").mkdir(parents=True)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "kept").touch()
+    (tmp_path / "real" / "away").symlink_to(tmp_path / "elsewhere")
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "real")
+    with Ledger(link / "ledger", 3, adjacency="replace", mode="secure") as running:
+        before = sorted(link.rglob("*"))
+        assert radmm.main([*TINY, "--out", str(link), "--force"]) == USAGE
+        err = capsys.readouterr().err
+        assert err.count("\n") == 1
+        assert "is in use" in err
+        assert sorted(link.rglob("*")) == before
+        assert running.path.exists()
+    assert radmm.main([*TINY, "--out", str(link), "--force"]) == DONE
+    assert link.is_symlink()
+    assert (link / "models.npz").exists()
+    assert not (link / "old").exists()
+    assert not (link / "away").is_symlink()
+    assert (tmp_path / "elsewhere" / "kept").exists()

@@ -439,6 +439,19 @@ def test_memory_ledgers_replay_too():
 # -- many nodes a rank --------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("nodes", [3, 5])
+def test_a_rank_locks_its_ledgers_however_many_they_are(tmp_path, monkeypatch, nodes):
+    monkeypatch.setattr("distadmm.privacy.books._FILES", 4)
+    books = Books.open(tmp_path, range(nodes), adjacency="replace", mode="secure")
+    with pytest.raises(InputError, match="in use"):
+        Books.resume(tmp_path, range(nodes), mode="secure")
+    books.close()
+    books = Books.resume(tmp_path, range(nodes), mode="secure")
+    with pytest.raises(InputError, match="in use"):
+        Books.resume(tmp_path, range(nodes), mode="secure")
+    books.close()
+
+
 def test_books_of_a_rank_resume_on_any_ranks(tmp_path):
     plans = [[replace(LAPLACE, count=4)]] * 3
     first = Books.open(tmp_path, [0, 1, 2], [9], **HOW)

@@ -22,7 +22,13 @@ from distadmm.privacy.witness import Sighting, Witness, all_sightings
 
 Array = np.ndarray
 
-_FILES = 200  # ledgers that a rank keeps open; beyond, each line opens its file anew
+_FILES = (
+    200  # ledgers that a rank keeps open, and locked; of more all but the first are opened anew for each line
+)
+
+
+def _kept(node: int, nodes: Sequence[int]) -> bool:
+    return len(nodes) <= _FILES or node == nodes[0]
 
 
 class Replayed(NamedTuple):
@@ -70,10 +76,10 @@ class Books:
     ) -> Books:
         """New ledgers, each with its budget; `header` as for `Ledger`."""
         nodes = [int(node) for node in nodes]
-        kept = len(nodes) <= _FILES
         limits = [header.pop("budget", None)] * len(nodes) if budgets is None else budgets
         ledgers = [
-            Ledger(folder, node, keep_open=kept, budget=limit, **header) for node, limit in zip(nodes, limits)
+            Ledger(folder, node, keep_open=_kept(node, nodes), budget=limit, **header)
+            for node, limit in zip(nodes, limits)
         ]
         return cls(ledgers, folder, neighbours)
 
@@ -97,9 +103,15 @@ class Books:
         by_node: dict[int, list[Sighting]] = {}
         for sighting in seen:
             by_node.setdefault(sighting.node, []).append(sighting)
-        kept = len(nodes) <= _FILES
         ledgers = [
-            Ledger.resume(folder, node, seen=by_node.get(node, []), sent=sent, keep_open=kept, **expected)
+            Ledger.resume(
+                folder,
+                node,
+                seen=by_node.get(node, []),
+                sent=sent,
+                keep_open=_kept(node, nodes),
+                **expected,
+            )
             for node in nodes
         ]
         return cls(ledgers, folder, neighbours, sent)
