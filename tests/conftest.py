@@ -163,6 +163,8 @@ def _report_rank(item: pytest.Item, report: pytest.TestReport) -> None:
         "nodeid": item.nodeid,
         "count": count,
     }
-    path.write_text(json.dumps(content))
+    # Renamed when it is whole: another rank's Abort may end this one at any moment.
+    path.with_suffix(".part").write_text(json.dumps(content))
+    path.with_suffix(".part").replace(path)
     if not report.passed:
         MPI.COMM_WORLD.Abort(1)

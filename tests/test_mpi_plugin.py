@@ -30,7 +30,7 @@ def test_launcher_tells_the_truth(case: str, tmp_path: Path) -> None:
     body, code, told = CASES[case]
     shutil.copy(Path(__file__).with_name("conftest.py"), tmp_path / "conftest.py")
     (tmp_path / "test_case.py").write_text(
-        "import pytest\n\n@pytest.mark.mpi(min_size=2, sizes=[2], timeout=6)\n"
+        f"import pytest\n\n@pytest.mark.mpi(min_size=2, sizes=[2], timeout={6 if case == 'deadlock' else 60})\n"
         + body.replace("{n}", "2")
         + "\n"
     )
