@@ -102,9 +102,11 @@ def _convert(annotation: Any, text: Any, name: str) -> Any:
                 raise ValueError
             return float(text)
         if annotation in (str, Path):
-            if isinstance(text, (bool, int, float, list, dict)):
+            if isinstance(text, (bool, list, dict)) or (
+                annotation is Path and not isinstance(text, (str, Path))
+            ):
                 raise ValueError
-            return annotation(text)
+            return annotation(text)  # a number as well: --eta takes one, or a name
     except (ValueError, KeyError, TypeError, OverflowError):
         kind = {int: "a whole number", float: "a number", bool: "true or false"}.get(annotation, "a text")
         raise InputError(f"{name} is {text!r}; needed: {kind}") from None

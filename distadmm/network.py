@@ -96,6 +96,7 @@ class Network:
         self.conditions: Conditions | None = None  # None: every message arrives, every edge stays
         self._moment: Moment | None = None
         self._last: Array | None = None  # under conditions, the last row received at each edge
+        self._met: Array | None = None  # and the sum of both its rows when it was there last
         self.traffic = Traffic()
         # Who signs messages: `stamp()` gives four numbers a row to send along, `notice` gets those that came.
         self.stamp: Callable[[], Array] | None = None
@@ -195,7 +196,7 @@ class Network:
         return total
 
     def neighbour_sum(self, F: Array) -> Array:
-        """sum_j F_j over the neighbours j of each node: the consensus family's only message."""
+        """sum_j F_j over the neighbours j of each node, whose rows are exchanged."""
         visible = self.exchange(F)
         return self.sum_over_neighbours(visible) if self.conditions is None else self._sum_of_heard(visible)
 
@@ -209,16 +210,6 @@ class Network:
         if self.conditions is not None:
             self._moment = self.conditions.at(k)
 
-    def degree_before(self, k: int) -> Array:
-        """V_i as iteration k finds it, that of the exchange before; known ahead, since it depends on no data."""
-        if self.conditions is None or k <= 1:
-            return np.diff(self.indptr).astype(float)[:, None]
-        return self._degree_at(self.conditions.at(k - 1).edges[self.slots])
-
-    def _degree_at(self, edges: Array) -> Array:
-        owner = np.repeat(np.arange(self.n_local), np.diff(self.indptr))
-        return np.bincount(owner, weights=edges, minlength=self.n_local)[:, None]
-
     @property
     def absent(self) -> Array | None:
         """Which nodes of this rank sit out this iteration; None when none does."""
@@ -226,8 +217,29 @@ class Network:
             return None
         return ~self._moment.present[self.nodes]
 
+    def meet(self, F: Array) -> tuple[Array, Array]:
+        """sum_j (F_i + F_j) and sum_j (F_i - F_j) over the neighbours j of each node i, whose rows are exchanged.
+
+        Across an edge that is not there, the two nodes stay at the sum at which they last met, and do not differ.
+        So each edge keeps its part of the method's state while it is away, and any of them may be away: what is
+        computed is a step of the same method in some of its coordinates.
+        """
+        if self.conditions is None:
+            own, others = self.degree * F, self.sum_over_neighbours(self.exchange(F))
+            return own + others, own - others
+        heard, edges, own = self._hear(self.exchange(F))
+        if self._met is None or self._met.shape[1] != F.shape[1]:
+            self._met = np.zeros_like(heard)
+        self._met[edges] = own[edges] + heard[edges]
+        return self.sum_over_edges(self._met), self.sum_over_edges(np.where(edges[:, None], own - heard, 0.0))
+
     def _sum_of_heard(self, visible: Array) -> Array:
-        """Sum over the neighbours that are there now, of the last row received from each.
+        """The sum over neighbours, of which one that is not there now is taken to agree."""
+        heard, edges, own = self._hear(visible)
+        return self.sum_over_edges(np.where(edges[:, None], heard, own))
+
+    def _hear(self, visible: Array) -> tuple[Array, Array, Array]:
+        """Of each edge: the last row received, whether it is there now, and the row of its own node.
 
         A row that was lost is replaced by the one before it; before the first, by the common start, zero.
         """
@@ -237,28 +249,28 @@ class Network:
         if self._moment is not None:
             edges, received = self._moment.edges[self.slots], self._moment.received[self.slots]
         self._last[received] = visible[self.columns[received]]
-        self.degree = self._degree_at(edges)
         self.traffic.lost += int(edges.sum() - received.sum())
-        return self.sum_over_edges(np.where(edges[:, None], self._last, 0.0))
+        return self._last, edges, visible[np.repeat(np.arange(self.n_local), np.diff(self.indptr))]
 
     def memory(self) -> dict[str, Array]:
         """What later iterations depend on besides the algorithm's state, one row a node."""
-        if self._last is None:
-            return {}
-        most, width = int(np.diff(self.indptr).max()), self._last.shape[1]
-        rows = np.zeros((self.n_local, most, width))
+        kept = {"last": self._last, "met": self._met}
+        return {name: self._by_node(rows) for name, rows in kept.items() if rows is not None}
+
+    def _by_node(self, edges: Array) -> Array:
+        """Rows of edges as (node, neighbour, column), filled up with zeros."""
+        rows = np.zeros((self.n_local, int(np.diff(self.indptr).max()), edges.shape[1]))
         for i in range(self.n_local):
-            own = self._last[self.indptr[i] : self.indptr[i + 1]]
+            own = edges[self.indptr[i] : self.indptr[i + 1]]
             rows[i, : len(own)] = own
-        return {"degree": self.degree, "last": rows}
+        return rows
 
     def restore(self, memory: dict[str, Array]) -> None:
         """Take back what `memory` gave, on whatever rank the node was."""
-        if "last" not in memory:
-            return
-        self.degree = memory["degree"]
-        kept = [rows[:count] for rows, count in zip(memory["last"], np.diff(self.indptr))]
-        self._last = np.concatenate(kept)
+        counts = np.diff(self.indptr)
+        for name in memory.keys() & {"last", "met"}:
+            edges = np.concatenate([rows[:count] for rows, count in zip(memory[name], counts)])
+            setattr(self, f"_{name}", edges)
 
     def close(self) -> None:
         """Free the requests.  Nothing is in flight: every exchange waits for all it sent and all it awaits."""

@@ -133,11 +133,6 @@ def plan_of(prepared: Prepared) -> Recipe | None:
     with node.network.world.together():
         releases = config.algorithm.releases(node, config.loop.iterations)
     with node.network.world.together():
-        require(
-            all(np.all(np.asarray(factor) > 0) for _, _, factor in releases),
-            "--algorithm madmm: a node that is left without neighbours has a penalty of zero, and its noise with it; "
-            "use admm, or radmm, on a network that changes",
-        )
         recipe = recipe_of(config, prepared, releases)
         if not releases:
             return recipe

@@ -154,7 +154,7 @@ def test_noise_in_the_model_has_the_scale_that_the_ledger_states(name: str) -> N
     before = algorithm.init(node)
     after = algorithm.step(1, before, node)
     V, eta = node.degree, 2.0
-    pull = 2 * before.lam - eta * (V * before.f + before.s)
+    pull = 2 * before.lam - eta * before.z
     left = node.problem.gradients(after.f) + pull + 2 * eta * V * after.f
     for i, ledger in enumerate(node.release.books.ledgers):
         (event,) = ledger.events
@@ -393,7 +393,6 @@ REFUSED = {
     "both": ({"epsilon": 1.0}, "give one of"),
     "noise without strength": ({"alpha": None, "noise": "gamma", "adjacency": None}, "needs its strength"),
     "unknown noise": ({"noise": "laplace"}, "choose gamma"),
-    "penalty noise without a penalty": ({"algorithm": "madmm", "drop_out": "0.5:0.5"}, "without neighbours"),
     "alpha that drowns the solve": ({"alpha": "1e-9"}, "--tolerance"),
     "bad alpha": ({"alpha": "-1"}, "above 0"),
     "bad delta": ({"delta": 0}, "--delta"),

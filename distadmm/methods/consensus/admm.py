@@ -25,7 +25,7 @@ METRICS = tuple(RELAXATION)
 
 class State(NamedTuple):
     f: Array  # models f_i, one row a node of this rank
-    s: Array  # sum of the neighbours' f_j, as last received
+    z: Array  # sum of f_i + f_j over the neighbours j, as last exchanged
     lam: Array  # duals lambda_i
 
 
@@ -69,19 +69,19 @@ class ADMM(Penalties):
         if tuned is not None:
             return tuned.init(node)
         f = node.start
-        return State(f, node.network.neighbour_sum(f), np.zeros_like(f))
+        return State(f, node.network.meet(f)[0], np.zeros_like(f))
 
     def step(self, k: int, st: Any, node: Node) -> Any:
         return self.plain(k, st, node) if isinstance(st, State) else Tuned(self.metric).step(k, st, node)
 
     def plain(self, k: int, st: State, node: Node) -> State:
         V, eta, theta = node.degree, self.penalty(k, node), self.dual_step_of(k, node)
-        pull = 2 * st.lam - eta * (V * st.f + st.s)
+        pull = 2 * st.lam - eta * st.z
         noise = node.release.draw(k, 2 * eta * V, self.noise_factor(eta, V))
         f = node.problem.argmin(linear=pull + noise, quadratic=2 * eta * V, start=st.f)
         f = node.release.seal(k, f, node.problem.residual)
-        s = node.network.neighbour_sum(f)
-        return State(f, s, st.lam + theta / 2 * (node.degree * f - s))
+        z, apart = node.network.meet(f)
+        return State(f, z, st.lam + theta / 2 * apart)
 
 
 @register("madmm", private=True)

@@ -55,7 +55,7 @@ class Penalties:
         planned = []
         for solve in range(1, -(-iterations // self.phases) + 1):
             k = self.phases * (solve - 1) + 1
-            eta, V = self.penalty(solve, node), node.network.degree_before(k)
+            eta, V = self.penalty(solve, node), node.degree
             planned.append((k, 2 * eta * V, self.noise_factor(eta, V)))
         return planned
 

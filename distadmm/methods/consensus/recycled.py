@@ -21,7 +21,7 @@ Array = np.ndarray
 
 class State(NamedTuple):
     f: Array  # models f_i, one row a node of this rank
-    s: Array  # sum of the neighbours' f_j, as last received
+    z: Array  # sum of f_i + f_j over the neighbours j, as last exchanged
     lam: Array  # duals lambda_i
     g: Array  # perturbed gradient of the last odd step, recovered from its KKT condition
 
@@ -57,28 +57,27 @@ class RADMM(Penalties):
 
     def init(self, node: Node) -> State:
         f = node.start
-        return State(f, node.network.neighbour_sum(f), np.zeros_like(f), np.zeros_like(f))
+        return State(f, node.network.meet(f)[0], np.zeros_like(f), np.zeros_like(f))
 
     def step(self, k: int, st: State, node: Node) -> State:
         return self.odd(k, st, node) if k % 2 else self.even(k, st, node)
 
     def odd(self, k: int, st: State, node: Node) -> State:
         V, eta, theta = node.degree, self.penalty((k + 1) // 2, node), self.dual_step_of((k + 1) // 2, node)
-        pull = 2 * st.lam - eta * (V * st.f + st.s)
+        pull = 2 * st.lam - eta * st.z
         noise = node.release.draw(k, 2 * eta * V)
         f = node.problem.argmin(linear=pull + noise, quadratic=2 * eta * V, start=st.f)
         f = node.release.seal(k, f, node.problem.residual)
         g = -(pull + 2 * eta * V * f)  # = grad O_i(f) + noise, from released values alone
-        s = node.network.neighbour_sum(f)
-        return State(f, s, st.lam + theta / 2 * (node.degree * f - s), g)
+        z, apart = node.network.meet(f)
+        return State(f, z, st.lam + theta / 2 * apart, g)
 
     def even(self, k: int, st: State, node: Node) -> State:
         V, eta = node.degree, self.penalty(k // 2, node)
         node.release.recycle(k)
-        drift = st.g + 2 * st.lam + eta * (V * st.f - st.s)
-        # A node that has no neighbour now has nothing to recycle: it stays where it is.
-        f = st.f - drift / np.where(V > 0, 2 * eta * V + self.gamma, np.inf)
-        return State(f, node.network.neighbour_sum(f), st.lam, st.g)
+        drift = st.g + 2 * st.lam + eta * (2 * V * st.f - st.z)
+        f = st.f - drift / (2 * eta * V + self.gamma)
+        return State(f, node.network.meet(f)[0], st.lam, st.g)
 
 
 @register("mradmm", phases=2, private=True)
