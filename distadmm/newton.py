@@ -25,6 +25,7 @@ PATIENCE = 2.0  # a Hessian is bought when the debt exceeds so many times its pr
 SLOW, FEE = 0.5, 4.0  # a step that leaves more than this share of the gradient adds so much to the debt
 DUE = 2  # gradients a solve that add nothing
 _STEPS = 200
+_LEVEL = 4 * np.finfo(float).eps  # of the objective: what it may fall by and not show
 _PAIRS = 8  # corrections kept within a solve
 
 
@@ -123,6 +124,8 @@ class LaggedNewton:
             return float(self.objective.value(f) + linear @ f + 0.5 * (f @ _times(quadratic, f)))
 
         here, slope, length = phi(f), float(g @ step), 1.0
+        if -slope <= _LEVEL * abs(here):
+            return None
         for _ in range(40):
             if phi(f + length * step) <= here + 1e-4 * length * slope:
                 return f + length * step

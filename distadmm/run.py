@@ -256,7 +256,7 @@ def execute(prepared: Prepared, folder: Path | None = None, signals: Signals | N
         return run
     run.models, run.optimum = models, best
     run.history = loop.history
-    if best is not None:
+    if best:  # a gap relative to nothing is none
         run.history = [
             line._replace(gap=float(value) / best - 1.0) for line, value in zip(loop.history, at_means)
         ]

@@ -301,6 +301,8 @@ def table(run: Run) -> str:
         gap = "none: the run diverged"
     elif s["gap"] is not None:
         gap = f"{s['gap']:.3e}"
+    elif run.optimum == 0:
+        gap = "none: the optimum is zero, or as good as zero, and a gap is relative to it"
     elif s["pooled_allowed"]:
         gap = "not measured (--observe none, or the run ended before its first measurement)"
     else:

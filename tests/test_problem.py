@@ -134,3 +134,44 @@ def test_sparse_rows_give_the_dense_answer(monkeypatch: pytest.MonkeyPatch) -> N
     np.testing.assert_allclose(sparse.grad(f), dense.grad(f), atol=1e-14)
     np.testing.assert_allclose(sparse.hess(f), dense.hess(f), atol=1e-14)
     assert sparse.value(f) == pytest.approx(dense.value(f), rel=1e-14)
+
+
+@pytest.mark.parametrize("loss", ["huber", "logistic", "squared"])
+@pytest.mark.parametrize("rho", [0.0, 0.22])
+def test_the_pooled_optimum_is_the_least_that_another_solver_finds(loss: str, rho: float) -> None:
+    """Also where the loss is level at the start: the curvature of a hinge at 0 is 0."""
+    from distadmm import radmm
+    from distadmm.observe import Observer, optimum
+    from distadmm.run import error_rate
+    from distadmm.setup import prepare
+    from distadmm.world import World
+
+    flags = {"data": "tiny", "topology": "ring:4", "loss": loss, "rho": rho, "progress": "none"}
+    node = prepare(radmm.configure("admm", **flags), World()).node
+    found = optimum(node, Observer(node, World(), lambda: None, error_rate))[1]
+
+    def value(f: np.ndarray) -> float:
+        return sum(o.value(f) for o in node.problem.objectives)
+
+    def slope(f: np.ndarray) -> np.ndarray:
+        return sum(o.grad(f) for o in node.problem.objectives)
+
+    starts = np.random.default_rng(0).normal(size=(3, node.problem.dimension))
+    best = min(
+        minimize(value, f, jac=slope, method="L-BFGS-B", options={"maxiter": 5000}).fun for f in starts
+    )
+    assert found <= best * (1 + 1e-9) + 1e-6
+    assert found >= best * (1 - 1e-4) - 1e-3  # separable rows without a ridge: zero
+
+
+def test_a_solve_that_asks_for_more_than_doubles_hold_ends(monkeypatch) -> None:
+    """The objective is level in floating point long before the gradient is 0: steps that change nothing are counted."""
+    rng = np.random.default_rng(0)
+    objective = GeneralisedLinear(
+        rng.normal(size=(400, 12)), np.sign(rng.normal(size=400)), Logistic(), weight=1750.0
+    )
+    solver, asked = LaggedNewton(objective), []
+    monkeypatch.setattr(objective, "hess", lambda f, hess=objective.hess: asked.append(0) or hess(f))
+    solution = solver.minimise(np.zeros(12), 1.0, np.zeros(12), 1e-30)
+    assert solution.residual < 1e-10
+    assert len(asked) <= 60
