@@ -155,7 +155,7 @@ def read_config(path: str | Path) -> dict[str, Any]:
         ) from None
     try:
         if path.suffix == ".json":
-            values = json.loads(content)
+            values = json.loads(content.decode(errors="surrogateescape"))
             values = values.get("config", values)
         else:
             values = tomllib.loads(content.decode())
@@ -250,6 +250,9 @@ def launch(
     from distadmm import world as ranks
 
     arguments = list(sys.argv[1:] if argv is None else argv)
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(AttributeError):  # a stand-in: a notebook's, or a test's
+            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
         world = ranks.connect(_waiting(arguments))
     except InputError as error:

@@ -46,7 +46,7 @@ def _replace(path: Path, temporary: Path, content: bytes, sync: bool) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    write_bytes(path, text.encode())
+    write_bytes(path, text.encode(errors="surrogateescape"))  # names of files may be any bytes
 
 
 def write_json(path: Path, content: Any) -> None:
@@ -55,7 +55,7 @@ def write_json(path: Path, content: Any) -> None:
 
 def read_json(path: Path) -> Any:
     try:
-        return json.loads(Path(path).read_text())
+        return json.loads(Path(path).read_text(encoding="utf-8", errors="surrogateescape"))
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}; give an existing JSON file") from None
     except ValueError as error:
@@ -72,6 +72,9 @@ def write_npz(path: Path, arrays: Mapping[str, Any], *, sync: bool = False) -> N
 
 
 def read_npz(path: Path) -> dict[str, Any]:
+    import zipfile
+    import zlib
+
     import numpy as np
 
     try:
@@ -79,7 +82,7 @@ def read_npz(path: Path) -> dict[str, Any]:
             return {name: file[name] for name in file.files}
     except FileNotFoundError:
         raise InputError(f"no file {path}; give an existing .npz file") from None
-    except (OSError, ValueError, EOFError) as error:
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise InputError(f"{path} is not a readable .npz file ({error})") from None
 
 

@@ -330,27 +330,33 @@ def test_the_bar_never_wraps_and_keeps_what_fits(wide: int, monkeypatch) -> None
     assert ("objective 2931.39" in line) == (wide >= 120)
 
 
-HEARS_CTRL_C = pytest.mark.skipif(
-    signal.getsignal(signal.SIGINT) is signal.SIG_IGN, reason="started in the background: Ctrl-C is ignored"
-)
+def hear_ctrl_c() -> None:
+    """In a child: what runs in the background of a shell has SIGINT ignored."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-@HEARS_CTRL_C
 @pytest.mark.parametrize("command", [["distadmm.radmm"], ["distadmm", "plan"], ["distadmm.istdp"]])
 def test_an_interrupt_while_modules_load_shows_no_traceback(command: list[str], tmp_path: Path) -> None:
     (tmp_path / "numpy.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
     home = Path(distadmm.__file__).parent.parent
     environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{home}"}
-    done = subprocess.run([sys.executable, "-m", *command], env=environment, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-m", *command],
+        env=environment,
+        capture_output=True,
+        text=True,
+        preexec_fn=hear_ctrl_c,
+    )
     assert (done.returncode, done.stderr) == (-signal.SIGINT, "")
 
 
-@HEARS_CTRL_C
 def test_an_interrupt_afterwards_is_one_line(tmp_path: Path) -> None:
     flags = [*TINY, "--iterations", "10000000", "--observe", "none", "--out", str(tmp_path / "run")]
     environment = {**os.environ, "PYTHONPATH": str(Path(distadmm.__file__).parent.parent)}
     command = [sys.executable, "-m", "distadmm.radmm", *flags]
-    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as job:
+    with subprocess.Popen(
+        command, env=environment, stderr=subprocess.PIPE, text=True, preexec_fn=hear_ctrl_c
+    ) as job:
         while not (tmp_path / "run" / "config.json").exists():
             time.sleep(0.01)
         job.send_signal(signal.SIGINT)
@@ -449,3 +455,35 @@ def test_force_empties_what_a_link_points_to_but_not_under_a_run(tmp_path: Path,
     assert not (link / "old").exists()
     assert not (link / "away").is_symlink()
     assert (tmp_path / "elsewhere" / "kept").exists()
+
+
+def test_a_name_that_is_no_text_is_a_name(tmp_path: Path) -> None:
+    out = os.fsencode(tmp_path) + b"/run-\xff"
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(Path(distadmm.__file__).parent.parent),
+        "LC_ALL": "C.UTF-8",
+    }
+    for flags in (
+        [*TINY, "--checkpoint-every", "1", "--out"],
+        ["--iterations", "4", "--progress", "none", "--resume"],
+    ):
+        command = [sys.executable, "-m", "distadmm.radmm", *flags, out]
+        done = subprocess.run(command, env=environment, capture_output=True)
+        assert (done.returncode, done.stderr) == (DONE, b"")
+        assert b"run-" in done.stdout
+    assert os.path.exists(out + b"/summary.json")
+
+
+def test_a_checkpoint_that_was_cut_is_one_line(tmp_path: Path, capsys) -> None:
+    out = tmp_path / "run"
+    assert radmm.main([*TINY, "--checkpoint-every", "1", "--out", str(out)]) == DONE
+    (kept,) = out.glob("checkpoint/*/rank-*.npz")
+    whole = kept.read_bytes()
+    capsys.readouterr()
+    for size in (0, 10, len(whole) // 2, len(whole) - 1):
+        kept.write_bytes(whole[:size])
+        assert radmm.main(["--resume", str(out), "--iterations", "5", "--progress", "none"]) == USAGE
+        err = capsys.readouterr().err
+        assert err.count("\n") == 1
+        assert "is not a readable .npz file" in err

@@ -301,7 +301,14 @@ def test_a_stopped_sweep_leaves_nothing_behind_and_goes_on(number: int, tmp_path
         "none",
     ]
     run = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(
+            signal.SIGINT, signal.SIG_DFL
+        ),  # ignored in the background of a shell
     )
     try:
         until = time.monotonic() + 120
