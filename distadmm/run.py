@@ -142,7 +142,8 @@ class Loop:
             finally:
                 progress.close()
         self.observer.uplink.close()
-        if loop.checkpoint_every and self.ended != "iterations":
+        # A resumed run that went no further leaves the checkpoint as it is: other ranks wrote it, maybe.
+        if loop.checkpoint_every and self.ended != "iterations" and (k > self.began or not k):
             self._save(k, state)
         return k, state
 

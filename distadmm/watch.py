@@ -73,15 +73,17 @@ class Watchdog:
         return {rank: 0 if k == 1 << 32 else k for rank, k in slots.items() if k}
 
     def _watch(self) -> None:
-        latest, since = self._read(), time.monotonic()
+        pause = min(1.0, self.timeout / 4)
+        latest, looked, silence = self._read(), time.monotonic(), 0.0
         while True:
-            time.sleep(min(1.0, self.timeout / 4))
+            time.sleep(pause)
             if self._done:
                 return
-            now = self._read()
-            if now != latest:
-                latest, since = now, time.monotonic()
-            elif time.monotonic() - since > self.timeout:
+            before, looked, at = looked, time.monotonic(), self._read()
+            # A job that was suspended (Ctrl-Z, scontrol suspend) has been silent for one look, however long.
+            silence = silence + min(looked - before, 2 * pause) if at == latest else 0.0
+            latest = at
+            if silence > self.timeout:
                 self._end(latest)
 
     def _end(self, at: dict[int, int]) -> None:

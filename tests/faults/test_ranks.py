@@ -37,7 +37,7 @@ class Failing:
             for line in open("/proc/self/maps"):
                 if "/dev/shm/" in line:
                     print("mapped", line.split("/dev/shm/")[1].split()[0], flush=True)
-        if k == 3 and 2 in node.network.nodes:
+        if k == 3 and 2 in node.network.nodes and self.how != "slowly":
             if self.how == "raise":
                 raise RuntimeError("node two is unwell")
             if self.how == "exit":
@@ -47,6 +47,8 @@ class Failing:
             if self.how == "input":
                 raise InputError("node two cannot read its rows; mend them")
             time.sleep(60)
+        if self.how == "slowly":
+            time.sleep(1.2)
         node.network.neighbour_sum(st.f)
         return st
 """
@@ -230,6 +232,22 @@ def test_a_preempted_run_goes_on_where_it_was(mpiexec, tmp_path: Path) -> None:
     )
     resumed, straight = read_npz(out / "models.npz")["models"], read_npz(other / "models.npz")["models"]
     assert resumed.tobytes() == straight.tobytes()
+
+
+def test_a_job_that_was_suspended_has_not_stalled(failing: str, mpiexec, tmp_path: Path) -> None:
+    """Ctrl-Z, or scontrol suspend, for longer than --stall-timeout, in the middle of an iteration."""
+    arguments = [*BASE, "--algorithm", failing, "--how", "slowly", "--iterations", "4", "--observe", "none"]
+    process = start(mpiexec, 3, [*arguments, "--stall-timeout", "6", "--out", str(tmp_path / "run")])
+    deadline = time.monotonic() + 40
+    while sum(map(listens, ranks_of(process.pid))) < 3 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    for number in (signal.SIGSTOP, signal.SIGCONT):
+        for pid in ranks_of(process.pid):
+            os.kill(pid, number)
+        if number == signal.SIGSTOP:
+            time.sleep(8.0)
+    code, _, err = finish(process)
+    assert (code, err) == (0, "")
 
 
 def test_a_run_that_cannot_be_resumed_is_told_in_one_line_and_left_as_it_was(mpiexec, tmp_path: Path) -> None:
