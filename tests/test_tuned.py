@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distadmm import topology
+from distadmm import radmm, topology
 from distadmm.algorithm import Facts, Node
 from distadmm.losses import Logistic
 from distadmm.methods.consensus import tuned
@@ -240,3 +240,19 @@ def test_each_set_up_message_is_in_the_ledger(tmp_path) -> None:
         assert [line["kind"] for line in setup] == ["charge", "charge"], file
         assert all(line["pure_eps"] == "inf" for line in setup)
         assert lines.index(setup[-1]) < min(i for i, line in enumerate(lines) if line.get("k") == 1)
+
+
+@pytest.mark.parametrize("loss", ["logistic", "squared", "huber"])
+def test_nodes_of_one_row_and_no_ridge_have_a_metric(loss: str, tmp_path) -> None:
+    """Nothing in a node's data holds most directions; the sum of all is fitted without error all the same."""
+    rng = np.random.default_rng(3)
+    np.savez(tmp_path / "rows.npz", X=rng.normal(size=(4, 5)), y=np.array([1.0, -1.0, 1.0, -1.0]))
+    flags = {
+        "data": str(tmp_path / "rows.npz"),
+        "topology": "ring:4",
+        "loss": loss,
+        "weight": 1.0,
+        "rho": 0.0,
+    }
+    run = radmm.solve("admm", **flags, iterations=100, tune=True)
+    assert run.history[-1].objective < 1e-3 * 4

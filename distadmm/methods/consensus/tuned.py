@@ -130,19 +130,25 @@ def curvature_rows(node: Node) -> Array:
     rows = []
     for objective, t, s in zip(node.problem.objectives, own_minima(node), scale):
         values, vectors = np.linalg.eigh(_hessian(objective, t))
-        second = values[-2] if len(values) > 1 else values[-1]
+        # Without a ridge few rows, or a hinge, leave directions that nothing holds: the metric has to.
+        steepest = max(values[-1], _LEAST_SPREAD * bound_on_curvature(node.facts))
+        second = max(values[-2:][0], _LEAST_SPREAD * steepest)
         across = np.sqrt(max(values[0], _LEAST_SPREAD * second) * second)
         # An eigenvector's sign is arbitrary and P does not depend on it; fix it so that files agree.
         u = vectors[:, -1] * np.sign(vectors[np.argmax(np.abs(vectors[:, -1])), -1])
-        rows.append(np.concatenate([t, u, [across, values[-1], s]]))
+        rows.append(np.concatenate([t, u, [across, steepest, s]]))
     return np.stack(rows)
+
+
+def bound_on_curvature(facts: Facts) -> float:
+    """Of an objective without its ridge, for rows of norm one."""
+    return facts.weight * (facts.max_curvature if np.isfinite(facts.max_curvature) else 1.0)
 
 
 def own_minima(node: Node) -> Array:
     """t_i = argmin O_i, a little convexity added lest there be none (as when a node's classes are separable)."""
-    facts, problem = node.facts, node.problem
-    bound = facts.weight * (facts.max_curvature if np.isfinite(facts.max_curvature) else 1.0)
-    convexity = np.full((len(node.start), 1), _LEAST_SPREAD * bound)
+    problem = node.problem
+    convexity = np.full((len(node.start), 1), _LEAST_SPREAD * bound_on_curvature(node.facts))
     memory = problem.memory()  # the solver shall not notice: a resumed run comes by here as well
     # Of the class: whoever notes the steps of a run (`transcript`) replaces the instance's, and this is none.
     t = Problem.argmin(problem, np.zeros_like(node.start), convexity, node.start)
