@@ -31,6 +31,7 @@ Array = np.ndarray
 PROG = "distadmm plan"
 SOLVES = (4, 7, 12, 20, 35)
 FINALISTS = 6  # plans that are run on the surrogate
+_EXACT = 6  # penalties, for each K, whose alpha is worked out to rank by
 
 
 @dataclass(frozen=True)
@@ -81,9 +82,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 def work(options: Options, world: World) -> int:
     surrogates = [surrogate(options, run) for run in range(options.runs)]
     found = candidates(options, surrogates[0], world)
-    best = found[0]
     # The proxy ranks; the surrogate decides among the best, since only it knows the loss's shape.
-    finalists = found[:FINALISTS]
+    made = world.broadcast(world.share_out(lambda plan: affordable(surrogates[0], plan), found[:FINALISTS]))
+    finalists = [plan for plan in made or [] if plan is not None]
+    require(
+        finalists,
+        f"--epsilon {options.epsilon:g} is out of reach for the {FINALISTS} best plans; give a larger epsilon",
+    )
     items = [(plan, at) for plan in finalists for at in range(options.runs)]
     outcomes = world.share_out(lambda item: outcome(options, surrogates[item[1]], item[0]), items)
     if outcomes is None:
@@ -155,28 +160,66 @@ def candidates(options: Options, prepared: Prepared, world: World) -> list[Plan]
     base = default_penalty(prepared.node.facts)
     solves = SOLVES if options.iterations is None else (-(-options.iterations // phases),)
     etas = tuple(base * f for f in sizing.FACTORS) if options.eta is None else (options.eta,)
-    items = [(K, eta) for K in solves for eta in etas]
-    found = world.broadcast(world.share_out(lambda item: _candidate(prepared, phases, *item), items))
-    plans = [plan for plan in found or [] if plan is not None]
+    drafts = [_draft(prepared, phases, K, eta) for K in solves for eta in etas]
+    ranked = sorted(_ranked(prepared, drafts, world), key=lambda plan: plan.proxy)
     require(
-        plans,
+        ranked,
         f"--epsilon {options.epsilon:g} at delta {options.delta:g} is out of reach for every K and eta tried; "
         "give a larger epsilon, more rows a node, or a smaller --weight",
     )
-    return sorted(plans, key=lambda plan: plan.proxy)
+    return ranked
 
 
-def _candidate(prepared: Prepared, phases: int, K: int, eta: float) -> Plan | None:
+class _Draft(NamedTuple):
+    """A choice of K and eta whose alpha is to be found."""
+
+    solves: int
+    eta: float
+    config: Config
+    node: Any
+    recipe: Any
+    releases: list[Any]
+
+
+def _draft(prepared: Prepared, phases: int, K: int, eta: float) -> _Draft:
     config = prepared.config.replace(iterations=phases * K, eta=repr(eta))
     node = node_like(prepared.node, config, prepared.node.problem)
     node.start = prepared.node.start
     releases = config.algorithm.releases(node, config.loop.iterations)
     recipe = protect.recipe_of(config, replace(prepared, config=config, node=node), releases)
+    return _Draft(K, eta, config, node, recipe, releases)
+
+
+def _ranked(prepared: Prepared, drafts: list[_Draft], world: World) -> list[Plan]:
+    """Plans with an alpha that is good enough to rank by: exact at some penalties, in between by interpolation."""
+    phases = prepared.config.algorithm.phases
+    plans = []
+    for K in dict.fromkeys(draft.solves for draft in drafts):
+        those = [draft for draft in drafts if draft.solves == K]
+        alphas = sizing.interpolated(
+            those[0].config, [(d.recipe, d.releases) for d in those], world, exact=_EXACT
+        )
+        plans += [
+            Plan(
+                K,
+                d.eta,
+                alpha,
+                proxy(d.config, d.node, replace(d.recipe, alpha=alpha[None]), K, d.eta, phases),
+            )
+            for d, alpha in zip(those, alphas)
+            if np.all(alpha > 0)
+        ]
+    return plans
+
+
+def affordable(prepared: Prepared, plan: Plan) -> Plan | None:
+    """The plan with the alpha of each node that spends the budget; None where no noise is enough."""
+    draft = _draft(prepared, prepared.config.algorithm.phases, plan.solves, plan.eta)
     try:
-        recipe = sizing.calibrate(config.privacy, recipe, releases, World())
-    except InputError:  # out of reach for this K and eta, or with noise that leaves the solve no digits
+        recipe = sizing.calibrate(draft.config.privacy, draft.recipe, draft.releases, World())
+    except InputError:  # out of reach, or with noise that leaves the solve no digits
         return None
-    return Plan(K, eta, recipe.alpha[0], proxy(config, node, recipe, K, eta, phases))
+    return plan._replace(alpha=recipe.alpha[0])
 
 
 def proxy(config: Config, node: Any, recipe: Any, K: int, eta: float, phases: int) -> float:

@@ -80,6 +80,37 @@ def calibrate(privacy: Privacy, recipe: Recipe, releases: Sequence[Any], world: 
     return recipe
 
 
+def interpolated(
+    config: Config, schedules: Sequence[tuple[Recipe, Sequence[Any]]], world: World, *, exact: int
+) -> list[Array]:
+    """About the alpha of each node under several schedules that differ in their penalties alone, and 0 out of reach.
+
+    The schedules of all nodes are then one family, told apart by the weight of the first penalty.  For `exact` of them
+    alpha is worked out, and how it differs from the rule of thumb; that is smooth, and read off for the others.
+    """
+    privacy, recipe = config.privacy, schedules[0][0]
+    assert privacy.epsilon is not None
+    cases = [_cases(recipe, releases) for recipe, releases in schedules]
+    of = {case.quadratic[0]: case for some in cases for case in some}
+    rough = {weight: _rough(config, recipe, case) for weight, case in of.items()}
+    thumb = {weight: float(np.mean(of[weight].factor)) * rough[weight][0] ** -0.5 for weight in of}
+    within = np.array(sorted(weight for weight, (_, cost) in rough.items() if cost < privacy.epsilon))
+    alphas = dict.fromkeys(of, 0.0)
+    if len(within):
+        at = within[np.unique(np.round(np.linspace(0, len(within) - 1, exact)).astype(int))]
+        found = world.each_once(
+            lambda case: _alpha(privacy, recipe, case), [of[weight] for weight in at.tolist()]
+        )
+        rule = np.array([thumb[weight] for weight in within.tolist()])
+        share = np.array([found[of[weight]] / thumb[weight] for weight in at.tolist()])
+        reached = share > 0
+        if reached.any():
+            alphas |= zip(
+                within.tolist(), rule * np.interp(np.log(within), np.log(at[reached]), share[reached])
+            )
+    return [np.array([alphas[case.quadratic[0]] for case in some]) for some in cases]
+
+
 def with_penalty(config: Config, node: Node, recipe: Recipe) -> tuple[Recipe, float]:
     """Where nobody gave a penalty: the multiple of the automatic one with the least forecast loss; sets it in `node`.
 

@@ -14,7 +14,7 @@ import numpy as np
 from distadmm.algorithm import Facts
 
 Array = np.ndarray
-LARGEST = 100  # nodes of a network that is followed: the cost grows with their cube
+LARGEST = 1000  # nodes of a network that is followed: the cost grows with their square
 _MODES = 8  # curvatures at which the recursion is followed
 
 
@@ -34,37 +34,46 @@ def expected_excess(
     A: Array, facts: Facts, d: int, noise: Array, K: int, eta: float, gamma: float, phases: int
 ) -> float:
     """Expected excess of the mean model's mean loss after K solves; `noise` is the variance at each node."""
-    V = np.diag(A.sum(axis=1))
     top = facts.ridge + facts.weight * facts.max_curvature / np.sqrt(d)
-    excess = 0.0
-    for h in np.geomspace(max(facts.ridge, 1e-3 * top), top, _MODES):
-        c = np.sqrt(facts.weight * np.log(2) / (_MODES * h))
-        bias, covariance = follow(A, V, h, c, noise, K, eta, gamma, phases)
-        ones = np.ones(len(A)) / len(A)
-        excess += 0.5 * h * (float(ones @ bias) ** 2 + d / _MODES * float(ones @ covariance @ ones))
-    return excess / facts.weight
+    h = np.geomspace(max(facts.ridge, 1e-3 * top), top, _MODES)
+    c = np.sqrt(facts.weight * np.log(2) / (_MODES * h))
+    mean = np.full(len(A), 1.0 / len(A))
+    bias, variance = follow(A, h, c, noise, K, eta, gamma, phases, mean)
+    return float(np.sum(0.5 * h * (bias**2 + d / _MODES * variance))) / facts.weight
 
 
 def follow(
-    A: Array, V: Array, h: float, c: float, noise: Array, K: int, eta: float, gamma: float, phases: int
+    A: Array, h: Array, c: Array, noise: Array, K: int, eta: float, gamma: float, phases: int, weights: Array
 ) -> tuple[Array, Array]:
-    """Mean and covariance of the models' errors; state (x, lambda), one coordinate a node."""
-    n = len(A)
-    identity, zero = np.eye(n), np.zeros((n, n))
-    solve = np.linalg.inv(h * identity + 2 * eta * V)
-    # Odd: x+ = solve (eta (V + A) x - 2 lam - e),  lam+ = lam + eta/2 (V - A) x+
-    x_plus = np.hstack([eta * solve @ (V + A), -2 * solve])
-    x_noise = -solve
-    step = np.vstack([x_plus, np.hstack([zero, identity]) + eta / 2 * (V - A) @ x_plus])
-    kick = np.vstack([x_noise, eta / 2 * (V - A) @ x_noise])
-    if phases == 2:
-        # Even: x++ = x+ - (h x+ + e + 2 lam+ + eta (V - A) x+) / (2 eta V + gamma)
-        damp = np.linalg.inv(2 * eta * V + gamma * identity)
-        even = np.block([[identity - damp @ (h * identity + eta * (V - A)), -2 * damp], [zero, identity]])
-        step, kick = even @ step, even @ kick + np.vstack([-damp, zero])
-    mean = np.concatenate([np.full(n, -c), np.zeros(n)])
-    covariance = np.zeros((2 * n, 2 * n))
+    """Mean and variance of the error of weights.x after K solves, for each curvature h; x is a coordinate a node.
+
+        odd    x+   = S (eta (V + A) x - 2 lam - e),   S = 1/(h + 2 eta V),   lam+ = lam + eta/2 (V - A) x+
+        even   x++  = x+ - D (h x+ + e + 2 lam+ + eta (V - A) x+),   D = 1/(2 eta V + gamma)
+
+    What reaches weights.x of the noise e of each solve is found by going backwards: p and q are how weights.x changes
+    with x and with lam.
+    """
+    V = A.sum(axis=1)[:, None]
+    S, D = 1.0 / (h + 2 * eta * V), 1.0 / (2 * eta * V + gamma)
+
+    def apart(x: Array) -> Array:
+        return V * x - A @ x
+
+    x, lam = np.broadcast_to(-c, (len(A), len(h))), np.zeros((len(A), len(h)))
     for _ in range(K):
-        mean = step @ mean
-        covariance = step @ covariance @ step.T + kick @ np.diag(noise) @ kick.T
-    return mean[:n], covariance[:n, :n]
+        x = S * (eta * (V * x + A @ x) - 2 * lam)
+        lam = lam + eta / 2 * apart(x)
+        if phases == 2:
+            x = x - D * (h * x + 2 * lam + eta * apart(x))
+    p, q = np.broadcast_to(weights[:, None], x.shape), np.zeros_like(x)
+    variance = np.zeros(len(h))
+    for _ in range(K):
+        reach = np.zeros_like(x)
+        if phases == 2:
+            reach = -D * p
+            p, q = p + h * reach + eta * apart(reach), q + 2 * reach
+        r = S * (p + eta / 2 * apart(q))
+        reach = reach - r
+        p, q = eta * (V * r + A @ r), q - 2 * r
+        variance = variance + noise @ reach**2
+    return weights @ x, variance
