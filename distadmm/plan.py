@@ -154,12 +154,13 @@ def shape(options: Options) -> tuple[int, int]:
 
 def candidates(options: Options, prepared: Prepared, world: World) -> list[Plan]:
     """All (K, eta) with the alpha that the budget allows, the best proxy first."""
-    from distadmm.methods.consensus.penalty import default_penalty
-
     phases = 2 if options.algorithm in ("radmm", "mradmm") else 1
-    base = default_penalty(prepared.node.facts)
     solves = SOLVES if options.iterations is None else (-(-options.iterations // phases),)
-    etas = tuple(base * f for f in sizing.FACTORS) if options.eta is None else (options.eta,)
+    if options.eta is not None:
+        etas = [options.eta]
+    else:
+        longest = _draft(prepared, phases, max(solves), 1.0)
+        etas = sizing.penalties(longest.config, longest.node, longest.recipe)
     drafts = [_draft(prepared, phases, K, eta) for K in solves for eta in etas]
     ranked = sorted(_ranked(prepared, drafts, world), key=lambda plan: plan.proxy)
     require(

@@ -23,7 +23,16 @@ if TYPE_CHECKING:
 
 Array = np.ndarray
 _SEARCHED_BY = 12  # different releases of a long schedule that a search for alpha begins with
-FACTORS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)  # of the automatic penalty: what `with_penalty` tries
+FACTORS = (
+    1.0,
+    2.0,
+    4.0,
+    8.0,
+    16.0,
+    32.0,
+    64.0,
+)  # of the automatic penalty: what `with_penalty` tries, and more:
+_MOST = 2.0**20  # up to where the Hessians leave half of the budget, and no further than this
 
 
 def leave_digits(recipe: Recipe) -> None:
@@ -117,12 +126,11 @@ def with_penalty(config: Config, node: Node, recipe: Recipe) -> tuple[Recipe, fl
     A larger penalty leaves less of the budget to the Hessian and damps the noise, but converges more slowly.
     """
     from distadmm.methods.consensus import forecast
-    from distadmm.methods.consensus.penalty import default_penalty
 
     world, network = node.network.world, node.network
     A = forecast.adjacency(network) if node.facts.n_nodes <= forecast.LARGEST else None
     order = world.rows_order(network.nodes)
-    tried, cases, forecasts = [default_penalty(node.facts) * factor for factor in FACTORS], [], []
+    tried, cases, forecasts = penalties(config, node, recipe), [], []
     for eta in tried:
         _set_penalty(node, eta)
         cases.append(_cases(recipe, config.algorithm.releases(node, config.loop.iterations)))
@@ -143,6 +151,22 @@ def with_penalty(config: Config, node: Node, recipe: Recipe) -> tuple[Recipe, fl
             refusal = error
     assert refusal is not None
     raise refusal
+
+
+def penalties(config: Config, node: Node, recipe: Recipe) -> list[float]:
+    """Multiples of the automatic penalty that are worth trying; the same on every rank."""
+    from distadmm.methods.consensus.penalty import default_penalty
+
+    assert config.privacy.epsilon is not None
+    factors, base = list(FACTORS), default_penalty(node.facts)
+    while factors[-1] < _MOST:
+        _set_penalty(node, base * factors[-1])
+        cases = set(_cases(recipe, config.algorithm.releases(node, config.loop.iterations)))
+        cost = max(_unavoidable(recipe, case) for case in cases)
+        if max(node.network.world.allgather(cost)) <= config.privacy.epsilon / 2:
+            break
+        factors.append(2 * factors[-1])
+    return [base * factor for factor in factors]
 
 
 def _set_penalty(node: Node, eta: float) -> None:

@@ -127,3 +127,13 @@ def test_the_run_says_what_was_chosen(capsys, tmp_path) -> None:
     assert json.loads((tmp_path / "o" / "summary.json").read_text())["penalty"] == kept["penalty"]
     assert radmm.main([*words, "--dry-run"]) == 0
     assert f"eta {kept['penalty']:.4g}, chosen for the budget" in capsys.readouterr().out
+
+
+def test_a_penalty_is_found_where_the_hessians_alone_would_cost_more_than_the_budget() -> None:
+    """Few rows a node and a heavy loss: 64 times the automatic penalty is not enough."""
+    flags = {**BUDGET, "topology": "ring:20", "weight": 1750.0, "iterations": 20, "rng": "secure"}
+    run = radmm.solve("radmm", **{**flags, "epsilon": 1.0})
+    assert run.statement == "certificate"
+    assert 0.99 < run.epsilon <= 1.0
+    prepared = prepare(radmm.configure("radmm", **{**flags, "epsilon": 1.0}), World())
+    assert run.summary["penalty"] > 64 * default_penalty(prepared.node.facts)
