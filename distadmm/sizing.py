@@ -23,16 +23,10 @@ if TYPE_CHECKING:
 
 Array = np.ndarray
 _SEARCHED_BY = 12  # different releases of a long schedule that a search for alpha begins with
-FACTORS = (
-    1.0,
-    2.0,
-    4.0,
-    8.0,
-    16.0,
-    32.0,
-    64.0,
-)  # of the automatic penalty: what `with_penalty` tries, and more:
-_MOST = 2.0**20  # up to where the Hessians leave half of the budget, and no further than this
+# Multiples of the automatic penalty that are tried, and their doubles up to _MOST while the Hessians would take more
+# than half of the budget.
+FACTORS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
+_MOST = 2.0**20
 
 
 def leave_digits(recipe: Recipe) -> None:
