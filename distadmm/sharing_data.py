@@ -206,3 +206,16 @@ def _hold_out(rows: int, fraction: float, seed: int) -> tuple[Array, Array]:
     stream = np.random.default_rng(np.random.SeedSequence(entropy=seed, spawn_key=(HOLD_OUT, 0)))
     order = stream.permutation(rows)
     return np.sort(order[held:]), np.sort(order[:held])
+
+
+def require_public_width(data: DataOptions) -> None:
+    """A libsvm file says its width by its rows, and messages are as wide."""
+    from distadmm.data.reading import LIBSVM
+    from distadmm.data.textfile import kind
+
+    stated = data.features is not None or bool(data.split) or bool(data.party_files)
+    require(
+        stated or kind(Path(data.data)) not in LIBSVM,
+        f"--data {data.data}, which one record can change: the number of columns is the largest index in the rows; "
+        "give --features N, or the parties' columns by --split",
+    )

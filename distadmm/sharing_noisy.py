@@ -15,14 +15,8 @@ from distadmm.methods.sharing.releases import Releases
 from distadmm.methods.sharing.stability import proximal_weight
 from distadmm.methods.sharing.xupdate import Columns
 from distadmm.rounding import rounded_up
-from distadmm.sharing_private import (
-    NO_BOUND,
-    Books,
-    PrivacyOptions,
-    given_bounds,
-    require_public_width,
-    schema_bounds,
-)
+from distadmm.sharing_data import require_public_width
+from distadmm.sharing_private import NO_BOUND, Books, PrivacyOptions, given_bounds, schema_bounds
 from distadmm.star import Star
 from distadmm.world import World
 

@@ -144,23 +144,10 @@ def one_hot_bound(names: Sequence[str]) -> float | None:
 
 
 NO_CHOICE = "moment mode has one --algorithm, --form, --reg (l2) and --region (whole); leave these flags out"
-NO_WIDTH = (
-    "--data {}, which one record can change: the number of columns is the largest index in the rows; "
-    "give --features N, or the parties' columns by --split"
-)
 NO_BOUND = (
     "party {}: nothing public bounds the norm of a record's features; give --row-bound R "
     "(longer rows are cut to it; it must not be computed from the data)"
 )
-
-
-def require_public_width(data: Any) -> None:
-    """A libsvm file says its width by its rows, and messages are as wide."""
-    from distadmm.data.reading import LIBSVM
-    from distadmm.data.textfile import kind
-
-    stated = data.features is not None or data.split or data.party_files
-    require(bool(stated) or kind(Path(data.data)) not in LIBSVM, NO_WIDTH.format(data.data))
 
 
 def schema_bounds(star: Star, parts: Parts) -> dict[int, float | None]:
@@ -288,7 +275,7 @@ def work(options: tuple[Any, ...], world: World) -> int:
     """A run in moment mode; the counterpart of `sharing.work`."""
     from distadmm import sharing_run
     from distadmm.sharing import Solution, loss_named
-    from distadmm.sharing_data import load
+    from distadmm.sharing_data import load, require_public_width
 
     data, model, privacy, run = options
     loss = loss_named(model.loss)
