@@ -193,9 +193,8 @@ def arm(prepared: Prepared, recipe: Recipe | None, folder: Path | None) -> None:
     with world.together():
         if unreserved:
             release.commit(plans)
-    _note_sanitised(
-        prepared, books
-    )  # after the schedule, which is committed before anything else is released
+    # After the schedule, which is committed before anything else is released.
+    _note_sanitised(prepared, books)
     release.quote(spent(prepared), config.privacy.delta)
 
 

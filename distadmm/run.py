@@ -137,7 +137,7 @@ class Loop:
             except Stop as reason:
                 self.ended = str(reason)
             except BudgetExhausted as reason:
-                # Raised before iteration k drew or sent anything; `state` is still that of k - 1.
+                # Raised before iteration k sent anything; `state` is still that of k - 1.
                 self.ended, self.reason, k = "privacy budget", str(reason), k - 1
             finally:
                 progress.close()

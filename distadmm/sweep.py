@@ -33,6 +33,7 @@ from distadmm.config import Config
 from distadmm.errors import DONE, FAILURE, USAGE, InputError, require
 from distadmm.grid import Point
 from distadmm.results import read_json, write_text
+from distadmm.rounding import rounded_up
 from distadmm.world import World, launched_size
 
 PROG = "distadmm sweep"
@@ -158,7 +159,7 @@ def outcome(folder: Path) -> str:
     if s["gap"] is not None:
         words.append(f"gap {s['gap']:.2e}")
     if isinstance(s["epsilon"], float):
-        words.append(f"epsilon {s['epsilon']:.4g}")
+        words.append(f"epsilon {rounded_up(s['epsilon'])}")
     words.append(f"{s['seconds']:.2f} s")
     killed = sorted(path.name for path in folder.parent.glob(glob.escape(folder.name) + ".spent-*"))
     return ", ".join([*words, *(f"besides what {name} spent" for name in killed)])

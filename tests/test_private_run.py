@@ -474,6 +474,18 @@ def test_what_was_spent_stays_on_record_under_force(rng: str, tmp_path: Path, ca
         assert (tmp_path / "run.spent-1" / "ledger" / "node-0000.jsonl").read_bytes() == first
 
 
+@pytest.mark.parametrize("content", ["", '{"kind":"open","rng":{"mode":"sec', '{"x": 1}\n'])
+def test_what_is_no_ledger_of_secret_noise_is_not_kept(content: str, tmp_path: Path, capsys) -> None:
+    """A line that was cut before the first release, or rows of somebody's own."""
+    out = tmp_path / "run"
+    out.mkdir()
+    (out / "rows.jsonl").write_text(content)
+    assert radmm.main([*words({**PRIVATE, "iterations": 1}), "--out", str(out), "--force"]) == DONE
+    assert capsys.readouterr().err == ""
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+    assert not (out / "rows.jsonl").exists()
+
+
 @pytest.mark.parametrize("noise", ["gamma", "gaussian"])
 @pytest.mark.parametrize(
     ("name", "mechanism"), [("admm", "objective"), ("radmm", "objective"), ("admm", "output")]

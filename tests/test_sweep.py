@@ -200,6 +200,12 @@ def test_a_killed_run_without_a_checkpoint_is_made_anew_and_what_it_spent_stays(
         assert has_secret_noise(aside / "ledger" / "node-0000.jsonl")
 
 
+def test_what_was_spent_is_told_rounded_up(tmp_path: Path) -> None:
+    summary = {"iterations": 5, "ended": "iterations", "gap": None, "epsilon": 1.23441, "seconds": 1.0}
+    (tmp_path / "summary.json").write_text(json.dumps(summary))
+    assert "epsilon 1.235" in sweep.outcome(tmp_path)
+
+
 def test_one_failure_stops_no_other_run(tmp_path: Path, capsys) -> None:
     out = tmp_path / "sweep"
     words = [*TINY, "--topology", "nowhere.json", "ring:5", "--out", str(out)]

@@ -209,9 +209,13 @@ def read(path: str | Path) -> Chain:
 
 
 def has_secret_noise(path: str | Path) -> bool:
-    """Whether the ledger at `path` is of noise that no seed repeats, by its opening line; unread, it may be."""
+    """Whether `path` is a ledger of noise that no seed repeats, by its opening line; unread, it may be.
+
+    Without a whole opening line nothing was released.
+    """
     try:
         with open(path, "rb") as file:
-            return b'"mode":"simulation"' not in file.readline()
+            line = file.readline()
     except OSError:
         return True
+    return line.endswith(b"\n") and b'"kind":"open"' in line and b'"mode":"simulation"' not in line

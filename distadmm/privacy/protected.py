@@ -271,9 +271,8 @@ class Protected(Unprotected):
                 kept_in.append(self.books.nodes[i])
         if self.books.ledgers[0].budget is None:
             return
-        kept_in = [
-            node for nodes in self.world.allgather(kept_in) for node in nodes
-        ]  # all ranks leave together
+        # All ranks leave together.
+        kept_in = [node for nodes in self.world.allgather(kept_in) for node in nodes]
         if kept_in:
             raise BudgetExhausted(
                 f"the solve of node {min(kept_in)} in iteration {k} ended above --tolerance {self.recipe.tolerance:g}, "
