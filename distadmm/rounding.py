@@ -1,4 +1,4 @@
-"""Bounds are shown rounded up: a printed epsilon is never below the one that was proved."""
+"""Bounds are shown rounded to the safe side: a printed epsilon is never below the one that was proved."""
 
 import math
 
@@ -14,3 +14,8 @@ def rounded_up(value: float, digits: int = 4) -> str:
         raised = (math.floor(value / step) + 1) * step
         text = f"{raised:.{max(places, 0)}f}" if -3 < places < 12 else f"{raised:.{digits - 1}e}"
     return text
+
+
+def rounded_down(value: float, digits: int = 4) -> str:
+    """`value`, a bound from below and not negative, in so many digits, never above it."""
+    return rounded_up(-value, digits).lstrip("-")

@@ -22,7 +22,7 @@ from distadmm.privacy.accountant import (
     statement,
 )
 from distadmm.privacy.statements import HYPOTHESES, NOT_COVERED, SCOPES, weakest
-from distadmm.rounding import rounded_up
+from distadmm.rounding import rounded_down, rounded_up
 
 DELTA = 1e-5
 SOLVED = ObjectivePerturbation("gamma", 105, 1.0, 1750 / 8000, 0.25, 8.2, 50, output_epsilon=1e-3)
@@ -137,9 +137,11 @@ def test_leakage_is_listed_and_not_added():
 
 @given(st.floats(1e-9, 1e9), st.integers(2, 6))
 @settings(deadline=None, max_examples=50)
-def test_numbers_are_printed_rounded_up(value, digits):
-    shown = float(rounded_up(value, digits))
-    assert value <= shown <= value * (1 + 1.01 * 10.0 ** (1 - digits))
+def test_bounds_are_printed_to_the_safe_side(value, digits):
+    slack = 1.01 * 10.0 ** (1 - digits)
+    assert value <= float(rounded_up(value, digits)) <= value * (1 + slack)
+    assert value * (1 - slack) <= float(rounded_down(value, digits)) <= value
+    assert rounded_down(0.0, digits) == "0"
 
 
 @pytest.mark.parametrize(

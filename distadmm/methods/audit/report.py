@@ -11,6 +11,7 @@ import numpy as np
 from distadmm.methods.audit.bounds import Claim, Outcome
 from distadmm.methods.audit.whitebox import LEVEL, Verdict
 from distadmm.results import write_json, write_npz
+from distadmm.rounding import rounded_down, rounded_up
 
 Array = np.ndarray
 REFUTED, STANDS, NOTHING = "refuted", "not refuted", "nothing is claimed"
@@ -91,14 +92,14 @@ def level_one(claim: Claim, found: Outcome, runs: int, nothing: str = "") -> Lev
         f"at epsilon {found.at:.3g}"
     )
     if claim.mu is not None and found.mu is not None:
-        text += f"; mu at least {found.mu:.3g}, claimed {claim.mu:.3g}"
+        text += f"; mu at least {rounded_down(found.mu, 3)}, claimed {rounded_up(claim.mu, 3)}"
     return _of(1, claim, found, runs, nothing, text)
 
 
 def level_two(claim: Claim, found: Outcome, runs: int, nothing: str = "") -> Level:
-    text = f"epsilon at least {found.epsilon:.3g} at delta {found.delta:g}"
+    text = f"epsilon at least {rounded_down(found.epsilon, 3)} at delta {found.delta:g}"
     if not nothing:
-        text += f", claimed {claim.epsilon(found.delta):.4g}"
+        text += f", claimed {rounded_up(claim.epsilon(found.delta))}"
     return _of(2, claim, found, runs, nothing, text)
 
 
