@@ -25,8 +25,15 @@ from typing import Any
 
 import numpy as np
 
-from distadmm.privacy import knorm, lattice, pld, pricing, profiles, rdp
-from distadmm.privacy.accountant import ORDERS, Gaussian, KNorm, ObjectivePerturbation, bounds, epsilon
+from distadmm.privacy.accounting import knorm, lattice, pld, pricing, profiles, rdp
+from distadmm.privacy.accounting.accountant import (
+    ORDERS,
+    Gaussian,
+    KNorm,
+    ObjectivePerturbation,
+    bounds,
+    epsilon,
+)
 
 DELTA = 1e-5
 COUNTS = (50, 1_000, 10_000)

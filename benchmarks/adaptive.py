@@ -30,16 +30,16 @@ from typing import Any
 import consensus_setting as setting
 import numpy as np
 
-from distadmm import topology
 from distadmm.algorithm import Facts, Node
-from distadmm.data import open_source
-from distadmm.losses import Logistic
+from distadmm.data.source import open_source
+from distadmm.graphs import topology
+from distadmm.graphs.facts import mu, theta_pinned
 from distadmm.methods.consensus.admm import ADMM
 from distadmm.methods.consensus.tuned import leaves_matter
-from distadmm.methods.graphs.facts import mu, theta_pinned
-from distadmm.network import Network, split
-from distadmm.privacy.release import Unprotected
-from distadmm.problem import GeneralisedLinear, Problem
+from distadmm.privacy.noise.release import Unprotected
+from distadmm.problems.consensus import GeneralisedLinear, Problem
+from distadmm.problems.losses import Logistic
+from distadmm.ranks.graph_network import Network, split
 
 Array = np.ndarray
 GAPS = (1e-3, 1e-6)

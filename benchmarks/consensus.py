@@ -39,13 +39,13 @@ class Bench:
     """One job: the product's flags and the floor's node on the same rows, timed between barriers."""
 
     def __init__(self, nodes: int, data: str, folder: str):
-        from distadmm.world import connect
+        from distadmm.ranks.world import connect
 
         self.world = connect()  # before mpi4py is imported: how both arms wait is chosen by load
         from floor import Floor
 
         from distadmm.radmm import configure
-        from distadmm.setup import prepare
+        from distadmm.run.setup import prepare
 
         self.comm = self.world.comm
         folder = self.comm.bcast(folder)
@@ -97,8 +97,8 @@ class Bench:
 
     def run_product(self, algorithm: str, **flags: Any) -> tuple[float, float, np.ndarray, float]:
         """The command with these flags; the clock runs over the loop alone."""
-        from distadmm import run as runs
         from distadmm.radmm import configure, work
+        from distadmm.run import loop as runs
 
         out = str(self.folder / "out")
         config = configure(
@@ -121,10 +121,10 @@ class Bench:
 
     def run_protocol(self, algorithm: str, **flags: Any) -> tuple[float, float, np.ndarray, float]:
         """The algorithm's iterations and nothing else: no observer, and a ledger, in memory, under noise alone."""
-        from distadmm import protect
+        from distadmm.methods.consensus import private as protect
         from distadmm.radmm import configure
-        from distadmm.run import Loop
-        from distadmm.setup import prepare
+        from distadmm.run.loop import Loop
+        from distadmm.run.setup import prepare
 
         config = configure(
             algorithm,
@@ -141,7 +141,7 @@ class Bench:
     def even_against_exchange(self, rounds: int, repeat: int = 200) -> tuple[list[float], list[float]]:
         """Seconds of an even iteration and of a bare Isend/Irecv of 8 d bytes with every neighbour."""
         from distadmm.radmm import configure
-        from distadmm.setup import prepare
+        from distadmm.run.setup import prepare
 
         config = configure("radmm", **self.flags, observe="none", progress="none")
         node = prepare(config, self.world).node

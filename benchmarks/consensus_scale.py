@@ -40,13 +40,13 @@ def bare(objective: Any, linear: np.ndarray, quadratic: float, f: np.ndarray) ->
 
 
 def measure(n: int, world: Any) -> dict[str, Any] | None:
-    from distadmm import topology
     from distadmm.algorithm import Facts, Node
-    from distadmm.losses import Logistic
+    from distadmm.graphs import topology
     from distadmm.methods.consensus.admm import ADMM
-    from distadmm.network import Network, split
-    from distadmm.privacy.release import Unprotected
-    from distadmm.problem import GeneralisedLinear, Problem
+    from distadmm.privacy.noise.release import Unprotected
+    from distadmm.problems.consensus import GeneralisedLinear, Problem
+    from distadmm.problems.losses import Logistic
+    from distadmm.ranks.graph_network import Network, split
 
     def parts() -> list[Any]:
         graph = topology.load(f"regular:{n}:d=4:seed=1")
@@ -121,7 +121,7 @@ def main() -> None:
     parser.add_argument("--out", help="also write the figures as JSON")
     options = parser.parse_args()
     setting.ranks_or_launch(options.ranks, sys.argv)
-    from distadmm.world import connect
+    from distadmm.ranks.world import connect
 
     world = connect()
     global newton

@@ -25,12 +25,12 @@ import numpy as np
 from adaptive import Noisy, node_of
 from floor import newton
 
-from distadmm import topology
-from distadmm.data import open_source
-from distadmm.losses import Logistic
+from distadmm.data.source import open_source
+from distadmm.graphs import topology
 from distadmm.methods.consensus.admm import ADMM
 from distadmm.methods.consensus.recycled import RADMM
-from distadmm.problem import GeneralisedLinear
+from distadmm.problems.consensus import GeneralisedLinear
+from distadmm.problems.losses import Logistic
 
 C, RHO, PAIRS = 1750.0, 0.22, 50
 

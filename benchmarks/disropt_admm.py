@@ -88,7 +88,7 @@ def inside() -> None:
     options = json.loads(sys.argv[2])
     bench = Bench(options["nodes"], "synthetic", options["folder"])
     from distadmm.radmm import configure
-    from distadmm.setup import prepare
+    from distadmm.run.setup import prepare
 
     prepared = prepare(configure("admm", **{**bench.flags, "eta": "auto", "observe": "none"}), bench.world)
     algorithm, node, rows = prepared.config.algorithm, prepared.node, []

@@ -23,10 +23,11 @@ from typing import Any
 
 import numpy as np
 
-from distadmm.data import open_source
-from distadmm.losses import Logistic, Squared
-from distadmm.methods.istdp import solver, synthetic
-from distadmm.methods.istdp.penalties import MCP
+from distadmm.data import synthetic
+from distadmm.data.source import open_source
+from distadmm.methods.istdp import solver
+from distadmm.problems.concave import MCP
+from distadmm.problems.losses import Logistic, Squared
 
 PROBLEMS = (
     ("squared", 150, 0.2, 3.0),

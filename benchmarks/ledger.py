@@ -20,21 +20,23 @@ from pathlib import Path
 
 import numpy as np
 
-from distadmm import protect, radmm, rundir
-from distadmm.losses import Logistic
-from distadmm.privacy import chain
-from distadmm.privacy.books import Books
-from distadmm.privacy.discrete import discrete_gaussian
-from distadmm.privacy.events import ObjectivePerturbation, Pure
-from distadmm.privacy.ledger import Ledger, path_of
-from distadmm.privacy.mechanism import Noise, Secure, Simulation, k_norm
-from distadmm.privacy.memory import MemoryLedger
-from distadmm.privacy.protected import Protected
-from distadmm.problem import GeneralisedLinear, Problem
-from distadmm.results import write_json
-from distadmm.run import Loop
-from distadmm.setup import prepare
-from distadmm.world import World, connect
+from distadmm import radmm
+from distadmm.files import write_json
+from distadmm.methods.consensus import private as protect
+from distadmm.privacy.accounting.events import ObjectivePerturbation, Pure
+from distadmm.privacy.ledger import chain
+from distadmm.privacy.ledger.books import Books
+from distadmm.privacy.ledger.file import Ledger, path_of
+from distadmm.privacy.ledger.rules import MemoryLedger
+from distadmm.privacy.noise.discrete import discrete_gaussian
+from distadmm.privacy.noise.mechanism import Noise, Secure, Simulation, k_norm
+from distadmm.privacy.noise.protected import Protected
+from distadmm.problems.consensus import GeneralisedLinear, Problem
+from distadmm.problems.losses import Logistic
+from distadmm.ranks.world import World, connect
+from distadmm.run import directory as rundir
+from distadmm.run.loop import Loop
+from distadmm.run.setup import prepare
 
 EVENT = ObjectivePerturbation("gamma", 105, 1.0, 0.2, 0.25, 8.2)
 ROUNDS = 9

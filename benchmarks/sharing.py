@@ -23,13 +23,13 @@ import numpy as np
 from scipy.optimize import brentq, minimize, minimize_scalar
 
 from distadmm.data.source import open_source
-from distadmm.losses import Logistic
 from distadmm.methods.sharing import admm, loop, stability
 from distadmm.methods.sharing.observe import centralised
-from distadmm.methods.sharing.penalties import Regulariser, Whole
-from distadmm.methods.sharing.xupdate import Columns, minimise
-from distadmm.methods.sharing.zupdate import prox
-from distadmm.star import Star
+from distadmm.problems.columns import Columns, minimise
+from distadmm.problems.losses import Logistic
+from distadmm.problems.prox import prox
+from distadmm.problems.regularisers import Regulariser, Whole
+from distadmm.ranks.star import Star
 
 LOSS = Logistic()
 Row = tuple[str, str, str]

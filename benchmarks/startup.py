@@ -43,7 +43,7 @@ mark()
 PRODUCT = (
     MARK
     + """
-from distadmm.cli import entering
+from distadmm.flags import entering
 entering("__main__")
 from distadmm import radmm
 def first(loop_run):
@@ -56,8 +56,8 @@ def first(loop_run):
         type(loop.config.algorithm).step = marked
         return loop_run(loop)
     return run
-import distadmm.run
-distadmm.run.Loop.run = first(distadmm.run.Loop.run)
+import distadmm.run.loop
+distadmm.run.loop.Loop.run = first(distadmm.run.loop.Loop.run)
 raise SystemExit(radmm.main({argv!r}))
 """
 )

@@ -15,11 +15,11 @@ __version__ = "0.1.0"
 
 _EXPORTS = {
     "solve": "distadmm.radmm",
-    "Run": "distadmm.run",
+    "Run": "distadmm.run.loop",
     "register": "distadmm.algorithm",
     "Node": "distadmm.algorithm",
-    "flag": "distadmm.cli",
-    "Mapping": "distadmm.mapping",
+    "flag": "distadmm.flags",
+    "Mapping": "distadmm.data.mapping",
 }
 __all__ = ["__version__", *_EXPORTS]
 

@@ -6,7 +6,7 @@ mpiexec -n 20 python -m distadmm.radmm
 
 from __future__ import annotations
 
-from distadmm.cli import entering, reader_left
+from distadmm.flags import entering, reader_left
 
 entering(__name__)
 
@@ -23,16 +23,16 @@ VERBS = {
     "ias": ("distadmm.ias", "privacy mapping for inference as a service"),
     "funnel": ("distadmm.funnel", "privacy funnel"),
     "istdp": ("distadmm.istdp", "private iterative thresholding"),
-    "topology": ("distadmm.topology_command", "facts and drawings of networks"),
-    "check": ("distadmm.check", "convergence conditions and predicted rates, before running"),
-    "plan": ("distadmm.plan", "noise, penalty and iterations for a privacy budget, before running"),
-    "account": ("distadmm.account", "what a mechanism costs, without running it"),
-    "ledger": ("distadmm.ledger_command", "show, verify, merge and export privacy ledgers"),
-    "audit": ("distadmm.audit", "attack a mechanism and bound its epsilon from below"),
-    "sweep": ("distadmm.sweep", "a grid of runs in one command, which goes on where it stopped"),
-    "report": ("distadmm.report", "runs side by side: a table, and a page with their curves"),
-    "transcript": ("distadmm.transcript", "what each neighbour and each coalition saw of a run"),
-    "reproduce": ("distadmm.reproduce.command", "figures of the papers, with what agrees and what does not"),
+    "topology": ("distadmm.commands.topology", "facts and drawings of networks"),
+    "check": ("distadmm.commands.check", "convergence conditions and predicted rates, before running"),
+    "plan": ("distadmm.commands.plan", "noise, penalty and iterations for a privacy budget, before running"),
+    "account": ("distadmm.commands.account", "what a mechanism costs, without running it"),
+    "ledger": ("distadmm.commands.ledger", "show, verify, merge and export privacy ledgers"),
+    "audit": ("distadmm.commands.audit", "attack a mechanism and bound its epsilon from below"),
+    "sweep": ("distadmm.commands.sweep", "a grid of runs in one command, which goes on where it stopped"),
+    "report": ("distadmm.commands.report", "runs side by side: a table, and a page with their curves"),
+    "transcript": ("distadmm.commands.transcript", "what each neighbour and each coalition saw of a run"),
+    "reproduce": ("distadmm.papers.command", "figures of the papers, with what agrees and what does not"),
 }
 
 
@@ -69,7 +69,7 @@ def listing() -> str:
     """What `--algorithm`, `--data` and `--topology` know by name."""
     from distadmm.algorithm import find, names
     from distadmm.data.source import BUNDLED
-    from distadmm.topology import GENERATORS, bundled
+    from distadmm.graphs.topology import GENERATORS, bundled
 
     lines = ["algorithms (--algorithm):"]
     for name in names():

@@ -23,8 +23,8 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from distadmm.errors import InputError
-from distadmm.network import Network
-from distadmm.problem import Problem
+from distadmm.problems.consensus import Problem
+from distadmm.ranks.graph_network import Network
 from distadmm.structs import mutable_struct
 
 Array = np.ndarray

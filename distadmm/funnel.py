@@ -8,7 +8,7 @@ python -m distadmm.funnel --problem synthetic-unif --method aem           the pa
 mpiexec -n 4 python -m distadmm.funnel ...                                work shared out, the same bits
 """
 
-from distadmm.cli import entering
+from distadmm.flags import entering
 
 entering(__name__)  # as a command: one BLAS thread a rank, before numpy is loaded
 
@@ -17,17 +17,18 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from distadmm.cli import launch, parse
+from distadmm.data import joint as tables
 from distadmm.errors import DONE, UNCONVERGED
+from distadmm.files import claim_directory, write_json
+from distadmm.flags import launch, parse
 from distadmm.methods.funnel import curve as curves
-from distadmm.methods.funnel import literal, perfect, picture, report, tables
+from distadmm.methods.funnel import literal, perfect, picture, report
 from distadmm.methods.funnel.model import Array, Joint, Solution, from_joint, informations
 from distadmm.methods.funnel.options import Data, Goal, Output, Work
 from distadmm.methods.funnel.perfect import Perfect
 from distadmm.methods.funnel.report import mapping
 from distadmm.methods.funnel.solvers import DEFAULT, METHODS, Effort
-from distadmm.results import claim_directory, write_json
-from distadmm.world import World
+from distadmm.ranks.world import World
 
 __all__ = [
     "METHODS",

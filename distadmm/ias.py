@@ -6,7 +6,7 @@ python -m distadmm.ias sweep --problem gauss --f js --points 18      the Pareto 
 mpiexec -n 4 python -m distadmm.ias ...                              starts shared out, the same bits
 """
 
-from distadmm.cli import entering
+from distadmm.flags import entering
 
 entering(__name__)  # as a command: one BLAS thread a rank, before numpy is loaded
 
@@ -16,9 +16,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from distadmm.cli import launch, parse
+from distadmm.data.mapping import Mapping
 from distadmm.errors import DONE, UNCONVERGED
-from distadmm.mapping import Mapping
+from distadmm.files import claim_directory
+from distadmm.flags import launch, parse
 from distadmm.methods.ias import report
 from distadmm.methods.ias.certificate import Certificate, certify, thresholds
 from distadmm.methods.ias.design import EPS, Design, check_sizes, design
@@ -29,8 +30,7 @@ from distadmm.methods.ias.objective import Objective, random_starts
 from distadmm.methods.ias.options import Data, Goal, Output, Range, Solver
 from distadmm.methods.ias.pareto import Curve
 from distadmm.methods.ias.pareto import sweep as pareto_sweep
-from distadmm.results import claim_directory
-from distadmm.world import World
+from distadmm.ranks.world import World
 
 __all__ = [
     "Certificate",

@@ -8,7 +8,7 @@
 Without --epsilon there is no noise and no privacy.
 """
 
-from distadmm.cli import entering
+from distadmm.flags import entering
 
 entering(__name__)
 
@@ -17,8 +17,10 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from distadmm.cli import flag, launch, parse
+from distadmm.data.rows import Rows, load
 from distadmm.errors import DONE, UNCONVERGED, require
+from distadmm.files import claim_directory, write_json
+from distadmm.flags import flag, launch, parse
 from distadmm.methods.istdp.fit import (
     LOSSES,
     PrivateSolution,
@@ -29,12 +31,10 @@ from distadmm.methods.istdp.fit import (
     solve_printed,
     solve_private,
 )
-from distadmm.methods.istdp.penalties import PENALTIES, make
 from distadmm.methods.istdp.plan import make_plan
-from distadmm.methods.istdp.rows import Rows, load
-from distadmm.methods.istdp.rundir import Outcome, table, write
-from distadmm.results import claim_directory, write_json
-from distadmm.world import World
+from distadmm.problems.concave import PENALTIES, make
+from distadmm.ranks.world import World
+from distadmm.run.istdp_directory import Outcome, table, write
 
 __all__ = ["Options", "PrivateSolution", "Solution", "main", "solve", "solve_printed", "solve_private"]
 
@@ -259,7 +259,7 @@ def run_open(options: Options, rows: Rows) -> Outcome:
 
 def run_private(options: Options, rows: Rows, repetition: int, folder: Path | None) -> Outcome:
     """One private run; it depends on the options, the rows and the repetition's number alone."""
-    from distadmm.privacy.ledger import Ledger, MemoryLedger
+    from distadmm.privacy.ledger.file import Ledger, MemoryLedger
 
     model, privacy, run = options.model, options.privacy, options.run
     assert privacy.epsilon is not None
@@ -297,7 +297,7 @@ def run_private(options: Options, rows: Rows, repetition: int, folder: Path | No
 
 
 def _facts(options: Options, found: PrivateSolution) -> dict[str, Any]:
-    from distadmm.rounding import rounded_up
+    from distadmm.privacy.accounting.rounding import rounded_up
 
     plan = found.plan
     divisor = {} if options.privacy.form == "paper" else {"divisor": plan.divisor}
@@ -374,7 +374,7 @@ def _finish(options: Options, rows: Rows, outcomes: list[Outcome], folder: Path)
 def __getattr__(name: str) -> Any:
     """The scikit-learn estimators, imported when first asked for."""
     if name in ("ISTDPClassifier", "ISTDPRegressor", "MCPClassifier"):
-        from distadmm.methods.istdp import estimators
+        from distadmm import estimators
 
         return getattr(estimators, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from distadmm.cli import entering
+from distadmm.flags import entering
 
 entering(__name__)  # as a command: one BLAS thread a rank, before numpy is loaded
 
@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from distadmm.algorithm import find, names
-from distadmm.cli import fields_of, launch, parse, read_config
-from distadmm.config import FREE_ON_RESUME, Choice, Config, Links, Loop, Privacy, Problem
 from distadmm.errors import BUDGET, DONE, FAILURE, UNCONVERGED, InputError, require
-from distadmm.run import DIVERGED, Run, Signals, execute
-from distadmm.setup import prepare
-from distadmm.world import World
+from distadmm.flags import fields_of, launch, parse, read_config
+from distadmm.ranks.world import World
+from distadmm.run.config import FREE_ON_RESUME, Choice, Config, Links, Loop, Privacy, Problem
+from distadmm.run.loop import DIVERGED, Run, Signals, execute
+from distadmm.run.setup import prepare
 
 PROG = "distadmm.radmm"
 
@@ -119,7 +119,8 @@ def _continued(config: Config, path: str) -> Config:
 
 
 def work(config: Config, world: World) -> int:
-    from distadmm import protect, rundir
+    from distadmm.methods.consensus import private as protect
+    from distadmm.run import directory as rundir
 
     commit = rundir.Commit() if world.is_root else None
     prepared = prepare(config, world)
@@ -152,7 +153,7 @@ def work(config: Config, world: World) -> int:
 
 def configure(algorithm: str = "radmm", **flags: Any) -> Config:
     """A configuration from keyword arguments named as the flags are."""
-    from distadmm.cli import build
+    from distadmm.flags import build
 
     classes = [Choice, Problem, Loop, Links, Privacy, find(algorithm).cls]
     known = {name for cls in classes for name in fields_of(cls)}
@@ -169,7 +170,8 @@ def solve(algorithm: str = "radmm", *, out: str | Path | None = None, **flags: A
     """
     from threadpoolctl import threadpool_limits
 
-    from distadmm import protect, rundir
+    from distadmm.methods.consensus import private as protect
+    from distadmm.run import directory as rundir
 
     flags.setdefault("progress", "none")
     config = configure(algorithm, **flags, **({} if out is None else {"out": str(out)}))

@@ -8,7 +8,7 @@ Rank 0 is the centre and holds the labels; ranks 1..M are the parties and hold t
 ranks parties share one, and a single process hosts them all.
 """
 
-from distadmm.cli import entering
+from distadmm.flags import entering
 
 entering(__name__)
 
@@ -19,19 +19,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from distadmm.cli import flag, launch, parse
+from distadmm.data.parties import DataOptions, load
+from distadmm.data.parts import Parts, check, sparse_or_dense
 from distadmm.errors import DONE, UNCONVERGED, require
-from distadmm.losses import Loss
+from distadmm.flags import flag, launch, parse
 from distadmm.methods.sharing import admm, loop, sgd
 from distadmm.methods.sharing.loop import FORMS, Plan
-from distadmm.methods.sharing.parts import Parts, check, sparse_or_dense
-from distadmm.methods.sharing.penalties import region_named, regulariser_named
-from distadmm.methods.sharing.xupdate import Columns
-from distadmm.methods.sharing.zupdate import LOSSES
-from distadmm.sharing_data import DataOptions, load
-from distadmm.sharing_private import PrivacyOptions
-from distadmm.star import WIRES, Star
-from distadmm.world import World
+from distadmm.methods.sharing.messages import PrivacyOptions
+from distadmm.problems.columns import Columns
+from distadmm.problems.losses import Loss
+from distadmm.problems.prox import LOSSES
+from distadmm.problems.regularisers import region_named, regulariser_named
+from distadmm.ranks.star import WIRES, Star
+from distadmm.ranks.world import World
 
 Array = np.ndarray
 
@@ -134,7 +134,7 @@ class Solution(NamedTuple):
 
 
 def loss_named(text: str) -> Loss:
-    """A known loss, or `FILE.py:Name`, a class that follows `distadmm.losses.Loss`."""
+    """A known loss, or `FILE.py:Name`, a class that follows `distadmm.problems.losses.Loss`."""
     if text in LOSSES:
         return LOSSES[text]
     path = text.rpartition(":")[0]
@@ -142,7 +142,7 @@ def loss_named(text: str) -> Loss:
         path.endswith(".py"),
         f"--loss is {text!r}; choose one of: {', '.join(LOSSES)}, or FILE.py:Name, a class of your own",
     )
-    from distadmm.setup import loss_from_file
+    from distadmm.run.setup import loss_from_file
 
     return loss_from_file(text)
 
@@ -237,21 +237,22 @@ def _read(argv: Sequence[str]) -> tuple[Any, ...]:
 def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     if arguments[:1] == ["predict"]:
-        from distadmm import sharing_predict
+        from distadmm.methods.sharing import predict as sharing_predict
 
         return sharing_predict.main(arguments[1:])
     return launch("distadmm.sharing", _read, work, arguments)
 
 
 def work(options: tuple[DataOptions, ModelOptions, PrivacyOptions, RunOptions], world: World) -> int:
-    from distadmm import sharing_private, sharing_run
+    from distadmm.methods.sharing import messages as sharing_private
+    from distadmm.run import sharing_directory as sharing_run
 
     data, model, privacy, run = options
     privacy.check_labels(loss_named(model.loss).one_signed)
     if privacy.moments:
         return sharing_private.work(options, world)
     if privacy.noisy_vectors:
-        from distadmm import sharing_noisy
+        from distadmm.methods.sharing import noisy as sharing_noisy
 
         return sharing_noisy.work(options, world)
     loss = loss_named(model.loss)

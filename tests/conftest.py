@@ -61,7 +61,7 @@ def mpi_ranks(request: pytest.FixtureRequest) -> int:
 @pytest.fixture
 def world():
     """The ranks of this launch."""
-    from distadmm.world import connect
+    from distadmm.ranks.world import connect
 
     return connect()
 

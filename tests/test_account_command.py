@@ -5,8 +5,8 @@ import math
 
 import pytest
 
-from distadmm import account
-from distadmm.privacy.accountant import (
+from distadmm.commands import account
+from distadmm.privacy.accounting.accountant import (
     DiscreteGaussian,
     Gaussian,
     KNorm,

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distadmm.errors import InputError
-from distadmm.privacy import gaussian, pld, profiles
-from distadmm.privacy.accountant import (
+from distadmm.privacy.accounting import gaussian, pld, profiles
+from distadmm.privacy.accounting.accountant import (
     ADJACENCIES,
     ORDERS,
     DiscreteGaussian,

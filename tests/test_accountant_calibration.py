@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distadmm.errors import InputError
-from distadmm.privacy import gaussian
-from distadmm.privacy.accountant import (
+from distadmm.privacy.accounting import gaussian
+from distadmm.privacy.accounting.accountant import (
     ADJACENCIES,
     DiscreteGaussian,
     Gaussian,

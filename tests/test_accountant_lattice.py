@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distadmm.privacy import gaussian, lattice
-from distadmm.privacy.accountant import DiscreteGaussian, Gaussian, bounds, epsilon
-from distadmm.privacy.curves import read
+from distadmm.privacy.accounting import gaussian, lattice
+from distadmm.privacy.accounting.accountant import DiscreteGaussian, Gaussian, bounds, epsilon
+from distadmm.privacy.accounting.curves import read
 
 
 def law(sigma, reach):

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from distadmm.errors import InputError
-from distadmm.privacy import curves, gaussian, nodes, pld, profiles
-from distadmm.privacy.accountant import (
+from distadmm.privacy.accounting import curves, gaussian, nodes, pld, profiles
+from distadmm.privacy.accounting.accountant import (
     ADJACENCIES,
     DiscreteGaussian,
     Gaussian,

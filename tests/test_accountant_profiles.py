@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, special, stats
 
-from distadmm.privacy import curves, gaussian, knorm, pld, profiles
-from distadmm.privacy.curves import Pair
-from distadmm.privacy.events import KNorm, ObjectivePerturbation, Pure
+from distadmm.privacy.accounting import curves, gaussian, knorm, pld, profiles
+from distadmm.privacy.accounting.curves import Pair
+from distadmm.privacy.accounting.events import KNorm, ObjectivePerturbation, Pure
 
 
 def tail(d, s, l):

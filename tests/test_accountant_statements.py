@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distadmm.errors import InputError
-from distadmm.privacy.accountant import (
+from distadmm.privacy.accounting.accountant import (
     Certificate,
     Gaussian,
     Leakage,
@@ -21,8 +21,8 @@ from distadmm.privacy.accountant import (
     published_epsilon,
     statement,
 )
-from distadmm.privacy.statements import HYPOTHESES, NOT_COVERED, SCOPES, weakest
-from distadmm.rounding import rounded_down, rounded_up
+from distadmm.privacy.accounting.rounding import rounded_down, rounded_up
+from distadmm.privacy.accounting.statements import HYPOTHESES, NOT_COVERED, SCOPES, weakest
 
 DELTA = 1e-5
 SOLVED = ObjectivePerturbation("gamma", 105, 1.0, 1750 / 8000, 0.25, 8.2, 50, output_epsilon=1e-3)

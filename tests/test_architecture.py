@@ -41,8 +41,14 @@ def uses(path: Path, package: str, *, anywhere: bool = True) -> bool:
 
 
 ONLY = {
-    "networkx": {"distadmm.topology", "distadmm.methods.graphs"},
-    "mpi4py": {"distadmm.world", "distadmm.network", "distadmm.star", "distadmm.rundir", "distadmm.waiting"},
+    "networkx": {"distadmm.graphs.topology", "distadmm.graphs"},
+    "mpi4py": {
+        "distadmm.ranks.world",
+        "distadmm.ranks.graph_network",
+        "distadmm.ranks.star",
+        "distadmm.run.directory",
+        "distadmm.ranks.waiting",
+    },
 }
 
 
@@ -59,7 +65,7 @@ def test_only_the_modules_named_import_it(package: str) -> None:
     "package", ["matplotlib", "networkx", "sklearn", "dp_accounting", "randomgen", "argparse"]
 )
 def test_nothing_imports_it_on_import(package: str) -> None:
-    exempt = {"distadmm.methods.istdp.estimators"}  # whose business is scikit-learn
+    exempt = {"distadmm.estimators"}  # whose business is scikit-learn
     assert not {
         name for name, path in MODULES.items() if name not in exempt and uses(path, package, anywhere=False)
     }
@@ -68,7 +74,7 @@ def test_nothing_imports_it_on_import(package: str) -> None:
 LOWER = [
     name
     for name in MODULES
-    if name.startswith(("distadmm.methods.consensus", "distadmm.losses", "distadmm.newton"))
+    if name.startswith(("distadmm.methods.consensus", "distadmm.problems.losses", "distadmm.problems.newton"))
 ]
 UPPER = (
     "cli_only",
@@ -86,10 +92,17 @@ UPPER = (
 
 
 @pytest.mark.parametrize(
-    "name", [*LOWER, "distadmm.problem", "distadmm.network", "distadmm.algorithm", "distadmm.conditions"]
+    "name",
+    [
+        *LOWER,
+        "distadmm.problems.consensus",
+        "distadmm.ranks.graph_network",
+        "distadmm.algorithm",
+        "distadmm.ranks.conditions",
+    ],
 )
 def test_algorithms_know_nothing_of_files_clocks_flags_or_plots(name: str) -> None:
-    """`distadmm.cli.flag` makes a dataclass field a flag, and is all that they may know of the command line."""
+    """`distadmm.flags.flag` makes a dataclass field a flag, and is all that they may know of the command line."""
     found = imports_of(MODULES[name], anywhere=True)
     assert not {
         top for top in UPPER if any(f"distadmm.{top}" == i or i.startswith(f"distadmm.{top}.") for i in found)
@@ -97,7 +110,7 @@ def test_algorithms_know_nothing_of_files_clocks_flags_or_plots(name: str) -> No
     assert not found & {"pathlib.Path", "csv", "logging"} - (
         {"pathlib.Path"} if name == "distadmm.algorithm" else set()
     )
-    assert not any(i.startswith("distadmm.cli.") and i != "distadmm.cli.flag" for i in found)
+    assert not any(i.startswith("distadmm.flags.") and i != "distadmm.flags.flag" for i in found)
 
 
 def test_reports_know_run_directories_alone() -> None:
@@ -112,7 +125,11 @@ def test_reports_know_run_directories_alone() -> None:
         "report_runs",
         "report_page",
     }
-    for name in ("distadmm.report", "distadmm.report_runs", "distadmm.report_page"):
+    for name in (
+        "distadmm.commands.report",
+        "distadmm.commands.report_runs",
+        "distadmm.commands.report_page",
+    ):
         found = {
             i.split(".")[1] for i in imports_of(MODULES[name], anywhere=True) if i.startswith("distadmm.")
         }
@@ -145,9 +162,9 @@ def test_noise_is_drawn_without_heavy_imports() -> None:
     """Every rank draws; only those that price need scipy."""
     code = (
         "import sys\n"
-        "from distadmm.privacy.mechanism import k_norm\n"
-        "from distadmm.privacy.protected import Protected\n"
-        "from distadmm.privacy.randomness import Secure, Simulation\n"
+        "from distadmm.privacy.noise.mechanism import k_norm\n"
+        "from distadmm.privacy.noise.protected import Protected\n"
+        "from distadmm.privacy.noise.sources import Secure, Simulation\n"
         "for source in (Secure('urandom'), Simulation(1)):\n"
         "    stream = source.at(0, 1, 1)\n"
         "    k_norm(stream, 105, 1.0), stream.standard_normal(105)\n"

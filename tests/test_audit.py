@@ -9,16 +9,17 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from distadmm import audit, radmm
+from distadmm import radmm
 from distadmm.algorithm import find, names
-from distadmm.config import Config
-from distadmm.methods.audit import whitebox
-from distadmm.methods.audit.whitebox import LEVEL, Noise, judge
+from distadmm.audit import whitebox
+from distadmm.audit.whitebox import LEVEL, Noise, judge
+from distadmm.commands import audit
 from distadmm.methods.consensus.recycled import RADMM
-from distadmm.privacy.events import Gaussian, KNorm, ObjectivePerturbation
-from distadmm.privacy.memory import MemoryLedger, Receipt
-from distadmm.privacy.protected import Protected
-from distadmm.problem import Problem
+from distadmm.privacy.accounting.events import Gaussian, KNorm, ObjectivePerturbation
+from distadmm.privacy.ledger.rules import MemoryLedger, Receipt
+from distadmm.privacy.noise.protected import Protected
+from distadmm.problems.consensus import Problem
+from distadmm.run.config import Config
 
 SMALL: dict[str, Any] = {
     "data": "tiny",
@@ -208,7 +209,7 @@ def test_a_ledger_that_omits_a_release_is_caught(monkeypatch: Any) -> None:
 def test_an_entry_that_understates_the_mechanism_is_caught(
     field: str, share: float, monkeypatch: Any
 ) -> None:
-    from distadmm.privacy.protected import Recipe
+    from distadmm.privacy.noise.protected import Recipe
 
     honest = Recipe.event
 

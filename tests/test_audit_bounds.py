@@ -11,15 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from distadmm import audit, radmm
+from distadmm import radmm
+from distadmm.audit import bounds, canary, istdp, sharing
+from distadmm.audit.ratio import Neighbours, Released, inverse_form, log_ratio
+from distadmm.commands import audit
 from distadmm.errors import InputError
-from distadmm.losses import HuberHinge, Logistic
-from distadmm.methods.audit import bounds, canary, istdp, sharing
-from distadmm.methods.audit.ratio import Neighbours, Released, inverse_form, log_ratio
 from distadmm.methods.istdp.plan import make_plan
-from distadmm.privacy import gaussian
-from distadmm.privacy.events import Gaussian, ObjectivePerturbation
-from distadmm.privacy.protected import Protected
+from distadmm.privacy.accounting import gaussian
+from distadmm.privacy.accounting.events import Gaussian, ObjectivePerturbation
+from distadmm.privacy.noise.protected import Protected
+from distadmm.problems.losses import HuberHinge, Logistic
 
 seeds = st.integers(0, 10_000)
 DELTA = 1e-5

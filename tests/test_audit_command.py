@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from distadmm import audit, radmm
-from distadmm.privacy.protected import Protected
-from distadmm.results import read_npz
-from distadmm.world import World
+from distadmm import radmm
+from distadmm.commands import audit
+from distadmm.files import read_npz
+from distadmm.privacy.noise.protected import Protected
+from distadmm.ranks.world import World
 
 SMALL: dict[str, Any] = {
     "data": "tiny",

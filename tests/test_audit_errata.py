@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from distadmm.losses import Logistic
 from distadmm.methods.sharing import admm
-from distadmm.problem import GeneralisedLinear
+from distadmm.problems.consensus import GeneralisedLinear
+from distadmm.problems.losses import Logistic
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distadmm import batched
-from distadmm.batched import SMALL, Block, blocks
-from distadmm.losses import HuberHinge, Logistic, Squared
-from distadmm.newton import LaggedNewton
-from distadmm.problem import GeneralisedLinear, Problem
+from distadmm.problems import newton_batched as batched
+from distadmm.problems.consensus import GeneralisedLinear, Problem
+from distadmm.problems.losses import HuberHinge, Logistic, Squared
+from distadmm.problems.newton import LaggedNewton
+from distadmm.problems.newton_batched import SMALL, Block, blocks
 
 LOSSES = [Logistic(), HuberHinge(), Squared()]
 

@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from distadmm.check import Options, check, main
-from distadmm.methods import consensus_rate
-from distadmm.methods.consensus_rate import Setting, iterations_for, linear_rate
-from distadmm.methods.consensus_theory import (
+from distadmm.commands.check import Options, check, main
+from distadmm.graphs.topology import from_edges, load
+from distadmm.methods.consensus import rate as consensus_rate
+from distadmm.methods.consensus.rate import Setting, iterations_for, linear_rate
+from distadmm.methods.consensus.theory import (
     Constants,
     best_constants,
     infeasible_for_every_gamma,
@@ -21,7 +22,6 @@ from distadmm.methods.consensus_theory import (
     smallest_gamma,
     stages,
 )
-from distadmm.topology import from_edges, load
 
 VECTORS = Path(__file__).with_name("vectors")
 THM41 = json.loads((VECTORS / "radmm_thm41.json").read_text())
@@ -317,7 +317,7 @@ def test_the_sparse_way_agrees_with_the_dense_one(monkeypatch):
 
 
 def test_what_is_not_found_is_said_to_be_not_found(monkeypatch, capsys):
-    monkeypatch.setattr("distadmm.check.linear_rate", lambda *_: float("nan"))
+    monkeypatch.setattr("distadmm.commands.check.linear_rate", lambda *_: float("nan"))
     assert main(["--topology", "er5"]) == 0
     assert "not found" in capsys.readouterr().out
     assert main(["--topology", "er5", "--json"]) == 0

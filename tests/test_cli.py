@@ -19,9 +19,9 @@ import pytest
 import distadmm
 from distadmm import radmm, sharing
 from distadmm.errors import DONE, USAGE, InputError
-from distadmm.observe import Measurement
-from distadmm.progress import Progress
-from distadmm.results import write_text
+from distadmm.files import write_text
+from distadmm.run.observe import Measurement
+from distadmm.run.progress import Progress
 
 TINY = ["--data", "tiny", "--topology", "er5", "--iterations", "3", "--progress", "none"]
 
@@ -372,7 +372,7 @@ def test_importing_the_package_sets_nothing() -> None:
 
 @pytest.mark.parametrize("saved", [True, False])
 def test_a_kill_at_a_checkpoint_costs_no_line_of_history(saved: bool, tmp_path: Path, monkeypatch) -> None:
-    from distadmm import checkpoint
+    from distadmm.run import checkpoint
 
     flags = [*TINY, "--iterations", "12", "--checkpoint-every", "4"]
     save, out = checkpoint.save, tmp_path / "run"
@@ -401,8 +401,8 @@ def test_a_kill_at_a_checkpoint_costs_no_line_of_history(saved: bool, tmp_path: 
 def test_a_full_disk_is_one_line_and_the_run_goes_on_from_before(
     at: str, tmp_path: Path, monkeypatch, capsys
 ) -> None:
-    from distadmm import results
-    from distadmm.results import read_npz
+    from distadmm import files as results
+    from distadmm.files import read_npz
 
     flags = [*TINY, "--iterations", "6", "--checkpoint-every", "2", "--rng", "simulation"]
     out, straight, replace = tmp_path / "run", tmp_path / "straight", results._replace
@@ -433,7 +433,7 @@ def test_a_full_disk_is_one_line_and_the_run_goes_on_from_before(
 
 
 def test_force_empties_what_a_link_points_to_but_not_under_a_run(tmp_path: Path, capsys) -> None:
-    from distadmm.privacy.ledger import Ledger
+    from distadmm.privacy.ledger.file import Ledger
 
     (tmp_path / "real" / "old").mkdir(parents=True)
     (tmp_path / "elsewhere").mkdir()

@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distadmm import radmm
-from distadmm.conditions import Conditions, Delays, wall_clock
 from distadmm.errors import InputError
-from distadmm.network import Network, split
-from distadmm.results import read_npz
-from distadmm.run import execute
-from distadmm.setup import prepare
-from distadmm.topology import load, load_changing
-from distadmm.world import World
+from distadmm.files import read_npz
+from distadmm.graphs.topology import load, load_changing
+from distadmm.ranks.conditions import Conditions, Delays, wall_clock
+from distadmm.ranks.graph_network import Network, split
+from distadmm.ranks.world import World
+from distadmm.run.loop import execute
+from distadmm.run.setup import prepare
 
 SMALL: dict[str, Any] = {
     "data": "tiny", "topology": "ring:6", "weight": 20.0, "rho": 1.0, "iterations": 12, "progress": "none",

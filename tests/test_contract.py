@@ -10,11 +10,11 @@ import pytest
 
 from distadmm import radmm
 from distadmm.algorithm import find, names
-from distadmm.privacy.release import Unprotected
-from distadmm.results import read_npz
-from distadmm.run import Loop, execute
-from distadmm.setup import prepare
-from distadmm.world import World
+from distadmm.files import read_npz
+from distadmm.privacy.noise.release import Unprotected
+from distadmm.ranks.world import World
+from distadmm.run.loop import Loop, execute
+from distadmm.run.setup import prepare
 
 SMALL: dict[str, Any] = {
     "data": "tiny",

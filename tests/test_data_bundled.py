@@ -6,11 +6,14 @@ import re
 import numpy as np
 import pytest
 
-from distadmm.data import adult as adult_table
-from distadmm.data import heart_failure, load_adult, open_source, tiny
-from distadmm.data.adult import a9a, adult_columns, raw
+from distadmm.data.adult import a9a, raw
+from distadmm.data.adult import table as adult_table
 from distadmm.data.adult.domains import ATTRIBUTES, DOMAINS, MAXIMA, MISSING
+from distadmm.data.adult.table import adult_columns, load_adult
+from distadmm.data.heart_failure import table as heart_failure
+from distadmm.data.source import open_source
 from distadmm.data.table import dense
+from distadmm.data.tiny import table as tiny
 
 
 @pytest.fixture(scope="module")

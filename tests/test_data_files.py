@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distadmm.data import open_source
-from distadmm.data.filesource import FileSource, agree
+from distadmm.data.files import FileSource, agree
+from distadmm.data.source import open_source
 from distadmm.data.table import dense, permutation
 from distadmm.errors import InputError
 
@@ -89,7 +89,7 @@ def test_ranks_open_a_whole_file_together(suffix):
     import tempfile
     from pathlib import Path
 
-    from distadmm.world import connect
+    from distadmm.ranks.world import connect
 
     world = connect()
     folder = world.broadcast(tempfile.mkdtemp() if world.is_root else "")

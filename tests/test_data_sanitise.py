@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from distadmm.data import open_source
-from distadmm.data.adult import adult_columns, split
 from distadmm.data.adult.domains import DOMAINS
+from distadmm.data.adult.table import adult_columns, split
+from distadmm.data.source import open_source
 from distadmm.errors import InputError
 
 

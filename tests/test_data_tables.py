@@ -6,8 +6,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
-from distadmm.data import ClipReport, Sparse, clip_rows, data_id, local_key, shard
-from distadmm.data.table import NOTHING_CLIPPED, dense, take, with_intercept
+from distadmm.data.identity import data_id, local_key
+from distadmm.data.table import (
+    NOTHING_CLIPPED,
+    ClipReport,
+    Sparse,
+    clip_rows,
+    dense,
+    shard,
+    take,
+    with_intercept,
+)
 from distadmm.errors import InputError
 
 seeds = st.integers(0, 2**32 - 1)

@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
-from distadmm.data import Sparse, open_source
-from distadmm.data.filesource import Reading
-from distadmm.data.table import dense
+from distadmm.data.files import Reading
+from distadmm.data.source import open_source
+from distadmm.data.table import Sparse, dense
 from distadmm.data.vertical import (
     align_parties,
     check_block,

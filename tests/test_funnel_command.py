@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from distadmm import Mapping, funnel
+from distadmm.data import joint as tables
 from distadmm.errors import InputError
-from distadmm.methods.funnel import tables
+from distadmm.files import read_npz
 from distadmm.methods.funnel.model import Joint, informations
-from distadmm.results import read_npz
 from tests.vector_files import BUNDLED, load_all
 
 GOOD = "s,a,b,c\nyes,0.1,0.2,0.3\nno,0.2,0.1,0.1\n"

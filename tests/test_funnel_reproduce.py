@@ -6,8 +6,8 @@ import pytest
 
 from distadmm import funnel
 from distadmm.methods.funnel import drs
-from distadmm.reproduce import funnel as reproduce
-from distadmm.world import World
+from distadmm.papers import funnel as reproduce
+from distadmm.ranks.world import World
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from distadmm.methods.funnel import aem, curve, perfect
 from distadmm.methods.funnel.model import Joint, from_joint, informations
 from distadmm.methods.funnel.solvers import Effort
-from distadmm.world import World
+from distadmm.ranks.world import World
 from tests.vector_files import folder, load_all
 
 CLOSE = 1e-5

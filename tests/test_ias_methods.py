@@ -11,7 +11,7 @@ from distadmm.methods.ias.multistart import BATCHED, METHODS, Method, search
 from distadmm.methods.ias.objective import Objective, marginals, random_starts
 from distadmm.methods.ias.pareto import sweep
 from distadmm.methods.ias.printed import inner_loop, told
-from distadmm.world import World
+from distadmm.ranks.world import World
 
 GAUSS = stand_in("gauss")
 BETAS = {"mi": 0.4, "js": 0.6, "lc": 0.6, "hellinger": 0.6}

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from distadmm.errors import InputError
-from distadmm.reproduce import ias as command
-from distadmm.reproduce.ias_runs import FIGURES, RUNS, items
-from distadmm.reproduce.ias_text import text
+from distadmm.papers import ias as command
+from distadmm.papers.ias_runs import FIGURES, RUNS, items
+from distadmm.papers.ias_text import text
 
 QUICKEST = ("2", "4", "8")
 

@@ -9,9 +9,9 @@ import sys
 import numpy as np
 import pytest
 
+from distadmm.files import read_npz
 from distadmm.istdp import main, read, work
-from distadmm.results import read_npz
-from distadmm.world import World
+from distadmm.ranks.world import World
 
 SMALL = ["--data", "synthetic:200x20"]
 PRIVATE = [*SMALL, "--epsilon", "2", "--adjacency", "replace", "--iterations", "5"]
@@ -248,8 +248,8 @@ def test_the_same_bits_on_any_number_of_ranks(world, shared_path):
 
 
 def test_reproduction_parts_do_not_depend_on_who_does_them(tmp_path, capsys):
-    from distadmm.reproduce.istdp import PARTS, items
-    from distadmm.reproduce.istdp import main as reproduce
+    from distadmm.papers.istdp import PARTS, items
+    from distadmm.papers.istdp import main as reproduce
 
     pytest.importorskip("matplotlib", reason="figures are the extra [plot]")
     for figure in ("accounting", "attack"):

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distadmm.errors import InputError
-from distadmm.methods.istdp.penalties import PENALTIES, WithIntercept, make
 from distadmm.methods.istdp.printed import PrintedMCP
+from distadmm.problems.concave import PENALTIES, WithIntercept, make
 
 _LEAST_ALPHA = {"mcp": 1.01, "scad": 2.01, "capped-l1": 0.2, "l1": 0.2}
 

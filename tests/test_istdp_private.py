@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distadmm.data import open_source
+from distadmm.data.source import open_source
 from distadmm.errors import InputError
-from distadmm.losses import Logistic, Squared
 from distadmm.methods.istdp import leaks, printed, private
-from distadmm.methods.istdp.penalties import L1, MCP
+from distadmm.problems.concave import L1, MCP
+from distadmm.problems.losses import Logistic, Squared
 
 
 @given(seed=st.integers(0, 9999), clip=st.floats(0.01, 5.0), logistic=st.booleans())

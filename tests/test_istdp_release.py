@@ -8,14 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distadmm import istdp
+from distadmm.data import synthetic
 from distadmm.errors import InputError
-from distadmm.losses import Logistic, Squared
-from distadmm.methods.istdp import private, release, synthetic
+from distadmm.methods.istdp import private, release
 from distadmm.methods.istdp.plan import make_plan
-from distadmm.privacy import accountant
-from distadmm.privacy.events import DiscreteGaussian, Gaussian, Unbounded
-from distadmm.privacy.mechanism import Noise, source_of
-from distadmm.privacy.memory import MemoryLedger
+from distadmm.privacy.accounting import accountant
+from distadmm.privacy.accounting.events import DiscreteGaussian, Gaussian, Unbounded
+from distadmm.privacy.ledger.rules import MemoryLedger
+from distadmm.privacy.noise.mechanism import Noise, source_of
+from distadmm.problems.losses import Logistic, Squared
 
 
 def plan_of(n=50, d=6, adjacency="replace", **changes):
@@ -160,7 +161,7 @@ def test_a_light_version_of_the_headline_numbers():
 
 
 def test_adult_at_epsilon_one():
-    from distadmm.data import open_source
+    from distadmm.data.source import open_source
 
     source = open_source("adult")
     X, y = source.everything()

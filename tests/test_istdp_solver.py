@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distadmm.losses import Logistic, Squared
-from distadmm.methods.istdp import synthetic
-from distadmm.methods.istdp.penalties import L1, MCP, PENALTIES, WithIntercept, make
+from distadmm.data import synthetic
 from distadmm.methods.istdp.solver import solve
+from distadmm.problems.concave import L1, MCP, PENALTIES, WithIntercept, make
+from distadmm.problems.losses import Logistic, Squared
 
 LOSSES = {"logistic": Logistic(), "squared": Squared()}
 

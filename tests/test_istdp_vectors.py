@@ -8,10 +8,11 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from distadmm.losses import Logistic, Squared
-from distadmm.methods.istdp import gist, printed, private, solver, synthetic
-from distadmm.methods.istdp.penalties import MCP
-from distadmm.privacy.accountant import gaussian_noise_multiplier
+from distadmm.data import synthetic
+from distadmm.methods.istdp import gist, printed, private, solver
+from distadmm.privacy.accounting.accountant import gaussian_noise_multiplier
+from distadmm.problems.concave import MCP
+from distadmm.problems.losses import Logistic, Squared
 from tests.vector_files import folder, load_all
 
 KINDS = ("logistic", "ls")

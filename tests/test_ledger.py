@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distadmm.errors import BudgetExhausted, InputError
-from distadmm.privacy import chain, ledger, memory
-from distadmm.privacy.events import (
+from distadmm.privacy.accounting.events import (
     DiscreteGaussian,
     Gaussian,
     KNorm,
@@ -24,9 +23,12 @@ from distadmm.privacy.events import (
     Pure,
     Unbounded,
 )
-from distadmm.privacy.filter import PureFilter
-from distadmm.privacy.ledger import Ledger, MemoryLedger
-from distadmm.privacy.tally import Tally, cost_of
+from distadmm.privacy.ledger import chain
+from distadmm.privacy.ledger import file as ledger
+from distadmm.privacy.ledger import rules as memory
+from distadmm.privacy.ledger.file import Ledger, MemoryLedger
+from distadmm.privacy.ledger.filter import PureFilter
+from distadmm.privacy.ledger.tally import Tally, cost_of
 
 PERTURBED = ObjectivePerturbation("gamma", 5, 1.0, 0.2, 0.25, 8.2)
 LAPLACE = KNorm(1, 0.5, 1.0)

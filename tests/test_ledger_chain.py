@@ -12,11 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distadmm.errors import InputError
-from distadmm.privacy import chain, ledger, memory, replay
-from distadmm.privacy.books import Books
-from distadmm.privacy.events import KNorm
-from distadmm.privacy.ledger import Ledger, MemoryLedger, check_witnesses, path_of
-from distadmm.privacy.witness import Sighting, Witness, all_sightings, sightings
+from distadmm.privacy.accounting.events import KNorm
+from distadmm.privacy.ledger import chain, replay
+from distadmm.privacy.ledger import file as ledger
+from distadmm.privacy.ledger import rules as memory
+from distadmm.privacy.ledger.books import Books
+from distadmm.privacy.ledger.file import Ledger, MemoryLedger, check_witnesses, path_of
+from distadmm.privacy.ledger.witness import Sighting, Witness, all_sightings, sightings
 
 LAPLACE = KNorm(1, 0.5, 1.0)
 HOW = {"adjacency": "replace", "mode": "secure", "run": "r"}
@@ -210,7 +212,7 @@ def test_syncing_now_and_then_bounds_the_forfeit(tmp_path, monkeypatch, charges,
 
 
 def Tally_of(folder):
-    from distadmm.privacy.tally import Tally
+    from distadmm.privacy.ledger.tally import Tally
 
     return Tally.of(chain.read(path_of(folder, 0)).entries)
 
@@ -441,7 +443,7 @@ def test_memory_ledgers_replay_too():
 
 @pytest.mark.parametrize("nodes", [3, 5])
 def test_a_rank_locks_its_ledgers_however_many_they_are(tmp_path, monkeypatch, nodes):
-    monkeypatch.setattr("distadmm.privacy.books._FILES", 4)
+    monkeypatch.setattr("distadmm.privacy.ledger.books._FILES", 4)
     books = Books.open(tmp_path, range(nodes), adjacency="replace", mode="secure")
     with pytest.raises(InputError, match="in use"):
         Books.resume(tmp_path, range(nodes), mode="secure")

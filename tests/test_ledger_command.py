@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from distadmm import ledger_command
-from distadmm.privacy import accountant, compose
-from distadmm.privacy.events import (
+from distadmm.commands import ledger as ledger_command
+from distadmm.privacy.accounting import accountant
+from distadmm.privacy.accounting.events import (
     Gaussian,
     KNorm,
     Leakage,
@@ -18,9 +18,10 @@ from distadmm.privacy.events import (
     Pure,
     Unbounded,
 )
-from distadmm.privacy.export import dp_event, rebuilt
-from distadmm.privacy.filter import PureFilter
-from distadmm.privacy.ledger import Ledger, path_of
+from distadmm.privacy.ledger import compose
+from distadmm.privacy.ledger.export import dp_event, rebuilt
+from distadmm.privacy.ledger.file import Ledger, path_of
+from distadmm.privacy.ledger.filter import PureFilter
 
 LAPLACE = KNorm(1, 0.1, 1.0)
 NORMAL = Gaussian(12.0)
@@ -201,7 +202,7 @@ def test_long_tables_are_cut_unless_asked_for(tmp_path, capsys):
 
 
 def test_bounds_are_shown_rounded_up():
-    from distadmm.privacy.ledger_report import _cell
+    from distadmm.commands.ledger_report import _cell
 
     assert _cell(1.45671) == "1.4568"
     assert _cell(0.5) == "0.5000"
@@ -250,8 +251,8 @@ def test_verify_sees_a_message_without_its_entry(tmp_path, capsys):
 
 
 def test_verify_sees_more_releases_than_were_reserved(tmp_path, capsys):
-    from distadmm.privacy import chain
-    from distadmm.privacy.ledger import MemoryLedger
+    from distadmm.privacy.ledger import chain
+    from distadmm.privacy.ledger.file import MemoryLedger
 
     book = MemoryLedger(0, adjacency="replace", mode="secure")
     book.commit([LAPLACE])

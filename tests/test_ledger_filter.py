@@ -10,9 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distadmm.errors import BudgetExhausted, InputError
-from distadmm.privacy import accountant, gaussian
-from distadmm.privacy.events import DiscreteGaussian, Gaussian, KNorm, ObjectivePerturbation, Pure, Unbounded
-from distadmm.privacy.filter import (
+from distadmm.privacy.accounting import accountant, gaussian
+from distadmm.privacy.accounting.events import (
+    DiscreteGaussian,
+    Gaussian,
+    KNorm,
+    ObjectivePerturbation,
+    Pure,
+    Unbounded,
+)
+from distadmm.privacy.accounting.rdp import ORDERS, rdp_to_epsilon
+from distadmm.privacy.ledger.file import MemoryLedger
+from distadmm.privacy.ledger.filter import (
     GaussianFilter,
     PureFilter,
     RenyiFilter,
@@ -20,8 +29,6 @@ from distadmm.privacy.filter import (
     budget,
     filter_from_json,
 )
-from distadmm.privacy.ledger import MemoryLedger
-from distadmm.privacy.rdp import ORDERS, rdp_to_epsilon
 
 PERTURBED = ObjectivePerturbation("gamma", 105, 1.0, 1750 / 8000, 0.25, 8.2, count=50)
 ADJACENCY = "replace"
@@ -167,7 +174,7 @@ def test_impossible_budgets_are_refused(epsilon, delta, what):
 
 
 def test_a_budget_on_disk_is_enforced_after_a_restart(tmp_path):
-    from distadmm.privacy.ledger import Ledger
+    from distadmm.privacy.ledger.file import Ledger
 
     ledger = Ledger(tmp_path, 0, adjacency=ADJACENCY, mode="secure", budget=PureFilter(1.0))
     ledger.charge(KNorm(1, 0.6, 1.0), iteration=1)

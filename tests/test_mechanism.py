@@ -14,12 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distadmm.errors import BudgetExhausted, InputError
-from distadmm.privacy import ledger as ledger_module
-from distadmm.privacy import randomness
-from distadmm.privacy.events import Gaussian, KNorm, ObjectivePerturbation, Pure
-from distadmm.privacy.filter import PureFilter
-from distadmm.privacy.ledger import Ledger, MemoryLedger
-from distadmm.privacy.mechanism import GridQuery, Noise, Secure, Simulation, grid_of, source_of
+from distadmm.privacy.accounting.events import Gaussian, KNorm, ObjectivePerturbation, Pure
+from distadmm.privacy.ledger import file as ledger_module
+from distadmm.privacy.ledger.file import Ledger, MemoryLedger
+from distadmm.privacy.ledger.filter import PureFilter
+from distadmm.privacy.noise import sources as randomness
+from distadmm.privacy.noise.mechanism import GridQuery, Noise, Secure, Simulation, grid_of, source_of
 
 PERTURBED = ObjectivePerturbation("gamma", 4, 2.0, 0.2, 0.25, 8.2, output_epsilon=1e-3)
 LAPLACE = KNorm(3, 0.5, 1.0)
@@ -292,7 +292,7 @@ def test_core_noise_needs_nothing_but_numpy():
     import subprocess
 
     code = (
-        "import sys; import distadmm.privacy.mechanism as m; m.Simulation(1); "
+        "import sys; import distadmm.privacy.noise.mechanism as m; m.Simulation(1); "
         "print(sorted({'scipy', 'randomgen', 'mpi4py'} & set(sys.modules)))"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -16,11 +16,11 @@ import pytest
 from scipy import stats
 
 from distadmm.errors import InputError
-from distadmm.privacy import discrete
-from distadmm.privacy.discrete import discrete_gaussian, exp_bounds
-from distadmm.privacy.events import DiscreteGaussian, Gaussian, KNorm, ObjectivePerturbation
-from distadmm.privacy.ledger import MemoryLedger
-from distadmm.privacy.mechanism import Noise, Secure, Simulation, k_norm
+from distadmm.privacy.accounting.events import DiscreteGaussian, Gaussian, KNorm, ObjectivePerturbation
+from distadmm.privacy.ledger.file import MemoryLedger
+from distadmm.privacy.noise import discrete
+from distadmm.privacy.noise.discrete import discrete_gaussian, exp_bounds
+from distadmm.privacy.noise.mechanism import Noise, Secure, Simulation, k_norm
 
 LEVEL = 1e-3 / 200  # there are fewer than two hundred tests below
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distadmm.network import Neighbourhood, Network, split
-from distadmm.world import World
+from distadmm.ranks.graph_network import Neighbourhood, Network, split
+from distadmm.ranks.world import World
 
 
 def random_graph(n: int, p: float, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from distadmm import plan
+from distadmm.commands import plan
+from distadmm.graphs.topology import load
 from distadmm.methods.consensus import forecast
-from distadmm.topology import load
-from distadmm.world import World
+from distadmm.ranks.world import World
 
 
 @pytest.mark.parametrize("topology", ["ring:5", "star:5"])
@@ -43,8 +43,8 @@ OPTIONS = plan.Options(
 
 
 def test_every_candidate_spends_at_most_the_budget_and_nearly_all_of_it() -> None:
-    from distadmm.privacy import accountant
-    from distadmm.privacy.events import ObjectivePerturbation
+    from distadmm.privacy.accounting import accountant
+    from distadmm.privacy.accounting.events import ObjectivePerturbation
 
     prepared = plan.surrogate(OPTIONS, 0)
     for K, eta in ((3, 0.5), (12, 2.0)):

@@ -10,13 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from distadmm import protect, radmm, rundir
+from distadmm import radmm
+from distadmm.commands import ledger_report
 from distadmm.errors import BUDGET, DONE, USAGE
-from distadmm.privacy import accountant, ledger_report
-from distadmm.results import read_npz
-from distadmm.run import execute
-from distadmm.setup import prepare
-from distadmm.world import World
+from distadmm.files import read_npz
+from distadmm.methods.consensus import private as protect
+from distadmm.privacy.accounting import accountant
+from distadmm.ranks.world import World
+from distadmm.run import directory as rundir
+from distadmm.run.loop import execute
+from distadmm.run.setup import prepare
 
 SMALL: dict[str, Any] = {
     "data": "tiny", "topology": "er5", "weight": 20.0, "rho": 1.0, "eta": "2", "iterations": 8, "progress": "none",
@@ -84,7 +87,7 @@ def test_a_target_is_met_from_below(adjacency: str, mechanism: str, noise: str) 
 def test_output_perturbation_is_not_quoted_in_the_words_of_objective_perturbation(
     loss: str, tmp_path: Path, capsys
 ) -> None:
-    from distadmm import ledger_command
+    from distadmm.commands import ledger as ledger_command
 
     flags = {**PRIVATE, "rng": "secure", "mechanism": "output", "loss": loss}
     assert radmm.main([*words(flags), "--out", str(tmp_path / "run")]) == DONE
@@ -370,7 +373,7 @@ def test_a_model_whose_size_one_record_can_change_has_no_bound(
 
 def test_a_loss_of_the_users_own_is_not_believed(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(
-        "from distadmm.losses import Logistic\nclass Mine(Logistic):\n    pass\n"
+        "from distadmm.problems.losses import Logistic\nclass Mine(Logistic):\n    pass\n"
     )
     run = radmm.solve("radmm", **{**PRIVATE, "loss": f"{tmp_path / 'mine.py'}:Mine"})
     assert run.epsilon == float("inf")
@@ -503,7 +506,7 @@ def test_a_killed_simulation_goes_on_to_the_same_bits(
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("distadmm.network.Network.begin", killed)
+        patched.setattr("distadmm.ranks.graph_network.Network.begin", killed)
         assert radmm.main([*words({**flags, "checkpoint_every": 6}), "--out", str(out)]) == 130
     assert radmm.main(["--resume", str(out), "--progress", "none"]) == DONE
     assert read_npz(out / "models.npz")["models"].tobytes() == whole.models.tobytes()

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import check_grad, minimize
 
-from distadmm.losses import HuberHinge, Logistic, Squared
-from distadmm.newton import LaggedNewton, NewtonCG
-from distadmm.problem import GeneralisedLinear, Problem
+from distadmm.problems.consensus import GeneralisedLinear, Problem
+from distadmm.problems.losses import HuberHinge, Logistic, Squared
+from distadmm.problems.newton import LaggedNewton, NewtonCG
 
 LOSSES = [Logistic(), HuberHinge(), HuberHinge(width=0.05), Squared()]
 
@@ -127,7 +127,7 @@ def test_sparse_rows_give_the_dense_answer(monkeypatch: pytest.MonkeyPatch) -> N
     X = rng.normal(size=(300, 20)) * (rng.random((300, 20)) < 0.1)
     y = np.where(rng.random(300) < 0.5, 1.0, -1.0)
     dense = GeneralisedLinear(X, y, Logistic())
-    monkeypatch.setattr("distadmm.problem._SPARSE_ENTRIES", 0)
+    monkeypatch.setattr("distadmm.problems.consensus._SPARSE_ENTRIES", 0)
     sparse = GeneralisedLinear(X, y, Logistic())
     assert type(sparse._forward).__name__ == "csr_array"
     f = rng.normal(size=20)
@@ -141,10 +141,10 @@ def test_sparse_rows_give_the_dense_answer(monkeypatch: pytest.MonkeyPatch) -> N
 def test_the_pooled_optimum_is_the_least_that_another_solver_finds(loss: str, rho: float) -> None:
     """Also where the loss is level at the start: the curvature of a hinge at 0 is 0."""
     from distadmm import radmm
-    from distadmm.observe import Observer, optimum
-    from distadmm.run import error_rate
-    from distadmm.setup import prepare
-    from distadmm.world import World
+    from distadmm.ranks.world import World
+    from distadmm.run.loop import error_rate
+    from distadmm.run.observe import Observer, optimum
+    from distadmm.run.setup import prepare
 
     flags = {"data": "tiny", "topology": "ring:4", "loss": loss, "rho": rho, "progress": "none"}
     node = prepare(radmm.configure("admm", **flags), World()).node

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from distadmm.algorithm import Facts, Node, find
-from distadmm.losses import Logistic
-from distadmm.network import Network, split
-from distadmm.privacy.release import Unprotected
-from distadmm.problem import GeneralisedLinear, Problem
+from distadmm.privacy.noise.release import Unprotected
+from distadmm.problems.consensus import GeneralisedLinear, Problem
+from distadmm.problems.losses import Logistic
+from distadmm.ranks.graph_network import Network, split
 from tests.vector_files import folder, load_all
 
 FAMILY = {"admm", "madmm", "radmm", "mradmm"}

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from distadmm import radmm, report, report_page, report_runs, sharing
+from distadmm import radmm, sharing
+from distadmm.commands import report, report_page, report_runs
 
 TINY = ["--data", "tiny", "--weight", "20", "--progress", "none"]
 

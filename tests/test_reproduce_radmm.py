@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from distadmm.reproduce import radmm, radmm_arms, radmm_text
+from distadmm.papers import radmm, radmm_arms, radmm_text
 from tests.vector_files import BUNDLED, load_all
 
 REFERENCE = load_all(BUNDLED)["fig12.json"]

@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from distadmm import protect, radmm
+from distadmm import radmm
 from distadmm.data.adult.domains import DOMAINS
+from distadmm.data.mapping import Mapping
 from distadmm.errors import USAGE, InputError
-from distadmm.mapping import Mapping
-from distadmm.run import execute
-from distadmm.setup import prepare
-from distadmm.world import World
+from distadmm.methods.consensus import private as protect
+from distadmm.ranks.world import World
+from distadmm.run.loop import execute
+from distadmm.run.setup import prepare
 
 FLAGS: dict[str, Any] = {
     "data": "adult", "topology": "er5", "rows_per_node": 300, "weight": 50.0, "eta": "2", "iterations": 4,

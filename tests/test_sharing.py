@@ -9,10 +9,10 @@ import scipy.sparse as sp
 
 from distadmm import sharing
 from distadmm.errors import InputError
-from distadmm.losses import Logistic
+from distadmm.files import read_npz
 from distadmm.methods.sharing import admm
 from distadmm.methods.sharing.loop import Plan
-from distadmm.results import read_npz
+from distadmm.problems.losses import Logistic
 
 
 def run(*arguments):

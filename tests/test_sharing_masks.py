@@ -8,9 +8,9 @@ from scipy.stats import kstest
 
 from distadmm import sharing
 from distadmm.errors import InputError
+from distadmm.files import read_npz
 from distadmm.methods.sharing.masks import Masked, masked, unmasked
-from distadmm.results import read_npz
-from distadmm.star import Star
+from distadmm.ranks.star import Star
 
 
 @settings(deadline=None, max_examples=20)

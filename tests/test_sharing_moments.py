@@ -10,18 +10,18 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from distadmm.data.parts import Parts
 from distadmm.errors import BudgetExhausted, InputError
-from distadmm.losses import Logistic
 from distadmm.methods.sharing import admm, private
 from distadmm.methods.sharing.moments import Bounds, Reply, Rows, prior_precision, shrunk, slopes
-from distadmm.methods.sharing.parts import Parts
-from distadmm.methods.sharing.releases import Query, Releases
 from distadmm.methods.sharing.replies import admm_reply, mutual_reply, one_reply, schedule
-from distadmm.privacy.events import Gaussian
-from distadmm.privacy.gaussian import epsilon, mu_at
-from distadmm.privacy.memory import MemoryLedger
-from distadmm.privacy.randomness import Secure, Simulation
-from distadmm.star import Star
+from distadmm.privacy.accounting.events import Gaussian
+from distadmm.privacy.accounting.gaussian import epsilon, mu_at
+from distadmm.privacy.ledger.rules import MemoryLedger
+from distadmm.privacy.noise.queries import Query, Releases
+from distadmm.privacy.noise.sources import Secure, Simulation
+from distadmm.problems.losses import Logistic
+from distadmm.ranks.star import Star
 
 VECTORS = json.loads((Path(__file__).parent / "vectors" / "vertical.json").read_text())
 KINDS = {
@@ -289,7 +289,7 @@ def test_only_replies_of_d_numbers_come_back(mechanism):
 
 
 def test_a_budget_that_is_spent_stops_the_reply_before_anything_is_drawn():
-    from distadmm.privacy.filter import budget
+    from distadmm.privacy.ledger.filter import budget
 
     bounds, mu = _bounds(), mu_at(1.0, 1e-5)
     ledger = MemoryLedger(

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from scipy.optimize import brentq, minimize
 
 from distadmm.errors import InputError
-from distadmm.losses import HuberHinge, Logistic, Squared
 from distadmm.methods.sharing import admm, stability
-from distadmm.methods.sharing.penalties import Ball, Box, Regulariser, Whole, region_named, regulariser_named
-from distadmm.methods.sharing.xupdate import Columns, minimise
-from distadmm.methods.sharing.zupdate import Hinge, SmoothHinge, prox
-from distadmm.star import Star
+from distadmm.problems.columns import Columns, minimise
+from distadmm.problems.losses import HuberHinge, Logistic, Squared
+from distadmm.problems.prox import Hinge, SmoothHinge, prox
+from distadmm.problems.regularisers import Ball, Box, Regulariser, Whole, region_named, regulariser_named
+from distadmm.ranks.star import Star
 
 seeds = st.integers(0, 10_000)
 

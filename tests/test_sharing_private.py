@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from distadmm import sharing
-from distadmm.privacy import chain
-from distadmm.results import read_npz
-from distadmm.sharing_private import one_hot_bound
+from distadmm.files import read_npz
+from distadmm.methods.sharing.messages import one_hot_bound
+from distadmm.privacy.ledger import chain
 
 A9A = ["--data", "a9a", "--split", "66,57"]
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from distadmm.data.table import Table
-from distadmm.reproduce import sharing, sharing_figures
+from distadmm.papers import sharing, sharing_figures
 
 
 def run(*arguments):

@@ -10,7 +10,7 @@ import pytest
 
 from distadmm import sharing
 from distadmm.data.adult.domains import DOMAINS
-from distadmm.mapping import Mapping
+from distadmm.data.mapping import Mapping
 
 
 @pytest.fixture

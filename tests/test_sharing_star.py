@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from distadmm.errors import InputError
-from distadmm.star import Star
+from distadmm.ranks.star import Star
 
 
 class _World:

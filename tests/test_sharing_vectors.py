@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from distadmm.methods.sharing import admm
-from distadmm.methods.sharing.penalties import Ball, Box, Regulariser, Whole
-from distadmm.methods.sharing.xupdate import Columns
-from distadmm.methods.sharing.zupdate import LOSSES
-from distadmm.star import Star
+from distadmm.problems.columns import Columns
+from distadmm.problems.prox import LOSSES
+from distadmm.problems.regularisers import Ball, Box, Regulariser, Whole
+from distadmm.ranks.star import Star
 
 _REGULARISERS = {"l2": Regulariser(0, 1), "l1": Regulariser(1, 0)}
 _REGIONS = {"box": Box, "ball": Ball}

@@ -9,19 +9,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distadmm import sharing
+from distadmm.data.parts import Parts
 from distadmm.errors import InputError
-from distadmm.losses import Logistic
 from distadmm.methods.sharing import admm, vectors
 from distadmm.methods.sharing.moments import Bounds, Rows
-from distadmm.methods.sharing.parts import Parts
-from distadmm.methods.sharing.penalties import Ball, Box, Regulariser, Whole
-from distadmm.methods.sharing.releases import Releases
-from distadmm.methods.sharing.xupdate import Columns, minimise
-from distadmm.privacy import chain
-from distadmm.privacy.gaussian import epsilon, mu_at
-from distadmm.privacy.memory import MemoryLedger
-from distadmm.privacy.randomness import Simulation
-from distadmm.star import Star
+from distadmm.privacy.accounting.gaussian import epsilon, mu_at
+from distadmm.privacy.ledger import chain
+from distadmm.privacy.ledger.rules import MemoryLedger
+from distadmm.privacy.noise.queries import Releases
+from distadmm.privacy.noise.sources import Simulation
+from distadmm.problems.columns import Columns, minimise
+from distadmm.problems.losses import Logistic
+from distadmm.problems.regularisers import Ball, Box, Regulariser, Whole
+from distadmm.ranks.star import Star
 
 seeds = st.integers(0, 10_000)
 TINY = ["--data", "tiny", "--split", "15,15", "--row-bound", 3]

@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from distadmm import protect, radmm, sizing
+from distadmm import radmm
+from distadmm.methods.consensus import private as protect
+from distadmm.methods.consensus import sizing
 from distadmm.methods.consensus.penalty import default_penalty
-from distadmm.setup import prepare
-from distadmm.world import World
+from distadmm.ranks.world import World
+from distadmm.run.setup import prepare
 
 BUDGET = {
     "data": "tiny",
@@ -33,7 +35,7 @@ def planned(world: World | None = None, algorithm: str = "radmm", **flags: Any) 
 
 def test_the_choice_has_the_least_forecast_loss_and_spends_the_budget() -> None:
     from distadmm.methods.consensus import forecast
-    from distadmm.privacy import accountant
+    from distadmm.privacy.accounting import accountant
 
     prepared, recipe = planned()
     node, chosen = prepared.node, prepared.description["penalty"]
@@ -57,7 +59,7 @@ def test_the_choice_has_the_least_forecast_loss_and_spends_the_budget() -> None:
 
 
 def test_a_long_schedule_of_different_prices_spends_the_budget_and_no_more(monkeypatch) -> None:
-    from distadmm.privacy import accountant
+    from distadmm.privacy.accounting import accountant
 
     asked = []
     epsilon = accountant.epsilon

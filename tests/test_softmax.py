@@ -7,9 +7,9 @@ import pytest
 from scipy.optimize import check_grad
 
 from distadmm import radmm
-from distadmm.losses import Logistic
-from distadmm.problem import GeneralisedLinear
-from distadmm.softmax import MAX_SLOPE, Softmax, classes_of
+from distadmm.problems.consensus import GeneralisedLinear
+from distadmm.problems.losses import Logistic
+from distadmm.problems.softmax import MAX_SLOPE, Softmax, classes_of
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(50, 3))

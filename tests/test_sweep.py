@@ -19,9 +19,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distadmm import grid, radmm, sweep
-from distadmm.privacy.chain import has_secret_noise
-from distadmm.results import read_json, read_npz
+from distadmm import radmm
+from distadmm.commands import grid, sweep
+from distadmm.files import read_json, read_npz
+from distadmm.privacy.ledger.chain import has_secret_noise
 
 ROOT = Path(__file__).parent.parent
 TINY = ["--data", "tiny", "--weight", "20", "--algorithm", "admm", "--iterations", "12"]

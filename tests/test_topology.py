@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distadmm import topology
 from distadmm.errors import InputError
-from distadmm.methods.graphs import generate
-from distadmm.topology import from_edges, load, load_changing
+from distadmm.graphs import generate, topology
+from distadmm.graphs.topology import from_edges, load, load_changing
 
 
 def as_networkx(network):
@@ -275,7 +274,7 @@ def test_loading_a_network_imports_neither_networkx_nor_scipy():
     import sys
 
     code = (
-        "import sys; from distadmm import topology as t; "
+        "import sys; from distadmm.graphs import topology as t; "
         "t.blocks(t.load('er20'), 20); t.blocks(t.load('er:50:p=0.2'), 3); "
         "sys.exit(any(name in sys.modules for name in ('networkx', 'scipy', 'matplotlib')))"
     )

@@ -7,9 +7,9 @@ import sys
 import numpy as np
 import pytest
 
-from distadmm.methods.graphs import draw
-from distadmm.topology import bundled, facts, load
-from distadmm.topology_command import main
+from distadmm.commands.topology import main
+from distadmm.graphs import draw
+from distadmm.graphs.topology import bundled, facts, load
 
 
 def test_the_table_shows_the_facts(capsys):

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distadmm.errors import InputError
-from distadmm.methods.graphs import facts as module
-from distadmm.topology import blocks, cut, facts, from_edges, load
+from distadmm.graphs import facts as module
+from distadmm.graphs.topology import blocks, cut, facts, from_edges, load
 
 
 def as_networkx(network):

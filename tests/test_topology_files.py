@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distadmm.errors import InputError
-from distadmm.topology import bundled, load, provenance
+from distadmm.graphs.topology import bundled, load, provenance
 
 ROOT = Path(__file__).parents[1]
 

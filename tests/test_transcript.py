@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from distadmm import radmm, transcript
-from distadmm.methods.audit.play import elsewhere
-from distadmm.privacy.replay import read_all
-from distadmm.results import read_npz
+from distadmm import radmm
+from distadmm.audit.play import elsewhere
+from distadmm.commands import transcript
+from distadmm.files import read_npz
+from distadmm.privacy.ledger.replay import read_all
 
 SMALL: dict[str, Any] = {
     "data": "tiny",

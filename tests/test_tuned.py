@@ -9,16 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distadmm import radmm, topology
+from distadmm import radmm
 from distadmm.algorithm import Facts, Node
-from distadmm.losses import Logistic
+from distadmm.graphs import topology
+from distadmm.graphs.facts import mu, theta_pinned
 from distadmm.methods.consensus import tuned
 from distadmm.methods.consensus.admm import ADMM
-from distadmm.methods.graphs.facts import mu, theta_pinned
-from distadmm.network import Neighbourhood, Network, split
-from distadmm.privacy.release import Unprotected
-from distadmm.problem import GeneralisedLinear, Problem
-from distadmm.world import World
+from distadmm.privacy.noise.release import Unprotected
+from distadmm.problems.consensus import GeneralisedLinear, Problem
+from distadmm.problems.losses import Logistic
+from distadmm.ranks.graph_network import Neighbourhood, Network, split
+from distadmm.ranks.world import World
 
 D, RIDGE = 4, 1e-2
 LEAFY = [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (5, 0), (0, 3), (1, 6), (2, 7), (2, 8)]  # leaves 6, 7 and 8
@@ -212,8 +213,8 @@ def test_products_with_the_hessian_are_enough() -> None:
 @pytest.mark.mpi(min_size=2, sizes=[2, 3])
 def test_same_bits_with_leaves_on_any_number_of_ranks(world: World) -> None:
     from distadmm import radmm
-    from distadmm.run import execute
-    from distadmm.setup import prepare
+    from distadmm.run.loop import execute
+    from distadmm.run.setup import prepare
 
     flags: dict[str, Any] = {
         "data": "tiny", "topology": "path:8", "weight": 20.0, "rho": 1.0, "iterations": 6, "progress": "none",

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from distadmm.uplink import Uplink
-from distadmm.world import World
+from distadmm.ranks.uplink import Uplink
+from distadmm.ranks.world import World
 
 
 def exercise(world: World) -> None:

@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from distadmm import waiting
-from distadmm.cli import _waiting
+from distadmm.flags import _waiting
+from distadmm.ranks import waiting
 
 NAME = "MPIR_CVAR_ENABLE_HEAVY_YIELD"
 

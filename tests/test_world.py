@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from distadmm import world
+from distadmm.ranks import world
 
 LAUNCHERS = (
     *world._LAUNCHED,

@@ -12,7 +12,7 @@ from typing import Any
 
 import networkx as nx
 
-from distadmm.methods.graphs import generate
+from distadmm.graphs import generate
 
 # Random networks of 5 and 20 nodes are what the experiments of Recycled ADMM use; their edges are not published.
 ER5 = [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (1, 4), (2, 3), (3, 4)]

@@ -175,7 +175,7 @@ class AdultSource(WholeSource):
     name = "adult"
 
     def __init__(self, *, sanitise: Mapping[str, ColumnMapping] | None = None, seed: int = 0, **options: Any):
-        from distadmm.data import adult
+        from distadmm.data.adult import table as adult
 
         super().__init__(**options)
         self.licence, self.source = adult.LICENCE, adult.SOURCE
@@ -188,7 +188,7 @@ class AdultSource(WholeSource):
         self.deal(*adult.dealt())
 
     def read(self, rows: Array, *, sparse: bool) -> tuple[Matrix, Array]:
-        from distadmm.data import adult
+        from distadmm.data.adult import table as adult
 
         records = adult.raw.rows(rows)
         place = adult.place(rows) if self.replaced else rows
@@ -206,7 +206,7 @@ class AdultSource(WholeSource):
 
 
 def _tiny(**options: Any) -> Source:
-    from distadmm.data import tiny
+    from distadmm.data.tiny import table as tiny
 
     return TableSource(tiny.table(), *tiny.split(), **options)
 
@@ -248,7 +248,7 @@ def open_source(
         else:
             require(not sanitise, f"--sanitise: {text!r} has no raw categorical columns; use --data adult")
         return BUNDLED[text](**options)
-    from distadmm.data.filesource import from_text
+    from distadmm.data.files import from_text
 
     if "{" not in text and "." not in text and "/" not in text:
         raise InputError(f"--data {text}: no such table; bundled: {', '.join(BUNDLED)}; or give a file name")

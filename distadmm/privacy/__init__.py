@@ -1,0 +1,1 @@
+"""Privacy that can be checked: accounting, ledgers, noise."""

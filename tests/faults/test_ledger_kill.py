@@ -20,10 +20,10 @@ from dataclasses import replace
 import pytest
 
 from distadmm.errors import InputError
-from distadmm.privacy import chain
-from distadmm.privacy.events import Pure
-from distadmm.privacy.ledger import Ledger, path_of
-from distadmm.privacy.witness import Sighting
+from distadmm.privacy.accounting.events import Pure
+from distadmm.privacy.ledger import chain
+from distadmm.privacy.ledger.file import Ledger, path_of
+from distadmm.privacy.ledger.witness import Sighting
 
 KILLS = 200
 KILLS_A_LEDGER = 10

@@ -208,7 +208,7 @@ def test_a_launcher_of_another_mpi_is_refused(tmp_path: Path) -> None:
 
 def test_a_preempted_run_goes_on_where_it_was(mpiexec, tmp_path: Path) -> None:
     """SIGUSR1, to one rank after the other, then --resume: the models of an uninterrupted run, bit for bit."""
-    from distadmm.results import read_json, read_npz
+    from distadmm.files import read_json, read_npz
 
     arguments = [*BASE, "--iterations", "20000", "--observe", "50", "--checkpoint-every", "100000"]
     out = tmp_path / "run"

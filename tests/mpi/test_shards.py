@@ -13,9 +13,9 @@ import pytest
 
 from distadmm import radmm
 from distadmm.errors import InputError
-from distadmm.results import read_npz
-from distadmm.setup import prepare
-from distadmm.world import World
+from distadmm.files import read_npz
+from distadmm.ranks.world import World
+from distadmm.run.setup import prepare
 
 FLAGS: dict[str, Any] = {
     "topology": "ring:5",

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from distadmm import sharing
-from distadmm.results import read_npz
-from distadmm.world import World
+from distadmm.files import read_npz
+from distadmm.ranks.world import World
 
 
 def _run(folder, *arguments):
@@ -22,7 +22,7 @@ def _alone(world, monkeypatch, folder, *arguments):
     """The same run by rank 0 in a world of its own."""
     if world.is_root:
         with monkeypatch.context() as patch:
-            patch.setattr("distadmm.world.connect", lambda *_: World())
+            patch.setattr("distadmm.ranks.world.connect", lambda *_: World())
             assert _run(folder, *arguments) == 0
     world.broadcast(None)
 

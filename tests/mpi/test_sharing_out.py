@@ -7,13 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from distadmm import protect, radmm
+from distadmm import radmm
 from distadmm.errors import InputError
-from distadmm.privacy import rdp
-from distadmm.privacy.events import ObjectivePerturbation
-from distadmm.setup import prepare
-from distadmm.waiting import cores
-from distadmm.world import World, on_one_host
+from distadmm.methods.consensus import private as protect
+from distadmm.privacy.accounting import rdp
+from distadmm.privacy.accounting.events import ObjectivePerturbation
+from distadmm.ranks.waiting import cores
+from distadmm.ranks.world import World, on_one_host
+from distadmm.run.setup import prepare
 
 
 @pytest.mark.mpi(min_size=1, sizes=[1, 2, 5])
@@ -42,7 +43,7 @@ def test_equal_items_of_different_ranks_are_worked_on_once(world: World) -> None
 
 @pytest.mark.mpi(min_size=2, sizes=[2, 5])
 def test_over_several_hosts_a_rank_believes_nobody(world: World, monkeypatch) -> None:
-    monkeypatch.setattr("distadmm.world.on_one_host", lambda: False)
+    monkeypatch.setattr("distadmm.ranks.world.on_one_host", lambda: False)
     worked = []
     found = world.each_once(lambda item: worked.append(item) or -item, [7, world.rank, 7])
     assert worked == list(dict.fromkeys([7, world.rank]))
@@ -52,7 +53,7 @@ def test_over_several_hosts_a_rank_believes_nobody(world: World, monkeypatch) ->
 @pytest.mark.mpi(min_size=2, sizes=[2])
 def test_noise_and_prices_are_the_same_on_one_host_and_on_several(world: World, monkeypatch) -> None:
     together = armed(world)
-    monkeypatch.setattr("distadmm.world.on_one_host", lambda: False)
+    monkeypatch.setattr("distadmm.ranks.world.on_one_host", lambda: False)
     rdp._learnt.clear()
     rdp._single.cache_clear()
     alone = armed(world)

@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from distadmm import network as networks
-from distadmm import protect, radmm
+from distadmm import radmm
 from distadmm.algorithm import find, names
-from distadmm.methods.audit.play import record
-from distadmm.privacy.randomness import Simulation
-from distadmm.setup import prepare
-from distadmm.world import World
+from distadmm.audit.play import record
+from distadmm.methods.consensus import private as protect
+from distadmm.privacy.noise.sources import Simulation
+from distadmm.ranks import graph_network as networks
+from distadmm.ranks.world import World
+from distadmm.run.setup import prepare
 
 SMALL: dict[str, Any] = {
     "data": "tiny",
@@ -133,7 +134,7 @@ def around(network: Any, a: int) -> np.ndarray:
 
 def host_of(prepared: Any, size: int) -> np.ndarray:
     """The rank of each node, worked out again from the graph."""
-    from distadmm import topology as topologies
+    from distadmm.graphs import topology as topologies
 
     found = topologies.load(prepared.config.problem.topology)
     host = np.empty(found.n, dtype=int)

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from distadmm.data.adult import LICENCE, SOURCE, raw
+from distadmm.data.adult import raw
 from distadmm.data.adult.domains import ATTRIBUTES, DOMAINS, MISSING
+from distadmm.data.adult.table import LICENCE, SOURCE
 from distadmm.data.table import Array, Sparse, Table
 
 # The largest value of each interval but the last.

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from distadmm.algorithm import Node, register
-from distadmm.cli import flag
 from distadmm.errors import require
+from distadmm.flags import flag
 from distadmm.methods.consensus.penalty import Penalties
 from distadmm.methods.consensus.tuned import RELAXATION, Tuned
 

@@ -13,8 +13,8 @@ from typing import ClassVar
 import numpy as np
 
 from distadmm.algorithm import Facts, Node
-from distadmm.cli import flag
 from distadmm.errors import InputError, require
+from distadmm.flags import flag
 from distadmm.methods.consensus.schedule import Schedule, schedule
 
 Array = np.ndarray

@@ -12,8 +12,8 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from distadmm.algorithm import Node, register
-from distadmm.cli import flag
 from distadmm.errors import require
+from distadmm.flags import flag
 from distadmm.methods.consensus.penalty import Penalties
 
 Array = np.ndarray

@@ -33,7 +33,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from distadmm.algorithm import Facts, Node
-from distadmm.problem import Problem
+from distadmm.problems.consensus import Problem
 from distadmm.structs import struct
 
 Array = np.ndarray

@@ -14,7 +14,7 @@ import numpy as np
 from distadmm.methods.funnel import bound, lp, perfect, solvers
 from distadmm.methods.funnel.model import Joint, Solution, informations
 from distadmm.methods.funnel.solvers import Effort, Piece
-from distadmm.world import World
+from distadmm.ranks.world import World
 
 TOLERANCE = 1e-6  # nats: how near the certificate tries to come
 CLOSINGS = 10  # times that a program is completed by what its certificate found missing

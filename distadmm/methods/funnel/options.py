@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from distadmm.cli import flag
+from distadmm.data import joint as tables
 from distadmm.errors import require
-from distadmm.methods.funnel import tables
+from distadmm.flags import flag
 from distadmm.methods.funnel.model import Joint
 from distadmm.methods.funnel.solvers import METHODS, Effort
 

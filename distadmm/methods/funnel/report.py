@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from distadmm.mapping import Mapping
+from distadmm.data.mapping import Mapping
+from distadmm.files import write_csv, write_json
 from distadmm.methods.funnel.literal import Outcome
 from distadmm.methods.funnel.model import Joint, Solution
 from distadmm.methods.funnel.perfect import Perfect
-from distadmm.results import write_csv, write_json
 
 CLOSE = 2e-6  # nats: a proven gap this small is told as the optimum
 HEADER = [

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from distadmm.data.mapping import Mapping
 from distadmm.errors import require
-from distadmm.mapping import Mapping
 from distadmm.methods.ias.certificate import Certificate, certify
 from distadmm.methods.ias.inference import Inference
 from distadmm.methods.ias.measures import Measure
 from distadmm.methods.ias.multistart import BATCHED, Method, search
 from distadmm.methods.ias.objective import Objective, project_entropic
-from distadmm.world import World
+from distadmm.ranks.world import World
 
 Array = np.ndarray
 EPS = 1e-12

@@ -15,7 +15,7 @@ from distadmm.errors import require
 from distadmm.methods.ias import admm, bregman, cccp, ga, gba
 from distadmm.methods.ias.objective import Objective, project_entropic, random_starts
 from distadmm.methods.ias.polish import LARGEST, Polished, polish
-from distadmm.world import World
+from distadmm.ranks.world import World
 
 Array = np.ndarray
 METHODS = ("gba", "admm", "bregman", "ga", "cccp")

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from distadmm.cli import flag
+from distadmm.data.joint_parts import adult, from_rows, read_problem
 from distadmm.errors import require
+from distadmm.flags import flag
 from distadmm.methods.ias import admm, ga
 from distadmm.methods.ias.design import EPS, STARTS
 from distadmm.methods.ias.inference import Inference, stand_in
 from distadmm.methods.ias.measures import MEASURES
 from distadmm.methods.ias.multistart import METHODS, Method
-from distadmm.methods.ias.tables import adult, from_rows, read_problem
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from distadmm.methods.ias.measures import Measure
 from distadmm.methods.ias.multistart import Method, search
 from distadmm.methods.ias.objective import Objective, project_entropic, random_starts
 from distadmm.methods.ias.polish import LARGEST, polish
-from distadmm.world import World
+from distadmm.ranks.world import World
 
 Array = np.ndarray
 STIR = 1e-3  # of a random mapping is mixed into a warm start, to bring unused columns back

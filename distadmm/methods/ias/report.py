@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from distadmm.data.mapping import Mapping
 from distadmm.errors import InputError
-from distadmm.mapping import Mapping
+from distadmm.files import write_csv, write_json
 from distadmm.methods.ias.certificate import Certificate
 from distadmm.methods.ias.design import Design
 from distadmm.methods.ias.inference import Inference
 from distadmm.methods.ias.pareto import Curve
-from distadmm.results import write_csv, write_json
 
 
 def lines(design: Design) -> list[str]:

@@ -1,0 +1,1 @@
+"""Private iterative thresholding with concave penalties."""

@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from distadmm.errors import InputError, require
-from distadmm.losses import Logistic, Loss, Squared
 from distadmm.methods.istdp import printed, private, solver
-from distadmm.methods.istdp.penalties import Penalty, WithIntercept, make
 from distadmm.methods.istdp.plan import Plan, make_plan
 from distadmm.methods.istdp.solver import Solution
+from distadmm.problems.concave import Penalty, WithIntercept, make
+from distadmm.problems.losses import Logistic, Loss, Squared
 
 if TYPE_CHECKING:
     from distadmm.methods.istdp.release import Release
-    from distadmm.privacy.events import Adjacency
-    from distadmm.privacy.mechanism import Noise
-    from distadmm.privacy.memory import MemoryLedger
+    from distadmm.privacy.accounting.events import Adjacency
+    from distadmm.privacy.ledger.rules import MemoryLedger
+    from distadmm.privacy.noise.mechanism import Noise
 
 Array = np.ndarray
 
@@ -118,7 +118,7 @@ def solve_private(
     alpha, rule, first, shortest, longest.  `watch(k, theta)` sees every iterate; what it makes of private
     rows is not covered.
     """
-    from distadmm.privacy.mechanism import Noise, source_of
+    from distadmm.privacy.noise.mechanism import Noise, source_of
 
     X, y, smooth = checked(X, y, loss)
     if intercept:
@@ -147,7 +147,7 @@ def solve_private(
 def _release(X: Array, y: Array, loss: Loss, plan: Plan, noise: Noise) -> tuple[Release, float]:
     """The noisy gradient of the noise's mode, its schedule committed, and the epsilon of that schedule."""
     from distadmm.methods.istdp import release
-    from distadmm.privacy import accountant
+    from distadmm.privacy.accounting import accountant
 
     secure = noise.source.mode == "secure"
     xi: Release = (release.GridGradient if secure else release.NoisyGradient)(X, y, loss, plan, noise)
@@ -178,8 +178,8 @@ def solve_printed(
 
     Its claim is refuted; the ledger says so and epsilon is infinite.
     """
-    from distadmm.privacy.events import Gaussian
-    from distadmm.privacy.mechanism import Noise, source_of
+    from distadmm.privacy.accounting.events import Gaussian
+    from distadmm.privacy.noise.mechanism import Noise, source_of
 
     X, y, smooth = checked(X, y, loss)
     require(iterations >= 2, f"iterations is {iterations}; Algorithm 1 starts at k = 1: needed: at least 2")
@@ -247,7 +247,7 @@ def _line(k: int, step: float, theta: Array) -> Step:
 
 def _ledger(ledger: MemoryLedger | None, adjacency: Adjacency, mode: str) -> MemoryLedger:
     if ledger is None:
-        from distadmm.privacy.memory import MemoryLedger
+        from distadmm.privacy.ledger.rules import MemoryLedger
 
         return MemoryLedger(adjacency=adjacency, mode=mode, scope="record")
     require(

@@ -10,8 +10,8 @@ import math
 
 import numpy as np
 
-from distadmm.losses import Logistic
 from distadmm.methods.istdp import printed
+from distadmm.problems.losses import Logistic
 
 Array = np.ndarray
 

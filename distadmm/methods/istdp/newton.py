@@ -18,8 +18,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from distadmm.losses import Loss
-from distadmm.methods.istdp.penalties import Penalty
+from distadmm.problems.concave import Penalty
+from distadmm.problems.losses import Loss
 
 Array = np.ndarray
 

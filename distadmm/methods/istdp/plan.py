@@ -12,9 +12,9 @@ import math
 from dataclasses import dataclass, replace
 
 from distadmm.errors import InputError, require
-from distadmm.losses import Loss
 from distadmm.methods.istdp.private import NoisySteps, noise_level_lambda, sensitivity
-from distadmm.privacy.events import Adjacency
+from distadmm.privacy.accounting.events import Adjacency
+from distadmm.problems.losses import Loss
 
 _LONGEST = 20.0  # alpha_max over alpha_min where none is given
 _FIRM = 2.5  # alpha over the longest step where none is given: every threshold is firm, none is hard
@@ -71,7 +71,7 @@ def make_plan(
     records come and go it is private, and n' must be given.  Where no steps are given they lie between
     1/(c1 C^2), the inverse curvature of rows of norm C, and 20 times that; lambda is the size of the noise.
     """
-    from distadmm.privacy.accountant import gaussian_noise_multiplier
+    from distadmm.privacy.accounting.accountant import gaussian_noise_multiplier
 
     require(0 < delta < 1, f"delta is {delta:g}; needed: a number between 0 and 1")
     require(0 < epsilon < math.inf, f"epsilon is {epsilon:g}; needed: a finite number above 0")

@@ -22,8 +22,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from distadmm.losses import Loss
-from distadmm.methods.istdp.penalties import MCP, Penalty
+from distadmm.problems.concave import MCP, Penalty
+from distadmm.problems.losses import Loss
 
 Array = np.ndarray
 

@@ -20,9 +20,9 @@ from typing import NamedTuple
 import numpy as np
 
 from distadmm.errors import require
-from distadmm.losses import Loss
 from distadmm.methods.istdp.gist import barzilai_borwein
-from distadmm.methods.istdp.penalties import Penalty
+from distadmm.problems.concave import Penalty
+from distadmm.problems.losses import Loss
 
 Array = np.ndarray
 

@@ -15,11 +15,11 @@ from typing import Protocol
 import numpy as np
 
 from distadmm.errors import require
-from distadmm.losses import Loss
 from distadmm.methods.istdp.plan import Plan
 from distadmm.methods.istdp.private import ClippedGradient, blocks
-from distadmm.privacy.events import DiscreteGaussian, Event, Gaussian
-from distadmm.privacy.mechanism import GridQuery, Noise, grid_of
+from distadmm.privacy.accounting.events import DiscreteGaussian, Event, Gaussian
+from distadmm.privacy.noise.mechanism import GridQuery, Noise, grid_of
+from distadmm.problems.losses import Loss
 
 Array = np.ndarray
 
@@ -108,7 +108,7 @@ def query_of(plan: Plan) -> GridQuery:
     The grid's rounding and the discreteness cost a little: sigma starts at the continuous one and grows
     until the accountant's bound for the discrete schedule is within the budget.
     """
-    from distadmm.privacy.accountant import epsilon
+    from distadmm.privacy.accounting.accountant import epsilon
 
     moved = 2.0 if plan.adjacency == "replace" else 1.0
     spacing = grid_of(plan.noise_multiplier * moved)

@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from distadmm.losses import Loss
 from distadmm.methods.istdp.gist import Steps, iterate
 from distadmm.methods.istdp.newton import refine
-from distadmm.methods.istdp.penalties import Penalty, WithIntercept
+from distadmm.problems.concave import Penalty, WithIntercept
+from distadmm.problems.losses import Loss
 
 Array = np.ndarray
 

@@ -22,12 +22,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from distadmm.losses import Loss
 from distadmm.methods.sharing.masks import Collector, InClear, total_of
-from distadmm.methods.sharing.penalties import Region, Regulariser, Whole
-from distadmm.methods.sharing.xupdate import Columns, minimise
-from distadmm.methods.sharing.zupdate import prox
-from distadmm.star import Star
+from distadmm.problems.columns import Columns, minimise
+from distadmm.problems.losses import Loss
+from distadmm.problems.prox import prox
+from distadmm.problems.regularisers import Region, Regulariser, Whole
+from distadmm.ranks.star import Star
 
 Array = np.ndarray
 

@@ -11,8 +11,8 @@ import numpy as np
 from distadmm.errors import require
 from distadmm.methods.sharing import admm, stability
 from distadmm.methods.sharing.masks import Collector, InClear, Masked
-from distadmm.methods.sharing.xupdate import Columns
-from distadmm.star import Star
+from distadmm.problems.columns import Columns
+from distadmm.ranks.star import Star
 
 Array = np.ndarray
 

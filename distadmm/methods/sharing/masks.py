@@ -25,7 +25,7 @@ from typing import Protocol
 import numpy as np
 
 from distadmm.errors import InputError, require
-from distadmm.star import Star
+from distadmm.ranks.star import Star
 
 Array = np.ndarray
 

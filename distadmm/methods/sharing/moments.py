@@ -34,7 +34,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from distadmm.errors import require
-from distadmm.losses import Loss
+from distadmm.problems.losses import Loss
 
 Array = np.ndarray
 

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from distadmm.losses import Loss
+from distadmm.data.parts import Parts, pooled, sparse_or_dense
 from distadmm.methods.sharing import admm
 from distadmm.methods.sharing.loop import Plan, run
-from distadmm.methods.sharing.parts import Parts, pooled, sparse_or_dense
-from distadmm.methods.sharing.xupdate import Columns
-from distadmm.star import Star
+from distadmm.problems.columns import Columns
+from distadmm.problems.losses import Loss
+from distadmm.ranks.star import Star
 
 Array = np.ndarray
 

@@ -24,14 +24,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from distadmm.data.parts import Parts
 from distadmm.errors import require
 from distadmm.methods.sharing import admm
 from distadmm.methods.sharing.moments import Bounds, Rows
 from distadmm.methods.sharing.observe import centralised
-from distadmm.methods.sharing.parts import Parts
-from distadmm.methods.sharing.releases import Query, Releases, noise_for
 from distadmm.methods.sharing.replies import Answer, Schedule, admm_reply, mutual_reply, one_reply, schedule
-from distadmm.star import Star
+from distadmm.privacy.noise.queries import Query, Releases, noise_for
+from distadmm.ranks.star import Star
 
 Array = np.ndarray
 

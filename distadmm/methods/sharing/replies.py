@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from distadmm.losses import Loss
 from distadmm.methods.sharing.moments import Bounds, Reply, Rows, bounded, prior_precision, shrunk, slopes
-from distadmm.methods.sharing.releases import Query, Releases, matrix_query, noise_for
-from distadmm.methods.sharing.zupdate import prox
+from distadmm.privacy.noise.queries import Query, Releases, matrix_query, noise_for
+from distadmm.problems.losses import Loss
+from distadmm.problems.prox import prox
 
 Array = np.ndarray
 

@@ -19,9 +19,9 @@ import numpy as np
 
 from distadmm.errors import require
 from distadmm.methods.sharing.admm import Problem
-from distadmm.methods.sharing.penalties import Box, Region, Regulariser, Whole
-from distadmm.methods.sharing.xupdate import Columns
-from distadmm.star import Star
+from distadmm.problems.columns import Columns
+from distadmm.problems.regularisers import Box, Region, Regulariser, Whole
+from distadmm.ranks.star import Star
 
 Array = np.ndarray
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from distadmm.methods.sharing.xupdate import Columns
-from distadmm.star import Star
+from distadmm.problems.columns import Columns
+from distadmm.ranks.star import Star
 
 Array = np.ndarray
 

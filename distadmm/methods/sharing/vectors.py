@@ -35,16 +35,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from distadmm.data.parts import Parts
 from distadmm.errors import require
 from distadmm.methods.sharing import admm
 from distadmm.methods.sharing.admm import Problem, State
 from distadmm.methods.sharing.masks import Collector, InClear, Masked
 from distadmm.methods.sharing.moments import Bounds, Rows
-from distadmm.methods.sharing.parts import Parts
-from distadmm.methods.sharing.penalties import Ball
-from distadmm.methods.sharing.releases import Query, Releases, noise_for
-from distadmm.methods.sharing.xupdate import Columns, minimise
-from distadmm.star import Star
+from distadmm.privacy.noise.queries import Query, Releases, noise_for
+from distadmm.problems.columns import Columns, minimise
+from distadmm.problems.regularisers import Ball
+from distadmm.ranks.star import Star
 
 Array = np.ndarray
 

@@ -1,0 +1,154 @@
+"""Many independent copies of one small network, played by the product's own code.
+
+Each copy is a pair: a victim, who holds the canary's table, and a neighbour.  All pairs are nodes of one
+network in one process, so a thousand transcripts cost one run: the same solver, the same release, the same
+ledgers as any other run, and noise of each node's own.
+
+Canaries (rows are y x, of norm 1; the rest of the table pushes the model to where one record matters most):
+
+    worst      the record whose gradient moves the noise furthest under the adjacency
+    label      the same record with its label flipped
+    duplicate  a record that the table has already, once more
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from distadmm.algorithm import Facts, Node
+from distadmm.audit.play import Recording, record, twin
+from distadmm.audit.ratio import Neighbours, Released, log_ratio
+from distadmm.errors import InputError, require
+from distadmm.privacy.accounting.events import Event, ObjectivePerturbation, Unbounded
+from distadmm.privacy.noise.protected import Recipe
+from distadmm.privacy.noise.release import Unprotected
+from distadmm.privacy.noise.sources import Simulation
+from distadmm.problems.consensus import GeneralisedLinear, Problem
+from distadmm.problems.losses import Loss
+from distadmm.ranks.graph_network import Network, split
+
+Array = np.ndarray
+CANARIES = ("worst", "label", "duplicate")
+_CROWD = 6  # records that push the model away from the canary
+
+
+def tables(canary: str, adjacency: str, dimension: int) -> Neighbours:
+    """Neighbouring tables for an adjacency."""
+    require(canary in CANARIES, f"--canary is {canary!r}; choose one of: {', '.join(CANARIES)}")
+    e = np.eye(max(dimension, 2))[:, :dimension]
+    none = np.zeros((0, dimension))
+    if canary == "label" or adjacency == "label":
+        require(
+            adjacency != "add-remove",
+            "--canary label flips a label, which is not adding or removing a record; use --adjacency label or replace",
+        )
+        # A flipped logistic label moves the gradient by w y x whatever the model is.
+        return Neighbours(none, e[:1], -e[:1])
+    crowd = -np.repeat(e[:1], _CROWD, axis=0)  # the model goes against e_1, where e_1's slope is steepest
+    if adjacency == "add-remove":
+        return Neighbours(crowd, none, -e[:1] if canary == "duplicate" else e[:1])
+    if canary == "duplicate":
+        return Neighbours(crowd, e[:1], -e[:1])
+    if dimension == 1:
+        return Neighbours(crowd, e[:1], -e[:1])
+    half, side = 0.5, np.sqrt(0.75)  # 120 degrees apart, both steep when the model goes against e_1
+    return Neighbours(crowd, (half * e[0] + side * e[1])[None], (half * e[0] - side * e[1])[None])
+
+
+class Setting(NamedTuple):
+    """What an attacked run has in common with the configured one."""
+
+    algorithm: Any
+    recipe: Recipe  # of the pairs: (K, 2) alpha and two weights
+    facts: Facts
+    eta: tuple[Array | None, Array | None]  # of the victim and its neighbour; None: automatic
+    growth: tuple[Array | None, Array | None]
+    loss: Loss
+    iterations: int
+    tolerance: float
+    phases: int
+
+
+class Attack(NamedTuple):
+    """Scores of both worlds and the claim of the victim's ledger."""
+
+    here: Array
+    there: Array
+    events: list[Event]
+
+
+def transcripts(
+    setting: Setting, found: Neighbours, there: bool, runs: int, seed: int
+) -> tuple[Node, Recording]:
+    """`runs` independent transcripts of one world."""
+    only = found.only_there if there else found.only_here
+    rows = np.concatenate([found.common, only])
+    if len(rows) == 0:
+        rows = np.zeros((1, found.common.shape[1]))
+    recipe = setting.recipe
+    d = recipe.dimension
+    node = _pairs(setting, rows, np.eye(1, d), runs)
+    copied = replace(recipe, alpha=np.tile(recipe.alpha, (1, runs)), weight=np.tile(recipe.weight, runs))
+    source = Simulation(seed)
+    return node, record(setting.algorithm, node, copied, setting.iterations, source, setting.phases, read=1)
+
+
+def _pairs(setting: Setting, victim: Array, neighbour: Array, runs: int) -> Node:
+    n = 2 * runs
+    indptr, indices = np.arange(n + 1), np.arange(n) ^ 1
+    network = Network(split(indptr, indices, [np.arange(n)])[0])
+    facts = setting.facts._replace(n_nodes=n, degrees=np.ones(n, dtype=int))
+
+    def objective(rows: Array, weight: float) -> GeneralisedLinear:
+        return GeneralisedLinear(
+            rows, np.ones(len(rows)), setting.loss, weight=weight, ridge=facts.ridge, divisor=1
+        )
+
+    pair = [
+        objective(rows, float(weight)) for rows, weight in zip((victim, neighbour), setting.recipe.weight)
+    ]
+    problem = Problem([pair[i % 2] for i in range(n)], tolerance=setting.tolerance)
+
+    def table(values: tuple[Array | None, Array | None]) -> Array | None:
+        return None if values[0] is None else np.tile(np.array(values, dtype=float), runs)
+
+    start = np.zeros((n, problem.dimension))
+    per_node = {"eta": table(setting.eta), "eta_growth": table(setting.growth)}
+    return Node(network, problem, Unprotected(), facts, start, per_node)
+
+
+def scores(
+    setting: Setting, found: Neighbours, there: bool, runs: int, seed: int
+) -> tuple[Array, list[Event]]:
+    """ln p(transcript | D')/p(transcript | D) of `runs` transcripts of one world, and a victim's ledger."""
+    node, recording = transcripts(setting, found, there, runs, seed)
+    asked = twin(setting.algorithm, node, recording).solves
+    victims = slice(0, None, 2)
+    total = np.zeros(runs)
+    for solve, (k, sealed) in enumerate(sorted(recording.sealed.items()), 1):
+        at = asked[k]
+        quadratic = np.ravel(at.quadratic)[victims]
+        event = setting.recipe.event(solve, 0, float(quadratic[0]), float(at.factor[0, 0]))
+        if not isinstance(event, ObjectivePerturbation):
+            raise InputError(
+                "the exact likelihood ratio is that of objective perturbation; use --mechanism objective"
+            )
+        released = Released(sealed[victims], at.linear[victims], quadratic)
+        weight, ridge = float(setting.recipe.weight[0]), setting.facts.ridge
+        total += log_ratio(released, found, event, setting.loss, weight, ridge)
+    return total, events_of(recording, 0)
+
+
+def events_of(recording: Recording, i: int) -> list[Event]:
+    """What node i's ledger spent."""
+    from distadmm.privacy.ledger.tally import Tally
+
+    return list(Tally.of(recording.entries[i]).events)
+
+
+def unbounded(events: list[Event]) -> str:
+    """Why a ledger claims nothing; empty when it claims something."""
+    return next((event.reason for event in events if isinstance(event, Unbounded)), "")

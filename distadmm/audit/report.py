@@ -1,0 +1,229 @@
+"""What an audit says: claim, lower bound, confidence, runs, verdict; as JSON, as a table, as a figure."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from distadmm.audit.bounds import Claim, Outcome
+from distadmm.audit.whitebox import LEVEL, Verdict
+from distadmm.files import write_json, write_npz
+from distadmm.privacy.accounting.rounding import rounded_down, rounded_up
+
+Array = np.ndarray
+REFUTED, STANDS, NOTHING = "refuted", "not refuted", "nothing is claimed"
+_SHOWN = 5  # findings in the table; the JSON has all
+
+
+class Level(NamedTuple):
+    """One level's answer."""
+
+    level: int
+    claim: str
+    claimed_epsilon: float | None
+    lower_bound: float | None
+    delta: float | None
+    confidence: float
+    runs: int
+    verdict: str
+    text: str
+    more: dict[str, Any]
+
+
+class Audit(NamedTuple):
+    subject: str
+    watermark: str
+    levels: list[Level]
+    claim: Claim | None
+    scores: tuple[Array, Array] | None
+    white_box: Verdict | None
+
+    @property
+    def refuted(self) -> bool:
+        return any(level.verdict == REFUTED for level in self.levels)
+
+
+def level_zero(found: Verdict) -> Level:
+    verdict = REFUTED if found.refuted else STANDS if found.releases else NOTHING
+    text = f"{found.releases} releases against their noise-off twins; smallest corrected p-value {found.least:.2g}"
+    if found.unclaimed:
+        text += f"; {found.unclaimed} releases of infinite cost claim nothing"
+    findings = [finding._asdict() for finding in found.findings]
+    return Level(
+        0,
+        "the noise that each ledger entry states",
+        None,
+        None,
+        None,
+        1 - LEVEL,
+        1,
+        verdict,
+        text,
+        {"findings": findings},
+    )
+
+
+def _of(level: int, claim: Claim, found: Outcome, runs: int, nothing: str, text: str) -> Level:
+    verdict = NOTHING if nothing else REFUTED if found.refuted else STANDS
+    rates = found.rates
+    more = {
+        "held_out": {"right": rates.right, "wrong": rates.wrong, "of": list(rates.trials)},
+        "power_at_least": rates.power,
+        "level_at_most": rates.level,
+        "threshold": found.test.threshold,
+        "first": found.test.first,
+        "claimed_mu": claim.mu,
+    }
+    if nothing:
+        text += f"; the ledger says infinity: {nothing}"
+    claimed = claim.epsilon(found.delta) if not nothing else math.inf
+    return Level(
+        level, claim.words, claimed, found.epsilon, found.delta, found.confidence, runs, verdict, text, more
+    )
+
+
+def level_one(claim: Claim, found: Outcome, runs: int, nothing: str = "") -> Level:
+    text = (
+        f"held out: a test right with at least {found.rates.power:.4g}, wrong with at most {found.rates.level:.4g}; "
+        f"{'above' if found.excess > 0 else 'within'} the claimed curve by {abs(found.excess):.3g} "
+        f"at epsilon {found.at:.3g}"
+    )
+    if claim.mu is not None and found.mu is not None:
+        text += f"; mu at least {rounded_down(found.mu, 3)}, claimed {rounded_up(claim.mu, 3)}"
+    return _of(1, claim, found, runs, nothing, text)
+
+
+def level_two(claim: Claim, found: Outcome, runs: int, nothing: str = "") -> Level:
+    text = f"epsilon at least {rounded_down(found.epsilon, 3)} at delta {found.delta:g}"
+    if not nothing:
+        text += f", claimed {rounded_up(claim.epsilon(found.delta))}"
+    return _of(2, claim, found, runs, nothing, text)
+
+
+def table(found: Audit, folder: Path) -> str:
+    rows = [("audit of", found.subject)]
+    for level in found.levels:
+        rows.append((f"level {level.level}", f"{level.verdict.upper()} ({level.text})"))
+        rows += [
+            ("", f"{f['kind']}: {_where(f)}{f['text']}") for f in level.more.get("findings", [])[:_SHOWN]
+        ]
+        rest = len(level.more.get("findings", [])) - _SHOWN
+        if rest > 0:
+            rows.append(("", f"and {rest} more: see audit.json"))
+        if level.level:
+            rows.append(
+                (
+                    "",
+                    f"claim: {level.claim}; {level.runs} transcripts a world, confidence {level.confidence:g}",
+                )
+            )
+    if found.watermark:
+        rows.append(("note", found.watermark))
+    rows.append(("", "An audit refutes or fails to refute; it proves no guarantee."))
+    rows.append(("written to", str(folder)))
+    return "\n".join(f"{name:<11} {value}" for name, value in rows)
+
+
+def _where(finding: dict[str, Any]) -> str:
+    node = f"node {finding['node']}, " if finding["node"] >= 0 else ""
+    return f"{node}iteration {finding['iteration']}: " if finding["iteration"] >= 0 else node
+
+
+def as_json(found: Audit) -> dict[str, Any]:
+    levels = [{**level._asdict(), **level.more} for level in found.levels]
+    for level in levels:
+        del level["more"]
+    return {
+        "subject": found.subject,
+        "refuted": found.refuted,
+        "watermark": found.watermark,
+        "levels": [{key: _plain(value) for key, value in level.items()} for level in levels],
+    }
+
+
+def _plain(value: Any) -> Any:
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def write(found: Audit, folder: Path) -> None:
+    """audit.json, the scores, and a figure where matplotlib is installed and something was tested."""
+    write_json(folder / "audit.json", as_json(found))
+    if found.scores is not None:
+        write_npz(folder / "scores.npz", {"D": found.scores[0], "D2": found.scores[1]})
+    if found.scores is None and (found.white_box is None or not len(found.white_box.p_values)):
+        return
+    try:
+        import matplotlib
+    except ImportError:
+        return
+    matplotlib.use("Agg")
+    figure = draw(found)
+    figure.savefig(folder / "audit.png", dpi=130)
+
+
+def draw(found: Audit) -> Any:
+    """Left: the trade-off of the scores and the claimed limit.  Right: p-values of level 0."""
+    from matplotlib.figure import Figure
+
+    tested = found.white_box is not None and len(found.white_box.p_values) > 0
+    panels = [kind for kind, there in (("scores", found.scores is not None), ("level 0", tested)) if there]
+    figure = Figure(figsize=(5.2 * max(len(panels), 1), 4.4), layout="constrained")
+    axes = figure.subplots(1, max(len(panels), 1), squeeze=False)[0]
+    for kind, ax in zip(panels, axes):
+        (_trade_off if kind == "scores" else _p_values)(found, ax)
+    title = f"{found.subject}: {'REFUTED' if found.refuted else 'not refuted'}"
+    figure.suptitle(title + ("\nsimulation noise" if found.watermark else ""), fontsize=10)
+    return figure
+
+
+def _trade_off(found: Audit, ax: Any) -> None:
+    assert found.scores is not None
+    assert found.claim is not None
+    here, there = found.scores
+    cuts = np.unique(np.concatenate([here, there]))
+    wrong = 1 - np.searchsorted(np.sort(here), cuts, side="right") / len(here)
+    missed = np.searchsorted(np.sort(there), cuts, side="right") / len(there)
+    ax.step(wrong, missed, where="post", color="C0", linewidth=2, label="transcripts", clip_on=False)
+    x = np.linspace(0, 1, 401)
+    limit = np.max(
+        [1 - d - np.exp(e) * x for e, d in zip(found.claim.epsilons, found.claim.deltas)]
+        + [np.exp(-e) * (1 - d - x) for e, d in zip(found.claim.epsilons, found.claim.deltas)]
+        + [np.zeros_like(x)],
+        axis=0,
+    )
+    ax.plot(x, limit, color="C3", label="limit of the claim")
+    ax.fill_between(x, 0, limit, color="C3", alpha=0.12, label="refutes the claim")
+    for level in found.levels:
+        if level.level == 1:
+            corner = level.more["level_at_most"], 1 - level.more["power_at_least"]
+            text = f"held out, {100 * level.confidence:g} %"
+            at = corner[::-1] if level.more["first"] else corner
+            ax.plot(*at, "s", color="C0", markersize=5, label=text, clip_on=False)
+    ax.set(
+        xlabel="D taken for D'",
+        ylabel="D' taken for D",
+        xlim=(0, 1),
+        ylim=(0, 1),
+        title="errors of the best test",
+    )
+    ax.legend(frameon=False, fontsize=8)
+
+
+def _p_values(found: Audit, ax: Any) -> None:
+    assert found.white_box is not None
+    p = np.sort(found.white_box.p_values)
+    expected = (np.arange(len(p)) + 0.5) / len(p)
+    ax.plot(expected, np.maximum(p, 1e-30), ".", color="C0", markersize=4)
+    ax.plot([expected[0], 1], [expected[0], 1], color="0.6", linewidth=1)
+    limit = LEVEL / (3 * len(p))
+    ax.axhline(limit, color="C3", linewidth=1, label="refuted below")
+    ax.set(xscale="log", yscale="log", ylim=(max(min(p[0], limit), 1e-30) / 10, 2))
+    ax.set(
+        xlabel="expected p-value",
+        ylabel="p-value of a release's noise",
+        title="noise against its ledger entry",
+    )
+    ax.legend(frameon=False, fontsize=8)

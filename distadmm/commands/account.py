@@ -1,0 +1,384 @@
+"""What a mechanism costs, before anything is run: epsilon at delta by every bound that is proved for it.
+
+python -m distadmm account                                    the setting of the R-ADMM paper's experiments
+python -m distadmm account --mechanism gaussian --sigma 10    Gaussian objective perturbation
+python -m distadmm account --mechanism gaussian-query --noise-multiplier 26.4 --count 50
+python -m distadmm account --mechanism gamma --epsilon 2 --adjacency replace --count 25
+                                                              the largest alpha that spends at most 2
+
+gamma, gaussian                 objective perturbation: linear noise in the objective (private ADMM, R-ADMM)
+output-gamma, output-gaussian   noise on the released minimiser
+k-norm, gaussian-query          noise on any query of stated l2 sensitivity
+discrete-gaussian               the same on an integer grid
+pure                            any epsilon-DP mechanism"""
+
+from __future__ import annotations
+
+from distadmm.flags import entering
+
+entering(__name__)
+
+import json as json_
+import math
+import textwrap
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, get_args
+
+from distadmm.errors import DONE, require
+from distadmm.flags import flag, launch, parse
+from distadmm.privacy.accounting import accountant
+from distadmm.privacy.accounting.accountant import ADJACENCIES, Adjacency, Event
+from distadmm.privacy.accounting.rounding import rounded_up
+from distadmm.privacy.accounting.statements import NOT_COVERED
+from distadmm.ranks.world import World
+
+PROG = "distadmm account"
+
+# Which flags a mechanism takes, with the value when the flag is not given; the numbers are the R-ADMM paper's.
+_PROBLEM: dict[str, Any] = {
+    "C": 1750.0,
+    "B": 8000.0,
+    "rho": 1.0,
+    "nodes": 5,
+    "eta": 1.0,
+    "degree": 4,
+    "floor": None,
+}
+_SOLVED: dict[str, Any] = {**_PROBLEM, "curvature": 0.25, "output_epsilon": 0.0, "loss": "logistic"}
+TAKES: dict[str, dict[str, Any]] = {
+    "gamma": {"dimension": 105, "alpha": 1.0, **_SOLVED},
+    "gaussian": {"dimension": 105, "sigma": None, **_SOLVED},
+    "output-gamma": {"dimension": 105, "alpha": 1.0, **_PROBLEM},
+    "output-gaussian": {"dimension": 105, "sigma": None, **_PROBLEM},
+    "k-norm": {"dimension": 105, "alpha": 1.0, "sensitivity": None},
+    "gaussian-query": {"noise_multiplier": None},
+    "discrete-gaussian": {"dimension": 1, "sigma": None, "sensitivity": None},
+    "pure": {"each": None},
+}
+NAMES = {"add-remove": "add/remove", "replace": "replace-one", "label": "label only"}
+
+
+@dataclass(frozen=True)
+class Options:
+    """Flags of the command."""
+
+    flags_title = "mechanism"
+
+    mechanism: str = flag("gamma", help="what adds the noise", choices=tuple(TAKES))
+    dimension: int | None = flag(None, help="number of coordinates that carry noise (105; discrete: 1)")
+    alpha: float | None = flag(None, help="gamma noise: density proportional to exp(-alpha |b|) (1)")
+    sigma: float | None = flag(None, help="Gaussian noise: standard deviation (discrete: in grid units)")
+    noise_multiplier: float | None = flag(None, help="gaussian-query: sigma / sensitivity")
+    sensitivity: float | None = flag(None, help="k-norm, discrete-gaussian: l2 sensitivity (grid units)")
+    each: float | None = flag(None, help="pure: epsilon of one release")
+    C: float | None = flag(None, help="weight of a node's loss: one record weighs C/B (1750)")
+    B: float | None = flag(None, help="records of the node, as a public number (8000)")
+    curvature: float | None = flag(None, help="c1, the largest curvature of the loss (1/4)")
+    rho: float | None = flag(None, help="weight of the regulariser (1)")
+    nodes: int | None = flag(None, help="number of nodes N (5)")
+    eta: float | None = flag(None, help="penalty eta (1)")
+    degree: int | None = flag(None, help="neighbours V of the node (4)")
+    floor: float | None = flag(None, help="Phi = rho/N + 2 eta V itself, instead of these four")
+    loss: str | None = flag(
+        None,
+        help="logistic; one-signed: another loss whose slope has one sign for each record; any: |slope| <= 1",
+        choices=("logistic", "one-signed", "any"),
+    )
+    output_epsilon: float | None = flag(None, help="what the output noise of an inexact solve costs (0)")
+    count: int = flag(50, help="releases: K solves, or queries")
+    delta: float = flag(1e-5, help="delta of the (epsilon, delta) statements")
+    adjacency: str | None = flag(None, help="one adjacency only (default: all)", choices=ADJACENCIES)
+    records: int = flag(1, help="records of one person at this node (group privacy)")
+    epsilon: float | None = flag(None, help="find the noise that spends at most this; needs --adjacency")
+    json: bool = flag(False, help="print one JSON object instead of a table")
+
+    def __post_init__(self) -> None:
+        takes = TAKES[self.mechanism]
+        for name in sorted({n for defaults in TAKES.values() for n in defaults}):
+            option = "--" + name.replace("_", "-")
+            given = getattr(self, name)
+            require(
+                given is None or name in takes,
+                f"{option} means nothing for --mechanism {self.mechanism}; it takes: "
+                + ", ".join("--" + n.replace("_", "-") for n in takes),
+            )
+            numeric = isinstance(given, (int, float)) and name != "output_epsilon"
+            require(
+                not numeric or (math.isfinite(given) and given > 0),
+                f"{option} is {given!r}; needed: a finite number above 0",
+            )
+        require(self.count >= 1, f"--count is {self.count}; needed: 1 or more")
+        require(self.records >= 1, f"--records is {self.records}; needed: 1 or more")
+        require(0 <= self.delta < 1, f"--delta is {self.delta!r}; needed: a number from 0 to below 1")
+        require(
+            self.epsilon is None or (math.isfinite(self.epsilon) and self.epsilon > 0),
+            f"--epsilon is {self.epsilon!r}; needed: a finite number above 0",
+        )
+        require(
+            self.epsilon is None or self.adjacency is not None,
+            f"--epsilon needs --adjacency, for there is no default; choose one of {', '.join(ADJACENCIES)}",
+        )
+
+    def value(self, name: str) -> Any:
+        """A flag, or its default for this mechanism."""
+        given = getattr(self, name)
+        found = TAKES[self.mechanism][name] if given is None else given
+        require(
+            found is not None or name == "floor",
+            f"--mechanism {self.mechanism} needs --{name.replace('_', '-')}",
+        )
+        return found
+
+    @property
+    def weight(self) -> float:
+        return self.value("C") / self.value("B")
+
+    @property
+    def phi(self) -> float:
+        """The curvature that every record's objective has at least."""
+        floor = self.value("floor")
+        if floor is not None:
+            return floor
+        return self.value("rho") / self.value("nodes") + 2 * self.value("eta") * self.value("degree")
+
+
+def event(options: Options, adjacency: Adjacency) -> Event:
+    """The event of these flags; output perturbation moves by an amount that depends on the adjacency."""
+    o, mechanism = options, options.mechanism
+    if mechanism in ("gamma", "gaussian"):
+        return accountant.ObjectivePerturbation(
+            noise=mechanism,
+            dimension=o.value("dimension"),
+            scale=o.value("alpha" if mechanism == "gamma" else "sigma"),
+            weight=o.weight,
+            curvature=o.value("curvature"),
+            floor=o.phi,
+            count=o.count,
+            output_epsilon=o.value("output_epsilon"),
+            one_signed=o.value("loss") != "any",
+            logistic=o.value("loss") == "logistic",
+        )
+    if mechanism in ("output-gamma", "output-gaussian"):
+        noise = mechanism.removeprefix("output-")
+        scale = o.value("alpha" if noise == "gamma" else "sigma")
+        return accountant.output_perturbation(
+            noise, o.value("dimension"), scale, o.weight, o.phi, adjacency, o.count
+        )
+    if mechanism == "k-norm":
+        return accountant.KNorm(o.value("dimension"), o.value("alpha"), o.value("sensitivity"), o.count)
+    if mechanism == "gaussian-query":
+        return accountant.Gaussian(o.value("noise_multiplier"), o.count)
+    if mechanism == "discrete-gaussian":
+        return accountant.DiscreteGaussian(
+            o.value("sigma"), o.value("sensitivity"), o.count, o.value("dimension")
+        )
+    return accountant.Pure(o.value("each"), o.count)
+
+
+def adjacencies(options: Options) -> tuple[Adjacency, ...]:
+    """Those that are shown: the event of a plain query states its own sensitivity, so one is as good as all."""
+    if options.adjacency is not None:
+        return tuple(a for a in ADJACENCIES if a == options.adjacency)
+    if options.mechanism in ("gamma", "gaussian", "output-gamma", "output-gaussian"):
+        return get_args(Adjacency)
+    return ("replace",)
+
+
+def answer(options: Options) -> dict[str, Any]:
+    """Everything that is printed, as data."""
+    if options.epsilon is not None:
+        options = calibrated(options)
+    found: dict[str, Any] = {
+        "mechanism": options.mechanism,
+        "delta": options.delta,
+        "records": options.records,
+    }
+    found["events"], found["epsilon"] = {}, {}
+    for adjacency in adjacencies(options):
+        one = event(options, adjacency)
+        together = accountant.grouped(one, options.records)
+        priced = accountant.bounds(together, options.delta, adjacency)
+        stated = options.mechanism == "gamma" and options.records == 1
+        published = accountant.published_epsilon(one, adjacency) if stated else math.inf
+        found["events"][adjacency] = one.to_json()
+        found["epsilon"][adjacency] = {
+            **priced._asdict(),
+            "published": published,
+            "best": priced.best,
+            "one_way": accountant.one_way_chain(together, options.delta, adjacency),
+        }
+    found["assumptions"] = assumptions(options)
+    found["not_covered"] = NOT_COVERED
+    return found
+
+
+def calibrated(options: Options) -> Options:
+    """The same flags with the noise that spends at most --epsilon."""
+    o = options
+    assert o.epsilon is not None
+    adjacency: Adjacency = adjacencies(o)[0]
+    require(o.records == 1, "--epsilon finds noise for one record; leave out --records")
+    require(
+        o.mechanism in ("gamma", "gaussian", "gaussian-query", "discrete-gaussian"),
+        f"--epsilon finds noise for gamma, gaussian, gaussian-query and discrete-gaussian; not for {o.mechanism}",
+    )
+    given = {k: v for k, v in asdict(o).items() if k != "epsilon"}
+    if o.mechanism == "gaussian-query":
+        return Options(
+            **{**given, "noise_multiplier": accountant.gaussian_noise_multiplier(o.epsilon, o.delta, o.count)}
+        )
+    if o.mechanism == "discrete-gaussian":
+        sigma = accountant.gaussian_discrete_sigma(
+            o.epsilon, o.delta, o.value("sensitivity"), o.count, o.value("dimension")
+        )
+        return Options(**{**given, "sigma": sigma})
+    scale = accountant.objective_scale(
+        o.epsilon,
+        o.delta,
+        adjacency,
+        dimension=o.value("dimension"),
+        weight=o.weight,
+        curvature=o.value("curvature"),
+        floor=o.phi,
+        count=o.count,
+        noise=o.mechanism,
+        output_epsilon=o.value("output_epsilon"),
+        one_signed=o.value("loss") != "any",
+        logistic=o.value("loss") == "logistic",
+    )
+    return Options(**{**given, "alpha" if o.mechanism == "gamma" else "sigma": scale})
+
+
+def assumptions(options: Options) -> list[str]:
+    """Whose bound each line is, and what it assumes."""
+    objective = options.mechanism in ("gamma", "gaussian")
+    lines = []
+    if options.mechanism == "gamma":
+        lines.append(
+            "published: Theorem V.1 of Zhang, Khalili and Liu, Recycled ADMM; exact minimisers, 2 c1 C/B < Phi, one "
+            "record replaced; none is stated for groups"
+        )
+        lines.append(
+            "pure: the sum of alpha Delta + ln(1 + w c1/Phi), Delta = w = C/B (replaced: 2 w; flipped logistic label: "
+            "without the logarithm)"
+        )
+    elif options.mechanism in ("output-gamma", "k-norm", "pure"):
+        lines.append("pure: the sum of the epsilons of the releases")
+    lines.append(
+        "Renyi: Renyi curves, added and converted; also for adaptively chosen releases under a filter"
+    )
+    if options.mechanism in ("gaussian-query", "output-gaussian"):
+        lines.append("exact: sqrt(sum mu^2)-Gaussian privacy (Dong, Roth and Su); adaptive releases as well")
+    lines.append(
+        "PLD: privacy-loss distributions composed; for a schedule committed before the first release"
+    )
+    if objective:
+        sign = "|l'| <= 1" if options.value("loss") == "any" else "l' of one sign for each record, |l'| <= 1"
+        lines.append(
+            f"pure, Renyi, PLD: derived for this project, not peer-reviewed; assume w = C/B public and fixed, {sign}, "
+            "l'' <= c1, a loss of y x'f, rows of norm at most 1 from public constants, curvature of the rest at least "
+            "Phi, fresh noise, a data-free schedule, exact solves or solves certified to a tolerance with output noise"
+        )
+        lines += _chains(options)
+    if options.mechanism in ("k-norm", "output-gamma", "discrete-gaussian"):
+        lines.append("PLD of this noise: derived for this project, not peer-reviewed")
+    if options.mechanism.startswith("output"):
+        lines.append(
+            "assumes a convex loss with |l'| <= 1, rows of norm at most 1, Phi-strong convexity, exact solves"
+        )
+    if options.mechanism in ("k-norm", "gaussian-query", "discrete-gaussian", "pure"):
+        lines.append("assumes that what is stated of one release holds for the adjacency you have in mind")
+    return lines
+
+
+def _chains(options: Options) -> list[str]:
+    """Where power functions are chained, and what of that counts."""
+    flipped = options.value("loss") == "logistic"
+    replaced = any(a == "replace" or (a == "label" and not flipped) for a in adjacencies(options))
+    lines = []
+    if replaced:
+        lines.append(
+            "Renyi, PLD of a replaced record: R o R, R the power of the best test between D and D with a record more, "
+            "in either direction; or the sum of the losses tau + max(0, L) of a shift by 2 w where that is smaller"
+        )
+    if options.records > 1:
+        lines.append("of a group: R o ... o R, once for each record that is added or removed")
+    elif replaced:
+        lines.append(
+            f"{ONE_WAY}: the same hypotheses, each step of R o R in its own direction, cut by that loss's "
+            "profile; derived for this project, not refereed, and used by no claim, filter or calibration"
+        )
+    return lines
+
+
+ONE_WAY = "PLD, one-way chain"
+ROWS = (
+    ("published", "published (delta = 0)"),
+    ("pure", "pure (delta = 0)"),
+    ("renyi", "Renyi"),
+    ("exact", "exact"),
+    ("pld", "PLD"),
+    ("best", "best proved"),
+    ("one_way", f"{ONE_WAY} (not counted)"),
+)
+
+
+def table(options: Options, found: dict[str, Any]) -> str:
+    """The answer for people."""
+    shown = list(found["epsilon"])
+    lines = [described(found), ""]
+    if options.records > 1:
+        lines[-1:] = [f"for {options.records} records of one person at this node", ""]
+    title = f"epsilon at delta = {options.delta:g}"
+    names = [NAMES[a] if len(shown) > 1 or options.adjacency else "stated sensitivity" for a in shown]
+    lines.append(f"{title:<32}" + "".join(f"{name:>20}" for name in names))
+    for key, label in ROWS:
+        values = [found["epsilon"][a][key] for a in shown]
+        if key == "best" or any(math.isfinite(v) for v in values):
+            lines.append(f"{label:<32}" + "".join(f"{_shown(v):>20}" for v in values))
+    notes = [*found["assumptions"], found["not_covered"]]
+    return "\n".join([*lines, "", *(textwrap.fill(note, 100, subsequent_indent="  ") for note in notes)])
+
+
+def described(found: dict[str, Any]) -> str:
+    """The event in one line; where the adjacency changes it, what changes is left out."""
+    events = list(found["events"].values())
+    same = {k: v for k, v in events[0].items() if all(e[k] == v for e in events)}
+    name = same.pop("mech")
+    return f"{name}: " + ", ".join(f"{k.replace('_', ' ')} {_brief(v)}" for k, v in same.items())
+
+
+def _brief(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _shown(value: float) -> str:
+    return rounded_up(value) if math.isfinite(value) else "none"
+
+
+def work(options: Options, world: World) -> int:
+    if world.is_root:
+        found = answer(options)
+        if options.json:
+            print(json_.dumps(_finite(found), indent=2))
+        else:
+            print(table(options, found))
+    return DONE
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no infinity: null."""
+    if isinstance(value, dict):
+        return {k: _finite(v) for k, v in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    return launch(PROG, lambda arguments: parse(PROG, __doc__ or "", [Options], arguments)[0], work, argv)
+
+
+if __name__ == "__main__":
+    from distadmm.commands.account import main as run  # the real module, not its __main__ double
+
+    raise SystemExit(run())

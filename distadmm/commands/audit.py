@@ -1,0 +1,387 @@
+"""Attack private runs and compare what comes out with what their ledgers claim.
+
+python -m distadmm audit --algorithm radmm --alpha 1 --adjacency replace ...    the consensus family
+python -m distadmm audit RUN                        a finished run, from the bytes it kept (level 0)
+python -m distadmm audit istdp | sharing            private thresholding; noisy vectors of ADMM sharing
+python -m distadmm audit istdp-printed | sharing-printed    the papers' mechanisms as printed
+
+level 0   every release against its noise-off twin: is the noise the one that the ledger claims?
+level 1   can two neighbouring tables be told apart better than the claim allows?
+level 2   a lower bound on epsilon, whatever the mechanism is
+
+Exit code 1 when a claim is refuted.
+"""
+
+from __future__ import annotations
+
+from distadmm.flags import entering
+
+entering(__name__)
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from distadmm import radmm
+from distadmm.audit import bounds, canary, play, whitebox
+from distadmm.audit.report import Audit, Level, level_one, level_two, level_zero, table, write
+from distadmm.commands import transcript
+from distadmm.commands.transcript import split_words
+from distadmm.errors import DONE, FAILURE, InputError, require
+from distadmm.files import claim_directory
+from distadmm.flags import build, fields_of, flag, launch, parse
+from distadmm.methods.consensus import private as protect
+from distadmm.privacy.accounting import accountant
+from distadmm.privacy.accounting.rounding import rounded_up
+from distadmm.privacy.noise.sources import Simulation
+from distadmm.problems.losses import Logistic
+from distadmm.ranks.world import World
+from distadmm.run.config import Choice, Config, Links, Loop, Privacy, Problem
+from distadmm.run.setup import Prepared, loss_named, prepare
+
+Array = np.ndarray
+PROG = "distadmm.commands.audit"
+SUBJECTS = ("consensus", "istdp", "istdp-printed", "sharing", "sharing-printed")
+_BATCH = 250  # transcripts that one run of the product's code makes
+_WORLDS = 0x41554449  # purpose of the seeds
+WATERMARK = "the audit's own runs use SIMULATION noise, which a seed repeats: nothing in them is protected"
+_WIDEST = 8  # columns of a canary's table, where nothing else is asked for
+
+
+@dataclass(frozen=True)
+class Options:
+    flags_title = "audit"
+
+    level: str = flag(
+        "all",
+        help="0 (white box), 1 (trade-off test), 2 (lower bound), or all",
+        choices=("0", "1", "2", "all"),
+    )
+    runs: int = flag(1000, help="transcripts of each of the two worlds, levels 1 and 2")
+    confidence: float = flag(
+        0.95, help="of levels 1 and 2: a sound mechanism is refuted with at most 1 - this"
+    )
+    canary: str = flag("worst", help="what the two tables differ in", choices=canary.CANARIES)
+    audit_delta: float | None = flag(None, help="delta of level 2 (default: --delta)")
+    audit_iterations: int = flag(20, help="iterations of an attacked transcript, at most")
+    audit_columns: int | None = flag(
+        None, help=f"columns of the attacked tables (default: at most {_WIDEST})"
+    )
+
+    def __post_init__(self) -> None:
+        require(self.runs >= 10, f"--runs is {self.runs}; needed: at least 10, half of which choose the test")
+        require(0.5 <= self.confidence < 1, f"--confidence is {self.confidence}; needed: from 0.5 to below 1")
+        require(
+            self.audit_iterations >= 1, f"--audit-iterations is {self.audit_iterations}; needed: at least 1"
+        )
+        require(
+            self.audit_columns is None or self.audit_columns >= 1,
+            f"--audit-columns is {self.audit_columns}; needed: at least 1",
+        )
+        require(
+            self.audit_delta is None or 0 <= self.audit_delta < 1,
+            f"--audit-delta is {self.audit_delta}; needed: from 0 to below 1",
+        )
+
+    def wants(self, level: int) -> bool:
+        return self.level in ("all", str(level))
+
+
+@dataclass(frozen=True)
+class Query:
+    """The flags of the subjects that are no consensus run."""
+
+    flags_title = "subject"
+
+    mechanism: str = flag("s1", help="sharing: s1 or s2", choices=("s1", "s2"))
+    epsilon: float = flag(1.0, help="budget of a run (printed: what the paper's theorem is asked for)")
+    delta: float = flag(1e-5, help="delta of all statements")
+    adjacency: str = flag("replace", help="istdp: replace or add-remove", choices=("replace", "add-remove"))
+    rows: int = flag(50, help="records of the attacked table")
+    iterations: int = flag(10, help="iterations, or rounds")
+    seed: int = flag(0, help="seed of all random choices")
+    out: str | None = flag(None, help="directory for the report (default: runs/audit-...)")
+    force: bool = flag(False, help="replace a directory that is not empty")
+
+    def __post_init__(self) -> None:
+        require(self.epsilon > 0, f"--epsilon is {self.epsilon:g}; needed: a number above 0")
+        require(0 < self.delta < 1, f"--delta is {self.delta:g}; needed: between 0 and 1")
+        require(self.rows >= 2, f"--rows is {self.rows}; needed: at least 2")
+        require(self.iterations >= 1, f"--iterations is {self.iterations}; needed: at least 1")
+        require(self.seed >= 0, f"--seed is {self.seed}; needed: zero or more")
+
+
+# -- the consensus family ----------------------------------------------------------------------------------
+
+
+def white_box(config: Config, *, prepared: Prepared | None = None) -> whitebox.Verdict:
+    """Level 0 of `config`, run in simulation in this process."""
+    config = config.replace(rng="simulation")
+    prepared = prepared or prepare(config, World())
+    recipe = _recipe(prepared)
+    recording = play.record(
+        config.algorithm,
+        prepared.node,
+        recipe,
+        config.loop.iterations,
+        Simulation(config.loop.seed),
+        prepared.description["phases"],
+    )
+    return whitebox.inspect(config.algorithm, prepared.node, recording, recipe.slope, recipe.curvature)
+
+
+def white_box_of_run(folder: str | Path) -> whitebox.Verdict:
+    """Level 0 of a finished run, by somebody who holds its data: the messages are the ones that were sent."""
+    found = transcript.of_run(folder)
+    require(
+        found.recording is not None,
+        f"{folder} is a run without noise: its ledger claims nothing to be audited",
+    )
+    assert found.recording is not None
+    recipe = _recipe(found.prepared)
+    node, algorithm = found.prepared.node, found.prepared.config.algorithm
+    return whitebox.inspect(algorithm, node, found.recording, recipe.slope, recipe.curvature)
+
+
+def _recipe(prepared: Prepared) -> Any:
+    recipe = protect.plan_of(prepared)
+    require(
+        recipe is not None,
+        "there is no claim to audit without noise; give --alpha or --epsilon, and --adjacency",
+    )
+    return recipe
+
+
+def setting_of(config: Config, options: Options) -> canary.Setting:
+    """The pair of nodes that stands for `config`: its first node and a neighbour, with a canary's table."""
+    prepared = prepare(config, World())
+    recipe, node = _recipe(prepared), prepared.node
+    require(
+        recipe.mechanism == "objective",
+        "levels 1 and 2 need the exact likelihood ratio, which is that of --mechanism objective; use --level 0",
+    )
+    iterations = min(config.loop.iterations, options.audit_iterations)
+    pair = [0, int(node.network.indices[0])]
+
+    def of_pair(name: str) -> tuple[Array | None, Array | None]:
+        values = node.table[name]
+        return (None, None) if values is None else (values[pair[0]], values[pair[1]])
+
+    return canary.Setting(
+        algorithm=config.algorithm,
+        recipe=replace(
+            recipe,
+            dimension=options.audit_columns or min(recipe.dimension, _WIDEST),
+            alpha=recipe.alpha[:, pair],
+            weight=recipe.weight[pair],
+        ),
+        facts=node.facts,
+        eta=of_pair("eta"),
+        growth=of_pair("eta_growth"),
+        loss=loss_named(config.problem.loss),
+        iterations=iterations,
+        tolerance=config.problem.tolerance,
+        phases=prepared.description["phases"],
+    )
+
+
+def attack(config: Config, options: Options, world: World | None = None) -> canary.Attack:
+    """Exact log-likelihood ratios of both worlds; the same bits on any number of ranks (rank 0 has them)."""
+    world = world or World()
+    config = config.replace(rng="simulation")
+
+    def portable() -> canary.Setting:
+        # What a file of the user's defines is loaded again on every rank.
+        return setting_of(config, options)._replace(algorithm=None, loss=Logistic())
+
+    setting = world.on_root(portable)._replace(
+        algorithm=config.algorithm, loss=loss_named(config.problem.loss)
+    )
+    found = canary.tables(options.canary, setting.recipe.adjacency, setting.recipe.dimension)
+    batches = [(there, b) for there in (False, True) for b in range(-(-options.runs // _BATCH))]
+
+    def one(item: tuple[bool, int]) -> tuple[Array, list[Any]]:
+        there, b = item
+        runs = min(_BATCH, options.runs - b * _BATCH)
+        return canary.scores(setting, found, there, runs, _seed(config.loop.seed, int(there), b))
+
+    parts = world.share_out(one, batches)
+    if parts is None:
+        return canary.Attack(np.zeros(0), np.zeros(0), [])
+    half = len(batches) // 2
+    sides = [np.concatenate([scores for scores, _ in side]) for side in (parts[:half], parts[half:])]
+    return canary.Attack(sides[0], sides[1], parts[0][1])
+
+
+def _seed(seed: int, world: int, batch: int) -> int:
+    sequence = np.random.SeedSequence(entropy=seed, spawn_key=(_WORLDS, world, batch))
+    return int(sequence.generate_state(1, np.uint64)[0])
+
+
+def _consensus(config: Config, options: Options, world: World) -> Audit | None:
+    levels: list[Level] = []
+    scores: tuple[Array, Array] | None = None
+    claim: bounds.Claim | None = None
+    delta = config.privacy.delta if options.audit_delta is None else options.audit_delta
+    verdict = None
+    if options.wants(0):
+        verdict = world.on_root(lambda: white_box(config))
+        levels.append(level_zero(verdict))
+    if options.wants(1) or options.wants(2):
+        found = attack(config, options, world)
+        if world.is_root:
+            adjacency: Any = config.privacy.adjacency
+            published = accountant.published_epsilon(found.events, adjacency)
+            by = f"the attacked node's ledger (published bound {rounded_up(published)})"
+            claim = bounds.claim_of(found.events, adjacency, by)
+            scores = found.here, found.there
+            nothing = canary.unbounded(found.events)
+            levels += _levels(options, claim, scores, delta, nothing)
+    words = f"{config.name}, adjacency {config.privacy.adjacency}"
+    words += f", {options.canary} canary" if scores is not None else ""
+    return Audit(words, WATERMARK, levels, claim, scores, verdict) if world.is_root else None
+
+
+def _levels(
+    options: Options, claim: bounds.Claim, scores: tuple[Array, Array], delta: float, nothing: str = ""
+) -> list[Level]:
+    given: dict[str, Any] = {"delta": delta, "confidence": options.confidence}
+    found = []
+    if options.wants(1):
+        found.append(level_one(claim, bounds.trade_off(claim, *scores, **given), options.runs, nothing))
+    if options.wants(2):
+        found.append(level_two(claim, bounds.lower_bound(claim, *scores, **given), options.runs, nothing))
+    return found
+
+
+# -- other subjects ----------------------------------------------------------------------------------------
+
+
+def _other(subject: str, query: Query, options: Options) -> Audit:
+    from distadmm.audit import istdp, sharing
+    from distadmm.methods.istdp.plan import make_plan
+    from distadmm.privacy.accounting.gaussian import mu_at
+
+    zero: whitebox.Verdict | None = None
+    runs, seed = options.runs, query.seed
+    wanted = options.wants(1) or options.wants(2)
+    found: tuple[Array, Array, bounds.Claim] | None = None
+    if subject == "istdp":
+        plan = make_plan(
+            epsilon=query.epsilon,
+            delta=query.delta,
+            adjacency=query.adjacency,  # type: ignore[arg-type]
+            dimension=options.audit_columns or _WIDEST,
+            rows=query.rows,
+            divisor=query.rows,
+            loss=Logistic(),
+            iterations=query.iterations,
+        )
+        if options.wants(0):
+            zero = whitebox.verdict_of(*istdp.recovered(plan, query.rows, seed))
+        found = istdp.sound(plan, query.rows, runs, seed) if wanted else None
+    elif subject == "sharing":
+        shape: dict[str, Any] = {
+            "rows": query.rows,
+            "rounds": query.iterations,
+            "mu": mu_at(query.epsilon, query.delta),
+        }
+        if options.wants(0):
+            zero = whitebox.verdict_of(*sharing.recovered(query.mechanism, seed, **shape))
+        found = sharing.sound(query.mechanism, runs, seed, **shape) if wanted else None
+    else:
+        require(
+            options.level != "0",
+            f"{subject} has no sound ledger entry to compare its noise with; use --level 1 or 2",
+        )
+        claimed: dict[str, Any] = {"epsilon": query.epsilon, "delta": query.delta}
+        if subject == "istdp-printed":
+            found = istdp.as_printed(runs, seed, iterations=query.iterations, **claimed)
+        else:
+            found = sharing.as_printed(runs, seed, **claimed)
+    levels = [] if zero is None else [level_zero(zero)]
+    delta = query.delta if options.audit_delta is None else options.audit_delta
+    if found is not None:
+        levels += _levels(options, found[2], found[:2], delta)
+    words = f"{subject} {query.mechanism}" if subject == "sharing" else subject
+    return Audit(words, WATERMARK, levels, found[2] if found else None, found[:2] if found else None, zero)
+
+
+# -- the command -------------------------------------------------------------------------------------------
+
+
+def read(argv: Sequence[str]) -> dict[str, Any]:
+    """What was asked for, as plain values."""
+    words = list(argv)
+    subject = words.pop(0) if words and not words[0].startswith("-") else "consensus"
+    own, rest = split_words(words, {name.rstrip("_") for name in fields_of(Options)})
+    help_wanted = {"-h", "--help"} & set(words)
+    mine = {name: getattr(parse(PROG, __doc__ or "", [Options], own)[0], name) for name in fields_of(Options)}
+    if Path(subject).is_dir() and subject not in SUBJECTS:
+        loop = parse(PROG, __doc__ or "", [Loop], rest)[0]
+        return {
+            "subject": "run",
+            "folder": subject,
+            "options": mine,
+            "table": {"out": loop.out, "force": loop.force},
+        }
+    require(
+        subject in SUBJECTS,
+        f"nothing to audit called {subject!r}; give a run directory or one of: {', '.join(SUBJECTS)}",
+    )
+    if subject == "consensus":
+        if help_wanted:
+            parse(PROG, __doc__ or "", [Options, Choice, Problem, Loop, Links, Privacy], ["--help"])
+        return {"subject": subject, "options": mine, "table": radmm.read(rest).table()}
+    (query,) = parse(PROG, __doc__ or "", [Query], rest)
+    return {
+        "subject": subject,
+        "options": mine,
+        "table": {name: getattr(query, name) for name in fields_of(Query)},
+    }
+
+
+def work(asked: dict[str, Any], world: World) -> int:
+    subject, values = asked["subject"], asked["table"]
+    (options,) = build([Options], asked["options"])
+    if subject == "consensus":
+        config = radmm.configure(**values)
+        if not config.privacy.wanted:
+            raise InputError(
+                "there is no claim to audit without noise; give --alpha or --epsilon, and --adjacency"
+            )
+        found = _consensus(config, options, world)
+    elif subject == "run":
+        found = world.on_root(lambda: _run(asked["folder"]))
+    else:
+        (query,) = build([Query], values)
+        found = world.on_root(lambda: _other(subject, query, options))
+
+    def finish() -> tuple[str, bool]:
+        assert found is not None
+        folder = claim_directory(values["out"], "audit", force=values["force"])
+        write(found, folder)
+        return table(found, folder), found.refuted
+
+    words, refuted = world.on_root(finish)
+    if world.is_root:
+        print(words)
+    return FAILURE if refuted else DONE
+
+
+def _run(folder: str) -> Audit:
+    verdict = white_box_of_run(folder)
+    return Audit(f"the run in {folder}", "", [level_zero(verdict)], None, None, verdict)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    return launch(PROG, read, work, argv)
+
+
+if __name__ == "__main__":
+    from distadmm.commands.audit import main as run  # the real module, not its __main__ double
+
+    raise SystemExit(run())

@@ -1,0 +1,314 @@
+"""Will these penalties converge, and how fast?  Theorem IV.1 of Recycled ADMM, and the spectrum.
+
+Prints the smallest gamma that meets conditions (i) and (ii) of the theorem for the best L and mu, and the
+factor by which each iteration shrinks the error near the optimum, from the spectrum of the iteration matrix.
+Without --data nothing is read: Lipschitz constants and curvatures come from public bounds.
+"""
+
+from distadmm.flags import entering
+
+entering(__name__)  # as a command: one BLAS thread a rank, before numpy is loaded
+
+import json as json_format
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from distadmm.commands.check_report import lines, table
+from distadmm.errors import DONE, InputError, require
+from distadmm.flags import flag, launch, parse
+from distadmm.graphs.topology import Topology, load
+from distadmm.methods.consensus.rate import Setting, linear_rate
+from distadmm.methods.consensus.theory import (
+    NODES_MOST,
+    Constants,
+    Margins,
+    Stage,
+    best_constants,
+    infeasible_for_every_gamma,
+    margins,
+    smallest_gamma,
+    stages,
+)
+
+Array = np.ndarray
+PROG = "distadmm check"
+STAGES_MOST = 400
+LEVELS = 9  # curvatures tried between the public bounds
+
+
+@dataclass(frozen=True)
+class Options:
+    """Flags of the command; those of the run itself have the same names there."""
+
+    flags_title = "check"
+
+    topology: str = flag("er20", help="a graph file, the name of a bundled one, or a spec such as ring:20")
+    eta: str = flag(
+        "auto", help="penalty: a number, one a node (0.5,1,...), 'node' (of the graph file), or 'auto'"
+    )
+    eta_growth: str = flag("1", help="growth q of eta_i q_i^k a solve: a number, one a node, or 'node'")
+    eta_cap: float | None = flag(None, help="no penalty grows beyond this (default: ten times its start)")
+    dual_step: str = flag(
+        "common", help="dual step: 'common' to all nodes, 'own' eta_i (the paper's), or a number"
+    )
+    gamma: float = flag(0.5, help="weight of the proximal term of even iterations, gamma >= 0")
+    lipschitz: tuple[float, ...] = flag(
+        (), help="M_i, one number or one a node (default: from --data, else C c1 + rho/N)"
+    )
+    curvature: tuple[float, ...] = flag(
+        (), help="curvatures common to all nodes, for the rate (default: rho/N to M)"
+    )
+    data: str | None = flag(None, help="take M_i and the curvatures from these data: adult, tiny or a file")
+    loss: str = flag("logistic", help="logistic, huber, squared, or FILE.py:Name with a loss of yours")
+    weight: float = flag(1750.0, help="C: weight of each node's mean loss")
+    rho: float = flag(0.22, help="rho: weight of the ridge |f|^2/2, shared by the nodes (rho/N each)")
+    json: bool = flag(False, help="print one JSON object instead of a table")
+
+    def __post_init__(self) -> None:
+        require(0 <= self.gamma < math.inf, f"--gamma is {self.gamma}; needed: a finite number, zero or more")
+        require(0 < self.weight < math.inf, f"--weight is {self.weight}; needed: a finite number above zero")
+        require(0 <= self.rho < math.inf, f"--rho is {self.rho}; needed: a finite number, zero or more")
+        for name in ("lipschitz", "curvature"):
+            for value in getattr(self, name):
+                require(0 < value < math.inf, f"--{name} has {value}; needed: finite numbers above zero")
+        require(
+            self.data is None or not self.curvature,
+            "--curvature and --data both give curvatures; leave one of them out",
+        )
+
+
+class Penalties(NamedTuple):
+    """Penalties of all nodes over the solves, as arrays of one entry a node."""
+
+    first: Array
+    last: Array
+    steps: list[Stage]
+    theta: Array  # dual steps at the last penalties
+    own: bool  # each node's own dual step
+
+
+class Bounds(NamedTuple):
+    """What is known of the objectives."""
+
+    lipschitz: Array  # M_i
+    lipschitz_from: str
+    hessians: list[Array]  # (N, d, d) once, or (N,) for each curvature tried
+    hessians_from: str
+
+
+class Verdict(NamedTuple):
+    """Theorem IV.1 for one setting; its conditions are sufficient by the paper's claim only."""
+
+    constants: Constants | None  # L and mu at the gamma asked for; None: no L and mu meet (i), (ii)
+    margins: Margins | None
+    smallest: float | None  # the smallest gamma that meets them; None: none does
+    smallest_reduced: float | None  # the same with L = mu = 2: conditions (iii), (iv)
+    impossible: bool  # bipartite with equal penalties: no gamma can
+
+
+class Report(NamedTuple):
+    """All that the command prints."""
+
+    options: Options
+    topology: Topology
+    penalties: Penalties
+    bounds: Bounds
+    theorem: Verdict | None  # None: too many nodes for it
+    rates: dict[str, float]  # of an iteration of ADMM ("admm"), of a pair of R-ADMM ("radmm")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    return launch(PROG, lambda words: parse(PROG, __doc__ or "", [Options], words)[0], _work, argv)
+
+
+def _work(options: Options, world: Any) -> int:
+    return world.on_root(lambda: _print(check(options)))
+
+
+def _print(report: Report) -> int:
+    print(json_format.dumps(table(report), indent=2) if report.options.json else "\n".join(lines(report)))
+    return DONE
+
+
+def check(options: Options) -> Report:
+    """The theorem and the spectrum for one choice of network, penalties and bounds."""
+    topology = load(options.topology)
+    penalties = penalties_of(options, topology)
+    bounds = bounds_of(options, topology)
+    few = topology.n <= NODES_MOST
+    theorem = verdict(topology, penalties, options.gamma, bounds.lipschitz) if few else None
+    speed = rates(topology, penalties, options.gamma, bounds.hessians)
+    return Report(options, topology, penalties, bounds, theorem, speed)
+
+
+def verdict(topology: Topology, penalties: Penalties, gamma: float, lipschitz: Array) -> Verdict:
+    """What Theorem IV.1 says."""
+    steps = penalties.steps
+    constants = best_constants(topology, steps, gamma, lipschitz)
+    return Verdict(
+        constants=constants,
+        margins=None if constants is None else margins(topology, steps, gamma, lipschitz, constants),
+        smallest=smallest_gamma(topology, steps, lipschitz),
+        smallest_reduced=smallest_gamma(topology, steps, lipschitz, Constants(2.0, 2.0)),
+        impossible=infeasible_for_every_gamma(topology, steps),
+    )
+
+
+def rates(
+    topology: Topology, penalties: Penalties, gamma: float, hessians: Sequence[Array]
+) -> dict[str, float]:
+    """The worst rate over the given curvatures: of one iteration of ADMM, of one pair of R-ADMM."""
+    settings = {
+        "admm": Setting(penalties.last, penalties.theta),
+        "radmm": Setting(penalties.last, penalties.theta, gamma),
+    }
+    return {
+        name: float(np.max([linear_rate(topology, H, setting) for H in hessians]))
+        for name, setting in settings.items()
+    }
+
+
+def penalties_of(options: Options, topology: Topology) -> Penalties:
+    from distadmm.algorithm import Facts
+    from distadmm.graphs.facts import mu
+    from distadmm.methods.consensus.penalty import default_penalty
+    from distadmm.methods.consensus.schedule import schedule
+    from distadmm.run.setup import loss_named
+
+    if options.eta == "auto":
+        curvature = loss_named(options.loss).max_curvature
+        ridge = options.rho / topology.n
+        facts = Facts(topology.n, topology.degrees, mu(topology), options.weight, ridge, curvature)
+        eta = np.full(topology.n, default_penalty(facts))
+    else:
+        eta = _one_a_node(options.eta, "--eta", "eta", topology)
+    growth = _one_a_node(options.eta_growth, "--eta-growth", "q", topology)
+    plan = schedule(eta, growth, options.eta_cap)
+    rows = [plan(1).ravel()]
+    while len(rows) <= STAGES_MOST:
+        rows.append(plan(len(rows) + 1).ravel())
+        if np.array_equal(rows[-1], rows[-2]):
+            break
+    last = rows[-1]
+    if options.dual_step == "own":
+        theta = last
+    elif options.dual_step == "common":
+        theta = np.full(topology.n, last.min())
+    else:
+        theta = np.full(topology.n, _number(options.dual_step, "--dual-step"))
+    return Penalties(rows[0], last, stages(rows), theta, options.dual_step == "own")
+
+
+def bounds_of(options: Options, topology: Topology) -> Bounds:
+    """M_i and curvatures: given, from data, or from public bounds, and which of the three."""
+    from distadmm.run.setup import loss_named
+
+    n = topology.n
+    low = options.rho / n
+    c1 = loss_named(options.loss).max_curvature
+    lipschitz = np.full(n, options.weight * c1 + low)
+    hessians: list[Array] = []
+    lipschitz_from = f"C c1 + rho/N, from the loss alone (rows no longer than 1, c1 = {c1:g})"
+    if options.data is not None:
+        hessians, lipschitz = _from_data(options)
+        lipschitz_from = hessians_from = (
+            f"the rows of {options.data}: for an observer who may see all of them"
+        )
+        lipschitz_from += ", at f = 0"
+        hessians_from += ", at their optimum"
+    if options.lipschitz:
+        require(
+            len(options.lipschitz) in (1, n),
+            f"--lipschitz has {len(options.lipschitz)} numbers; needed: one, or one for each of {n} nodes",
+        )
+        lipschitz, lipschitz_from = np.broadcast_to(np.array(options.lipschitz), n), "--lipschitz"
+    require(
+        bool(np.all(np.isfinite(lipschitz) & (lipschitz > 0))),
+        f"the curvature of --loss {options.loss} has no public bound; give --lipschitz",
+    )
+    if options.curvature:
+        hessians, hessians_from = (
+            [np.full(n, h) for h in options.curvature],
+            "--curvature, common to all nodes",
+        )
+    elif options.data is None:
+        require(low > 0, "--rho is 0, so no curvature is known from below; give --curvature or --data")
+        high = float(np.max(lipschitz))
+        hessians = [np.full(n, h) for h in np.geomspace(min(low, high), high, LEVELS)]
+        hessians_from = (
+            f"{LEVELS} values from rho/N = {low:.4g} to the greatest M_i = {high:.4g}, common to all nodes"
+        )
+    return Bounds(lipschitz, lipschitz_from, hessians, hessians_from)
+
+
+def _from_data(options: Options) -> tuple[list[Array], Array]:
+    """The Hessians of all nodes at the pooled optimum, and M_i, the greatest curvature of O_i at f = 0.
+
+    The logistic and the squared loss are nowhere more curved than at f = 0.
+    """
+    from distadmm import radmm
+    from distadmm.ranks.world import World
+    from distadmm.run.setup import prepare
+
+    require(
+        options.loss in ("logistic", "squared"),
+        f"--data takes curvatures of the logistic and the squared loss, not of {options.loss}; give --lipschitz "
+        "and --curvature",
+    )
+    flags = {name: getattr(options, name) for name in ("topology", "data", "loss", "weight", "rho")}
+    objectives = prepare(
+        radmm.configure("admm", eta="1", progress="none", **flags), World()
+    ).node.problem.objectives
+    f = np.zeros(objectives[0].dimension)
+    hessians = np.array([objective.hess(f) for objective in objectives])
+    lipschitz = np.array([np.linalg.eigvalsh(H)[-1] for H in hessians])
+    gradient = sum(objective.grad(f) for objective in objectives)
+    for _ in range(100):
+        try:
+            step = np.linalg.solve(hessians.sum(axis=0), gradient)
+        except np.linalg.LinAlgError:
+            raise InputError(
+                f"the rows of {options.data} leave a direction without curvature and --rho is {options.rho:g}; "
+                "give --rho above 0, or --curvature and --lipschitz instead of --data"
+            ) from None
+        f = f - step
+        hessians = np.array([objective.hess(f) for objective in objectives])
+        gradient = sum(objective.grad(f) for objective in objectives)
+        if np.linalg.norm(step) <= 1e-9 * (1 + np.linalg.norm(f)):
+            return [hessians], lipschitz
+    raise InputError(f"Newton's method did not find the optimum of {options.data}; give --curvature instead")
+
+
+def _one_a_node(text: str, option: str, attribute: str, topology: Topology) -> Array:
+    if text == "node":
+        values = topology.node_attributes.get(attribute)
+        if values is None:
+            raise InputError(
+                f"{option} node: the nodes of {topology.source} have no {attribute}; give a number"
+            )
+        return values
+    values = np.array([_number(part, option) for part in text.split(",")])
+    require(
+        len(values) in (1, topology.n),
+        f"{option} has {len(values)} numbers; needed: one, or one for each of {topology.n} nodes",
+    )
+    return np.broadcast_to(values, topology.n).copy()
+
+
+def _number(text: str, option: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise InputError(f"{option} is {text!r}; needed: a number (see --help for words)") from None
+    require(0 < value < math.inf, f"{option} is {text}; needed: a finite number above zero")
+    return value
+
+
+if __name__ == "__main__":
+    from distadmm.commands.check import main as run  # the real module, not its __main__ double
+
+    raise SystemExit(run())

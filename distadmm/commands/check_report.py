@@ -1,0 +1,129 @@
+"""What `distadmm check` found, as lines for people and as a table for programs."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from distadmm.methods.consensus.rate import iterations_for
+from distadmm.methods.consensus.theory import NODES_MOST
+
+if TYPE_CHECKING:
+    from distadmm.commands.check import Penalties, Report, Verdict
+
+Array = np.ndarray
+THEOREM = "Theorem IV.1 of Recycled ADMM (claimed by the paper, not proved; sufficient, not necessary, loose)"
+
+
+def table(report: Report) -> dict[str, Any]:
+    """The report as one JSON object."""
+    options, topology, penalties, bounds, theorem, speed = report
+    found: dict[str, Any] = {
+        "topology": options.topology,
+        "nodes": topology.n,
+        "eta_first": penalties.first.tolist(),
+        "eta_last": penalties.last.tolist(),
+        "theta": penalties.theta.tolist(),
+        "gamma": options.gamma,
+        "lipschitz": bounds.lipschitz.tolist(),
+        "lipschitz_from": bounds.lipschitz_from,
+        "curvatures_from": bounds.hessians_from,
+        "rate_admm_iteration": None if math.isnan(speed["admm"]) else speed["admm"],
+        "rate_radmm_pair": None if math.isnan(speed["radmm"]) else speed["radmm"],
+        "theorem": None,
+    }
+    if theorem is not None:
+        found["theorem"] = {
+            "status": "claimed by the paper, not proved",
+            "met": theorem.constants is not None,
+            "constants": None if theorem.constants is None else theorem.constants._asdict(),
+            "margins": None if theorem.margins is None else theorem.margins._asdict(),
+            "smallest_gamma": theorem.smallest,
+            "smallest_gamma_L2_mu2": theorem.smallest_reduced,
+            "impossible_for_every_gamma": theorem.impossible,
+        }
+    return found
+
+
+def lines(report: Report) -> list[str]:
+    """The report as lines for people."""
+    options, topology, penalties, bounds, theorem, speed = report
+    changing = not np.array_equal(penalties.first, penalties.last)
+    grows = f", growing to {_span(penalties.last)} in {len(penalties.steps)} solves" if changing else ""
+    step = "each node's own" if penalties.own else f"theta = {_span(penalties.theta)} for all nodes"
+    rows = [
+        ("network", f"{options.topology}: {topology.n} nodes, {len(topology.edges)} edges"),
+        ("penalties", f"eta = {_span(penalties.first)}{grows}; dual step {step}; gamma = {options.gamma:g}"),
+        ("M_i", f"{_span(bounds.lipschitz)}: {bounds.lipschitz_from}"),
+        ("curvatures", bounds.hessians_from),
+    ]
+    text = [f"{label:12}{value}" for label, value in rows]
+    text += [
+        "",
+        THEOREM,
+    ]
+    if theorem is None:
+        text.append(
+            f"  not evaluated: it needs dense matrices, and {topology.n} nodes are more than {NODES_MOST}"
+        )
+    else:
+        text += _theorem_lines(theorem, penalties, options.gamma)
+    text += [
+        "",
+        "Spectrum (exact for quadratic losses, local for others)" + (", at the last penalties" * changing),
+    ]
+    text.append(f"  {'':20}{'error shrinks by':>18}{'for one digit':>16}")
+    for name, what in (("admm", "ADMM, an iteration"), ("radmm", "R-ADMM, a pair")):
+        needed = iterations_for(speed[name])
+        digits = "diverges" if speed[name] > 1 else f"{needed:.1f}" if needed < 1e5 else f"{needed:.1e}"
+        if math.isnan(speed[name]):
+            text.append(f"  {what:20}{'not found':>18}: too many unknowns of nearly the same rate")
+        else:
+            text.append(f"  {what:20}{speed[name]:18.8f}{digits:>16}")
+    text.append("  a pair is a solve, which reads data, and a recycled step, which does not: two messages")
+    if penalties.own and np.ptp(penalties.last) > 0:
+        text.append("  dual steps differ: the limit is the optimum of sum_i O_i/eta_i, not of sum_i O_i")
+    return text
+
+
+def _theorem_lines(theorem: Verdict, penalties: Penalties, gamma: float) -> list[str]:
+    if theorem.constants is not None and theorem.margins is not None:
+        L, mu = theorem.constants
+        met = f"met with L = {L:.4g}, mu = {mu:.4g} (margins {theorem.margins.first:.3g}, {theorem.margins.second:.3g})"
+    else:
+        met = "not met, whatever L and mu are; that does not mean it diverges"
+    text = [f"  {f'at gamma = {gamma:g}':22}{met}"]
+    if theorem.impossible:
+        text.append(
+            "  smallest gamma        none: the network is bipartite, so D + A is singular and (ii) cannot hold;"
+        )
+        text.append("                        R-ADMM may converge all the same, see the spectrum")
+    else:
+        for label, value in (
+            ("smallest gamma", theorem.smallest),
+            ("  with L = mu = 2", theorem.smallest_reduced),
+        ):
+            text.append(f"  {label:22}{'none found' if value is None else f'{value:.6g}'}")
+    if np.ptp(penalties.last) > 0 and penalties.own:
+        text.append(
+            "  FALSE here: with dual steps of the nodes' own it can be met and the optimum still be missed;"
+        )
+        text.append("  use a common dual step")
+    elif not np.array_equal(penalties.theta, penalties.last):
+        text.append(
+            "  does not apply: it is about dual steps eta_i of each node's own, and false where they differ;"
+        )
+        text.append("  a dual step theta, common to all nodes, is not covered by it")
+    if not np.array_equal(penalties.steps[-1].eta, penalties.steps[-1].eta_next):
+        text.append(
+            f"  checked for {len(penalties.steps)} solves; penalties that grow without bound freeze short of"
+        )
+        text.append("  the optimum although the conditions hold: give a cap")
+    return text
+
+
+def _span(values: Array) -> str:
+    low, high = float(np.min(values)), float(np.max(values))
+    return f"{low:.6g}" if low == high else f"{low:.6g} to {high:.6g}"

@@ -1,0 +1,124 @@
+"""A grid of runs: every combination of the values that flags may take, each with a directory of its own.
+
+A flag with several values is varied, one with one value (or none) is the same for all runs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from distadmm.errors import require
+from distadmm.files import read_json, write_json
+
+RECORD = "sweep.json"
+_TELLING = ("algorithm", "topology")  # whose values need no name before them
+_UNSAFE = re.compile(r"[^A-Za-z0-9.+-]+")
+
+
+class Point(NamedTuple):
+    """One run of a grid."""
+
+    name: str
+    words: tuple[str, ...]  # its flags as the command takes them
+
+    def folder(self, out: Path) -> Path:
+        return out / self.name
+
+
+def from_words(words: Sequence[str]) -> dict[str, list[str]]:
+    """Flag -> its values, each as the word that sets it: `--seed 0 1 --clip` -> {seed: [--seed=0, --seed=1], ...}."""
+    found: dict[str, list[str]] = {}
+    bare: list[str] = []  # flags that nothing has followed yet
+    name = ""
+    for word in words:
+        if word.startswith("--") and len(word) > 2:
+            name, equals, value = word[2:].partition("=")
+            found.setdefault(name, [])
+            bare = [*bare, *([] if equals else [name])]
+            if not equals:
+                continue
+        else:
+            require(name, f"unknown argument {word!r}; give flags of distadmm.radmm, each with its values")
+            value = word
+        bare = [other for other in bare if other != name]
+        found[name].append(_word(name, {"true": True, "false": False}.get(value, value)))
+    for name in bare:
+        found[name].append(f"--{name}")
+    return found
+
+
+def from_table(table: Mapping[str, Any]) -> dict[str, list[str]]:
+    """The same from a TOML file, where a list is what a flag takes in turn."""
+    found = {}
+    for key, value in table.items():
+        name = key.replace("_", "-")
+        require(not isinstance(value, dict), f"[{key}] is a section; a sweep file has key = value lines only")
+        values = value if isinstance(value, list) else [value]
+        require(values, f"{name} has no value; give at least one, or leave the line out")
+        found[name] = [_word(name, one) for one in values]
+    return found
+
+
+def _word(name: str, value: Any) -> str:
+    if isinstance(value, bool):
+        return f"--{name}" if value else f"--no-{name}"
+    if isinstance(value, list):  # one value that has several parts
+        return f"--{name}={','.join(map(str, value))}"
+    return f"--{name}={value}"
+
+
+def points(flags: Mapping[str, Sequence[str]]) -> list[Point]:
+    """All combinations, the flag given last changing fastest."""
+    choices = {name: list(dict.fromkeys(values)) for name, values in flags.items()}
+    varied = [name for name, values in choices.items() if len(values) > 1]
+    found = []
+    for words in product(*choices.values()):
+        chosen = dict(zip(choices, words))
+        told = [_told(name, chosen[name]) for name in varied]
+        found.append(Point("_".join(told) or "run", words))
+    often = Counter(point.name for point in found)
+    return [point if often[point.name] == 1 else _told_apart(point) for point in found]
+
+
+def _told(name: str, word: str) -> str:
+    """What of a directory's name says that a flag has this value."""
+    option, equals, value = word.partition("=")
+    value = _UNSAFE.sub("-", value).strip("-.")
+    if name in _TELLING:
+        return value
+    return f"{name}-{value}" if equals else option.strip("-")
+
+
+def _told_apart(point: Point) -> Point:
+    """Values that differ in signs a file name cannot have."""
+    mark = hashlib.sha256("\0".join(point.words).encode()).hexdigest()[:6]
+    return point._replace(name=f"{point.name}_{mark}")
+
+
+def keep_record(out: Path, wanted: Sequence[Point]) -> list[str]:
+    """Note what each directory of `out` is for, after making sure that none is for something else; all names."""
+    path = out / RECORD
+    known: dict[str, list[str]] = read_json(path).get("runs", {}) if path.exists() else {}
+    for point in wanted:
+        if not point.folder(out).exists():
+            continue
+        require(
+            point.name in known,
+            f"--out {out} has a directory {point.name} that is no run of this sweep; give another --out",
+        )
+        changed = sorted(set(known[point.name]) ^ set(point.words))
+        require(
+            not changed,
+            f"--out {out}: {point.name} was another run there (they differ in {', '.join(changed)}); "
+            "give another --out, or the flags it had",
+        )
+    together = {**known, **{point.name: list(point.words) for point in wanted}}
+    if together != known:
+        write_json(path, {"runs": together})
+    return list(together)

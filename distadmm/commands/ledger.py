@@ -1,0 +1,151 @@
+"""Privacy ledgers: show, verify, merge and export what every node has released.
+
+python -m distadmm ledger show RUN            a table: releases, bounds, what is left, what it means
+python -m distadmm ledger verify RUN          every line and every witness; exit code 1 and the first bad line
+python -m distadmm ledger merge RUN RUN ...   what runs on the same data cost together
+python -m distadmm ledger export RUN          events for dp-accounting, and the raw parameters
+
+RUN is a run directory, its ledger folder, or .jsonl files."""
+
+from __future__ import annotations
+
+from distadmm.flags import entering
+
+entering(__name__)
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from distadmm.commands import ledger_report
+from distadmm.errors import DONE, FAILURE, require
+from distadmm.files import write_json
+from distadmm.flags import flag, launch, parse
+from distadmm.privacy.ledger import check as ledger_check
+from distadmm.ranks.world import World
+
+PROG = "distadmm ledger"
+VERBS = ("show", "verify", "merge", "export")
+
+
+@dataclass(frozen=True)
+class Show:
+    delta: float = flag(1e-5, help="delta of the (epsilon, delta) statements")
+    records: int = flag(1, help="records of one person at one node (group privacy)")
+    rows: int = flag(30, help="nodes to list; 0: all")
+    json: bool = flag(False, help="print JSON instead of tables")
+
+    def __post_init__(self) -> None:
+        require(0 < self.delta < 1, f"--delta is {self.delta}; needed: a number between 0 and 1")
+        require(self.records >= 1, f"--records is {self.records}; needed: 1 or more")
+        require(self.rows >= 0, f"--rows is {self.rows}; needed: 0 or more")
+
+
+@dataclass(frozen=True)
+class Verify:
+    """No flags of its own."""
+
+
+@dataclass(frozen=True)
+class Merge:
+    delta: float = flag(1e-5, help="delta of the (epsilon, delta) statement")
+    json: bool = flag(False, help="print JSON instead of text")
+
+    def __post_init__(self) -> None:
+        require(0 < self.delta < 1, f"--delta is {self.delta}; needed: a number between 0 and 1")
+
+
+@dataclass(frozen=True)
+class Export:
+    out: str | None = flag(None, help="file to write (default: the terminal)")
+
+
+OPTIONS: dict[str, type] = {"show": Show, "verify": Verify, "merge": Merge, "export": Export}
+
+
+@dataclass(frozen=True)
+class Request:
+    verb: str
+    files: tuple[Path, ...]
+    options: Any
+
+
+def read(argv: list[str]) -> Request:
+    """The verb, the ledger files and the flags."""
+    if not argv or argv[0] in ("-h", "--help"):
+        print(__doc__)
+        raise SystemExit(DONE if argv else 2)
+    verb = argv[0]
+    require(verb in VERBS, f"unknown verb {verb!r}; choose one of: {', '.join(VERBS)}")
+    end = next((at for at, word in enumerate(argv) if word.startswith("-")), len(argv))
+    paths, flags = argv[1:end], argv[end:]
+    (options,) = parse(f"{PROG} {verb}", __doc__, [OPTIONS[verb]], flags)
+    require(paths, f"no ledger is named; give a run directory: python -m {PROG} {verb} RUN")
+    return Request(verb, tuple(file for path in paths for file in _files(Path(path))), options)
+
+
+def _files(path: Path) -> list[Path]:
+    if not path.is_dir():
+        return [path]
+    folder = path / "ledger" if (path / "ledger").is_dir() else path
+    found = sorted(folder.rglob("*.jsonl"))  # scores that were given later have ledgers of their own
+    require(found, f"{path} holds no ledgers; give a run directory with a ledger/ folder, or .jsonl files")
+    return found
+
+
+def work(request: Request, world: World) -> int:
+    if not world.is_root:
+        return DONE
+    return {"show": show, "verify": verify, "merge": merge, "export": export}[request.verb](request)
+
+
+def show(request: Request) -> int:
+    options = request.options
+    books = _whole(request.files)
+    report = ledger_report.shown(books, options.delta, options.records)
+    print(json.dumps(report, indent=2) if options.json else ledger_report.tables(report, options.rows))
+    return DONE
+
+
+def verify(request: Request) -> int:
+    found = ledger_check.verified(request.files)
+    for line in found.notes:
+        print(line)
+    for fault in found.faults:
+        print(f"{PROG}: {fault}", file=sys.stderr)
+    if not found.faults:
+        print(f"{len(request.files)} ledger{'s' * (len(request.files) > 1)} whole")
+    return FAILURE if found.faults else DONE
+
+
+def merge(request: Request) -> int:
+    report = ledger_report.merged(_whole(request.files), request.options.delta)
+    print(json.dumps(report, indent=2) if request.options.json else ledger_report.merged_text(report))
+    return DONE
+
+
+def export(request: Request) -> int:
+    content = ledger_report.exported(_whole(request.files))
+    if request.options.out is None:
+        print(json.dumps(content, indent=2))
+    else:
+        write_json(Path(request.options.out), content)
+    return DONE
+
+
+def _whole(files: Sequence[Path]) -> list[ledger_report.Book]:
+    """The ledgers, none of them faulty."""
+    return [ledger_report.Book.of(file) for file in files]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    return launch(PROG, read, work, argv)
+
+
+if __name__ == "__main__":
+    from distadmm.commands.ledger import main as run
+
+    raise SystemExit(run())

@@ -1,0 +1,359 @@
+"""What ledgers say, for people: the tables, the sum over runs, the export.
+
+Three kinds of statement are never mixed: a certificate bounds a whole run, an odometer reads what was spent
+so far, and a simulation guarantees nothing whatever its numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from distadmm.errors import require
+from distadmm.privacy.accounting import pricing, statements
+from distadmm.privacy.accounting.events import Adjacency, Event, Leakage, Unbounded, event_from_json
+from distadmm.privacy.accounting.statements import NOT_COVERED
+from distadmm.privacy.ledger import chain, compose
+from distadmm.privacy.ledger.export import dp_event
+from distadmm.privacy.ledger.filter import filter_from_json
+from distadmm.privacy.ledger.tally import Tally, is_committed, statement_kind
+
+ADJACENCY_WORDS = {
+    "add-remove": "one record more or less",
+    "replace": "one record replaced by another",
+    "label": "the label of one record flipped",
+}
+STATEMENTS = {
+    "certificate": "bounds the whole run",
+    "odometer": "spent so far; no guarantee if stopping depended on data",
+    "simulation": "SIMULATION: noise from a seed guarantees nothing",
+}
+
+
+@dataclass(frozen=True)
+class Book:
+    """One ledger file that is whole."""
+
+    path: Path
+    found: chain.Chain
+    tally: Tally
+
+    @classmethod
+    def of(cls, path: Path) -> Book:
+        found = chain.read(path)
+        require(found.fault is None, f"{found.fault}; see: python -m distadmm ledger verify")
+        require(found.entries, f"{path} holds no whole entry; nothing was released under it")
+        return cls(path, found, Tally.of(found.entries))
+
+    @property
+    def header(self) -> chain.Entry:
+        return self.tally.header
+
+
+# -- show ---------------------------------------------------------------------------------------------
+
+
+def shown(books: Sequence[Book], delta: float, records: int = 1) -> dict[str, Any]:
+    """What `show` prints, as data: one block a run, which is one folder, and adjacency: parties may differ in it."""
+    runs: dict[tuple[Path, Any], list[Book]] = {}
+    for book in books:
+        runs.setdefault((book.path.parent, book.header["adj"]), []).append(book)
+    return {
+        "delta": delta,
+        "records": records,
+        "runs": [
+            {
+                **_run(those, delta, records),
+                "apart": sorted(adj for place, adj in runs if place == folder and adj != own),
+            }
+            for (folder, own), those in runs.items()
+        ],
+        "not_covered": NOT_COVERED,
+    }
+
+
+def _one(books: Sequence[Book], key: str) -> Any:
+    values = {str(book.header[key]): book.header[key] for book in books}
+    require(
+        len(values) == 1,
+        f"ledgers of one run differ in {key}: {', '.join(sorted(values))}; show them apart",
+    )
+    return next(iter(values.values()))
+
+
+def _name(books: Sequence[Book]) -> str:
+    """The name of a run; of parties that named theirs each for itself, their folder."""
+    names = {book.header["run"] for book in books}
+    return names.pop() if len(names) == 1 else str(books[0].path.parent)
+
+
+def _run(books: Sequence[Book], delta: float, records: int) -> dict[str, Any]:
+    adjacency, scope = _one(books, "adj"), _one(books, "scope")
+    spent = [compose.spending(book.tally.events, records) for book in books]
+    committed = all(is_committed(book.tally) for book in books)
+    kind = _weakest(statement_kind(book.tally) for book in books)
+    nodes = [_node(book, each, delta, adjacency) for book, each in zip(books, spent)]
+    return {
+        "run": _name(books),
+        "adjacency": adjacency,
+        "adjacency_words": ADJACENCY_WORDS[adjacency],
+        "scope": scope,
+        "nodes_compose": compose.NODES[scope][1],
+        "dataset": sorted({str(book.header["dataset"]) for book in books}),
+        "rng": _one(books, "rng"),
+        "float_exact": _float_exact(books),
+        "unbounded": sorted({e.reason for b in books for e in b.tally.events if isinstance(e, Unbounded)}),
+        "leakage": [
+            {"nats": e.nats, "what": e.what} for b in books for e in b.tally.events if isinstance(e, Leakage)
+        ],
+        "nodes": nodes,
+        "together": {
+            "published_epsilon": compose.published([spent], scope, adjacency),
+            "epsilon": compose.over_nodes(spent, scope, delta, adjacency, committed),
+        },
+        "statement": kind,
+        "sentence": _sentence(books, kind, committed, delta) if records == 1 else None,
+    }
+
+
+@lru_cache(maxsize=1024)  # the nodes of a graph spend alike
+def _prices(
+    spent: compose.Spending, delta: float, adjacency: Adjacency, committed: bool
+) -> tuple[float, float]:
+    published = pricing.published_epsilon(list(spent), adjacency)
+    return published, compose.epsilon(spent, delta, adjacency, committed)
+
+
+def _node(book: Book, spent: compose.Spending, delta: float, adjacency: Adjacency) -> dict[str, Any]:
+    tally = book.tally
+    published, epsilon = _prices(spent, delta, adjacency, is_committed(tally))
+    budget = filter_from_json(tally.header["budget"])
+    return {
+        "node": tally.header["node"],
+        "releases": tally.releases,
+        "to_come": int(tally.reserved),
+        "posts": tally.posts,
+        "torn": tally.torn,
+        "given_up": tally.forfeited,
+        "refused": tally.refused,
+        "published_epsilon": published,
+        "epsilon": epsilon,
+        "budget": budget.describe() if budget else None,
+        "budget_left": max(0.0, 1.0 - budget.used(tally.spent)) if budget else None,
+        "statement": statement_kind(tally),
+    }
+
+
+def _sentence(books: Sequence[Book], kind: str, committed: bool, delta: float) -> str | None:
+    """What may be said of the run, in the words of `statements`; None when its ledgers claim nothing."""
+    claim, adjacency, scope = (_one(books, key) for key in ("claim", "adj", "scope"))
+    if claim is None:
+        return None
+    if compose.NODES[scope][0] == "sum":
+        events = [event for book in books for event in book.tally.events]
+    else:
+        dearest = max(
+            books, key=lambda b: _prices(compose.spending(b.tally.events), delta, adjacency, committed)[1]
+        )
+        events = dearest.tally.events
+    if kind == "certificate" and not committed:
+        kind = "odometer"  # what is certified is the budget, not this sum
+    verified = [*claim["verified"], *(["committed-schedule"] if committed else [])]
+    said = statements.statement(
+        kind,  # type: ignore[arg-type]
+        events,
+        adjacency,
+        delta,
+        scope=claim["scope"],
+        verified=verified,
+        tolerance=claim.get("tolerance"),
+    )
+    return said.text
+
+
+def _float_exact(books: Iterable[Book]) -> bool:
+    paid = [entry for book in books for entry in book.found.entries if entry["kind"] in ("commit", "charge")]
+    return bool(paid) and all(entry["float_exact"] for entry in paid)
+
+
+def _weakest(kinds: Iterable[str]) -> str:
+    found = set(kinds)
+    return next(kind for kind in ("simulation", "odometer", "certificate") if kind in found)
+
+
+def tables(report: dict[str, Any], rows: int = 30) -> str:
+    """The report as text."""
+    blocks = ["\n".join(_block(run, report["delta"], report["records"], rows)) for run in report["runs"]]
+    return "\n\n".join([*blocks, report["not_covered"]])
+
+
+def _block(run: dict[str, Any], delta: float, records: int, rows: int) -> Iterable[str]:
+    yield f"run {run['run']}   noise: {run['rng']['mode']}" + (
+        f" ({run['rng']['source']})" if run["rng"]["source"] else ""
+    )
+    yield f"neighbouring data: {run['adjacency_words']} ({run['adjacency']})" + (
+        f"; {records} records of one person a node" if records > 1 else ""
+    )
+    head = ["node", "releases", "to come", "free", "published", f"eps({delta:g})", "left", "says"]
+    nodes = run["nodes"] if not rows else run["nodes"][:rows]
+    yield from _columns([head, *([_cell(value) for value in _row(node)] for node in nodes)])
+    if len(nodes) < len(run["nodes"]):
+        yield f"... and {len(run['nodes']) - len(nodes)} more nodes; --rows 0 lists all"
+    for node in nodes:
+        odd = [f"{node[key]} {what}" for key, what in _ODD.items() if node[key]]
+        if odd:
+            yield f"node {node['node']}: {', '.join(odd)}"
+    for budget in sorted({node["budget"] for node in run["nodes"]} - {None}):
+        yield f"budget of a node, kept by a proved filter: {budget}"
+    if total := run["together"]:
+        bounds = f"published {_cell(total['published_epsilon'])}, epsilon {_cell(total['epsilon'])}"
+        yield f"{run['nodes_compose']}: {bounds} at delta {delta:g}"
+    if run["apart"]:
+        yield f"ledgers of this run for {' and '.join(run['apart'])} are shown apart: whom both touch pays both"
+    for reason in run["unbounded"]:
+        yield f"epsilon is infinite: {reason}"
+    # Every node applies the same mapping to its own rows: say it once.
+    yield from dict.fromkeys(
+        f"average leakage, not added: {leak['nats']:g} nats about {leak['what']}" for leak in run["leakage"]
+    )
+    yield f"{run['statement']}: {STATEMENTS[run['statement']]}"
+    if run["sentence"]:
+        yield run["sentence"]
+    if not run["float_exact"]:
+        yield "float_exact: false (exact arithmetic is assumed)"
+
+
+_ODD = {
+    "torn": "torn lines, counted as releases",
+    "given_up": "reserved releases given up after a crash of the machine",
+    "refused": "releases refused by the budget",
+}
+
+
+def _row(node: dict[str, Any]) -> list[Any]:
+    left = "-" if node["budget"] is None else f"{node['budget_left']:.0%}"
+    names = ("node", "releases", "to_come", "posts", "published_epsilon", "epsilon")
+    return [*(node[name] for name in names), left, node["statement"]]
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, float):
+        # Bounds are shown rounded up.
+        return "infinite" if math.isinf(value) else f"{math.ceil(value * 1e4 - 1e-9) / 1e4:.4f}"
+    return str(value)
+
+
+def _columns(table: Sequence[Sequence[str]]) -> Iterable[str]:
+    widths = [max(len(row[at]) for row in table) for at in range(len(table[0]))]
+    for row in table:
+        cells = [
+            cell.ljust(width) if at == len(row) - 1 else cell.rjust(width)
+            for at, (cell, width) in enumerate(zip(row, widths))
+        ]
+        yield "  ".join(cells).rstrip()
+
+
+# -- merge --------------------------------------------------------------------------------------------
+
+
+def merged(books: Sequence[Book], delta: float) -> dict[str, Any]:
+    """What runs cost together, one block for each set of data; an entry that is in two files counts once."""
+    unknown = any(book.header["dataset"] is None for book in books)
+    groups: dict[str, list[Book]] = {}
+    for book in books:
+        groups.setdefault("unknown" if unknown else book.header["dataset"], []).append(book)
+    return {"delta": delta, "data": [_together(data, those, delta) for data, those in groups.items()]}
+
+
+def _together(data: str, books: Sequence[Book], delta: float) -> dict[str, Any]:
+    adjacency = _one(books, "adj")
+    scopes = {book.header["scope"] for book in books}
+    # Where runs disagree on who holds what, everything adds up.
+    scope = scopes.pop() if len(scopes) == 1 else "unknown"
+    runs: dict[Path, list[Book]] = {}
+    for book in books:
+        runs.setdefault(book.path.parent, []).append(book)
+    counted_already: set[str] = set()
+    spent = []
+    for those in runs.values():
+        spent.append([compose.spending(_events(book.found.entries, counted_already)) for book in those])
+        counted_already.update(entry["h"] for book in those for entry in book.found.entries)
+    kinds = {statement_kind(book.tally) for book in books}
+    committed = len(runs) == 1 and all(is_committed(book.tally) for book in books)
+    if len(runs) > 1:  # a later schedule may have been chosen for what an earlier run showed
+        kinds.add("odometer")
+    return {
+        "data": data,
+        "adjacency": adjacency,
+        "adjacency_words": ADJACENCY_WORDS[adjacency],
+        "nodes_compose": compose.NODES[scope][1],
+        "runs": [
+            {
+                "run": _name(those),
+                "nodes": len(those),
+                "epsilon": compose.over_nodes(each, scope, delta, adjacency, committed),
+            }
+            for those, each in zip(runs.values(), spent)
+        ],
+        "published_epsilon": compose.published(spent, scope, adjacency),
+        "epsilon": compose.over_runs(spent, scope, delta, adjacency, committed),
+        "statement": _weakest(kinds),
+    }
+
+
+def _events(entries: Iterable[chain.Entry], counted_already: set[str]) -> list[Event]:
+    """What these entries reserved or charged, without those that another file has shown."""
+    found = []
+    for entry in entries:
+        if entry["h"] in counted_already:
+            continue
+        if entry["kind"] == "commit":
+            found += [event_from_json(line) for line in entry["events"]]
+        elif entry["kind"] == "charge":
+            found.append(event_from_json({"mech": entry["mech"], **entry["params"]}))
+    return found
+
+
+def merged_text(report: dict[str, Any]) -> str:
+    lines = []
+    for data in report["data"]:
+        name = "not named: taken to be the same" if data["data"] == "unknown" else data["data"]
+        lines.append(f"data {name}   neighbouring data: {data['adjacency_words']} ({data['adjacency']})")
+        lines += [
+            f"  run {run['run']}: {run['nodes']} nodes, epsilon {_cell(run['epsilon'])}"
+            for run in data["runs"]
+        ]
+        lines.append(
+            f"  together ({data['nodes_compose']}; runs add up): published {_cell(data['published_epsilon'])}, "
+            f"epsilon {_cell(data['epsilon'])} at delta {report['delta']:g}"
+        )
+        lines.append(f"  {data['statement']}: {STATEMENTS[data['statement']]}")
+    return "\n".join([*lines, NOT_COVERED])
+
+
+# -- export -------------------------------------------------------------------------------------------
+
+
+def exported(books: Sequence[Book]) -> dict[str, Any]:
+    """Each node's events, raw and in dp-accounting's words."""
+    return {
+        "format": "distadmm ledger export 1",
+        "nodes": [
+            {
+                "run": book.header["run"],
+                "node": book.header["node"],
+                "adjacency": book.header["adj"],
+                "scope": book.header["scope"],
+                "dataset": book.header["dataset"],
+                "statement": statement_kind(book.tally),
+                "head": book.found.head,
+                "events": [event.to_json() for event in book.tally.events],
+                "dp_event": dp_event(book.tally.events),
+            }
+            for book in books
+        ],
+    }

@@ -1,0 +1,302 @@
+"""Plan a private run before it starts: noise, penalty and number of solves for a privacy budget.
+
+Nothing here reads private data.  Candidates (K, eta) get the alpha that spends the budget, are ranked by a
+noise-limited error worked out from the graph and public constants alone, and the best are run on a synthetic
+surrogate of the same shape, whose accuracy band is printed.
+"""
+
+from __future__ import annotations
+
+from distadmm.flags import entering
+
+entering(__name__)
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from distadmm import radmm
+from distadmm.errors import DONE, InputError, require
+from distadmm.flags import flag, launch, parse
+from distadmm.methods.consensus import forecast, sizing
+from distadmm.methods.consensus import private as protect
+from distadmm.problems.consensus import GeneralisedLinear, Problem
+from distadmm.ranks.world import World
+from distadmm.run.config import Config
+from distadmm.run.loop import error_rate
+from distadmm.run.setup import Prepared, node_like
+
+Array = np.ndarray
+PROG = "distadmm plan"
+SOLVES = (4, 7, 12, 20, 35)
+FINALISTS = 6  # plans that are run on the surrogate
+_EXACT = 6  # penalties, for each K, whose alpha is worked out to rank by
+
+
+@dataclass(frozen=True)
+class Options:
+    flags_title = "plan"
+
+    epsilon: float = flag(help="privacy budget of the whole run")
+    adjacency: str = flag(help="what one record may do: add-remove, replace or label")
+    delta: float = flag(1e-5, help="delta of the budget")
+    topology: str = flag("er20", help="the network")
+    algorithm: str = flag(
+        "radmm", help="radmm, mradmm, admm or madmm", choices=("radmm", "mradmm", "admm", "madmm")
+    )
+    data: str | None = flag(None, help="take rows a node and columns from this data set's public shape")
+    rows: int | None = flag(None, help="rows a node, where --data is not given")
+    columns: int | None = flag(None, help="columns, where --data is not given")
+    weight: float = flag(1750.0, help="C: weight of each node's mean loss")
+    rho: float = flag(0.22, help="rho: weight of the ridge")
+    noise: str = flag("gamma", help="gamma or gaussian", choices=("gamma", "gaussian"))
+    iterations: int | None = flag(None, help="keep this number of iterations")
+    eta: float | None = flag(None, help="keep this penalty")
+    runs: int = flag(5, help="surrogate runs for the accuracy band")
+    seed: int = flag(0, help="seed of the surrogate")
+
+    def __post_init__(self) -> None:
+        known = self.data is not None or (self.rows is not None and self.columns is not None)
+        require(known, "the shape is needed: give --data NAME, or --rows and --columns")
+        require(self.runs > 0, f"--runs is {self.runs}; needed: 1 or more")
+        for name in ("rows", "columns", "iterations"):
+            value = getattr(self, name)
+            require(value is None or value > 0, f"--{name} is {value}; needed: 1 or more")
+        require(self.eta is None or self.eta > 0, f"--eta is {self.eta}; needed: above zero")
+
+
+class Plan(NamedTuple):
+    """One choice of (K, eta, alpha) that spends at most the budget."""
+
+    solves: int
+    eta: float
+    alpha: Array  # of each node
+    proxy: float  # expected excess of the mean loss, by the recursion below
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    return launch(PROG, lambda words: parse("distadmm plan", __doc__ or "", [Options], words)[0], work, argv)
+
+
+def work(options: Options, world: World) -> int:
+    surrogates = [surrogate(options, run) for run in range(options.runs)]
+    found = candidates(options, surrogates[0], world)
+    # The proxy ranks; the surrogate decides among the best, since only it knows the loss's shape.
+    made = world.broadcast(world.share_out(lambda plan: affordable(surrogates[0], plan), found[:FINALISTS]))
+    finalists = [plan for plan in made or [] if plan is not None]
+    require(
+        finalists,
+        f"--epsilon {options.epsilon:g} is out of reach for the {FINALISTS} best plans; give a larger epsilon",
+    )
+    items = [(plan, at) for plan in finalists for at in range(options.runs)]
+    outcomes = world.share_out(lambda item: outcome(options, surrogates[item[1]], item[0]), items)
+    if outcomes is None:
+        return DONE
+    bands = [outcomes[at * options.runs : (at + 1) * options.runs] for at in range(len(finalists))]
+    chosen = int(np.argmin([np.mean([o.excess for o in band]) for band in bands]))
+    best, band = finalists[chosen], bands[chosen]
+    print(report(options, surrogates[0], best, band, found))
+    return DONE
+
+
+def surrogate(options: Options, run: int) -> Prepared:
+    """Rows of norm 1 with the spectrum of one-hot data, labels from a random model; no private row is read."""
+    from dataclasses import replace as copy
+
+    from distadmm.run.setup import prepare
+
+    rows, columns = shape(options)
+    flags: dict[str, Any] = {
+        "data": "tiny", "topology": options.topology, "weight": options.weight, "rho": options.rho,
+        "iterations": 2, "observe": "none", "epsilon": options.epsilon, "delta": options.delta,
+        "adjacency": options.adjacency, "noise": options.noise, "rng": "simulation", "progress": "none",
+    }  # fmt: skip
+    if options.adjacency == "add-remove":
+        flags["public_rows"] = rows
+    config = radmm.configure(
+        options.algorithm, **{**flags, "epsilon": None, "adjacency": None, "noise": None}
+    )
+    small = prepare(config, World())  # for the graph; its rows are replaced
+    rng = np.random.default_rng(np.random.SeedSequence(options.seed, spawn_key=(0x504C414E, run)))
+    mean = rng.random(columns) / np.sqrt(columns)
+    scale = (1.0 + np.arange(columns)) ** -0.5
+    truth = rng.normal(size=columns) * 6.0
+    objectives = []
+    for _ in range(small.node.facts.n_nodes):
+        X = mean + rng.normal(size=(rows, columns)) * scale / np.sqrt(np.sum(scale**2))
+        X /= np.linalg.norm(X, axis=1, keepdims=True)
+        y = np.where(rng.random(rows) < 1 / (1 + np.exp(-(X @ truth - np.median(X @ truth)))), 1.0, -1.0)
+        objective = small.node.problem.objectives[0]
+        objectives.append(
+            GeneralisedLinear(X, y, objective.loss, weight=options.weight, ridge=small.node.facts.ridge)
+        )
+    private = radmm.configure(options.algorithm, **flags)
+    node = node_like(small.node, private, Problem(objectives))
+    node.start = np.zeros((len(objectives), columns))
+    return copy(small, config=private, node=node)
+
+
+def shape(options: Options) -> tuple[int, int]:
+    """Rows a node and columns; public numbers."""
+    if options.rows is not None and options.columns is not None:
+        return options.rows, options.columns
+    from distadmm.data.source import open_source
+    from distadmm.graphs.topology import load_changing
+
+    source = open_source(str(options.data))
+    if source.n_rows is None:
+        raise InputError(
+            f"--data {options.data}: each node holds its own file; give --rows and --columns instead"
+        )
+    return source.n_rows // load_changing(options.topology).union.n, source.n_features
+
+
+def candidates(options: Options, prepared: Prepared, world: World) -> list[Plan]:
+    """All (K, eta) with the alpha that the budget allows, the best proxy first."""
+    phases = 2 if options.algorithm in ("radmm", "mradmm") else 1
+    solves = SOLVES if options.iterations is None else (-(-options.iterations // phases),)
+    if options.eta is not None:
+        etas = [options.eta]
+    else:
+        longest = _draft(prepared, phases, max(solves), 1.0)
+        etas = sizing.penalties(longest.config, longest.node, longest.recipe)
+    drafts = [_draft(prepared, phases, K, eta) for K in solves for eta in etas]
+    ranked = sorted(_ranked(prepared, drafts, world), key=lambda plan: plan.proxy)
+    require(
+        ranked,
+        f"--epsilon {options.epsilon:g} at delta {options.delta:g} is out of reach for every K and eta tried; "
+        "give a larger epsilon, more rows a node, or a smaller --weight",
+    )
+    return ranked
+
+
+class _Draft(NamedTuple):
+    """A choice of K and eta whose alpha is to be found."""
+
+    solves: int
+    eta: float
+    config: Config
+    node: Any
+    recipe: Any
+    releases: list[Any]
+
+
+def _draft(prepared: Prepared, phases: int, K: int, eta: float) -> _Draft:
+    config = prepared.config.replace(iterations=phases * K, eta=repr(eta))
+    node = node_like(prepared.node, config, prepared.node.problem)
+    node.start = prepared.node.start
+    releases = config.algorithm.releases(node, config.loop.iterations)
+    recipe = protect.recipe_of(config, replace(prepared, config=config, node=node), releases)
+    return _Draft(K, eta, config, node, recipe, releases)
+
+
+def _ranked(prepared: Prepared, drafts: list[_Draft], world: World) -> list[Plan]:
+    """Plans with an alpha that is good enough to rank by: exact at some penalties, in between by interpolation."""
+    phases = prepared.config.algorithm.phases
+    plans = []
+    for K in dict.fromkeys(draft.solves for draft in drafts):
+        those = [draft for draft in drafts if draft.solves == K]
+        alphas = sizing.interpolated(
+            those[0].config, [(d.recipe, d.releases) for d in those], world, exact=_EXACT
+        )
+        plans += [
+            Plan(
+                K,
+                d.eta,
+                alpha,
+                proxy(d.config, d.node, replace(d.recipe, alpha=alpha[None]), K, d.eta, phases),
+            )
+            for d, alpha in zip(those, alphas)
+            if np.all(alpha > 0)
+        ]
+    return plans
+
+
+def affordable(prepared: Prepared, plan: Plan) -> Plan | None:
+    """The plan with the alpha of each node that spends the budget; None where no noise is enough."""
+    draft = _draft(prepared, prepared.config.algorithm.phases, plan.solves, plan.eta)
+    try:
+        recipe = sizing.calibrate(draft.config.privacy, draft.recipe, draft.releases, World())
+    except InputError:  # out of reach, or with noise that leaves the solve no digits
+        return None
+    return plan._replace(alpha=recipe.alpha[0])
+
+
+def proxy(config: Config, node: Any, recipe: Any, K: int, eta: float, phases: int) -> float:
+    """Expected excess loss of the mean model, by the recursion of `forecast`."""
+    factor = np.ravel(np.broadcast_to(config.algorithm.noise_factor(eta, node.degree), node.degree.shape))
+    noise = factor**2 * ((recipe.dimension + 1) if recipe.noise == "gamma" else 1.0) / recipe.alpha[0] ** 2
+    A, gamma = forecast.adjacency(node.network), getattr(config.algorithm, "gamma", 0.0)
+    assert A is not None
+    return forecast.expected_excess(A, node.facts, recipe.dimension, noise, K, eta, gamma, phases)
+
+
+class Outcome(NamedTuple):
+    """What one surrogate run ends with."""
+
+    excess: float  # mean training loss above the optimum's
+    error: float  # training error of the mean model
+    best: float  # the optimum's
+
+
+def outcome(options: Options, prepared: Prepared, plan: Plan) -> Outcome:
+    """Run a plan on a surrogate."""
+    phases = 2 if options.algorithm in ("radmm", "mradmm") else 1
+    config = prepared.config.replace(
+        iterations=phases * plan.solves, eta=repr(plan.eta), epsilon=None, alpha="1"
+    )
+    node = node_like(prepared.node, config, Problem(prepared.node.problem.objectives))
+    node.start, node.table["alpha"] = prepared.node.start, plan.alpha
+    here = replace(prepared, config=config, node=node)
+    protect.arm(here, protect.plan_of(here), None)
+    state = config.algorithm.init(node)
+    for k in range(1, config.loop.iterations + 1):
+        state = config.algorithm.step(k, state, node)
+    from distadmm.run.observe import Observer, optimum
+
+    f, best = state.f.mean(axis=0), optimum(node, Observer(node, World(), lambda: None, error_rate))[0]
+    objectives = node.problem.objectives
+
+    def loss(f: Array) -> float:
+        return float(np.mean([o.data_loss(f) for o in objectives]))
+
+    def error(f: Array) -> float:
+        return float(np.mean([np.mean(o.A @ f <= 0) for o in objectives]))  # rows carry their labels
+
+    return Outcome(loss(f) - loss(best), error(f), error(best))
+
+
+def report(options: Options, prepared: Prepared, best: Plan, band: list[Outcome], found: list[Plan]) -> str:
+    phases = 2 if options.algorithm in ("radmm", "mradmm") else 1
+    errors = [100 * o.error for o in band]
+    low, high = float(best.alpha.min()), float(best.alpha.max())
+    alpha = f"{low:.4g}" if high - low < 1e-3 * low else f"{low:.4g} to {high:.4g} by node"
+    rows, columns = shape(options)
+    lines = [
+        f"budget      epsilon {options.epsilon:g} at delta {options.delta:g}, {options.adjacency}",
+        f"network     {options.topology}, {prepared.node.facts.n_nodes} nodes of {rows} rows and {columns} columns",
+        f"plan        K = {best.solves} ({phases * best.solves} iterations), eta = {best.eta:.4g}, alpha = {alpha}",
+        f"surrogate   error {np.mean(errors):.1f} % ({min(errors):.1f} to {max(errors):.1f} in {len(band)} runs), "
+        f"without noise {100 * np.mean([o.best for o in band]):.1f} %; "
+        f"mean loss {np.mean([o.excess for o in band]):.4f} above its optimum",
+        "run it      "
+        f"python -m distadmm.radmm --algorithm {options.algorithm} --topology {options.topology} "
+        f"--iterations {phases * best.solves} --eta {best.eta:.4g} "
+        f"--epsilon {options.epsilon:g} --delta {options.delta:g} "
+        f"--adjacency {options.adjacency} --noise {options.noise} --weight {options.weight:g} --rho {options.rho:g}"
+        + (f" --data {options.data}" if options.data else "")
+        + (f" --public-rows {rows}" if options.adjacency == "add-remove" else ""),
+        "",
+        "Synthetic rows of the same shape: real accuracy differs with the data, the ranking of plans much less.",
+        "other candidates by proxy:",
+    ]
+    lines += [f"  K = {p.solves:<3d} eta = {p.eta:<8.4g} proxy {p.proxy:.4f}" for p in found[:8]]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    from distadmm.commands.plan import main as run
+
+    raise SystemExit(run())

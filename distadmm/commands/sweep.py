@@ -1,0 +1,324 @@
+"""A grid of consensus runs in one command: every combination of the values given, each in a directory of its own.
+
+python -m distadmm sweep --topology ring:20 er20 star:20 --seed 0 1 2 --algorithm admm
+python -m distadmm sweep launch/sweep.toml              the same from a file, where a list is taken value by value
+
+A flag of distadmm.radmm with several values takes each of them in turn.  The same command goes on where it stopped:
+finished runs are skipped, runs with a checkpoint resumed, others made anew.
+"""
+
+from __future__ import annotations
+
+from distadmm.flags import entering
+
+entering(__name__)
+
+import fcntl
+import glob
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from distadmm import radmm
+from distadmm.commands import grid, report, report_runs
+from distadmm.commands.grid import Point
+from distadmm.errors import DONE, FAILURE, USAGE, InputError, require
+from distadmm.files import read_json, write_text
+from distadmm.flags import fields_of, flag, launch, parse, read_config
+from distadmm.privacy.accounting.rounding import rounded_up
+from distadmm.ranks.world import World, launched_size
+from distadmm.run.config import Config
+
+PROG = "distadmm sweep"
+STOPPING = (signal.SIGTERM, signal.SIGUSR1)  # upon which a run saves its state and ends with 128 + n
+_OWN_BUSINESS = {  # flags of a run that a sweep sets itself
+    "resume": "runs with a checkpoint are resumed by themselves",
+    "force": "runs that were killed are made anew by themselves",
+    "dry-run": "--list shows what would be run",
+    "progress": "a sweep prints a line a run",
+}
+
+
+@dataclass(frozen=True)
+class Options:
+    flags_title = "sweep"
+
+    out: str = flag("runs/sweep", help="folder that gets a run directory for each combination")
+    ranks: int = flag(1, help="MPI ranks of each run; decides nothing but speed")
+    jobs: int = flag(1, help="runs at a time; with more than one their seconds say little")
+    launcher: str | None = flag(
+        None,
+        help="what starts a run's ranks, such as 'srun --mpi=pmi2' (default: mpiexec -n RANKS, or nothing)",
+    )
+    list_: bool = flag(False, help="print the commands of the runs that are still to be made, and stop")
+    point: int | None = flag(None, help="make this one of the runs alone, counted from 1: for job arrays")
+
+    def __post_init__(self) -> None:
+        for name in ("ranks", "jobs"):
+            require(getattr(self, name) >= 1, f"--{name} is {getattr(self, name)}; needed: 1 or more")
+        require(self.out, "--out is empty; give a folder")
+
+
+class Request(NamedTuple):
+    options: Options
+    points: list[Point]
+    secret: int  # how many of them draw noise that protects, and so spend
+
+
+def read(argv: Sequence[str]) -> Request:
+    """The sweep's own flags, and the grid; every combination is checked as the run itself would."""
+    if not argv or {"-h", "--help"} & set(argv):
+        parse(PROG, f"{__doc__}\nflags of the runs: python -m distadmm.radmm --help", [Options], ["--help"])
+    require(
+        launched_size() is None,
+        "start a sweep without mpiexec or srun; --ranks says how many ranks each run has",
+    )
+    if argv[0].endswith(".toml"):
+        argv = ["--config", *argv]
+    flags = grid.from_words(argv)
+    if "config" in flags:
+        (word,) = _single("config", flags.pop("config"))
+        flags = grid.from_table(read_config(word.partition("=")[2])) | flags
+    own = [word for name in _own_names() for word in _single(name, flags.pop(name, []))]
+    (options,) = parse(PROG, "", [Options], own)
+    for name, why in _OWN_BUSINESS.items():
+        require(name not in flags, f"--{name} is not for a sweep: {why}; leave it out")
+    points = grid.points(flags)
+    secret = sum(_spends(radmm.read(point.words)) for point in points)
+    require(
+        options.point is None or 1 <= options.point <= len(points),
+        f"--point is {options.point}; there are {len(points)} combinations: needed: 1 to {len(points)}",
+    )
+    return Request(options, points, secret)
+
+
+def _spends(config: Config) -> bool:
+    return config.privacy.wanted and config.privacy.rng == "secure"
+
+
+def _own_names() -> list[str]:
+    return [name.rstrip("_").replace("_", "-") for name in fields_of(Options)]
+
+
+def _single(name: str, words: list[str]) -> list[str]:
+    require(len(words) < 2, f"--{name} has {len(words)} values; it is the sweep's own and takes one")
+    return words
+
+
+# -- one run ------------------------------------------------------------------------------------------
+
+
+def is_finished(folder: Path) -> bool:
+    """Whether the run in `folder` came to its end; one that a signal stopped has a summary, but goes on."""
+    path = folder / "summary.json"
+    return path.is_file() and not str(read_json(path)["ended"]).startswith("signal")
+
+
+def command_of(point: Point, options: Options) -> list[str]:
+    """What starts the run, or takes it up again where it has a checkpoint."""
+    folder = point.folder(Path(options.out))
+    if (folder / "checkpoint" / "latest.json").is_file():
+        words = [f"--resume={folder}"]
+    else:
+        words = [*point.words, f"--out={folder}", *(["--force"] if folder.exists() else [])]
+    return [*_launcher(options), sys.executable, "-m", "distadmm.radmm", *words, "--progress=none"]
+
+
+def _launcher(options: Options) -> list[str]:
+    if options.launcher is not None:
+        try:
+            return shlex.split(options.launcher)
+        except ValueError as error:
+            raise InputError(f"--launcher is {options.launcher!r} ({error}); give a command") from None
+    if options.ranks == 1:
+        return []
+    beside = Path(sys.executable).parent / "mpiexec"
+    return [str(beside) if beside.exists() else "mpiexec", "-n", str(options.ranks)]
+
+
+def _find(launcher: list[str]) -> None:
+    require(
+        not launcher or shutil.which(launcher[0]),
+        f"cannot start {' '.join(launcher)}: there is no such command; install distadmm[mpich], or say --ranks 1",
+    )
+
+
+def outcome(folder: Path) -> str:
+    """A finished run in a few words."""
+    s = read_json(folder / "summary.json")
+    words = [f"{s['iterations']} iterations"]
+    if s["ended"] != "iterations":
+        words.append(f"ended by: {s['ended']}")
+    if s["gap"] is not None:
+        words.append(f"gap {s['gap']:.2e}")
+    if isinstance(s["epsilon"], float):
+        words.append(f"epsilon {rounded_up(s['epsilon'])}")
+    words.append(f"{s['seconds']:.2f} s")
+    killed = sorted(path.name for path in folder.parent.glob(glob.escape(folder.name) + ".spent-*"))
+    return ", ".join([*words, *(f"besides what {name} spent" for name in killed)])
+
+
+# -- all of them --------------------------------------------------------------------------------------
+
+
+@dataclass
+class Runs:
+    """The runs under way; a signal is passed on to them, and no more are begun."""
+
+    options: Options
+    stopped_by: int = 0
+    _alive: set[subprocess.Popen] = field(default_factory=set)
+
+    def make(self, point: Point) -> tuple[int, str]:
+        """Run it to its end; exit code, and what to say."""
+        if self.stopped_by:
+            return 128 + self.stopped_by, "not begun"
+        with subprocess.Popen(
+            command_of(point, self.options),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+        ) as run:
+            self._alive.add(run)
+            try:
+                _, said = run.communicate()
+            finally:
+                self._alive.discard(run)
+        folder = point.folder(Path(self.options.out))
+        if is_finished(folder):  # by divergence, maybe: an outcome to compare, like others
+            return DONE, outcome(folder)
+        if run.returncode - 128 in STOPPING:  # a scheduler told the ranks, and not us
+            self.stopped_by = self.stopped_by or run.returncode - 128
+        return run.returncode, self._complaint(run.returncode, said, folder)
+
+    def _complaint(self, code: int, said: str, folder: Path) -> str:
+        if self.stopped_by:
+            return f"stopped by signal {self.stopped_by}"
+        lines = said.strip().splitlines()
+        text = f"FAILED with exit code {code}"
+        if len(lines) > 1:
+            log = folder.with_name(folder.name + ".log")
+            write_text(log, said)
+            text += f" (all it said: {log})"
+        return f"{text}: {lines[-1]}" if lines else text
+
+    def pass_on(self, number: int, frame: Any) -> None:
+        """SIGUSR1 lets runs save their state, and launchers of ranks hand it through; SIGTERM they do not."""
+        self.stopped_by = number
+        for run in list(self._alive):
+            with suppress(ProcessLookupError):
+                run.send_signal(signal.SIGUSR1)
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        before = {s: signal.signal(s, self.pass_on) for s in STOPPING}
+        try:
+            yield
+        except BaseException:  # Ctrl-C, or whoever read our output has left
+            self.pass_on(signal.SIGINT, None)
+            raise
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+class Locks:
+    """Which runs this process has in hand: a lock on one byte of a file for each, and byte 0 for the record."""
+
+    def __init__(self, out: Path):
+        # Opened once: a process that closes a file gives up all its locks on it.
+        self._file = open(out / ".lock", "ab")  # noqa: SIM115
+
+    def take(self, byte: int, *, wait: bool = False) -> bool:
+        """False when another process has it."""
+        try:
+            fcntl.lockf(self._file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB), 1, byte)
+        except (BlockingIOError, PermissionError):
+            return False
+        except OSError:  # a file system without locks
+            pass
+        return True
+
+    def give(self, byte: int) -> None:
+        with suppress(OSError):
+            fcntl.lockf(self._file, fcntl.LOCK_UN, 1, byte)
+
+
+def work(request: Request, world: World) -> int:
+    options, points, secret = request
+    out = Path(options.out)
+    chosen = points if options.point is None else [points[options.point - 1]]
+    if options.list_:
+        for point in chosen:
+            if not is_finished(point.folder(out)):
+                print(shlex.join(command_of(point, options)))
+        return DONE
+    _find(_launcher(options))
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        locks = Locks(out)
+    except OSError as error:
+        raise InputError(f"cannot write into --out {out}: {error.strerror}; give another folder") from None
+    locks.take(0, wait=True)
+    byte = {name: at for at, name in enumerate(grid.keep_record(out, points), 1)}
+    locks.give(0)
+    runs = Runs(options)
+    if secret > 1 and options.point is None:
+        print(
+            f"note: {secret} runs with secret noise; what they spend on the same data adds up "
+            "(--rng simulation explores for free)"
+        )
+
+    def make(point: Point) -> tuple[int, str]:
+        if not locks.take(byte[point.name]):
+            return DONE, "another process has it in hand"
+        try:
+            folder = point.folder(out)
+            return (DONE, f"finished before: {outcome(folder)}") if is_finished(folder) else runs.make(point)
+        finally:
+            locks.give(byte[point.name])
+
+    codes: list[int] = []
+    width, total = max(len(point.name) for point in chosen), len(chosen)
+    with ThreadPoolExecutor(options.jobs) as pool, runs.listening():
+        under_way = {pool.submit(make, point): point.name for point in chosen}
+        for future in as_completed(under_way):
+            code, said = future.result()
+            codes.append(code)
+            at = f"{len(codes):>{len(str(total))}}/{total}"
+            print(f"{at}  {under_way[future]:<{width}}  {said}", flush=True)
+    return _conclude(out, chosen, codes, runs.stopped_by)
+
+
+def _conclude(out: Path, chosen: Sequence[Point], codes: Sequence[int], stopped_by: int) -> int:
+    folders = [point.folder(out) for point in chosen if is_finished(point.folder(out))]
+    if len(chosen) > 1 and folders:
+        found = report_runs.groups([report_runs.read(folder) for folder in folders])
+        print("\n".join(["", *report.in_words(found, report.Options().gaps)]))
+        print(f"\nfigures  python -m distadmm report {shlex.quote(str(out))}")
+    if stopped_by:
+        print(f"stopped by signal {stopped_by}; the same command goes on")
+        return 128 + stopped_by
+    failed = [code for code in codes if code != DONE]
+    if failed:
+        print(f"{len(failed)} of {len(codes)} runs failed; the same command tries them again")
+        return USAGE if len(failed) == len(codes) and set(failed) == {USAGE} else FAILURE
+    return DONE
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    return launch(PROG, read, work, argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

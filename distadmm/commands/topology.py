@@ -1,0 +1,177 @@
+"""What a network is like: python -m distadmm topology NETWORK, or: topology list
+
+NETWORK is a file (.graphml .gml .edges .adjlist .json), a bundled network (er20) or a line (ring:20);
+`topology list` shows all bundled networks and all generators.
+"""
+
+from distadmm.flags import entering
+
+entering(__name__)  # as a command: one BLAS thread a rank, before numpy is loaded
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from distadmm.errors import DONE, InputError, require
+from distadmm.flags import flag, launch, parse
+from distadmm.graphs.topology import (
+    GENERATORS,
+    Facts,
+    Topology,
+    blocks,
+    bundled,
+    cut,
+    facts,
+    load,
+    load_changing,
+    provenance,
+)
+
+PROG = "distadmm topology"
+
+
+@dataclass(frozen=True)
+class Options:
+    """Flags of the command."""
+
+    flags_title = "topology"
+
+    json: bool = flag(False, help="print one JSON object instead of a table")
+    draw: str | None = flag(None, help="write a picture here: .svg, .png or .pdf")
+    ranks: int | None = flag(
+        None, help="also place the nodes on this many ranks, and colour the picture by rank"
+    )
+
+    def __post_init__(self) -> None:
+        require(self.ranks is None or self.ranks >= 1, f"--ranks is {self.ranks}; give at least 1")
+
+
+def describe(topology: Topology, found: Facts) -> dict[str, Any]:
+    """The facts as a table: label -> value, in the order of printing."""
+    about = "" if found.paths_exact else "at least "
+    rows: dict[str, Any] = {
+        "network": topology.source,
+        "nodes": found.nodes,
+        "edges": found.edges,
+        "degree": f"{found.degree_min} to {found.degree_max}, mean {found.degree_mean:.2f}",
+        "diameter": f"{about}{found.diameter}",
+        "average path": f"{found.average_path:.3f}" + ("" if found.paths_exact else " (sampled)"),
+        "algebraic connectivity": f"{found.algebraic_connectivity:.6g}",
+        "spectral gap": f"{found.spectral_gap:.6g}  (1 - second largest eigenvalue of D^-1 A)",
+        "mu": f"{found.mu:.6g}  (largest |eigenvalue| of D^-1 A below 1)",
+        "bipartite": "yes" if found.bipartite else "no",
+        "messages an iteration": 2 * found.edges,
+    }
+    for what, table in (("node", topology.node_attributes), ("edge", topology.edge_attributes)):
+        if table:
+            rows[f"{what} attributes"] = ", ".join(f"{key} {_range(values)}" for key, values in table.items())
+    return rows
+
+
+def _range(values: np.ndarray) -> str:
+    return f"{np.nanmin(values):g}..{np.nanmax(values):g}"
+
+
+def catalogue() -> list[dict[str, Any]]:
+    """One row for each bundled network: its facts and provenance."""
+    rows = []
+    for name, file in bundled().items():
+        topology = load(name)
+        found = facts(topology)
+        rows.append({"name": name, "file": file.name, **found._asdict(), "provenance": provenance(file)})
+    return rows
+
+
+def _print_catalogue(as_json: bool) -> None:
+    generators = [tuple((make.__doc__ or "").split(" -- ")) for make in GENERATORS.values()]
+    if as_json:
+        print(json.dumps({"bundled": catalogue(), "generators": [g[0] for g in generators]}, indent=2))
+        return
+    print(
+        f"{'bundled':12}{'nodes':>6}{'edges':>6}{'degree':>8}{'diam.':>6}{'alg. con.':>10}{'mu':>8}  bip.  provenance"
+    )
+    for row in catalogue():
+        degree = f"{row['degree_min']}-{row['degree_max']}"
+        print(
+            f"{row['name']:12}{row['nodes']:6}{row['edges']:6}{degree:>8}{row['diameter']:6}"
+            f"{row['algebraic_connectivity']:10.4f}{row['mu']:8.4f}  {'yes' if row['bipartite'] else 'no':4}"
+            f"  {row['provenance']}"
+        )
+    print("\ngenerators")
+    for usage, what in generators:
+        print(f"  {usage:28}{what}")
+    print("\nchanging from step to step")
+    print(f"  {'seq:A,B,...':28}step t has the edges of the (t mod number)th network")
+    print(f"  {'links:p=0.8:seed=1:NETWORK':28}each edge is there with probability p, anew in each step")
+
+
+def _show(name: str, options: Options) -> int:
+    if name == "list":
+        require(options.draw is None, "topology list draws nothing; give one network to --draw")
+        _print_catalogue(options.json)
+        return DONE
+    changing = load_changing(name)
+    topology = changing.union
+    found = facts(topology)
+    owner = None if options.ranks is None else _owner(topology, options.ranks)
+    if options.json:
+        content: dict[str, Any] = {"network": name, **found._asdict(), "fingerprint": topology.fingerprint}
+        if owner is not None:
+            content |= {
+                "ranks": options.ranks,
+                "edges_between_ranks": cut(topology, owner),
+                "rank": owner.tolist(),
+            }
+        print(json.dumps(content, indent=2))
+    else:
+        rows = describe(topology, found)
+        if not changing.constant:
+            rows["edges in a step"] = (
+                f"{changing.p * changing.graphs.sum() / len(changing.graphs):.1f} on average"
+            )
+        if owner is not None:
+            rows[f"on {options.ranks} ranks"] = f"{cut(topology, owner)} of {found.edges} edges between ranks"
+        for label, value in rows.items():
+            print(f"{label:24}{value}")
+    if options.draw is not None:
+        from distadmm.graphs.draw import draw
+
+        caption = f"{name}: {found.nodes} nodes, {found.edges} edges, diameter {found.diameter}"
+        draw(topology, Path(options.draw), caption, owner)
+        if not options.json:
+            print(f"{'drawn':24}{options.draw}")
+    return DONE
+
+
+def _owner(topology: Topology, ranks: int) -> np.ndarray:
+    owner = np.empty(topology.n, dtype=np.int64)
+    for rank, nodes in enumerate(blocks(topology, ranks)):
+        owner[nodes] = rank
+    return owner
+
+
+def _read(arguments: list[str]) -> tuple[str, Options]:
+    """The network's name is the first word that is no flag; the rest are flags."""
+    name = arguments[0] if arguments and not arguments[0].startswith("-") else None
+    (options,) = parse(PROG, __doc__ or "", [Options], arguments[1:] if name else arguments)
+    if name is None:
+        raise InputError(f"no network given; write: python -m {PROG} er20, or see: python -m {PROG} list")
+    return name, options
+
+
+def _work(given: tuple[str, Options], world: Any) -> int:
+    return world.on_root(lambda: _show(*given))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    return launch(PROG, _read, _work, argv)
+
+
+if __name__ == "__main__":
+    from distadmm.commands.topology import main as run  # the real module, not its __main__ double
+
+    raise SystemExit(run())

@@ -1,0 +1,279 @@
+"""What each node and each coalition saw of a run, as files.
+
+python -m distadmm transcript RUN [--collude 1+2,3+4]    from the bytes that a run kept
+python -m distadmm transcript --algorithm radmm ...      by running again, in simulation, with a tap on the messages
+"""
+
+from __future__ import annotations
+
+from distadmm.flags import entering
+
+entering(__name__)
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from distadmm import radmm
+from distadmm.audit import play
+from distadmm.audit.play import Message, Recording, Solve
+from distadmm.audit.views import View, arrays, coalition, view
+from distadmm.errors import DONE, InputError, require
+from distadmm.files import claim_directory, read_json, write_json, write_npz
+from distadmm.flags import fields_of, flag, launch, parse
+from distadmm.methods.consensus import private as protect
+from distadmm.privacy.ledger import chain, replay
+from distadmm.privacy.ledger.file import path_of
+from distadmm.privacy.noise.sources import Simulation
+from distadmm.problems.consensus import Problem as Objectives
+from distadmm.ranks.world import World
+from distadmm.run.config import Choice, Config, Links, Loop, Privacy, Problem
+from distadmm.run.setup import Prepared, prepare
+
+Array = np.ndarray
+PROG = "distadmm.commands.transcript"
+WATERMARK = "SIMULATION: noise that a seed repeats; these messages protect nobody"
+
+
+@dataclass(frozen=True)
+class Coalitions:
+    flags_title = "transcript"
+
+    collude: tuple[str, ...] = flag((), help="sets of nodes that pool what they saw: 1+2,3+4+5")
+
+
+@dataclass
+class Transcript:
+    """Every message of a run, and what the solves asked for; one process hosts all nodes."""
+
+    prepared: Prepared
+    source: str  # where the messages come from
+    simulated: bool
+    messages: list[Message]
+    solves: dict[int, Solve]
+    recording: Recording | None  # None without noise
+
+    def view(self, members: Sequence[int]) -> View:
+        """What `members` have when they pool it."""
+        return view(members, self.prepared.node.network, self.messages, self.solves)
+
+
+def configuration_of(folder: str | Path) -> Config:
+    """The configuration of a run directory."""
+    known = {**read_json(Path(folder) / "config.json")}
+    require("config" in known, f"{folder} has no run's config.json; give a run directory of distadmm.radmm")
+    table: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in known["config"].items()}
+    return radmm.configure(**{**table, "out": None})
+
+
+def of_run(folder: str | Path) -> Transcript:
+    """The messages of a finished run: the stored bytes where noise cannot be drawn again."""
+    folder = Path(folder)
+    require(
+        (folder / "config.json").is_file(),
+        f"{folder} is no run directory; give one, or flags of distadmm.radmm",
+    )
+    config = configuration_of(folder)
+    if not config.privacy.wanted:
+        return of_flags(config)
+    prepared = prepare(config, World())
+    recording = stored(folder, prepared)
+    asked = play.twin(config.algorithm, prepared.node, recording)
+    header = recording.entries[0][0]
+    return Transcript(
+        prepared,
+        f"bytes kept by {folder}",
+        header["rng"]["mode"] == "simulation",
+        asked.messages,
+        asked.solves,
+        recording,
+    )
+
+
+def stored(folder: Path, prepared: Prepared) -> Recording:
+    """The sealed rows and the ledgers of a run directory."""
+    node, phases = prepared.node, prepared.description["phases"]
+    kept = replay.read_all(folder / "ledger")
+    made = int(read_json(folder / "summary.json")["iterations"]) if (folder / "summary.json").is_file() else 0
+    iterations = made or max((k for _, k in kept), default=0)
+    sealed = {}
+    for k in range(1, iterations + 1, phases):
+        rows = [kept.get((int(i), k)) for i in node.network.nodes]
+        if any(row is None for row in rows):
+            raise InputError(
+                f"{folder} keeps no bytes of iteration {k}: a checkpoint forgets what was sent before it; "
+                "run without --checkpoint-every, or let flags run it again in simulation"
+            )
+        sealed[k] = np.stack([np.frombuffer(row.payload) for row in rows if row is not None])
+    recording = Recording(iterations, sealed, None, [])
+    for i in node.network.nodes.tolist():
+        play.take_entries(recording, chain.read(path_of(folder / "ledger", i)))
+    return recording
+
+
+def of_flags(config: Config) -> Transcript:
+    """Run `config` in this process, its noise repeatable, with every message kept."""
+    if config.privacy.wanted:
+        config = config.replace(rng="simulation")
+    prepared = prepare(config, World())
+    algorithm, iterations = config.algorithm, config.loop.iterations
+    recipe = protect.plan_of(prepared)
+    if recipe is None:
+        asked, messages = _bare(prepared, iterations)
+        return Transcript(prepared, "run again without noise", False, messages, asked, None)
+    phases = prepared.description["phases"]
+    recording = play.record(
+        algorithm, prepared.node, recipe, iterations, Simulation(config.loop.seed), phases
+    )
+    assert recording.messages is not None
+    solves = play.twin(algorithm, prepared.node, recording).solves
+    return Transcript(prepared, "run again in simulation", True, recording.messages, solves, recording)
+
+
+def _bare(prepared: Prepared, iterations: int) -> tuple[dict[int, Solve], list[Message]]:
+    """A run without noise: its own steps tell what the solves ask for."""
+    problem = Objectives(prepared.node.problem.objectives, tolerance=prepared.node.problem.tolerance)
+    asked: dict[int, Solve] = {}
+    argmin, n, now = problem.argmin, prepared.node.network.n_local, [0]
+
+    class Clock(play.Unprotected):
+        def draw(self, k: int, quadratic: Array, factor: Array | float = 1.0) -> float:
+            now[0] = k
+            return 0.0
+
+    def noting(linear: Array, quadratic: Array, start: Array) -> Array:
+        f = argmin(linear, quadratic, start)
+        asked[now[0]] = Solve(
+            np.array(linear), np.array(quadratic, dtype=float), np.ones((n, 1)), np.array(f)
+        )
+        return f
+
+    problem.argmin = noting  # type: ignore[method-assign]
+    node = play.fresh(prepared.node, problem=problem, release=Clock())
+    _, messages = play.run_through(prepared.config.algorithm, node, iterations)
+    return asked, messages
+
+
+def write(found: Transcript, folder: Path, coalitions: Sequence[Sequence[int]] = ()) -> dict[str, Any]:
+    """One file a node, one a coalition, and an index of them; the index."""
+    network, phases = found.prepared.node.network, found.prepared.description["phases"]
+    width = found.prepared.node.problem.dimension
+    lines = []
+    for members in [[i] for i in range(network.n_local)] + [list(c) for c in coalitions]:
+        seen = found.view(members)
+        stem = "node" if len(members) == 1 else "coalition"
+        name = "-".join([stem, *(f"{m:04d}" for m in members)]) + ".npz"
+        write_npz(folder / name, arrays(seen))
+        lines.append(
+            {
+                "file": name,
+                "members": seen.members,
+                "sees": list(seen.rows),
+                "surrounds": list(seen.gradients),
+            }
+        )
+    index = {
+        "source": found.source,
+        "watermark": WATERMARK if found.simulated else "",
+        "nodes": network.n_local,
+        "width": width,
+        "message": "one row of doubles"
+        + (", and 32 bytes: the head of the sender's ledger" if found.recording else ""),
+        "exchanges": [
+            {"iteration": m.iteration, "kind": _kind(m.iteration, phases), "width": m.rows.shape[1]}
+            for m in found.messages
+        ],
+        "solves": sorted(found.solves),
+        "views": lines,
+    }
+    write_json(folder / "index.json", index)
+    return index
+
+
+def _kind(iteration: int, phases: int) -> str:
+    if iteration == 0:
+        return "start"
+    return "recycle" if phases == 2 and iteration % 2 == 0 else "solve"
+
+
+def read(argv: Sequence[str]) -> dict[str, Any]:
+    """What was asked for, as plain values."""
+    words = list(argv)
+    folder = words.pop(0) if words and not words[0].startswith("-") else None
+    own = {name.rstrip("_") for name in fields_of(Coalitions)}
+    mine, rest = split_words(words, own)
+    (options,) = parse(PROG, __doc__ or "", [Coalitions], mine) if mine else (Coalitions(),)
+    if folder is None:
+        if not rest or {"-h", "--help"} & set(rest):
+            parse(PROG, __doc__ or "", [Coalitions, Choice, Problem, Loop, Links, Privacy], [*rest, "--help"])
+        table = radmm.read(rest).table()
+        return {"folder": None, "collude": options.collude, "table": table}
+    known = parse(PROG, __doc__ or "", [Loop], rest)[0]
+    return {"folder": folder, "collude": options.collude, "table": {"out": known.out, "force": known.force}}
+
+
+def split_words(words: Sequence[str], own: set[str]) -> tuple[list[str], list[str]]:
+    """The words of flags named in `own`, and the others."""
+    mine: list[str] = []
+    rest: list[str] = []
+    into = rest
+    for word in words:
+        if word.startswith("--"):
+            name = word[2:].partition("=")[0].replace("-", "_").removeprefix("no_")
+            into = mine if name in own else rest
+        into.append(word)
+    return mine, rest
+
+
+def work(asked: dict[str, Any], world: World) -> int:
+    def alone() -> str:
+        found = (
+            of_flags(radmm.configure(**asked["table"]))
+            if asked["folder"] is None
+            else of_run(asked["folder"])
+        )
+        sets = [coalition(text, found.prepared.node.network.n_local) for text in asked["collude"]]
+        folder = claim_directory(asked["table"]["out"], "transcript", force=asked["table"]["force"])
+        index = write(found, folder, sets)
+        return _table(index, folder)
+
+    words = world.on_root(alone)
+    if world.is_root:
+        print(words)
+    return DONE
+
+
+def _table(index: dict[str, Any], folder: Path) -> str:
+    views = index["views"]
+    surrounded = [(v["file"], v["surrounds"]) for v in views if v["surrounds"]]
+    rows = [
+        (
+            "messages",
+            f"{len(index['exchanges'])} exchanges of {index['nodes']} rows of {8 * index['width']} bytes",
+        ),
+        ("from", index["source"] + (f" ({index['watermark']})" if index["watermark"] else "")),
+        (
+            "views",
+            f"{len(views)} files, one a node"
+            + (" and one a coalition" if len(views) > index["nodes"] else ""),
+        ),
+    ]
+    for file, nodes in surrounded:
+        rows.append(
+            ("surrounded", f"{file} holds the perturbed gradients of node(s) {', '.join(map(str, nodes))}")
+        )
+    rows.append(("written to", str(folder)))
+    return "\n".join(f"{name:<12} {value}" for name, value in rows)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    return launch(PROG, read, work, argv)
+
+
+if __name__ == "__main__":
+    from distadmm.commands.transcript import main as run  # the real module, not its __main__ double
+
+    raise SystemExit(run())

@@ -1,0 +1,244 @@
+"""Where a joint distribution of S and X comes from: a table, rows of data, or what is bundled.
+
+Smoothing is stated as pseudo-counts: `smooth` adds that many to every cell of a table of counts.  `perturb` adds
+to every cell of the *normalised* table, as the paper's "perturbation of 1e-3 to each entry" does; times the
+number of records it is a pseudo-count too, and for large tables an enormous one.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from distadmm.errors import InputError, require
+from distadmm.files import read_npz
+from distadmm.methods.funnel.model import Array, Joint, from_joint
+
+LARGEST = 1000  # symbols of X
+PROBLEMS = ("synthetic-unif", "synthetic-nonunif", "heart", "adult")
+AGES = ("<30", "30-39", "40-49", "50-59", ">=60")
+PRIORS = {"synthetic-unif": (1 / 3, 1 / 3, 1 / 3), "synthetic-nonunif": (0.1, 0.3, 0.6)}
+SYNTHETIC = ((0.9, 0.08, 0.4), (0.025, 0.82, 0.05), (0.075, 0.1, 0.55))
+HEART = (("sex", "death"), ("anaemia", "high_blood_pressure", "diabetes", "smoking"))
+ADULT = (("age", "income"), ("age", "sex", "education-num"))
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A table of counts or probabilities, one row a symbol of S and one column a symbol of X."""
+
+    cells: Array
+    private: tuple[str, ...]  # names of the rows
+    public: tuple[str, ...]  # names of the columns
+    source: str
+    column: str = ""  # what the columns are values of
+    records: int | None = None  # rows of data that were counted; None for a table of probabilities
+
+    def joint(self, smooth: float = 0.0, perturb: float = 0.0) -> Joint:
+        """The joint distribution, with what was added to it said in `source`."""
+        cells, source = self.cells.astype(float), self.source
+        if smooth:
+            require(self.records, "--smooth adds to counts, but the table holds probabilities; use --perturb")
+            cells = cells + smooth
+            source += f"; {_added(smooth, cells.size, self.records or 0)}"
+        if perturb:
+            cells = cells / cells.sum() + perturb
+            source += f"; {perturb:g} added to every cell of the normalised table"
+            if self.records:
+                source += f" = {_added(perturb * self.records, cells.size, self.records)}"
+        return from_joint(cells, private=self.private, public=self.public, source=source)
+
+    def observed(self) -> Table:
+        """Without the rows and columns that no record has."""
+        rows, columns = self.cells.sum(axis=1) > 0, self.cells.sum(axis=0) > 0
+        left = int((~columns).sum())
+        return replace(
+            self,
+            cells=self.cells[rows][:, columns],
+            private=tuple(name for name, keep in zip(self.private, rows) if keep),
+            public=tuple(name for name, keep in zip(self.public, columns) if keep),
+            source=self.source + (f"; {left} combinations of X that no record has left out" if left else ""),
+        )
+
+
+def _added(pseudo: float, cells: int, records: int) -> str:
+    return f"{pseudo:g} pseudo-counts in each of {cells} cells ({pseudo * cells:.4g} in all, to {records} records)"
+
+
+def problem(name: str) -> Table:
+    """One of PROBLEMS: those of the paper's experiments, from the data as they are."""
+    if name in PRIORS:
+        p = np.array(PRIORS[name])
+        return Table(np.array(SYNTHETIC) * p, ("s1", "s2", "s3"), ("x1", "x2", "x3"), name, "x")
+    require(name in PROBLEMS, f"no problem {name!r}; there are: {', '.join(PROBLEMS)}")
+    if name == "heart":
+        return heart(*HEART)
+    from distadmm.data.adult import raw
+
+    rows = raw.records()[: raw.TRAINING_ROWS]
+    codes = {"age": _age_bin(rows["age"]), "income": rows["income"], "sex": rows["sex"]}
+    codes["education-num"] = rows["education-num"] - 1
+    names = {"age": AGES, "income": ("<=50K", ">50K"), "sex": ("Female", "Male")}
+    names["education-num"] = tuple(str(n) for n in range(1, 17))
+    return counted(codes, names, *ADULT, source="Adult, the 32561 rows of adult.data")
+
+
+def heart(private: Sequence[str], public: Sequence[str]) -> Table:
+    """Heart failure: 299 records of six yes/no attributes."""
+    from distadmm.data.heart_failure import table as heart_failure
+
+    _columns(private, public, heart_failure.ATTRIBUTES, "heart")
+    cells = heart_failure.joint(tuple(private), tuple(public))
+    names = [_combinations({name: ("0", "1") for name in side}, side) for side in (private, public)]
+    source = "heart failure clinical records, 299 rows"
+    return Table(cells, names[0], names[1], source, "+".join(public), int(cells.sum()))
+
+
+def adult(private: Sequence[str], public: Sequence[str]) -> Table:
+    """Columns of the bundled Adult's training rows, categories in the order of its documentation, age in bins."""
+    from distadmm.data.adult.domains import DOMAINS
+    from distadmm.data.adult.table import adult_columns, split
+
+    names = {**DOMAINS, "age": AGES, "income": ("<=50K", ">50K")}
+    _columns(private, public, tuple(names), "adult")
+    training, columns = split()[0], adult_columns()
+    wanted = {*private, *public}
+    codes = {name: columns[name][training] for name in wanted if name != "age"}
+    if "age" in wanted:
+        codes["age"] = _age_bin(columns["age"][training])
+    return counted(codes, names, private, public, f"Adult, {len(training)} training rows")
+
+
+def _age_bin(age: Array) -> Array:
+    return np.searchsorted([30, 40, 50, 60], age, side="right")
+
+
+def from_rows(path: str | Path, private: Sequence[str], public: Sequence[str]) -> Table:
+    """Columns of a CSV file with a header, counted; values in alphabetical or numerical order."""
+    rows = _read_csv(Path(path))
+    head = [cell.strip() for cell in rows[0]]
+    _columns(private, public, head, str(path))
+    codes, names = {}, {}
+    for name in {*private, *public}:
+        values = [row[head.index(name)].strip() for row in rows[1:]]
+        names[name] = tuple(_sorted(set(values)))
+        place = {value: number for number, value in enumerate(names[name])}
+        codes[name] = np.array([place[value] for value in values])
+    return counted(codes, names, private, public, f"{Path(path).name}, {len(rows) - 1} rows")
+
+
+def _sorted(values: set[str]) -> list[str]:
+    try:
+        return sorted(values, key=float)
+    except ValueError:
+        return sorted(values)
+
+
+def counted(
+    codes: Mapping[str, Array],
+    names: Mapping[str, tuple[str, ...]],
+    private: Sequence[str],
+    public: Sequence[str],
+    source: str,
+) -> Table:
+    """The table of counts of the combinations of some columns."""
+    sizes = [int(np.prod([len(names[name]) for name in side])) for side in (private, public)]
+    require(
+        sizes[1] <= LARGEST,
+        f"{'+'.join(public)} has {sizes[1]} combinations; at most {LARGEST} are handled: bin or drop a column",
+    )
+    flat = [
+        np.ravel_multi_index([codes[name] for name in side], [len(names[name]) for name in side])
+        for side in (private, public)
+    ]
+    cells = np.zeros(sizes, dtype=np.int64)
+    np.add.at(cells, (flat[0], flat[1]), 1)
+    row_names, column_names = (_combinations(names, side) for side in (private, public))
+    return Table(cells, row_names, column_names, source, "+".join(public), int(cells.sum()))
+
+
+def _combinations(names: Mapping[str, tuple[str, ...]], side: Sequence[str]) -> tuple[str, ...]:
+    found = [""]
+    for name in side:
+        found = [f"{start}{'|' if start else ''}{value}" for start in found for value in names[name]]
+    return tuple(found)
+
+
+def _columns(private: Sequence[str], public: Sequence[str], known: Sequence[str], where: str) -> None:
+    require(private and public, "rows need --private COLUMN,... and --public COLUMN,...")
+    for name in (*private, *public):
+        require(name in known, f"{where} has no column {name!r}; it has: {', '.join(known)}")
+    for side, flag in ((private, "--private"), (public, "--public")):
+        require(len(set(side)) == len(side), f"{flag} {','.join(side)} names a column twice")
+
+
+def read_joint(path: str | Path) -> Table:
+    """A joint table: .csv (names across and down), or .npz with `joint`, or with `S` = P(s|x) and `p` = P(x)."""
+    path = Path(path)
+    try:
+        if path.suffix == ".csv":
+            cells, private, public = _csv_table(path)
+        else:
+            require(path.suffix == ".npz", "it is neither .csv nor .npz; give the table in one of these")
+            cells, private, public = _npz_table(read_npz(path))
+        require(cells.ndim == 2 and cells.size, f"the table has shape {cells.shape}; needed: K x M")
+        require(np.isfinite(cells).all(), "the table holds NaN or infinite entries; needed: numbers")
+        require((cells >= 0).all(), f"the table holds the negative entry {cells.min():g}; needed: >= 0")
+        total = cells.sum()
+        whole = bool(total > 0 and np.array_equal(cells, np.round(cells)) and total > 1)
+        require(
+            whole or abs(total - 1) <= 1e-6,
+            f"the table sums to {total:.9g}; needed: probabilities that sum to 1, or whole counts",
+        )
+        require(cells.shape[1] <= LARGEST, f"X has {cells.shape[1]} symbols; at most {LARGEST} are handled")
+        for axis, names, what in ((1, private, "row"), (0, public, "column")):
+            empty = [name for name, mass in zip(names, cells.sum(axis=axis)) if mass == 0]
+            require(not empty, f"the {what} {', '.join(empty[:3])} has probability zero; leave it out")
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+    return Table(cells, private, public, path.name, path.stem, int(total) if whole else None)
+
+
+def _csv_table(path: Path) -> tuple[Array, tuple[str, ...], tuple[str, ...]]:
+    rows = _read_csv(path)
+    try:
+        cells = np.array([[float(cell) for cell in row[1:]] for row in rows[1:]])
+    except ValueError as error:
+        raise InputError(
+            f"{error}; needed numbers after the first cell of each line; for rows of data use --rows, with "
+            "--private and --public"
+        ) from None
+    return cells, tuple(row[0] for row in rows[1:]), tuple(rows[0][1:])
+
+
+def _npz_table(arrays: dict[str, Array]) -> tuple[Array, tuple[str, ...], tuple[str, ...]]:
+    if "joint" in arrays:
+        cells = np.asarray(arrays["joint"], dtype=float)
+    else:
+        require("S" in arrays and "p" in arrays, "it holds neither `joint` nor `S` and `p`")
+        made = Joint(arrays["S"], arrays["p"])
+        cells = made.S * made.p
+    K, M = cells.shape if cells.ndim == 2 else (0, 0)
+    private = tuple(str(name) for name in arrays.get("private", [f"s{k}" for k in range(K)]))
+    public = tuple(str(name) for name in arrays.get("public", [f"x{i}" for i in range(M)]))
+    require(len(private) == K and len(public) == M, "`private` and `public` must name the rows and columns")
+    return cells, private, public
+
+
+def _read_csv(path: Path) -> list[list[str]]:
+    try:
+        with open(path, newline="", encoding="utf-8-sig") as file:
+            rows = [row for row in csv.reader(file) if any(cell.strip() for cell in row)]
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot read {path}: {error}; give a CSV file") from None
+    require(len(rows) >= 2, f"{path} has {len(rows)} lines; needed: a header and rows")
+    for number, row in enumerate(rows, 1):
+        require(
+            len(row) == len(rows[0]),
+            f"line {number} of {path} has {len(row)} cells; needed: {len(rows[0])}, as in the header",
+        )
+    return rows

@@ -1,0 +1,233 @@
+"""A privacy mapping as a first-class object: from the values of a column to symbols u.
+
+A `Mapping` is a row-stochastic matrix p(u|y), one row a value y.  Applying it to a column draws one symbol for
+every row.  What it leaks is a number of nats on average over P_Y: an information-theoretic statement, not a
+differentially private one, unless `local_epsilon` is finite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from distadmm.errors import InputError, require
+from distadmm.files import read_npz, write_csv, write_npz
+from distadmm.privacy.accounting.rounding import rounded_up
+
+Array = np.ndarray
+LOADABLE = 1e-9  # how far a row of a file may be from sum one
+
+
+class LeakageReport(NamedTuple):
+    """What the symbols say about the column, in nats."""
+
+    nats: float  # I(Y;U): on average over P_Y
+    entropy: float  # H(Y): what the column itself would say
+    maximal: float  # log sum_u max_y p(u|y): no guess about any function of Y gains more than this factor
+    local_epsilon: float  # log max p(u|y)/p(u|y'): local differential privacy, infinite when a u excludes a y
+    inference: float | None  # I(S;U), where P_{S|Y} is known
+    inference_before: float | None  # I(S;Y)
+
+    def text(self) -> str:
+        local = rounded_up(self.local_epsilon) if np.isfinite(self.local_epsilon) else "infinite"
+        lines = [
+            f"I(Y;U) = {self.nats:.6g} nats of H(Y) = {self.entropy:.6g}, on average over P_Y",
+            f"maximal leakage {self.maximal:.6g} nats; local differential privacy epsilon {local}",
+        ]
+        if self.inference is not None:
+            lines.append(f"I(S;U) = {self.inference:.6g} nats of I(S;Y) = {self.inference_before:.6g}")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, eq=False)
+class Mapping:
+    """p(u|y) with the names of its values and symbols, and the P_Y it was designed for."""
+
+    matrix: Array  # (|Y|, |U|), rows sum to one
+    values: tuple[str, ...] = ()  # the names of the y's, in the order of the column's domain
+    prior: Array | None = None  # P_Y; uniform when not given
+    column: str = ""  # the column it was designed for
+    posterior: Array | None = field(default=None, repr=False)  # P_{S|Y}, one column per y
+
+    def __post_init__(self) -> None:
+        from distadmm.methods.ias.inference import check_distribution
+
+        matrix = check_distribution(self.matrix, "the mapping")
+        require(matrix.ndim == 2, f"the mapping has shape {matrix.shape}; needed a row for every value of Y")
+        n = len(matrix)
+        prior = np.full(n, 1 / n) if self.prior is None else check_distribution(self.prior, "P_Y")
+        require(prior.shape == (n,), f"P_Y has shape {prior.shape}; needed {n} numbers, one per row")
+        values = tuple(str(v) for v in self.values) or tuple(f"y{y}" for y in range(n))
+        require(len(values) == n, f"{len(values)} values are named for a mapping of {n} rows")
+        require(len(set(values)) == n, "two rows of the mapping have the same value; name each once")
+        if self.posterior is not None:
+            posterior = check_distribution(np.asarray(self.posterior, dtype=float).T, "P_{S|Y}").T
+            require(posterior.shape[1] == n, f"P_{{S|Y}} has shape {posterior.shape}; needed {n} columns")
+            object.__setattr__(self, "posterior", posterior)
+        object.__setattr__(self, "matrix", matrix)
+        object.__setattr__(self, "prior", prior)
+        object.__setattr__(self, "values", values)
+
+    @property
+    def n_inputs(self) -> int:
+        return self.matrix.shape[0]
+
+    @property
+    def n_outputs(self) -> int:
+        return self.matrix.shape[1]
+
+    @cached_property
+    def _steps(self) -> Array:
+        steps = np.cumsum(self.matrix, axis=1)
+        return steps[:, :-1] / steps[:, -1:]
+
+    def codes(self, column: Sequence[Any] | Array) -> Array:
+        """The rows of the matrix that a column's entries mean: whole numbers are row numbers, texts names."""
+        column = np.asarray(column)
+        require(column.ndim == 1, f"the column has shape {column.shape}; needed one entry a row")
+        if column.dtype.kind in "iu":
+            bad = (column < 0) | (column >= self.n_inputs)
+            require(
+                not bad.any(),
+                f"the column has the code {column[bad][:1]}; the mapping takes 0 to {self.n_inputs - 1}",
+            )
+            return column.astype(np.int64)
+        require(
+            column.dtype.kind in "UOS",
+            f"the column holds {column.dtype}; give the names of its values, or their codes as whole numbers",
+        )
+        row_of = {value: row for row, value in enumerate(self.values)}
+        try:
+            return np.array([row_of[str(value)] for value in column], dtype=np.int64)
+        except KeyError as error:
+            known = ", ".join(self.values[:6]) + (", ..." if len(self.values) > 6 else "")
+            raise InputError(f"the column has the value {error}; the mapping knows: {known}") from None
+
+    def apply(self, column: Sequence[Any] | Array, rng: np.random.Generator) -> Array:
+        """A symbol 0, ..., |U|-1 for every entry of the column: one uniform number of `rng` an entry."""
+        codes = self.codes(column)
+        return (rng.random(len(codes))[:, None] >= self._steps[codes]).sum(axis=1)
+
+    def compact(self, unused: float = 1e-9) -> Mapping:
+        """The symbols by falling probability, those of probability `unused` or less joined to the first.
+
+        What is done to a symbol after it was drawn says nothing more about the column.
+        """
+        a = np.asarray(self.prior) @ self.matrix
+        order = np.argsort(-a, kind="stable")
+        used = order[a[order] > unused]
+        matrix = self.matrix[:, used].copy()
+        matrix[:, 0] += self.matrix[:, order[len(used) :]].sum(1)
+        return Mapping(matrix, self.values, self.prior, self.column, self.posterior)
+
+    def leakage(self) -> LeakageReport:
+        from distadmm.methods.ias.inference import entropy
+
+        prior, P = np.asarray(self.prior), self.matrix
+        with np.errstate(divide="ignore", invalid="ignore"):
+            spread = P.max(0) / P.min(0)
+        joint = prior[:, None] * P
+        before, after = None, None
+        if self.posterior is not None:
+            both = self.posterior * prior
+            before, after = _information(both), _information(both @ P)
+        return LeakageReport(
+            nats=_information(joint),
+            entropy=entropy(prior),
+            maximal=float(np.log(P.max(0).sum())),
+            local_epsilon=float(np.log(np.nanmax(spread))),
+            inference=after,
+            inference_before=before,
+        )
+
+    def release(self, column: str = "", *, seeded: bool = False) -> Any:
+        """The ledger's event for publishing a column through this mapping: information, not privacy.
+
+        `seeded`: the symbols were drawn by a seed, and who knows it learns more.
+        """
+        from distadmm.privacy.accounting.events import Leakage
+
+        column = column or self.column or "the column"
+        what = f"I({column}; its {self.n_outputs} symbols), average over P_Y"
+        return Leakage(self.leakage().nats, what + (", to those who do not know --seed" if seeded else ""))
+
+    def save(self, path: str | Path) -> None:
+        """Write `.npz` (everything) or `.csv` (value, prior and the row of each value)."""
+        path = Path(path)
+        if path.suffix == ".npz":
+            arrays = {
+                "matrix": self.matrix,
+                "values": np.array(self.values),
+                "prior": self.prior,
+                "column": np.array(self.column),
+            }
+            if self.posterior is not None:
+                arrays["posterior"] = self.posterior
+            write_npz(path, arrays)
+            return
+        require(path.suffix == ".csv", f"{path} is neither .npz nor .csv; name the file so")
+        rows = [
+            [value, repr(float(p)), *(repr(float(x)) for x in row)]
+            for value, p, row in zip(self.values, np.asarray(self.prior), self.matrix)
+        ]
+        write_csv(path, ["value", "prior", *(f"u{u}" for u in range(self.n_outputs))], rows)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Mapping:
+        """Read what `save` wrote; a CSV file may lack the column `prior`."""
+        path = Path(path)
+        if path.suffix == ".csv":
+            return _load_csv(path)
+        require(path.suffix == ".npz", f"{path} is neither .npz nor .csv; give a mapping that was saved so")
+        arrays = read_npz(path)
+        require("matrix" in arrays, f"{path} has no array 'matrix'; give a mapping saved by distadmm")
+        try:
+            return cls(
+                matrix=arrays["matrix"],
+                values=tuple(np.atleast_1d(arrays.get("values", np.array([], dtype=str))).tolist()),
+                prior=arrays.get("prior"),
+                column=str(arrays.get("column", "")),
+                posterior=arrays.get("posterior"),
+            )
+        except InputError as error:
+            raise InputError(f"{path}: {error}") from None
+
+
+def _information(joint: Array) -> float:
+    """The mutual information of a joint distribution."""
+    product = joint.sum(1, keepdims=True) * joint.sum(0, keepdims=True)
+    ratio = np.divide(joint, product, out=np.ones_like(joint), where=joint > 0)
+    return max(0.0, float((joint * np.log(ratio)).sum()))
+
+
+def _load_csv(path: Path) -> Mapping:
+    import csv
+
+    try:
+        with open(path, newline="") as file:
+            rows = list(csv.reader(file))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot read {path}: {error}; give a CSV file written by Mapping.save") from None
+    require(len(rows) >= 2, f"{path} has no rows; needed a header and a row for every value")
+    head = rows[0]
+    first = 2 if head[1:2] == ["prior"] else 1
+    require(
+        head[:1] == ["value"] and len(head) > first,
+        f"{path} begins with {','.join(head)!r}; needed the columns value, prior (may be left out), u0, u1, ...",
+    )
+    wrong = [number for number, row in enumerate(rows, 1) if len(row) != len(head)]
+    require(not wrong, f"line {wrong[:1]} of {path} has another number of cells than the header")
+    try:
+        numbers = np.array([[float(cell) for cell in row[1:]] for row in rows[1:]])
+    except ValueError as error:
+        raise InputError(f"{path}: {error}; needed numbers") from None
+    prior = numbers[:, 0] if first == 2 else None
+    try:
+        return Mapping(numbers[:, first - 1 :], tuple(row[0] for row in rows[1:]), prior)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None

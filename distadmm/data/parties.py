@@ -1,0 +1,221 @@
+"""What the parties of ADMM sharing read: a table cut by columns, or a file each with a shared key."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from distadmm.data.parts import Parts, sparse_or_dense, split
+from distadmm.errors import require
+from distadmm.flags import flag
+from distadmm.ranks.star import Star
+from distadmm.ranks.world import World
+
+Array = np.ndarray
+
+BUNDLED = ("tiny", "adult", "a9a")
+HOLD_OUT = 0x484F4C44  # purpose of the permutation that holds records out
+
+
+@dataclass(frozen=True)
+class DataOptions:
+    flags_title = "data"
+    data: str = flag("tiny", help="a bundled table (tiny, adult, a9a), or a file: libsvm, CSV or npz")
+    split: tuple[int, ...] = flag((), help="columns a party, in order, such as 66,57 (default: equal)")
+    parties: int | None = flag(None, help="number of parties (default: from --split, else the ranks, else 2)")
+    party_files: tuple[str, ...] = flag(
+        (), help="instead of --data: each party's own CSV or npz file, in order"
+    )
+    label_file: str | None = flag(None, help="the centre's file (default: the labels are in party 1's file)")
+    key: str | None = flag(None, help="column that names the record in every party's file")
+    join: str = flag(
+        "refuse", help="when the parties' records differ: refuse, or inner: take the common ones"
+    )
+    target: str | None = flag(None, help="name of the label column (default: the last)")
+    labels: tuple[str, ...] = flag((), help="the two labels of a file, the negative one first")
+    features: int | None = flag(None, help="number of columns of a libsvm file")
+    test_data: str | None = flag(None, help="a file of test records with the columns of --data")
+    test_fraction: float = flag(0.0, help="share of the records held out for testing")
+    sanitise: tuple[str, ...] = flag((), help="COLUMN=mapping.npz,...: randomise columns of --data first")
+
+    def __post_init__(self) -> None:
+        files = len(self.party_files)
+        require(
+            not (files and self.sanitise),
+            "--sanitise goes with --data; sanitise a party's own file before it is given to --party-files",
+        )
+        given = {n for n in (len(self.split), self.parties or 0, files) if n}
+        require(
+            len(given) <= 1,
+            f"--split, --parties and --party-files speak of {' and '.join(map(str, sorted(given)))} parties; "
+            "give one of them",
+        )
+        require(
+            given != {1},
+            "1 party; sharing needs at least 2: give a longer --split, or more --parties or files",
+        )
+        require(
+            not files or self.key,
+            "--party-files needs --key NAME, the column that says which rows belong together",
+        )
+        require(
+            not files or not self.test_data, "--test-data goes with --data; use --test-fraction with files"
+        )
+        require(
+            files or not (self.key or self.label_file),
+            "--key and --label-file go with --party-files; give these",
+        )
+        require(0 <= self.test_fraction < 1, f"--test-fraction is {self.test_fraction}; needed: in [0, 1)")
+
+    @property
+    def labels_at_party_one(self) -> bool:
+        """Party 1 holds the labels, so it is the centre too."""
+        return bool(self.party_files) and self.label_file is None
+
+    def of_widths(self, widths: Sequence[int]) -> DataOptions:
+        """The same table, cut into these widths."""
+        return replace(self, split=tuple(widths), parties=None)
+
+    def count(self, world: World, *, party_one_is_centre: bool = False) -> int:
+        ranks = world.size - (0 if party_one_is_centre else 1)
+        return len(self.split) or len(self.party_files) or self.parties or max(ranks, 2)
+
+
+def load(data: DataOptions, star: Star, seed: int, *, regression: bool = False) -> Parts:
+    """The parts of this rank, in one order of records everywhere; called by every rank."""
+    if data.party_files:
+        return _from_files(data, star, seed, regression)
+    return _from_table(data, star, seed, regression)
+
+
+def _from_table(data: DataOptions, star: Star, seed: int, regression: bool) -> Parts:
+    """Each rank reads the table and keeps the columns of its parties."""
+    from distadmm.data.identity import local_key
+    from distadmm.data.source import WholeSource, open_source
+    from distadmm.run.setup import mappings
+
+    reading: dict[str, Any] = {
+        "target": data.target, "labels": data.labels, "features": data.features,
+        "test_data": data.test_data, "test_fraction": data.test_fraction,
+    }  # fmt: skip
+    if regression:
+        reading["task"] = "regression"
+    if data.data in BUNDLED:
+        reading.pop("task", None)
+    washed = mappings(data.sanitise)
+    source = open_source(data.data, clip=None, seed=seed, sanitise=washed or None, **reading)
+    require(
+        isinstance(source, WholeSource),
+        f"--data {data.data} is a file a rank; for a file a party give --party-files and --key",
+    )
+    assert isinstance(source, WholeSource)
+    X, y = source.everything(sparse=True)
+    held_out = source.test(sparse=True)
+    test = (_matrix(held_out[0]), held_out[1]) if held_out else None
+    parts = split(star, data.split, (_matrix(X), y), test, source.feature_names)
+    name = source.data_id(None if data.data in BUNDLED else local_key())
+    return parts._replace(
+        dataset={m: f"{name}, columns of party {m}" for m in star.hosted},
+        leakage={m: _leaks(washed, parts.names[m]) for m in star.hosted},
+    )
+
+
+def _leaks(washed: dict[str, Any], names: tuple[str, ...]) -> tuple[Any, ...]:
+    """What the mappings of a party's own columns leak on average, for its ledger."""
+    return tuple(
+        mapping.release(column, seeded=True)
+        for column, mapping in washed.items()
+        if any(name.startswith(f"{column}~") for name in names)
+    )
+
+
+def _matrix(X: Any) -> Any:
+    return sparse_or_dense(X.to_scipy() if hasattr(X, "to_scipy") else X)
+
+
+def _from_files(data: DataOptions, star: Star, seed: int, regression: bool) -> Parts:
+    """Each rank reads the files of its own parties; only keys and row numbers are exchanged."""
+    from distadmm.data.files import Reading, file_digest
+    from distadmm.data.identity import data_id, local_key
+    from distadmm.data.vertical import common_keys, in_order, positions, read_party
+
+    assert data.key is not None
+    reading = Reading(
+        target=data.target, task="regression" if regression else "binary", labels=data.labels, seed=seed
+    )
+    files = dict(enumerate(data.party_files, 1))
+    own, labels = {}, None
+    with star.world.together():
+        for m in star.hosted:
+            has_labels = m == 1 and data.labels_at_party_one
+            own[m] = read_party(files[m], data.key, reading, target=has_labels)
+        if star.is_centre:
+            labels = (
+                read_party(data.label_file, data.key, reading, target=True) if data.label_file else own[1]
+            )
+    keys = star.texts_up({m: "\n".join(party.keys) for m, party in own.items()})
+    order: list[str] = []
+    with star.world.together():
+        if keys is not None and labels is not None:
+            lists, names = [labels.keys], [labels.file]
+            for m in keys:
+                lists.append(keys[m].split("\n"))
+                names.append(files[m])
+            order = common_keys(lists, data.join, names)
+    rows = star.world.broadcast(len(order))
+    own = {m: in_order(party, told) for m, party, told in _told(star, own, keys, order, rows, positions)}
+    training, testing = _hold_out(rows, data.test_fraction, seed)
+    y = in_order(labels, order).y if labels is not None else None
+    matrices = {m: _matrix(party.X) for m, party in own.items()}
+    return Parts(
+        {m: matrix[training] for m, matrix in matrices.items()},
+        {m: party.feature_names for m, party in own.items()},
+        y[training] if y is not None else None,
+        {m: matrix[testing] for m, matrix in matrices.items()} if testing.size else {},
+        y[testing] if y is not None and testing.size else None,
+        training.size,
+        {m: data_id({"file": file_digest(Path(party.file))}, local_key()) for m, party in own.items()},
+    )
+
+
+def _told(
+    star: Star,
+    own: dict[int, Any],
+    keys: dict[int, str] | None,
+    order: Sequence[str],
+    rows: int,
+    positions: Any,
+) -> list[tuple[int, Any, list[str]]]:
+    """The centre tells each party which of its rows to take, and in which order."""
+    messages = None
+    if keys is not None:
+        messages = {m: positions(text.split("\n"), order) for m, text in keys.items()}
+    received = star.deal(messages, dict.fromkeys(star.home, rows), np.int64)
+    return [(m, party, [party.keys[row] for row in received[m]]) for m, party in own.items()]
+
+
+def _hold_out(rows: int, fraction: float, seed: int) -> tuple[Array, Array]:
+    """(training, testing) row numbers, the same on every rank."""
+    held = round(fraction * rows)
+    if not held:
+        return np.arange(rows), np.empty(0, dtype=np.int64)
+    stream = np.random.default_rng(np.random.SeedSequence(entropy=seed, spawn_key=(HOLD_OUT, 0)))
+    order = stream.permutation(rows)
+    return np.sort(order[held:]), np.sort(order[:held])
+
+
+def require_public_width(data: DataOptions) -> None:
+    """A libsvm file says its width by its rows, and messages are as wide."""
+    from distadmm.data.reading import LIBSVM
+    from distadmm.data.textfile import kind
+
+    stated = data.features is not None or bool(data.split) or bool(data.party_files)
+    require(
+        stated or kind(Path(data.data)) not in LIBSVM,
+        f"--data {data.data}, which one record can change: the number of columns is the largest index in the rows; "
+        "give --features N, or the parties' columns by --split",
+    )

@@ -1,0 +1,293 @@
+"""Flags from dataclasses, one parse for all ranks, and one way out for all of them.
+
+Nothing heavy is imported here: `entering` must run before numpy is loaded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import signal
+import sys
+import types
+import typing
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from distadmm.errors import DONE, FAILURE, InputError
+
+_THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+
+
+def entering(module: str) -> None:
+    """One BLAS thread a rank, when `module` is being run as a command; nothing when it is imported.
+
+    Twenty ranks that each start a thread a core are 24 to 100 times slower, and after numpy has been
+    imported the setting has no effect.  A value the user has set is kept.  Until `launch` takes over, Ctrl-C
+    ends the process without the traceback of a half-done import.
+    """
+    if module == "__main__":
+        for name in _THREAD_VARIABLES:
+            os.environ.setdefault(name, "1")
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def _listen() -> None:
+    """From here on Ctrl-C is an exception again: files are closed, and one line is said."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        with contextlib.suppress(ValueError):  # not the main thread
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def flag(default: Any = dataclasses.MISSING, *, help: str, choices: Sequence[Any] | None = None) -> Any:
+    """A dataclass field that is also a command-line flag."""
+    metadata = {"help": help, "choices": tuple(choices) if choices is not None else None}
+    if default is dataclasses.MISSING:
+        return dataclasses.field(metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def _parser(prog: str, description: str) -> Any:
+    """An argparse parser whose errors are InputErrors; imported here because rank 0 alone parses."""
+    import argparse
+
+    class Parser(argparse.ArgumentParser):
+        def error(self, message: str) -> NoReturn:
+            raise InputError(f"{message}; see: {self.prog} --help")
+
+    return Parser(
+        prog=f"python -m {prog}",
+        description=description,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+
+
+def _nearest(word: str, known: Any) -> str | None:
+    import difflib
+
+    near = difflib.get_close_matches(word, known, n=1)
+    return near[0] if near else None
+
+
+def _is_optional(annotation: Any) -> bool:
+    return typing.get_origin(annotation) in (typing.Union, types.UnionType) and type(None) in typing.get_args(
+        annotation
+    )
+
+
+def _convert(annotation: Any, text: Any, name: str) -> Any:
+    """`text` from a command line or a configuration file, as the field's type."""
+    if _is_optional(annotation):
+        if text is None or text == "none":
+            return None
+        (annotation,) = [a for a in typing.get_args(annotation) if a is not type(None)]
+    if typing.get_origin(annotation) is tuple:
+        parts = text if isinstance(text, (list, tuple)) else [p for p in str(text).split(",") if p.strip()]
+        return tuple(_convert(typing.get_args(annotation)[0], part, name) for part in parts)
+    try:
+        if annotation is bool:
+            if isinstance(text, bool):
+                return text
+            return {"true": True, "false": False}[str(text).lower()]
+        if annotation is int:
+            if isinstance(text, bool) or (isinstance(text, float) and text != int(text)):
+                raise ValueError
+            return int(text)
+        if annotation is float:
+            if isinstance(text, bool):
+                raise ValueError
+            return float(text)
+        if annotation in (str, Path):
+            if isinstance(text, (bool, list, dict)) or (
+                annotation is Path and not isinstance(text, (str, Path))
+            ):
+                raise ValueError
+            return annotation(text)  # a number as well: --eta takes one, or a name
+    except (ValueError, KeyError, TypeError, OverflowError):
+        kind = {int: "a whole number", float: "a number", bool: "true or false"}.get(annotation, "a text")
+        raise InputError(f"{name} is {text!r}; needed: {kind}") from None
+    raise TypeError(f"no flag can be made of a field of type {annotation!r} ({name})")
+
+
+def fields_of(cls: type) -> dict[str, tuple[dataclasses.Field, Any]]:
+    """The flag fields of a dataclass with their resolved types, by field name."""
+    hints = typing.get_type_hints(cls)
+    return {f.name: (f, hints[f.name]) for f in dataclasses.fields(cls) if f.init and "help" in f.metadata}
+
+
+def _add_flags(parser: Any, cls: type) -> None:
+    import argparse
+
+    group = parser.add_argument_group(getattr(cls, "flags_title", cls.__name__))
+    for name, (field, annotation) in fields_of(cls).items():
+        text = field.metadata["help"].replace("%", "%%")
+        if field.default is not dataclasses.MISSING and field.default is not None and field.default != ():
+            shown = ",".join(map(str, field.default)) if isinstance(field.default, tuple) else field.default
+            text += f" (default: {shown})"
+        options: dict[str, Any] = {"dest": name, "default": argparse.SUPPRESS, "help": text}
+        option = "--" + name.rstrip("_").replace("_", "-")
+        if annotation is bool or (_is_optional(annotation) and bool in typing.get_args(annotation)):
+            group.add_argument(option, action=argparse.BooleanOptionalAction, **options)
+        else:
+            options["metavar"] = (
+                "{" + ",".join(map(str, field.metadata["choices"])) + "}"
+                if field.metadata["choices"]
+                else option.strip("-").upper().replace("-", "_")
+            )
+            group.add_argument(option, **options)
+
+
+def read_config(path: str | Path) -> dict[str, Any]:
+    """Keys and values of a TOML file, or of the `config.json` of a run directory."""
+    import json
+    import tomllib
+
+    path = Path(path)
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise InputError(
+            f"cannot read --config {path}: {error.strerror}; give a TOML or config.json file"
+        ) from None
+    try:
+        if path.suffix == ".json":
+            values = json.loads(content.decode(errors="surrogateescape"))
+            values = values.get("config", values)
+        else:
+            values = tomllib.loads(content.decode())
+    except (ValueError, AttributeError) as error:
+        raise InputError(
+            f"--config {path} is not readable: {error}; needed: key = value lines (TOML)"
+        ) from None
+    return {key.replace("-", "_"): value for key, value in values.items()}
+
+
+def build(classes: Sequence[type], values: dict[str, Any], source: str = "--config") -> tuple[Any, ...]:
+    """Instances of `classes` from one flat table of values; an unknown key is named with the known ones."""
+    known = {name.rstrip("_"): name for cls in classes for name in fields_of(cls)}
+    for key in values:
+        if key.rstrip("_") not in known:
+            near = _nearest(key, known)
+            hint = f"did you mean {near}? " if near else ""
+            raise InputError(f"{source}: unknown key {key!r}; {hint}known: {', '.join(sorted(known))}")
+    values = {known[key.rstrip("_")]: value for key, value in values.items()}
+    built = []
+    for cls in classes:
+        arguments = {}
+        for name, (field, annotation) in fields_of(cls).items():
+            option = "--" + name.rstrip("_").replace("_", "-")
+            if name in values:
+                value = _convert(annotation, values[name], option)
+                choices = field.metadata["choices"]
+                if choices and value is not None and value not in choices:
+                    raise InputError(f"{option} is {value!r}; choose one of: {', '.join(map(str, choices))}")
+                arguments[name] = value
+            elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
+                raise InputError(f"{option} is needed: {field.metadata['help']}")
+        built.append(cls(**arguments))
+    return tuple(built)
+
+
+def parse(prog: str, description: str, classes: Sequence[type], argv: Sequence[str]) -> tuple[Any, ...]:
+    """Instances of the dataclasses `classes` from `argv`; flags win over `--config FILE`."""
+    parser = _parser(prog, description)
+    parser.add_argument("--config", metavar="FILE", help="TOML file, or config.json of a run; flags win")
+    for cls in classes:
+        _add_flags(parser, cls)
+    given, unknown = parser.parse_known_args(list(argv))
+    if unknown:
+        options = [o for action in parser._actions for o in action.option_strings]
+        near = _nearest(unknown[0].split("=")[0], options) if unknown[0].startswith("-") else None
+        hint = f"did you mean {near}?" if near else f"see: {parser.prog} --help"
+        raise InputError(f"unknown argument {unknown[0]!r}; {hint}")
+    flags = vars(given)
+    config = flags.pop("config")
+    from_file = build_values(read_config(config), classes) if config else {}
+    return build(classes, {**from_file, **flags}, source=f"--config {config}" if config else "flags")
+
+
+def build_values(values: dict[str, Any], classes: Sequence[type]) -> dict[str, Any]:
+    """`values` with their keys spelled as the fields are (`lambda` for `lambda_`)."""
+    known = {name.rstrip("_"): name for cls in classes for name in fields_of(cls)}
+    return {known.get(key.rstrip("_"), key): value for key, value in values.items()}
+
+
+def _waiting(argv: Sequence[str]) -> str:
+    """What --yield says, read ahead of the flags: the MPI library looks at it once, when it is loaded."""
+    for word, following in zip(argv, [*argv[1:], ""]):
+        option, equals, value = word.partition("=")
+        if option == "--yield":
+            return value if equals else following
+    for word, following in zip(argv, [*argv[1:], ""]):
+        option, equals, value = word.partition("=")
+        if option == "--config":
+            with contextlib.suppress(InputError):  # rank 0 will say what is wrong with the file
+                return str(read_config(value if equals else following).get("yield", "auto"))
+    return "auto"
+
+
+def reader_left() -> int:
+    """Whoever read our output has seen enough (`... | head`): end quietly; what was written to files is whole."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return DONE
+
+
+def launch(
+    prog: str,
+    read: Callable[[list[str]], Any],
+    work: Callable[[Any, Any], int],
+    argv: Sequence[str] | None = None,
+) -> int:
+    """Run a command on all ranks: `read(argv)` on rank 0, then `work(config, world)` on every rank.
+
+    The return value is the exit code.  An InputError is one line from rank 0 and the same code on all
+    ranks; any other exception prints its traceback with its rank and ends the whole job.
+    """
+    from distadmm.ranks import world as ranks
+
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(AttributeError):  # a stand-in: a notebook's, or a test's
+            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    try:
+        world = ranks.connect(_waiting(arguments))
+    except InputError as error:
+        if os.environ.get("PMI_RANK", os.environ.get("OMPI_COMM_WORLD_RANK", "0")) == "0":
+            print(f"{prog}: {error}", file=sys.stderr)
+        return error.code
+
+    def read_or_leave() -> tuple[str, Any]:
+        try:
+            return "config", read(arguments)
+        except SystemExit as leaving:  # --help and --version
+            return "exit", leaving.code or DONE
+
+    try:
+        _listen()
+        kind, content = world.on_root(read_or_leave)
+        if kind == "exit":
+            return int(content)
+        return work(content, world)
+    except InputError as error:
+        if world.is_root or not error.shared:
+            print(f"{prog}: {error}", file=sys.stderr, flush=True)
+        if world.size > 1 and not error.shared:
+            world.abort(error.code)
+        return error.code
+    except BrokenPipeError:
+        return reader_left()
+    except KeyboardInterrupt:
+        if world.is_root:
+            print(f"{prog}: interrupted", file=sys.stderr, flush=True)
+        if world.size > 1:
+            world.abort(130)
+        return 130
+    except BaseException:
+        world.report_failure()
+        if world.size > 1:
+            world.abort(FAILURE)
+        return FAILURE

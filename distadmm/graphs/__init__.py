@@ -1,0 +1,1 @@
+"""Graphs behind `distadmm.graphs.topology`: generators, file formats, facts, placement, drawing."""

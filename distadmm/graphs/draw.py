@@ -1,0 +1,107 @@
+"""A picture of a network: nodes apart as their distances say, the same picture each time."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from distadmm.errors import InputError, require
+from distadmm.files import write_bytes
+from distadmm.graphs.places import depths
+
+if TYPE_CHECKING:
+    from distadmm.graphs.topology import Topology
+
+Array = np.ndarray
+
+NODES_MOST = 1500
+NAMED_MOST = 60
+ENDINGS = (".svg", ".png", ".pdf")
+
+
+def layout(topology: Topology, rounds: int = 300) -> Array:
+    """(n, 2) places whose distances come close to the hops d_ij: least stress sum_ij (|x_i - x_j| - d_ij)^2 / d_ij^2.
+
+    From classical scaling, each round replaces the stress by a quadratic that lies above it and touches it at
+    the present places (Gansner, Koren and North, Graph drawing by stress majorization, 2004).
+    """
+    n = topology.n
+    hops = np.array([depths(topology, i) for i in range(n)], dtype=float)
+    weight = 1.0 / (hops + np.eye(n)) ** 2 - np.eye(n)
+    x = _start(hops)
+    inverse = np.linalg.inv(np.diag(weight.sum(axis=1)) - weight + 1.0 / n)  # 1/n: the places' mean stays put
+    for _ in range(rounds):
+        apart = np.linalg.norm(x[:, None] - x[None], axis=2)
+        pull = np.divide(weight * hops, apart, out=np.zeros_like(apart), where=apart > 1e-9)
+        new = inverse @ (pull.sum(axis=1)[:, None] * x - pull @ x)
+        moved, x = np.abs(new - x).max(), new
+        if moved < 1e-4:
+            break
+    return x
+
+
+def _start(hops: Array) -> Array:
+    n = len(hops)
+    centre = np.eye(n) - 1.0 / n
+    values, vectors = np.linalg.eigh(-0.5 * centre @ hops**2 @ centre)
+    x = vectors[:, :-3:-1] * np.sqrt(np.maximum(values[:-3:-1], 0.0))  # the longest way across lies flat
+    # A small circle keeps nodes apart that classical scaling puts on one spot (all of a complete graph).
+    angle = 2 * np.pi * np.arange(n) / n
+    return x + 0.05 * np.stack([np.cos(angle), np.sin(angle)], axis=1)
+
+
+def draw(topology: Topology, path: Path, caption: str, owner: Array | None = None) -> None:
+    """Write the picture; `owner`, if given, is each node's rank, and colours it."""
+    require(
+        path.suffix.lower() in ENDINGS,
+        f"--draw {path}: cannot write {path.suffix or 'a file without ending'}; give one of: {', '.join(ENDINGS)}",
+    )
+    require(
+        topology.n <= NODES_MOST,
+        f"--draw: {topology.n} nodes make no readable picture; at most {NODES_MOST} are drawn",
+    )
+    require(path.parent.is_dir(), f"--draw {path}: no folder {path.parent}; make it first")
+    try:
+        import matplotlib
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.collections import LineCollection
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise InputError("--draw needs matplotlib; install it with: pip install 'distadmm[plot]'") from None
+    place = layout(topology)
+    place = (place - place.min(axis=0)) / max(np.ptp(place, axis=0).max(), 1e-9)
+    width, height = np.ptp(place, axis=0)
+    rim = 0.07
+    figure: Any = Figure(figsize=(6.4, 6.4 * (height + 2 * rim) / (width + 2 * rim) + 0.5))
+    FigureCanvasAgg(figure)
+    axes = figure.add_axes((0.0, 0.0, 1.0, 1.0 - 0.5 / figure.get_figheight()))
+    axes.set(aspect="equal", xlim=(-rim, width + rim), ylim=(-rim, height + rim))
+    axes.axis("off")
+    axes.add_collection(LineCollection(place[topology.edges], colors="#9aa5b1", linewidths=1.0, zorder=1))
+    named = topology.n <= NAMED_MOST and max(map(len, topology.names)) <= 14
+    short = named and max(map(len, topology.names)) <= 3
+    size = 300 if short else 60 if topology.n <= 200 else 12
+    colour = "#2f6f9f" if owner is None else matplotlib.colormaps["tab10"](owner % 10)
+    axes.scatter(*place.T, s=size, c=colour, edgecolors="white", linewidths=1.0, zorder=2)
+    if named:
+        for name, (x, y) in zip(topology.names, place):
+            inside = {"color": "white", "va": "center"}
+            above = {
+                "color": "#222222",
+                "va": "bottom",
+                "bbox": {"fc": "white", "ec": "none", "alpha": 0.7, "pad": 0.5},
+            }
+            style, gap = (inside, (0, 0)) if short else (above, (0, 6))
+            axes.annotate(
+                name, (x, y), gap, textcoords="offset points", ha="center", fontsize=8, zorder=3, **style
+            )
+    figure.text(0.02, 1.0 - 0.15 / figure.get_figheight(), caption, va="top", fontsize=9, color="#222222")
+    content = io.BytesIO()
+    # No date and no random identifiers: the same network gives the same bytes.
+    metadata = {"Date": None} if path.suffix.lower() == ".svg" else None
+    with matplotlib.rc_context({"svg.hashsalt": "distadmm", "svg.fonttype": "none", "pdf.compression": 6}):
+        figure.savefig(content, format=path.suffix[1:].lower(), dpi=150, metadata=metadata)
+    write_bytes(path, content.getvalue())

@@ -1,0 +1,190 @@
+"""What a network is like: sizes, distances and spectra, exact or said to be sampled."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from distadmm.graphs.places import depths
+
+if TYPE_CHECKING:
+    from distadmm.graphs.topology import Topology
+
+Array = np.ndarray
+
+DENSE_MOST = 400  # up to here all eigenvalues are computed; beyond, a few by Lanczos to `TOLERANCE`
+TOLERANCE = 1e-8  # relative to the eigenvalue's distance from its end of the spectrum
+ALL_PATHS_MOST = 20_000  # up to here distances are exact; beyond, they are those from `SAMPLED` nodes
+SAMPLED = 64
+
+
+class Facts(NamedTuple):
+    """The table that `python -m distadmm topology` prints."""
+
+    nodes: int
+    edges: int
+    degree_min: int
+    degree_mean: float
+    degree_max: int
+    diameter: int  # a lower bound unless `paths_exact`
+    average_path: float  # hops between two nodes, mean over all pairs; sampled unless `paths_exact`
+    paths_exact: bool
+    algebraic_connectivity: float  # second smallest eigenvalue of the Laplacian D - A
+    spectral_gap: float  # 1 - second largest eigenvalue of the random walk D^-1 A
+    mu: float  # largest |eigenvalue| of D^-1 A below 1: leaves out 1, and -1 when bipartite; 0 if none is left
+    bipartite: bool
+
+
+def facts(topology: Topology) -> Facts:
+    """Everything in `Facts`; seconds for 10,000 nodes, milliseconds for 20."""
+    diameter, average, exact = _paths(topology)
+    bipartite = is_bipartite(topology)
+    connectivity, second, mu = _spectra(topology, bipartite)
+    return Facts(
+        nodes=topology.n,
+        edges=len(topology.edges),
+        degree_min=int(topology.degrees.min()),
+        degree_mean=float(topology.degrees.mean()),
+        degree_max=int(topology.degrees.max()),
+        diameter=diameter,
+        average_path=average,
+        paths_exact=exact,
+        algebraic_connectivity=connectivity,
+        spectral_gap=1.0 - second,
+        mu=mu,
+        bipartite=bipartite,
+    )
+
+
+def is_bipartite(topology: Topology) -> bool:
+    """True if no edge joins two nodes at the same distance from node 0, parity taken."""
+    odd = depths(topology, 0) % 2
+    return bool((odd[topology.edges[:, 0]] != odd[topology.edges[:, 1]]).all())
+
+
+def mu(topology: Topology) -> float:
+    """Largest |eigenvalue| of the random walk D^-1 A below 1: how slowly plain averaging agrees."""
+    return _spectra(topology, is_bipartite(topology))[2]
+
+
+def theta_pinned(topology: Topology) -> float:
+    """Mean over the nodes i of 1/sqrt(1 - m_i^2), m_i the largest eigenvalue of D^-1 A with node i absorbing.
+
+    1/sqrt(1 - mu^2) says how slowly a network agrees; this, how slowly it follows one of its nodes.  Large networks
+    are slower at the latter, so that it limits nothing there: infinity beyond `DENSE_MOST`.
+    """
+    n = topology.n
+    if n > DENSE_MOST:
+        return float("inf")
+    scale = 1.0 / np.sqrt(topology.degrees)
+    adjacency = np.zeros((n, n))
+    adjacency[np.repeat(np.arange(n), topology.degrees), topology.indices] = 1.0
+    values, vectors = np.linalg.eigh(scale[:, None] * adjacency * scale)
+    # m_i is the root of sum_k v_ik^2/(l_k - z), which falls, between the two largest l_k (interlacing).
+    low, high, weights = np.full(n, values[-2]), np.full(n, values[-1]), vectors**2
+    for _ in range(50):
+        z = (low + high) / 2
+        above = (weights / (values - z[:, None])).sum(axis=1) > 0
+        low, high = np.where(above, low, z), np.where(above, z, high)
+    return float(np.mean(1.0 / np.sqrt(1.0 - low**2)))
+
+
+def _spectra(topology: Topology, bipartite: bool) -> tuple[float, float, float]:
+    """Algebraic connectivity; the second largest eigenvalue of D^-1 A; mu."""
+    n = topology.n
+    scale = 1.0 / np.sqrt(topology.degrees)
+    if n <= DENSE_MOST:
+        adjacency = np.zeros((n, n))
+        adjacency[np.repeat(np.arange(n), topology.degrees), topology.indices] = 1.0
+        walk = np.linalg.eigvalsh(scale[:, None] * adjacency * scale)  # similar to D^-1 A, and symmetric
+        connectivity = np.linalg.eigvalsh(np.diag(topology.degrees.astype(float)) - adjacency)[1]
+        rest = walk[1 if bipartite else 0 : -1]
+        return float(connectivity), float(walk[-2]), float(np.abs(rest).max()) if rest.size else 0.0
+    from scipy.sparse import diags_array, eye_array
+
+    walk = diags_array(scale) @ topology.adjacency() @ diags_array(scale)
+    connectivity = _smallest(topology.laplacian(), np.ones(n))
+    above = _smallest(eye_array(n) - walk, 1.0 / scale)
+    # A bipartite spectrum is symmetric, so what lies nearest to -1 mirrors what lies nearest to 1.
+    below = above if bipartite else _smallest(eye_array(n) + walk, None)
+    return connectivity, 1.0 - above, 1.0 - min(above, below)
+
+
+def _smallest(matrix: Any, null: Array | None) -> float:
+    """The smallest positive eigenvalue of a sparse positive semidefinite matrix whose null space is `null`.
+
+    Lanczos finds it at once when the network spreads well.  When it does not, the network falls apart by few
+    cuts, which is when a sparse factorisation is cheap: then Lanczos runs on the inverse.
+    """
+    from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
+
+    n = matrix.shape[0]
+    start = np.random.Generator(np.random.PCG64(n)).standard_normal(
+        n
+    )  # else scipy draws another one each time
+    search = {"v0": start, "tol": TOLERANCE, "return_eigenvectors": False}
+    try:
+        if null is None:
+            return float(eigsh(matrix, k=1, which="SA", maxiter=20, ncv=40, **search)[0])
+        # A relative tolerance is void at the eigenvalue 0, so its vector is lifted above the spectrum first.
+        unit, lift = null / np.linalg.norm(null), 4.0 * matrix.diagonal().max()
+        lifted = LinearOperator((n, n), lambda x: matrix @ x + lift * (unit @ x) * unit, dtype=float)
+        return float(eigsh(lifted, k=1, which="SA", maxiter=20, ncv=40, **search)[0])
+    except ArpackNoConvergence:
+        shift = -1e-2 / n**2  # just below 0, and small beside the gap of even a path
+        values = eigsh(matrix.tocsc(), k=1 if null is None else 2, sigma=shift, **search)
+        return float(values.max())
+
+
+def _paths(topology: Topology) -> tuple[int, float, bool]:
+    """Diameter and average path length."""
+    n = topology.n
+    far = depths(topology, int(np.argmax(depths(topology, 0))))
+    if n > ALL_PATHS_MOST:
+        # The far ends and evenly spread nodes: the greatest distance found is a lower bound of the diameter.
+        nodes = np.unique(np.linspace(0, n - 1, SAMPLED).astype(int))
+        found = [depths(topology, int(node)) for node in nodes]
+        return int(max(far.max(), *(d.max() for d in found))), float(np.mean(found) * n / (n - 1)), False
+    if far.max() <= 60:
+        diameter, total = _all_at_once(topology)
+    else:
+        diameter, total = _one_by_one(topology)
+    return diameter, total / (n * (n - 1)), True
+
+
+def _all_at_once(topology: Topology) -> tuple[int, int]:
+    """Diameter and sum of distances; bit j of row i says that i reaches j in `hops` hops.  Cost ~ diameter."""
+    n = topology.n
+    node = np.arange(n)
+    diameter = total = 0
+    for block in np.array_split(node, -(-n // 4096)):  # 64 targets a word, 4096 targets at a time
+        reached = np.zeros((n, -(-block.size // 64)), dtype=np.uint64)
+        bit = np.arange(block.size)
+        reached[block, bit // 64] = np.uint64(1) << (bit % 64).astype(np.uint64)
+        missing, hops = block.size * (n - 1), 0
+        while missing:
+            hops += 1
+            total += missing  # each pair not met yet is at least `hops` apart
+            reached |= np.bitwise_or.reduceat(reached[topology.indices], topology.indptr[:-1], axis=0)
+            missing = block.size * n - _count_bits(reached)
+        diameter = max(diameter, hops)
+    return diameter, total
+
+
+def _count_bits(words: Array) -> int:
+    if hasattr(np, "bitwise_count"):  # numpy 2
+        return int(np.bitwise_count(words).sum(dtype=np.int64))
+    return int(np.unpackbits(words.view(np.uint8)).sum(dtype=np.int64))
+
+
+def _one_by_one(topology: Topology) -> tuple[int, int]:
+    """The same by a walk from each node.  Cost ~ nodes, whatever the diameter."""
+    from scipy.sparse.csgraph import dijkstra
+
+    adjacency = topology.adjacency()
+    diameter = total = 0
+    for block in np.array_split(np.arange(topology.n), -(-topology.n // 256)):
+        hops = dijkstra(adjacency, unweighted=True, indices=block)
+        diameter, total = max(diameter, int(hops.max())), total + int(hops.sum())
+    return diameter, total

@@ -1,0 +1,351 @@
+"""From privacy flags to what every node's releases pass through: hypotheses, noise parameters, ledgers.
+
+A hypothesis of the theorems that the code cannot check, or that fails, makes every release unbounded in the
+ledger, under the hypothesis' name.  None is assumed.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from distadmm.errors import InputError, require
+from distadmm.methods.consensus import sizing
+from distadmm.methods.consensus.schedule import schedule
+from distadmm.privacy.ledger.books import Books
+from distadmm.privacy.ledger.rules import MemoryLedger
+from distadmm.privacy.noise.release import STATEMENTS, Unprotected
+from distadmm.problems.softmax import MAX_SLOPE
+from distadmm.run.config import Config
+from distadmm.run.loop import Run
+from distadmm.run.setup import LOSSES, Prepared, mappings
+
+# Every rank of every run loads this module; what only a private run needs is imported where it is used.
+if TYPE_CHECKING:
+    from distadmm.privacy.accounting.events import Adjacency, Event
+    from distadmm.privacy.ledger.filter import Filter
+    from distadmm.privacy.noise.protected import Recipe
+    from distadmm.privacy.noise.sources import Source
+
+Array = np.ndarray
+_NORM_SLACK = 1e-12  # rows are divided by their norm in floating point
+_MANY = 60  # different releases a node, from which pricing them takes seconds
+INEXACT = "solves are not certified: the published bound holds for exact minimisers only"
+
+
+def unverified(config: Config, objectives: Sequence[Any]) -> str:
+    """The first hypothesis that does not hold here or that no code can check; empty when all are verified."""
+    if config.problem.data == "a9a":
+        return "the columns of a9a are cut at quantiles of the data, which are not public constants"
+    if config.problem.loss == "softmax":
+        require(
+            config.privacy.mechanism == "output",
+            "--loss softmax under objective perturbation: its Hessian has rank K - 1 a record, which no theorem here "
+            "covers; use --mechanism output",
+        )
+        for objective in objectives:
+            _require_short(objective.A)
+        return ""
+    if config.problem.loss not in LOSSES:
+        return f"the bounds on the slope and curvature of the loss {config.problem.loss} are not verified by code"
+    for objective in objectives:
+        loss = objective.loss
+        if not loss.labels or not np.isfinite(loss.max_slope) or not np.isfinite(loss.max_curvature):
+            return f"the slope of the loss {config.problem.loss} has no bound"
+        if objective.labels is None or not np.all(np.abs(objective.labels) == 1.0):
+            return "labels are not all exactly -1 or +1"
+        _require_short(objective.A)
+    if config.privacy.form == "paper" and config.privacy.mechanism == "objective":
+        return INEXACT
+    return ""
+
+
+def _require_short(rows: Array) -> None:
+    longest = float(np.sqrt(np.einsum("ij,ij->i", rows, rows).max()))
+    require(
+        longest <= 1 + _NORM_SLACK,
+        f"a row has norm {longest:.4g} and privacy needs norms of at most 1; leave out --no-clip",
+    )
+
+
+def noise_table(config: Config, prepared: Prepared, releases: Sequence[Any]) -> Array:
+    """alpha of each solve and node of this rank, (K, n)."""
+    node, privacy = prepared.node, config.privacy
+    solves = max(len(releases), 1)
+    if privacy.alpha is not None:
+        values, growth = node.table["alpha"], node.table["alpha_growth"]
+        assert values is not None
+        plan = schedule(values, 1.0 if growth is None else growth, cap=np.inf, name="--alpha")
+        return np.stack([plan(k)[node.network.nodes, 0] for k in range(1, solves + 1)])
+    return np.zeros((solves, node.network.n_local))  # chosen by `calibrate`
+
+
+def recipe_of(config: Config, prepared: Prepared, releases: Sequence[Any]) -> Recipe:
+    """The mechanism of this rank's nodes."""
+    from distadmm.privacy.noise.protected import Recipe
+
+    node, privacy = prepared.node, config.privacy
+    problem, loss = node.problem, LOSSES.get(config.problem.loss)
+    own = unverified(config, problem.objectives) or prepared.source.learnt
+    reasons = [r for r in node.network.world.allgather(own) if r]
+    bounds = loss() if loss is not None else None
+    slope = MAX_SLOPE if config.problem.loss == "softmax" else 1.0
+    return Recipe(
+        noise=privacy.kind,
+        mechanism=privacy.mechanism,
+        dimension=problem.dimension,
+        alpha=noise_table(config, prepared, releases),
+        weight=np.array([objective.scale for objective in problem.objectives]),
+        slope=bounds.max_slope if bounds is not None and np.isfinite(bounds.max_slope) else slope,
+        curvature=bounds.max_curvature if bounds is not None else 1.0,
+        ridge=node.facts.ridge,
+        adjacency=cast("Adjacency", privacy.adjacency),
+        tolerance=problem.tolerance,
+        output_epsilon=privacy.output_epsilon
+        if privacy.form == "sound" and privacy.mechanism == "objective"
+        else 0.0,
+        one_signed=bounds is not None and bounds.one_signed,
+        logistic=config.problem.loss == "logistic",
+        unverified=reasons[0] if reasons else "",
+    )
+
+
+def plan_of(prepared: Prepared) -> Recipe | None:
+    """The recipe of a private run, refused or completed before any file is written; None without noise."""
+    config, node = prepared.config, prepared.node
+    if not config.privacy.wanted:
+        return None
+    require(
+        hasattr(config.algorithm, "releases"),
+        f"--algorithm {config.name} has no private form; choose admm, madmm, radmm or mradmm",
+    )
+    require(
+        not getattr(config.algorithm, "tune", False),
+        "--tune is for runs without noise: its metric is made of the data, or its penalties differ from those priced",
+    )
+    if config.privacy.adjacency == "add-remove":
+        _require_rows_that_stay(config)
+    with node.network.world.together():
+        releases = config.algorithm.releases(node, config.loop.iterations)
+    with node.network.world.together():
+        recipe = recipe_of(config, prepared, releases)
+        if not releases:
+            return recipe
+        if node.network.world.is_root and config.loop.progress != "none":
+            _ask_for_patience(releases)
+        if config.privacy.epsilon is None:
+            sizing.leave_digits(recipe)
+        elif node.table["eta"] is None:
+            recipe, prepared.description["penalty"] = sizing.with_penalty(config, node, recipe)
+        else:
+            recipe = sizing.calibrate(config.privacy, recipe, releases, node.network.world)
+    return recipe
+
+
+def _require_rows_that_stay(config: Config) -> None:
+    """One record more or less must leave the other rows of its node as they are."""
+    problem = config.problem
+    require(
+        problem.rows_per_node is None,
+        "--rows-per-node with --adjacency add-remove: where a record goes, the next row takes its place, which is "
+        "another one and not one less; leave it out, or choose replace",
+    )
+    require(
+        not problem.test_fraction,
+        "--test-fraction with --adjacency add-remove: one record more or less deals all rows out anew; "
+        "hold rows out beforehand and give them by --test-data",
+    )
+
+
+def _ask_for_patience(releases: Sequence[tuple[int, Any, Any]]) -> None:
+    """A line before a long silence: each different release has a price of its own."""
+    different = len({(float(np.ravel(q)[0]), float(np.ravel(factor)[0])) for _, q, factor in releases})
+    if different > _MANY:
+        sys.stderr.write(f"pricing {different} different releases a node: some seconds to a minute\n")
+        sys.stderr.flush()
+
+
+def arm(prepared: Prepared, recipe: Recipe | None, folder: Path | None) -> None:
+    """Open (or take up again) the ledgers, and put them between the data and the network."""
+    config, node, world = prepared.config, prepared.node, prepared.node.network.world
+    if recipe is None and folder is None:
+        return
+    source = noise_source(config) if recipe is not None else None
+    with world.together():
+        books = _books(prepared, recipe, folder, source)
+    if recipe is None or source is None:
+        node.release = Unprotected(books)
+        _note_sanitised(prepared, books)
+        return
+    from distadmm.privacy.noise.protected import Protected
+
+    release = Protected(recipe, books, source, node.network, prepared.description["phases"])
+    node.release = release
+    plans = release.plans(config.algorithm.releases(node, config.loop.iterations))
+    unreserved = not any(ledger.events for ledger in books.ledgers)  # also after a kill before anything was
+    if any(world.allgather(unreserved)):
+        release.price(plans)
+    with world.together():
+        if unreserved:
+            release.commit(plans)
+    # After the schedule, which is committed before anything else is released.
+    _note_sanitised(prepared, books)
+    release.quote(spent(prepared), config.privacy.delta)
+
+
+def _note_sanitised(prepared: Prepared, books: Books) -> None:
+    """A column that was randomised first leaks some nats on average: listed, never added to an epsilon."""
+    config, seeded = prepared.config, prepared.source.pooled_allowed
+    if config.loop.resume is not None:
+        return
+    for column, mapping in mappings(config.problem.sanitise).items():
+        for ledger in books.ledgers:
+            ledger.charge(mapping.release(column, seeded=seeded), iteration=0)
+
+
+def noise_source(config: Config) -> Source:
+    """Secret noise, or a seed's."""
+    from distadmm.privacy.noise.sources import source_of
+
+    if config.privacy.wanted and config.privacy.rng == "secure":
+        return source_of("secure")
+    return source_of("simulation", config.loop.seed)
+
+
+def _books(prepared: Prepared, recipe: Recipe | None, folder: Path | None, source: Source | None) -> Books:
+    config, node = prepared.config, prepared.node
+    nodes, ghosts = node.network.nodes, node.network.ghosts.tolist()
+    adjacency = recipe.adjacency if recipe is not None else "replace"
+    dataset = prepared.data_id or config.problem.data
+    mode, generator = (source.mode, source.name) if source is not None else ("simulation", "no noise")
+    header: dict[str, Any] = {"adjacency": adjacency, "mode": mode, "dataset": dataset}
+    if folder is not None and config.loop.resume is not None:
+        return Books.resume(folder / "ledger", nodes, ghosts, source=generator, **header)
+    run = prepared.run or prepared.world.broadcast(os.urandom(8).hex())
+    header |= {
+        "scope": "record",
+        "run": run,
+        "source": generator,
+        "claim": None if recipe is None else claim(recipe),
+    }
+    budgets = _budgets(config, recipe, prepared)
+    if folder is None:
+        return Books([MemoryLedger(int(i), budget=limit, **header) for i, limit in zip(nodes, budgets)])
+    return Books.open(folder / "ledger", nodes, ghosts, budgets=budgets, **header)
+
+
+def claim(recipe: Recipe) -> dict[str, Any] | None:
+    """What the ledgers may be quoted for: the hypotheses that this module and the run's own code have checked.
+
+    None for output perturbation: the sentence speaks of objective perturbation and of its hypotheses.
+    """
+    if recipe.mechanism == "output":
+        return None
+    verified = [
+        "public-weight",
+        "public-rows",
+        "fresh-noise",
+        "data-free-schedule",
+        "own-parameters",
+        "free-domain",
+    ]
+    verified += [
+        "curvature-floor",
+        "certified-solve",
+        "one-signed-slope" if recipe.one_signed else "bounded-slope",
+    ]
+    return {
+        "scope": "radmm",
+        "verified": [] if recipe.unverified else verified,
+        "tolerance": recipe.tolerance,
+    }
+
+
+def _budgets(config: Config, recipe: Recipe | None, prepared: Prepared) -> list[Filter | None]:
+    """The filter of each node here, for its own schedule: nodes of other weights or degrees have another one."""
+    privacy, count = config.privacy, prepared.node.network.n_local
+    if privacy.budget_epsilon is None:
+        return [None] * count
+    delta = privacy.delta if privacy.budget_delta is None else privacy.budget_delta
+    if recipe is None:
+        raise InputError(
+            "--budget-epsilon without noise: every release costs infinity; give --epsilon or --alpha"
+        )
+    from distadmm.privacy.ledger.filter import budget
+
+    releases = config.algorithm.releases(prepared.node, config.loop.iterations)
+    plans = [()] * count if recipe.unverified else sizing.plans_of(recipe, releases)
+    filters: dict[tuple[Event, ...], Filter] = {}
+    for plan in plans:
+        if plan not in filters:
+            filters[plan] = budget(privacy.budget_epsilon, delta, plan, adjacency=recipe.adjacency)
+    return [filters[plan] for plan in plans]
+
+
+def spent(prepared: Prepared) -> float:
+    """epsilon of the node that has spent most, over all ranks: a record lives at one node, so nodes compose by max."""
+    from distadmm.privacy.accounting import pricing
+    from distadmm.privacy.noise.protected import Protected
+
+    delta, release = prepared.config.privacy.delta, prepared.node.release
+    committed = isinstance(release, Protected) and release.committed
+    # Releases that were added on the way: only what holds for adaptive choices may be said.
+    of = pricing.epsilon if all(prepared.world.allgather(committed)) else pricing.adaptive_epsilon
+
+    def price(events: Any, adjacency: Any) -> float:
+        return of(list(events), delta, adjacency)
+
+    return _worst(prepared, price)
+
+
+def weakest_statement(prepared: Prepared) -> str:
+    """What the ledgers of all ranks together are worth."""
+    return min(prepared.world.allgather(prepared.node.release.statement), key=("none", *STATEMENTS).index)
+
+
+def unbounded(prepared: Prepared) -> str:
+    """Why nothing bounds what was spent; empty where something does."""
+    from distadmm.privacy.accounting.events import Unbounded
+    from distadmm.privacy.noise.protected import Protected
+
+    release = prepared.node.release
+    assert isinstance(release, Protected)
+    spent = [event for ledger in release.books.ledgers for event in ledger.events]
+    here = release.recipe.unverified or next((e.reason for e in spent if isinstance(e, Unbounded)), "")
+    return next(filter(None, prepared.world.allgather(here)), "")
+
+
+def published(prepared: Prepared) -> float:
+    """The same by the bound that the paper publishes."""
+    from distadmm.privacy.accounting import accountant
+
+    return _worst(prepared, lambda events, adjacency: accountant.published_epsilon(list(events), adjacency))
+
+
+def _worst(prepared: Prepared, price: Callable[[Any, Any], float]) -> float:
+    from distadmm.privacy.noise.protected import Protected
+
+    release = prepared.node.release
+    if not isinstance(release, Protected):
+        return float("inf")
+    adjacency = release.recipe.adjacency
+    books = [tuple(ledger.events) for ledger in release.books.ledgers]
+    prices = prepared.world.each_once(lambda events: price(events, adjacency), books)
+    return max(prepared.world.allgather(max(prices[events] for events in books)))
+
+
+def settle(prepared: Prepared, run: Run) -> None:
+    """What the run has spent, and what that number is worth; closes the ledgers."""
+    release = prepared.node.release
+    if release.private:
+        from distadmm.privacy.noise.protected import Protected
+
+        assert isinstance(release, Protected)
+        run.epsilon, run.published_epsilon = spent(prepared), published(prepared)
+        run.statement = unbounded(prepared) or weakest_statement(prepared)
+    release.close()

@@ -1,0 +1,292 @@
+"""From a privacy budget to noise and penalty: the largest alpha that spends no more, and the eta that makes most of it.
+
+Nothing here reads private data: weights, bounds, the graph and the schedule are public.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from distadmm.errors import InputError, require
+from distadmm.ranks.world import World
+
+# Every rank of every run loads this module; what only a private run needs is imported where it is used.
+if TYPE_CHECKING:
+    from distadmm.algorithm import Node
+    from distadmm.privacy.accounting.events import Event
+    from distadmm.privacy.noise.protected import Recipe
+    from distadmm.run.config import Config, Privacy
+
+Array = np.ndarray
+_SEARCHED_BY = 12  # different releases of a long schedule that a search for alpha begins with
+# Multiples of the automatic penalty that are tried, and their doubles up to _MOST while the Hessians would take more
+# than half of the budget.
+FACTORS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
+_MOST = 2.0**20
+
+
+def leave_digits(recipe: Recipe) -> None:
+    """Refuse noise so large that the solve cannot be certified in double precision."""
+    norm = (recipe.dimension + 5 * np.sqrt(recipe.dimension)) / float(recipe.alpha.min())
+    rounding = 4 * np.finfo(float).eps * norm
+    require(
+        rounding <= recipe.tolerance,
+        f"alpha {recipe.alpha.min():.3g} means noise of norm {norm:.2g}, whose rounding alone exceeds --tolerance "
+        f"{recipe.tolerance:g}; raise --alpha or --epsilon, or give --tolerance {rounding:.1g}",
+    )
+
+
+def events_of(recipe: Recipe, releases: Sequence[Any], i: int) -> list[Event]:
+    """The prices of all releases of node i, equal ones counted."""
+    counted: dict[Event, int] = {}
+    n = len(recipe.weight)
+    for solve, (_, quadratic, factor) in enumerate(releases, 1):
+        q, m = np.broadcast_to(quadratic, (n, 1))[i, 0], np.broadcast_to(factor, (n, 1))[i, 0]
+        event = recipe.event(solve, i, float(q), float(m))
+        counted[event] = counted.get(event, 0) + 1
+    return [_times(event, count) for event, count in counted.items()]
+
+
+def plans_of(recipe: Recipe, releases: Sequence[Any]) -> list[tuple[Event, ...]]:
+    """The same of each node of this rank; equal schedules are one object."""
+    if not releases:
+        return [()] * len(recipe.weight)
+    made: dict[Any, tuple[Event, ...]] = {}
+    keys = list(zip(_cases(recipe, releases), map(tuple, recipe.alpha.T.tolist())))
+    for i, key in enumerate(keys):
+        if key not in made:
+            made[key] = tuple(events_of(recipe, releases, i))
+    return [made[key] for key in keys]
+
+
+def _times(event: Event, count: int) -> Event:
+    return replace(event, count=count)  # type: ignore[call-arg]
+
+
+def calibrate(privacy: Privacy, recipe: Recipe, releases: Sequence[Any], world: World) -> Recipe:
+    """The largest alpha of each node, the same in all its solves, that spends at most --epsilon."""
+    # Nodes of equal weight and equal penalties need the same alpha: each case is worked out once, by one rank.
+    cases = _cases(recipe, releases)
+    chosen = world.each_once(lambda case: _alpha(privacy, recipe, case), cases)
+    recipe = replace(recipe, alpha=np.tile([chosen[case] for case in cases], (len(recipe.alpha), 1)))
+    with world.together():
+        require(
+            bool(np.all(recipe.alpha > 0)),
+            f"--epsilon {privacy.epsilon:g} is out of reach: {len(releases)} solves cost more whatever the "
+            "noise, through their Hessian and --output-epsilon; run fewer iterations, raise the penalty or --epsilon",
+        )
+        leave_digits(recipe)
+    return recipe
+
+
+def interpolated(
+    config: Config, schedules: Sequence[tuple[Recipe, Sequence[Any]]], world: World, *, exact: int
+) -> list[Array]:
+    """About the alpha of each node under several schedules that differ in their penalties alone, and 0 out of reach.
+
+    The schedules of all nodes are then one family, told apart by the weight of the first penalty.  For `exact` of them
+    alpha is worked out, and how it differs from the rule of thumb; that is smooth, and read off for the others.
+    """
+    privacy, recipe = config.privacy, schedules[0][0]
+    assert privacy.epsilon is not None
+    cases = [_cases(recipe, releases) for recipe, releases in schedules]
+    of = {case.quadratic[0]: case for some in cases for case in some}
+    rough = {weight: _rough(config, recipe, case) for weight, case in of.items()}
+    thumb = {weight: float(np.mean(of[weight].factor)) * rough[weight][0] ** -0.5 for weight in of}
+    within = np.array(sorted(weight for weight, (_, cost) in rough.items() if cost < privacy.epsilon))
+    alphas = dict.fromkeys(of, 0.0)
+    if len(within):
+        at = within[np.unique(np.round(np.linspace(0, len(within) - 1, exact)).astype(int))]
+        found = world.each_once(
+            lambda case: _alpha(privacy, recipe, case), [of[weight] for weight in at.tolist()]
+        )
+        rule = np.array([thumb[weight] for weight in within.tolist()])
+        share = np.array([found[of[weight]] / thumb[weight] for weight in at.tolist()])
+        reached = share > 0
+        if reached.any():
+            alphas |= zip(
+                within.tolist(), rule * np.interp(np.log(within), np.log(at[reached]), share[reached])
+            )
+    return [np.array([alphas[case.quadratic[0]] for case in some]) for some in cases]
+
+
+def with_penalty(config: Config, node: Node, recipe: Recipe) -> tuple[Recipe, float]:
+    """Where nobody gave a penalty: the multiple of the automatic one with the least forecast loss; sets it in `node`.
+
+    A larger penalty leaves less of the budget to the Hessian and damps the noise, but converges more slowly.
+    """
+    from distadmm.methods.consensus import forecast
+
+    world, network = node.network.world, node.network
+    A = forecast.adjacency(network) if node.facts.n_nodes <= forecast.LARGEST else None
+    order = world.rows_order(network.nodes)
+    tried, cases, forecasts = penalties(config, node, recipe), [], []
+    for eta in tried:
+        _set_penalty(node, eta)
+        cases.append(_cases(recipe, config.algorithm.releases(node, config.loop.iterations)))
+    rough = world.each_once(
+        lambda case: _rough(config, recipe, case), [case for some in cases for case in some]
+    )
+    for eta, some in zip(tried, cases):
+        rows = world.gather_rows(np.array([rough[case] for case in some]), network.n_local)
+        if rows is not None:
+            forecasts.append(_forecast(config, node, recipe, A, rows[order], eta))
+    refusal = None
+    for at in world.broadcast(np.argsort(forecasts, kind="stable").tolist()):
+        _set_penalty(node, tried[at])
+        releases = config.algorithm.releases(node, config.loop.iterations)
+        try:
+            return calibrate(config.privacy, recipe, releases, world), tried[at]
+        except InputError as error:  # on every rank
+            refusal = error
+    assert refusal is not None
+    raise refusal
+
+
+def penalties(config: Config, node: Node, recipe: Recipe) -> list[float]:
+    """Multiples of the automatic penalty that are worth trying; the same on every rank."""
+    from distadmm.methods.consensus.penalty import default_penalty
+
+    assert config.privacy.epsilon is not None
+    factors, base = list(FACTORS), default_penalty(node.facts)
+    while factors[-1] < _MOST:
+        _set_penalty(node, base * factors[-1])
+        cases = set(_cases(recipe, config.algorithm.releases(node, config.loop.iterations)))
+        cost = max(_unavoidable(recipe, case) for case in cases)
+        if max(node.network.world.allgather(cost)) <= config.privacy.epsilon / 2:
+            break
+        factors.append(2 * factors[-1])
+    return [base * factor for factor in factors]
+
+
+def _set_penalty(node: Node, eta: float) -> None:
+    node.table["eta"] = np.full(node.facts.n_nodes, eta)
+    node.forget()
+
+
+def _rough(config: Config, recipe: Recipe, case: _Case) -> tuple[float, float]:
+    """Of one node, by rule of thumb: the noise's variance, and what the solves cost whatever it is."""
+    assert config.privacy.epsilon is not None
+    cost = _unavoidable(recipe, case)
+    left = replace(config.privacy, epsilon=max(config.privacy.epsilon - cost, 1e-9))
+    alone = replace(recipe, weight=np.array([case.weight]))
+    alpha = _gaussian_guess(left, alone, case.releases) / float(np.mean(case.factor))
+    variance = (recipe.dimension + 1 if recipe.noise == "gamma" else 1.0) / alpha**2
+    if recipe.mechanism == "output":  # on the minimiser: as much as this in the linear term
+        variance *= float(np.mean(recipe.ridge + np.array(case.quadratic))) ** 2
+    return variance, cost
+
+
+def _unavoidable(recipe: Recipe, case: _Case) -> float:
+    """The log-determinant and the output noise of each solve."""
+    noise = len(case.quadratic) * recipe.output_epsilon
+    if recipe.mechanism == "output" or (recipe.adjacency == "label" and recipe.logistic):
+        return noise
+    floors = recipe.ridge + np.array(case.quadratic)
+    return noise + float(np.log1p(case.weight * recipe.curvature / floors).sum())
+
+
+def _forecast(config: Config, node: Node, recipe: Recipe, A: Array | None, rough: Array, eta: float) -> float:
+    """Expected excess loss; for a large network only by how much the Hessian takes more than half of the budget."""
+    from distadmm.methods.consensus import forecast
+
+    assert config.privacy.epsilon is not None
+    noise, cost = rough.T
+    if A is None:
+        return max(float(cost.max()) - config.privacy.epsilon / 2, 0.0)
+    if cost.max() >= config.privacy.epsilon:
+        return float("inf")
+    phases, gamma = config.algorithm.phases, getattr(config.algorithm, "gamma", 0.0)
+    solves = -(-config.loop.iterations // phases)
+    return forecast.expected_excess(A, node.facts, recipe.dimension, noise, solves, eta, gamma, phases)
+
+
+class _Case(NamedTuple):
+    """All that the price of one node's releases depends on besides alpha."""
+
+    weight: float
+    quadratic: tuple[float, ...]
+    factor: tuple[float, ...]
+
+    @property
+    def releases(self) -> list[tuple[int, Array, Array]]:
+        """As an algorithm lists them, of a network of this node alone."""
+        return [(0, np.array([[q]]), np.array([[m]])) for q, m in zip(self.quadratic, self.factor)]
+
+
+def _cases(recipe: Recipe, releases: Sequence[Any]) -> list[_Case]:
+    """That of each node of this rank."""
+    n = len(recipe.weight)
+    quadratic = np.array([np.broadcast_to(q, (n, 1))[:, 0] for _, q, _ in releases]).T
+    factor = np.array([np.broadcast_to(m, (n, 1))[:, 0] for _, _, m in releases]).T
+    return [
+        _Case(weight, tuple(q), tuple(m))
+        for weight, q, m in zip(recipe.weight.tolist(), quadratic.tolist(), factor.tolist())
+    ]
+
+
+def _alpha(privacy: Privacy, recipe: Recipe, case: _Case) -> float:
+    """Close to --epsilon from below: to one part in a thousand, or 0 if no noise is enough."""
+    from distadmm.privacy.accounting import accountant
+
+    assert privacy.epsilon is not None
+    target, delta = privacy.epsilon, privacy.delta
+    alone = replace(recipe, weight=np.array([case.weight]), unverified="")
+    releases = case.releases
+
+    def events(alpha: float) -> list[Event]:
+        return events_of(replace(alone, alpha=np.full((len(releases), 1), alpha)), releases, 0)
+
+    def loss(alpha: float) -> float:
+        return accountant.epsilon(events(alpha), delta, recipe.adjacency)
+
+    def rough_loss(alpha: float) -> float:
+        return accountant.epsilon(_some(events(alpha)), delta, recipe.adjacency)
+
+    guess = _gaussian_guess(privacy, alone, releases)
+    if len(events(guess)) > _SEARCHED_BY:
+        guess = _largest(rough_loss, target * (1 - 5e-4), guess) or guess
+    return _largest(loss, target, guess)
+
+
+def _some(events: Sequence[Event]) -> list[Event]:
+    """The middle one of each few neighbours in a long schedule, in their place: to search by, not to claim."""
+    every = -(-len(events) // _SEARCHED_BY)
+    groups = [events[i : i + every] for i in range(0, len(events), every)]
+    return [_times(group[len(group) // 2], int(sum(e.releases for e in group))) for group in groups]
+
+
+def _largest(loss: Callable[[float], float], target: float, start: float) -> float:
+    """The alpha whose loss is closest to `target` from below: to one part in a thousand, or 0 if none is found."""
+    # The loss grows like a power of alpha, near 1: follow it from where Gaussian noise of equal variance would stand.
+    alpha, low, previous = start, 0.0, (0.0, 0.0)
+    for _ in range(60):
+        found = loss(alpha)
+        if target * (1 - 1e-3) <= found <= target:
+            return alpha
+        low = max(low, alpha) if found <= target else low
+        if alpha < 1e-7 * start:
+            break
+        here = (np.log(alpha), np.log(max(found, 1e-12)))
+        slope = (here[1] - previous[1]) / (here[0] - previous[0]) if previous[0] else 1.0
+        # Aim a little below the target, and far down at once where the loss does not follow alpha any more.
+        step = (np.log(target * (1 - 5e-4)) - here[1]) / slope if slope > 0.2 else np.log(1e-2)
+        previous, alpha = here, float(alpha * np.exp(np.clip(step, np.log(1e-2), np.log(1e2))))
+    return low
+
+
+def _gaussian_guess(privacy: Privacy, recipe: Recipe, releases: Sequence[Any]) -> float:
+    """alpha by exact Gaussian accounting, as if the noise were Gaussian of the same variance and tau were 0."""
+    from distadmm.privacy.accounting.gaussian import mu_at
+
+    assert privacy.epsilon is not None
+    moved = float(recipe.weight[0]) * recipe.slope * (2 if recipe.adjacency == "replace" else 1)
+    if recipe.mechanism == "output":
+        moved /= recipe.ridge + float(np.min([q for _, q, _ in releases]))
+    factor = 1.0 if recipe.mechanism == "output" else float(np.mean([m for _, _, m in releases]))
+    spread = np.sqrt(recipe.dimension + 1) if recipe.noise == "gamma" else 1.0
+    return float(mu_at(privacy.epsilon, privacy.delta) * spread * factor / (np.sqrt(len(releases)) * moved))

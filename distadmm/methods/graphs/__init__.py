@@ -1,1 +1,0 @@
-"""Graphs behind `distadmm.topology`: generators, file formats, facts, placement, drawing."""

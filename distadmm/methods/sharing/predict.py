@@ -1,0 +1,265 @@
+"""Scores of new records by the parties of a finished run, one message a party.
+
+python -m distadmm.sharing predict RUN --data new.csv --scores scores.csv
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from distadmm.data.parties import BUNDLED, DataOptions, load
+from distadmm.errors import DONE, require
+from distadmm.files import read_json, read_npz, write_csv
+from distadmm.flags import flag, launch, parse
+from distadmm.methods.sharing.moments import Bounds, Rows
+from distadmm.privacy.accounting.rounding import rounded_up
+from distadmm.privacy.noise.queries import Query, Releases, noise_for
+from distadmm.ranks.star import Star
+from distadmm.ranks.world import World
+
+if TYPE_CHECKING:
+    from distadmm.privacy.accounting.events import Adjacency
+    from distadmm.privacy.ledger.file import Ledger
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True)
+class PredictOptions:
+    flags_title = "predict"
+    scores: str = flag("scores.csv", help="file the centre writes the scores to")
+    release: str = flag("refuse", help="of a private run: refuse, exact, round:STEP or noise:EPSILON")
+    seed: int = flag(0, help="seed of the noise, when the run used simulation noise")
+
+    def __post_init__(self) -> None:
+        kind, _, size = self.release.partition(":")
+        wanted = {"refuse": False, "exact": False, "round": True, "noise": True}
+        try:
+            right = kind in wanted and (float(size) > 0 if wanted[kind] else not size)
+        except ValueError:
+            right = False
+        require(
+            right, f"--release is {self.release!r}; choose one of: refuse, exact, round:STEP, noise:EPSILON"
+        )
+
+
+def main(argv: Sequence[str]) -> int:
+    arguments = list(argv)
+
+    def read(arguments: list[str]) -> tuple[Any, ...]:
+        if arguments[:1] in (["-h"], ["--help"]):
+            parse("distadmm.sharing predict RUN", __doc__ or "", [DataOptions, PredictOptions], ["--help"])
+        require(
+            arguments and not arguments[0].startswith("-"),
+            "predict needs the directory of a finished run first: predict RUN --data FILE",
+        )
+        options = parse(
+            "distadmm.sharing predict", __doc__ or "", [DataOptions, PredictOptions], arguments[1:]
+        )
+        return Path(arguments[0]), *options
+
+    return launch("distadmm.sharing predict", read, work, arguments)
+
+
+def work(options: tuple[Path, DataOptions, PredictOptions], world: World) -> int:
+    run, data, wanted = options
+    config = world.on_root(lambda: _finished(run))
+    widths = config["result"]["columns"]
+    sent, rows = {}, 0
+    with world.together():
+        star = Star(
+            world, len(widths), party_one_is_centre=data.labels_at_party_one, wire=config["config"]["wire"]
+        )
+        models = {m: read_npz(run / "models" / f"party-{m}.npz") for m in star.hosted}
+        matrices, rows = _new_records(data, star, widths, models)
+        sent = {m: _apply(models[m], matrices[m], f"party {m}") for m in models}
+        said = release_scores(run, config["result"].get("privacy"), wanted, sent, matrices, models)
+    rows = _agreed(star, rows)
+    arrived = star.up(sent, rows)
+    if arrived is not None:
+        b = float(read_npz(run / "models" / "centre.npz")["intercept"])
+        scores = sum(arrived.values(), np.full(rows, b))
+        write_csv(Path(wanted.scores), ["row", "score"], [[i + 1, f"{s:.10g}"] for i, s in enumerate(scores)])
+        print(f"{rows} scores by {len(widths)} parties, one message each: {wanted.scores}")
+        for line in said:
+            print(line)
+    return DONE
+
+
+def _new_records(
+    data: DataOptions, star: Star, widths: Sequence[int], models: dict[int, dict[str, Array]]
+) -> tuple[dict[int, Any], int]:
+    """The columns each party here was trained on, of the new records; labels are neither needed nor read."""
+    from distadmm.data.files import Reading
+
+    if data.party_files:
+        require(
+            len(data.party_files) == len(widths),
+            f"--party-files names {len(data.party_files)} files; the model has {len(widths)} parties",
+        )
+        files = {m: Path(path) for m, path in enumerate(data.party_files, 1)}
+    elif data.data in BUNDLED:
+        parts = load(data.of_widths(widths), star, 0)
+        return parts.test or parts.train, parts.rows if not parts.test else _rows(parts.test)
+    else:
+        files = dict.fromkeys(star.home, Path(data.data))
+    edges = np.concatenate([[0], np.cumsum(widths)])
+    matrices = {}
+    for m, model in models.items():
+        drop = [name for name in (data.key, data.target) if name]
+        reading = Reading(features=data.features or int(edges[-1]))
+        file = reading.open(files[m], drop=drop, targetless=True)
+        X, names = file.read()[0], list(file.feature_names)
+        wanted = [str(name) for name in model["names"]]
+        if set(wanted) <= set(names):
+            chosen = [names.index(name) for name in wanted]
+        else:
+            require(
+                len(names) == edges[-1],
+                f"{files[m]} has no column {next(n for n in wanted if n not in names)!r}, which party {m} was "
+                "trained on; give new records with the columns of the training file",
+            )
+            chosen = list(range(edges[m - 1], edges[m]))
+        matrices[m] = (X.to_scipy().tocsc() if hasattr(X, "to_scipy") else X)[:, chosen]
+    return matrices, _rows(matrices)
+
+
+def _rows(matrices: dict[int, Any]) -> int:
+    return next((int(matrix.shape[0]) for matrix in matrices.values()), 0)
+
+
+def _agreed(star: Star, rows: int) -> int:
+    """The number of new records, which all parties must agree on."""
+    counts = star.world.gather(rows if star.hosted else None)
+
+    def compare() -> int:
+        found = {count for count in counts or [] if count is not None}
+        require(
+            len(found) == 1,
+            f"the parties bring {' and '.join(map(str, sorted(found)))} records; needed: the same ones, in order",
+        )
+        return found.pop()
+
+    return star.world.on_root(compare)
+
+
+def _apply(model: dict[str, Array], matrix: Any, who: str) -> Array:
+    """One party's share of the scores."""
+    require(
+        matrix.shape[1] == model["x"].size,
+        f"{who} brings {matrix.shape[1]} columns, its model has {model['x'].size}; "
+        "needed: the columns it was trained on",
+    )
+    return matrix @ model["x"] - model["mean"] @ model["x"]
+
+
+PRIVATE = (
+    "the model of a private run was asked for scores: each is one more release about the person scored, and exact "
+    "scores can identify records; give --release noise:EPSILON (priced), round:STEP (leaks some bits, no guarantee) "
+    "or exact (no guarantee)"
+)
+
+
+def release_scores(
+    run: Path,
+    privacy: dict[str, Any] | None,
+    wanted: PredictOptions,
+    sent: dict[int, Array],
+    matrices: dict[int, Any],
+    models: dict[int, dict[str, Array]],
+) -> list[str]:
+    """Turn the scores of the protected parties hosted here into what may be sent; what is to be said of it."""
+    if privacy is None or privacy["mu"] is None:
+        return []
+    require(wanted.release != "refuse", PRIVATE)
+    kind, _, size = wanted.release.partition(":")
+    from distadmm.privacy.accounting.events import Leakage
+
+    for m in [m for m in sent if m > 1]:
+        with _ledger(run, m, privacy) as ledger:
+            if kind == "exact":
+                ledger.expose("exact scores", iteration=0)
+            elif kind == "round":
+                sent[m] = float(size) * np.rint(sent[m] / float(size))
+                ledger.charge(
+                    Leakage(_entropy(sent[m]), "rounded score of a person, on average"), iteration=0
+                )
+                ledger.expose("rounded scores", iteration=0)
+            else:
+                sent[m] = _noisy(ledger, privacy, m, matrices[m], models[m]["x"], float(size), wanted.seed)
+    return _said(kind, float(size or 0), privacy, run)
+
+
+def _ledger(run: Path, m: int, privacy: dict[str, Any]) -> Ledger:
+    """Scores have ledgers of their own: the training's budget is closed."""
+    from distadmm.privacy.ledger.file import Ledger
+
+    folder = run / "ledger" / "scores"
+    mode = privacy["noise"]
+    if (folder / f"node-{m:04d}.jsonl").exists():
+        return Ledger.resume(folder, m, mode=mode)
+    adjacency: Adjacency = "replace" if privacy["neighbours"] == "replace" else "add-remove"
+    return Ledger(folder, m, adjacency=adjacency, mode=mode, scope="person")
+
+
+def _noisy(
+    ledger: Ledger, privacy: dict[str, Any], m: int, matrix: Any, x: Array, epsilon: float, seed: int
+) -> Array:
+    """Scores of rows cut to their bound, with Gaussian noise: a person moves one score by at most Delta.
+
+    For rows of norm R the scores of two people differ by 2 R |x| at most, and by R (|x+| + |x-|) when no
+    feature is negative; against a blank row by R |x|.
+    """
+    from distadmm.privacy.accounting.gaussian import mu_at
+    from distadmm.privacy.noise.mechanism import source_of
+
+    known = privacy["bounds"][str(m)]
+    bounds = Bounds(known["row"], 1.0, 0.25, privacy["neighbours"], known["nonnegative"])
+    scores = Rows(matrix, bounds).scores(x)
+    reach = float(np.linalg.norm(x))
+    if privacy["neighbours"] == "replace":
+        parts = float(np.linalg.norm(np.maximum(x, 0)) + np.linalg.norm(np.minimum(x, 0)))
+        reach = parts if known["nonnegative"] else 2 * reach
+    sensitivity = max(bounds.row * reach, 1e-12)
+    sigma = noise_for(sensitivity, mu_at(epsilon, privacy["delta"]), privacy["noise"], scores.size)
+    source = source_of(privacy["noise"], seed if privacy["noise"] == "simulation" else None)
+    # One query for all: another person in a row moves that row's score alone.
+    query = Query(sigma, sensitivity, scores.size)
+    return Releases(ledger, source).vector(scores, query, len(ledger.events))
+
+
+def _entropy(values: Array) -> float:
+    """Nats in one value drawn from these."""
+    share = np.unique(values, return_counts=True)[1] / values.size
+    return float(-(share * np.log(share)).sum())
+
+
+def _said(kind: str, size: float, privacy: dict[str, Any], run: Path) -> list[str]:
+    if kind != "noise":
+        how = "as they are" if kind == "exact" else f"rounded to {size:g}"
+        return [
+            f"scores released {how}: no guarantee for the people scored; the ledgers say epsilon = infinity"
+        ]
+    from distadmm.privacy.accounting.gaussian import epsilon, mu_at
+
+    together = math.hypot(privacy["mu"], mu_at(size, privacy["delta"]))
+    return [
+        f"each score is ({size:g}, {privacy['delta']:g})-DP for the person scored; a person of the training records "
+        f"who is scored once has epsilon = {rounded_up(epsilon(together, privacy['delta']))} in all",
+        f"to be scored again costs again; what all scores and the training cost: python -m distadmm ledger merge {run}",
+    ]
+
+
+def _finished(run: Path) -> dict[str, Any]:
+    config = read_json(run / "config.json")
+    require(
+        isinstance(config, dict) and config.get("verb") == "sharing" and "result" in config,
+        f"{run} is not a finished run of distadmm.sharing; give the directory that one wrote",
+    )
+    return config

@@ -1,0 +1,262 @@
+"""ISTDP in numbers: the experiments that Yuan and Peng (2023) announce and do not report.
+
+    python -m distadmm.papers.istdp --out DIR                        everything; a few minutes
+    python -m distadmm.papers.istdp --figure budget --seeds 3
+    mpiexec -n 4 python -m distadmm.papers.istdp --out DIR           shared out to the ranks, the same bits
+
+Each part leaves a CSV and an SVG, all together a text that says what agrees with what.
+"""
+
+from distadmm.flags import entering
+
+entering(__name__)
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from distadmm import istdp
+from distadmm.data import synthetic
+from distadmm.errors import DONE, require
+from distadmm.files import claim_directory, write_csv, write_text
+from distadmm.flags import flag, launch, parse
+from distadmm.methods.istdp import leaks, printed
+from distadmm.papers import istdp_figures
+from distadmm.privacy.accounting import gaussian
+from distadmm.problems.losses import Logistic
+from distadmm.ranks.world import World
+
+EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
+DELTA, T = 1e-5, 50
+FIGURES = ("accounting", "attack", "nonprivate", "budget", "adult")
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Options:
+    flags_title = "reproduce istdp"
+    figure: str = flag("all", help=f"all, or one of {', '.join(FIGURES)}", choices=("all", *FIGURES))
+    seeds: int = flag(5, help="problems and noises to average over")
+    out: str | None = flag(None, help="directory (default: runs/reproduce-istdp-<date>-<time>)")
+    force: bool = flag(False, help="replace a directory that is not empty")
+
+    def __post_init__(self) -> None:
+        require(self.seeds >= 1, f"--seeds is {self.seeds}; needed: at least 1")
+
+
+# -- the parts: items, and one row from each ----------------------------------------------------------------
+
+
+def accounting(epsilon: float) -> Row:
+    """sigma / Delta that T releases need, by Theorem 3.3 and exactly; and what the theorem's noise is worth."""
+    paper = printed.noise_scale(epsilon, DELTA, T, 0.5)
+    exact = gaussian.gaussian_noise_multiplier(epsilon, DELTA, T)
+    return {
+        "epsilon": epsilon,
+        "paper": paper,
+        "exact": exact,
+        "ratio": paper / exact,
+        "true_epsilon_of_paper": gaussian.epsilon(math.sqrt(T) / paper, DELTA),
+    }
+
+
+def attack(item: tuple[str, int, float]) -> Row:
+    """A lower bound on the true delta of Algorithm 1 as printed, T = 2, epsilon = 1; claimed: 1e-5."""
+    kind, n, longest = item
+    bound = leaks.step_delta(n, longest, 1.0, DELTA) if kind == "step" else leaks.search_delta(n, start=1.0)
+    return {"leak": kind, "rows": n, "alpha_max": longest, "delta_at_least": bound}
+
+
+_PROBLEMS = (
+    ("squared", 150, 0.2, 3.0),
+    ("squared", 500, 0.15, 3.0),
+    ("logistic", 500, 0.03, 30.0),
+    ("logistic", 2000, 0.02, 30.0),
+)
+
+
+def nonprivate(item: tuple[tuple[str, int, float, float], int]) -> Row:
+    """Every penalty at the same lambda, on one problem."""
+    (loss, n, lam, alpha), seed = item
+    problem = synthetic.problem(loss, n, seed=seed)
+    row: Row = {"loss": loss, "rows": n, "lambda": lam, "alpha": alpha, "seed": seed}
+    error = problem.excess if loss == "squared" else problem.disagreement
+    for name in ("mcp", "scad", "capped-l1", "l1"):
+        found = istdp.solve(problem.X, problem.y, loss=loss, penalty=name, lam=lam, alpha=alpha)
+        require(found.converged, f"{name} on {loss}, {n} rows, seed {seed} did not converge")
+        row |= {f"{name} f1": problem.support_f1(found.theta), f"{name} error": error(found.theta)}
+        if name == "mcp":
+            bare = istdp.solve(problem.X, problem.y, loss=loss, lam=lam, alpha=alpha, newton=False)
+            row |= {
+                "iterations": found.iterations,
+                "iterations without Newton": bare.iterations,
+                "objective": found.objective,
+                "objective without Newton": bare.objective,
+            }
+    return row
+
+
+_BUDGET: dict[str, dict[str, Any]] = {
+    "lambda by rule": {},
+    "lambda 0.02": {"lam": 0.02},
+    "composition of Theorem 3.3": {"paper": True, "lam": 0.02},
+}
+
+
+def budget(item: tuple[int, str, float, int]) -> Row:
+    """Support and accuracy of one private run on made-up rows: C = 4, noisy steps in [1, 12]."""
+    n, variant, epsilon, seed = item
+    problem = synthetic.problem("logistic", n, seed=seed)
+    row: Row = {"rows": n, "variant": variant, "epsilon": epsilon, "seed": seed}
+    if variant == "as printed":
+        found = istdp.solve_printed(
+            problem.X, problem.y, epsilon=epsilon, delta=DELTA, adjacency="add-remove", bound=4.0,
+            lam=0.02, iterations=T, seed=seed,
+        )  # fmt: skip
+    else:
+        settings = dict(_BUDGET[variant])
+        worth = accounting(epsilon)["true_epsilon_of_paper"] if settings.pop("paper", False) else epsilon
+        found = istdp.solve_private(
+            problem.X, problem.y, epsilon=worth, delta=DELTA, adjacency="replace", clip=4.0, shortest=1.0,
+            longest=12.0, iterations=T, seed=seed, **settings,
+        )  # fmt: skip
+    row |= {
+        "f1": problem.support_f1(found.theta),
+        "accuracy": problem.accuracy(found.theta),
+        "bayes": problem.bayes_accuracy,
+        "lambda": found.plan.lam,
+        "stuck": len(found.stuck),
+    }
+    return row
+
+
+_ADULT: dict[str, dict[str, Any]] = {
+    "noisy steps in [4, 80]": {"shortest": 4.0, "longest": 80.0},
+    "fixed step 16": {"rule": "fixed", "first": 16.0},
+    "fixed step 4": {"rule": "fixed", "first": 4.0},
+    "lambda by rule": {"lam": None, "alpha": None},
+    "composition of Theorem 3.3": {"paper": True},
+}
+
+
+@lru_cache(maxsize=1)
+def _adult() -> tuple[Any, Any, Any, Any]:
+    from distadmm.data.source import open_source
+
+    source = open_source("adult")
+    return (*source.everything(), *source.test())  # type: ignore[attr-defined,misc]
+
+
+def adult(item: tuple[str, float, int]) -> Row:
+    """Test accuracy of one private run on Adult, C = 1; lambda = 2e-4 and alpha = 2000 unless by rule."""
+    variant, epsilon, seed = item
+    X, y, X_test, y_test = _adult()
+    if variant == "not private":
+        theta = istdp.solve(X, y, lam=2e-4, alpha=2000.0, iterations=1500).theta
+    elif variant == "as printed":
+        theta = istdp.solve_printed(
+            X,
+            y,
+            epsilon=epsilon,
+            delta=DELTA,
+            adjacency="replace",
+            lam=2e-4,
+            alpha=2000.0,
+            iterations=T,
+            seed=seed,
+        ).theta
+    elif variant == f"no noise, T = {T}":
+        from itertools import islice
+
+        from distadmm.methods.istdp import private
+        from distadmm.problems.concave import MCP
+
+        exact = private.ClippedGradient(X, y, Logistic(), 1.0, len(y))
+        iterates = private.iterate(
+            lambda k, at: exact(at), np.zeros(X.shape[1]), MCP(2e-4, 2000.0), private.NoisySteps()
+        )
+        theta = list(islice(iterates, T))[-1].theta
+    else:
+        settings: dict[str, Any] = {"lam": 2e-4, "alpha": 2000.0, **_ADULT[variant]}
+        worth = accounting(epsilon)["true_epsilon_of_paper"] if settings.pop("paper", False) else epsilon
+        theta = istdp.solve_private(
+            X, y, epsilon=worth, delta=DELTA, adjacency="replace", iterations=T, seed=seed, **settings
+        ).theta
+    accuracy = float((np.where(X_test @ theta > 0, 1.0, -1.0) == y_test).mean())
+    return {
+        "variant": variant, "epsilon": epsilon, "seed": seed, "accuracy": accuracy,
+        "nonzeros": int(np.count_nonzero(theta)),
+    }  # fmt: skip
+
+
+def items(figure: str, seeds: int) -> list[Any]:
+    """What a part consists of; each item gives one row, whoever works on it."""
+    each = range(seeds)
+    if figure == "accounting":
+        return list(EPSILONS)
+    if figure == "attack":
+        steps = [("step", n, longest) for n in (100, 1000, 10_000) for longest in (1e4, 1e6)]
+        return steps + [("search", n, 1.0) for n in (20, 100, 1000, 10_000)]
+    if figure == "nonprivate":
+        return [(problem, seed) for problem in _PROBLEMS for seed in each]
+    if figure == "budget":
+        sound = [(n, v, e, s) for n in (4000, 20_000) for v in _BUDGET for e in EPSILONS for s in each]
+        return sound + [(20_000, "as printed", 1.0, s) for s in each]
+    runs = [(v, e, s) for v in _ADULT for e in EPSILONS for s in each]
+    extra = [("not private", math.inf, 0), (f"no noise, T = {T}", math.inf, 0)]
+    return [*runs, *extra, ("as printed", 1.0, 0)]
+
+
+PARTS: dict[str, Callable[[Any], Row]] = {
+    "accounting": accounting,
+    "attack": attack,
+    "nonprivate": nonprivate,
+    "budget": budget,
+    "adult": adult,
+}
+
+
+def work(options: Options, world: World) -> int:
+    world.on_root(istdp_figures.available)
+    folder = Path(
+        world.on_root(lambda: str(claim_directory(options.out, "reproduce-istdp", force=options.force)))
+    )
+    chosen = FIGURES if options.figure == "all" else (options.figure,)
+    found: dict[str, list[Row]] = {}
+    for figure in chosen:
+        rows = world.share_out(PARTS[figure], items(figure, options.seeds))
+        if rows is not None:
+            found[figure] = rows
+    return world.on_root(lambda: _write(folder, found, options.seeds))
+
+
+def _write(folder: Path, found: dict[str, list[Row]], seeds: int) -> int:
+    from distadmm.papers.istdp_text import text
+
+    for figure, rows in found.items():
+        write_csv(folder / f"{figure}.csv", list(rows[0]), (list(row.values()) for row in rows))
+        istdp_figures.draw(figure, rows, folder / f"{figure}.svg")
+    words = text(found, seeds)
+    write_text(folder / "istdp.md", words)
+    print(words)
+    print(f"written to {folder}")
+    return DONE
+
+
+def main(argv: list[str] | None = None) -> int:
+    def read(words: list[str]) -> Options:
+        return parse("distadmm.papers.istdp", __doc__ or "", [Options], words)[0]
+
+    return launch("distadmm.papers.istdp", read, work, argv)
+
+
+if __name__ == "__main__":
+    from distadmm.papers.istdp import main as run
+
+    raise SystemExit(run())

@@ -1,0 +1,279 @@
+"""Figures 1 to 3 of "Learning Privately over Distributed Features": ADMM sharing, SGD, and noise.
+
+    python -m distadmm.papers.sharing --figure 1a --out DIR
+    python -m distadmm.papers.sharing --images digits.npz            all six, gisette as a stand-in
+    mpiexec -n 2 python -m distadmm.papers.sharing --out DIR         curves shared out to the ranks
+
+1a, 2a: objective and test loss a epoch, ADMM against SGD.  1b, 2b: test loss a epoch under the noise of equation
+(10).  3a, 3b: test loss at the end against the noise, beside party 1 alone and all features.  a9a is encoded from
+the bundled Adult; it equals LIBSVM's files in every row.
+"""
+
+from distadmm.flags import entering
+
+entering(__name__)
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from distadmm.data.parts import sparse_or_dense
+from distadmm.data.table import dense
+from distadmm.errors import DONE, require
+from distadmm.files import claim_directory, write_csv, write_text
+from distadmm.flags import flag, launch, parse
+from distadmm.methods.sharing import admm, loop, sgd, vectors
+from distadmm.papers import sharing_figures
+from distadmm.problems.columns import Columns
+from distadmm.problems.losses import Logistic
+from distadmm.ranks.star import Star
+from distadmm.ranks.world import World
+
+Array = np.ndarray
+LOSS = Logistic()
+FIGURES = ("1a", "1b", "2a", "2b", "3a", "3b")
+WIDTHS = {"a9a": (66, 57), "gisette": (2000, 2000, 1000)}
+SIGMAS = {"a9a": (0.0, 3.0, 10.0, 30.0, 100.0), "gisette": (0.0, 0.3, 1.0, 3.0, 10.0)}
+RHO = {"a9a": 0.2, "gisette": 0.01}
+TAU = {"a9a": 0.0, "gisette": 1.28}  # Algorithm 1 as printed (tau = 0) diverges on the wide blocks
+HEADER = ("figure", "data", "curve", "epoch", "objective", "test_loss")
+BEST = "corrected, best epoch"
+CORRECTED = ("ADMM corrected", BEST)
+NOISE = 0x46494733  # purpose of equation (10)'s noise here
+
+
+@dataclass(frozen=True)
+class Options:
+    flags_title = "reproduce sharing"
+    figure: str = flag("all", help=f"all, or one of {', '.join(FIGURES)}", choices=("all", *FIGURES))
+    gisette: str | None = flag(None, help="your gisette_scale (LIBSVM format), with --gisette-test")
+    gisette_test: str | None = flag(None, help="your gisette_scale.t")
+    images: str | None = flag(
+        None, help="npz of MNIST fours and nines (img, digit) to build the stand-in from"
+    )
+    epochs: int = flag(20, help="epochs of every curve")
+    seed: int = flag(0, help="seed of the noise and of SGD's order")
+    out: str | None = flag(None, help="directory (default: runs/reproduce-sharing-<date>-<time>)")
+    force: bool = flag(False, help="replace a directory that is not empty")
+
+    def __post_init__(self) -> None:
+        require(self.epochs >= 2, f"--epochs is {self.epochs}; needed: at least 2")
+        require(
+            (self.gisette is None) == (self.gisette_test is None), "--gisette and --gisette-test go together"
+        )
+        require(
+            self.figure not in ("2a", "2b", "3b") or self.wide,
+            f"figure {self.figure} needs --gisette FILE --gisette-test FILE, or --images NPZ for the stand-in",
+        )
+
+    @property
+    def wide(self) -> bool:
+        return bool(self.gisette or self.images)
+
+    @property
+    def figures(self) -> tuple[str, ...]:
+        if self.figure != "all":
+            return (self.figure,)
+        return tuple(name for name in FIGURES if self.wide or name in ("1a", "1b", "3a"))
+
+
+@dataclass(frozen=True)
+class Item:
+    """One curve, or one level of a figure; all a rank needs to know to compute it."""
+
+    figure: str
+    data: str  # a9a or gisette
+    curve: str
+    options: Options
+
+
+@dataclass(frozen=True)
+class Task:
+    name: str
+    blocks: tuple[Any, ...]
+    y: Array
+    test: tuple[Any, ...]
+    y_test: Array
+
+
+@lru_cache(maxsize=2)
+def task(data: str, options: Options) -> Task:
+    """Columns of each party, training and test."""
+    if data == "a9a":
+        from distadmm.data.source import open_source
+
+        source = open_source("a9a", clip=None)
+        X, y = source.everything(sparse=True)  # type: ignore[attr-defined]
+        held = source.test(sparse=True)
+        assert held is not None
+        name, X, X_test, y_test = "a9a", X.to_scipy(), held[0].to_scipy(), held[1]  # type: ignore[union-attr]
+    else:
+        from distadmm.data import gisette
+
+        if options.gisette and options.gisette_test:
+            training, held_out = gisette.load_gisette(options.gisette, options.gisette_test)
+        else:
+            training, held_out = gisette.build_standin(options.images or "")
+        name, X, y, X_test, y_test = (
+            training.name,
+            dense(training.X),
+            training.y,
+            dense(held_out.X),
+            held_out.y,
+        )
+    edges = np.cumsum([0, *WIDTHS[data]])
+    cut = [slice(int(low), int(high)) for low, high in pairwise(edges)]
+    return Task(
+        name,
+        tuple(sparse_or_dense(X[:, part]) for part in cut),
+        y,
+        tuple(X_test[:, part] for part in cut),
+        y_test,
+    )
+
+
+def curve(item: Item) -> list[dict[str, Any]]:
+    """The rows of one curve."""
+    work = task(item.data, item.options)
+    rows: list[dict[str, Any]] = []
+
+    def see(epoch: int, state: Any) -> None:
+        rows.append(_row(item, work, epoch, state.x, state.b, centred=item.curve in CORRECTED))
+
+    if item.curve.startswith("SGD"):
+        _sgd(item, work, see)
+    elif item.curve in ("party 1 alone", "all features"):
+        count = 1 if item.curve == "party 1 alone" else len(work.blocks)
+        x = _logistic_regression(work.blocks[:count], work.y)
+        rows.append(_row(item, work, item.options.epochs, x, 0.0, centred=False))
+    else:
+        _admm(item, work, see)
+    if item.curve == BEST:
+        return [min(rows, key=lambda row: row["test_loss"])]
+    return rows if item.figure[0] != "3" else rows[-1:]
+
+
+def _admm(item: Item, work: Task, see: Callable[[int, Any], None]) -> None:
+    corrected = item.curve in CORRECTED
+    problem = admm.Problem(LOSS, 1.0, intercept=corrected)
+    blocks = {m: Columns(block, centre=corrected) for m, block in enumerate(work.blocks, 1)}
+    epochs = item.options.epochs
+    if corrected:
+        plan = loop.Plan(iterations=epochs, tolerance=0.0)
+    else:
+        form = "corrected" if TAU[item.data] else "paper"
+        plan = loop.Plan(form, RHO[item.data], False, TAU[item.data], iterations=epochs, tolerance=0.0)
+    sigma = float(item.curve.removeprefix("sigma ")) if item.curve.startswith("sigma") else 0.0
+
+    def release(t: int, m: int, x: Array, v: Array) -> tuple[Array, Array]:
+        key = np.random.SeedSequence(entropy=item.options.seed, spawn_key=(NOISE, m, t))
+        noise = vectors.degenerate_noise(blocks[m], sigma, np.random.default_rng(key))
+        return x + noise, v + blocks[m].apply(noise)
+
+    noisy = release if sigma > 0 else None
+    loop.run(
+        Star(parties=len(blocks)), blocks, work.y, problem, plan, work.y.size, observe=see, release=noisy
+    )
+
+
+def _sgd(item: Item, work: Task, see: Callable[[int, Any], None]) -> None:
+    eta = float(item.curve.split("eta ")[1])
+    steps = sgd.Steps(eta, 100, item.options.seed)
+    blocks = {m: Columns(block) for m, block in enumerate(work.blocks, 1)}
+    star, problem = Star(parties=len(blocks)), admm.Problem(LOSS, 1.0)
+    model = sgd.start(blocks, steps)
+    for number in range(1, item.options.epochs + 1):
+        model = sgd.epoch(star, blocks, work.y, problem, steps, model, number, work.y.size)
+        see(number, model)
+
+
+def _row(
+    item: Item, work: Task, epoch: int, x: dict[int, Array], b: float, *, centred: bool
+) -> dict[str, Any]:
+    means = {m: np.asarray(work.blocks[m - 1].mean(axis=0)).ravel() if centred else 0.0 for m in x}
+    shift = b - sum(float(np.sum(means[m] * x[m])) for m in x)
+    train = sum(work.blocks[m - 1] @ x[m] for m in x) + shift
+    test = sum(work.test[m - 1] @ x[m] for m in x) + shift
+    objective = LOSS.value(train, work.y).sum() + 0.5 * sum(float(model @ model) for model in x.values())
+    return {
+        "figure": item.figure,
+        "data": work.name,
+        "curve": item.curve,
+        "epoch": epoch,
+        "objective": float(objective) / work.y.size,
+        "test_loss": float(LOSS.value(test, work.y_test).mean()),
+    }
+
+
+def _logistic_regression(blocks: Sequence[Any], y: Array) -> dict[int, Array]:
+    """The paper's baselines, by L-BFGS on the columns of these parties together."""
+    from scipy.optimize import minimize
+
+    edges = np.cumsum([0, *(block.shape[1] for block in blocks)])
+    parts = [slice(int(low), int(high)) for low, high in pairwise(edges)]
+
+    def value(x: Array) -> tuple[float, Array]:
+        z = sum(block @ x[part] for block, part in zip(blocks, parts))
+        slope = LOSS.slope(z, y)
+        gradient = x + np.concatenate([block.T @ slope for block in blocks])
+        return float(LOSS.value(z, y).sum() + 0.5 * x @ x), gradient
+
+    options = {"maxiter": 3000, "maxfun": 6000, "gtol": 1e-3, "ftol": 1e-14}
+    found = minimize(value, np.zeros(int(edges[-1])), jac=True, method="L-BFGS-B", options=options)
+    return {m: found.x[part] for m, part in enumerate(parts, 1)}
+
+
+def items(options: Options) -> list[Item]:
+    """All curves of the figures asked for."""
+    made = []
+    for figure in options.figures:
+        data = "gisette" if figure in ("2a", "2b", "3b") else "a9a"
+        if figure.endswith("a") and figure != "3a":
+            eta = ("3", "0.3") if data == "a9a" else ("0.1", "0.01")
+            literal = "ADMM, Algorithm 1" + (f", tau {TAU[data]}" if TAU[data] else "")
+            curves = [literal, "ADMM corrected", *(f"SGD eta {value}" for value in eta)]
+        else:
+            curves = [f"sigma {sigma:g}" for sigma in SIGMAS[data]]
+            curves += [BEST, "party 1 alone", "all features"] if figure[0] == "3" else []
+        made += [Item(figure, data, name, options) for name in curves]
+    return made
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    return launch(
+        "distadmm.papers.sharing", lambda a: parse("distadmm.papers.sharing", __doc__ or "", [Options], a)[0],
+        work, argv,
+    )  # fmt: skip
+
+
+def work(options: Options, world: World) -> int:
+    world.on_root(sharing_figures.available)
+    out = Path(
+        world.on_root(lambda: str(claim_directory(options.out, "reproduce-sharing", force=options.force)))
+    )
+    parts = world.share_out(curve, items(options))
+    if parts is None:
+        return DONE
+    rows = [row for part in parts for row in part]
+    for figure in options.figures:
+        own = [row for row in rows if row["figure"] == figure]
+        write_csv(out / f"figure-{figure}.csv", HEADER, [[row[key] for key in HEADER] for row in own])
+        sharing_figures.draw(figure, own, out / f"figure-{figure}.svg")
+    text = sharing_figures.verdicts(rows, options.figures)
+    write_text(out / "agreement.md", text)
+    print(text)
+    if not options.wide and options.figure == "all":
+        print("2a, 2b and 3b need --gisette FILE --gisette-test FILE, or --images NPZ for the stand-in")
+    print(out)
+    return DONE
+
+
+if __name__ == "__main__":
+    from distadmm.papers.sharing import main as run_main  # the real module, not its __main__ double
+
+    raise SystemExit(run_main())

@@ -1,0 +1,154 @@
+"""What the releases of several nodes together cost one record, or one person: it depends on who holds what.
+
+    one-node   a record is held by one node                       the node that costs most
+    feature    a feature (column) is held by one party            the party that costs most
+    parties    a person has a row at every (vertical) party       all parties composed
+    person     a person has k_i records at node i                 group privacy at each of these nodes, composed
+    moving     a record may be replaced by one at another node    removed at A and added at B, composed; or replaced
+    unknown    overlapping or unknown tables, merged runs         all composed
+
+There is no default as soon as there are two nodes: the rule is a fact about the data, and it must be said.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import replace
+from itertools import permutations
+from typing import NamedTuple
+
+import numpy as np
+
+from distadmm.errors import require
+from distadmm.privacy.accounting import pricing
+from distadmm.privacy.accounting.events import (
+    Adjacency,
+    DiscreteGaussian,
+    Event,
+    Gaussian,
+    KNorm,
+    ObjectivePerturbation,
+    Pure,
+    Unbounded,
+    check_adjacency,
+)
+from distadmm.privacy.accounting.rdp import ORDERS, rdp_to_epsilon
+
+RULES = {
+    "one-node": "a record is held by one node: the node that costs most",
+    "feature": "a feature is held by one party: the party that costs most",
+    "parties": "a person has a row at every party: all parties composed",
+    "person": "a person has several records: group privacy at each node that holds some, composed",
+    "moving": "a record may be replaced by one at another node: removed there and added here, composed",
+    "unknown": "who holds what is not known, or the tables overlap: all nodes composed",
+}
+
+
+class Combined(NamedTuple):
+    """epsilon of all nodes, the rule it follows from, and the nodes that decide it."""
+
+    epsilon: float
+    rule: str
+    nodes: tuple[Hashable, ...]
+
+
+def combine(
+    per_node: Mapping[Hashable, Iterable[Event]],
+    adjacency: Adjacency,
+    delta: float,
+    across: str | None = None,
+    records: Mapping[Hashable, int] | None = None,
+) -> Combined:
+    """epsilon at `delta` of all that the nodes released; `records` says how many a person has where ("person").
+
+    For "moving" the sensitivity stated in an event must cover a record that is added or removed.
+    """
+    check_adjacency(adjacency)
+    spent = {node: tuple(pricing.counted(events)) for node, events in per_node.items()}
+    require(
+        across in RULES or (across is None and len(spent) < 2),
+        f"across is {across!r} for {len(spent)} nodes; there is no default: choose one of {', '.join(RULES)}",
+    )
+    require(
+        (records is None) != (across == "person"),
+        'records goes with across="person": the number of records of one person at each node that has some',
+    )
+    if across == "person":
+        assert records is not None
+        unknown = [node for node in records if node not in spent]
+        require(
+            not unknown, f"records names node {unknown[0] if unknown else ''!r}, of which nothing is known"
+        )
+        held = {node: [grouped(e, k) for e in spent[node]] for node, k in records.items() if k}
+        events = [e for each in held.values() for e in each]
+        return Combined(pricing.epsilon(events, delta, adjacency), RULES["person"], tuple(held))
+    if across in ("parties", "unknown"):
+        events = [e for each in spent.values() for e in each]
+        return Combined(pricing.epsilon(events, delta, adjacency), RULES[across], tuple(spent))
+    if across == "moving":
+        return _moving(spent, adjacency, delta)
+    return _dearest(spent, adjacency, delta, RULES[across or "one-node"])
+
+
+def _dearest(
+    spent: Mapping[Hashable, tuple[Event, ...]], adjacency: Adjacency, delta: float, rule: str
+) -> Combined:
+    prices = {events: pricing.epsilon(events, delta, adjacency) for events in set(spent.values())}
+    if not spent:
+        return Combined(0.0, rule, ())
+    worst = max(spent, key=lambda node: prices[spent[node]])
+    return Combined(prices[spent[worst]], rule, (worst,))
+
+
+def _moving(spent: Mapping[Hashable, tuple[Event, ...]], adjacency: Adjacency, delta: float) -> Combined:
+    require(
+        adjacency == "replace",
+        f'across="moving" is about replaced records; adjacency is {adjacency!r}, choose replace',
+    )
+    rule = RULES["moving"]
+    best = _dearest(spent, adjacency, delta, rule)
+    seen: dict[tuple, float] = {}
+    for here, there in permutations(spent, 2):
+        pair = (spent[here], spent[there])
+        if pair not in seen:
+            seen[pair] = _moved(*pair, delta)
+        if seen[pair] > best.epsilon:
+            best = Combined(seen[pair], rule, (here, there))
+    return best
+
+
+def _moved(removed: tuple[Event, ...], added: tuple[Event, ...], delta: float) -> float:
+    """The record is in P at one node and in Q at the other: directed pairs, composed."""
+    both = [*removed, *added]
+    if any(isinstance(e, Unbounded) for e in both):
+        return math.inf
+    pure = math.fsum(e.pure_epsilon("add-remove") for e in both) * (1 + 1e-15)
+    if delta == 0 or not both:
+        return pure
+    if all(e.gdp_mu("add-remove") is not None for e in both):
+        return pricing.epsilon(both, delta, "add-remove")
+    from distadmm.privacy.accounting import pld
+
+    curve = sum((e.rdp(ORDERS, "add-remove") for e in both), np.zeros_like(ORDERS))
+    terms = [*pricing.ways(removed, "add-remove")[-1], *pricing.ways(added, "add-remove")[0]]
+    return min(pure, rdp_to_epsilon(curve * (1 + 1e-13), delta), pld.epsilon(terms, delta))
+
+
+def grouped(event: Event, records: int) -> Event:
+    """The event whose price is what `event` costs a group of `records` records at its node.
+
+    Sensitivities grow `records`-fold; objective perturbation is a chain of single records (see `profiles`).
+    """
+    require(records >= 1, f"records is {records!r}; needed: a whole number of at least 1")
+    if isinstance(event, Gaussian):
+        return replace(event, noise_multiplier=event.noise_multiplier / records)
+    if isinstance(event, DiscreteGaussian):
+        return replace(event, sensitivity_grid=event.sensitivity_grid * records)
+    if isinstance(event, KNorm):
+        return replace(event, shift=event.shift * records)
+    if isinstance(event, Pure):
+        return replace(event, epsilon=event.epsilon * records)
+    if isinstance(event, ObjectivePerturbation):
+        return replace(event, records=event.records * records)
+    return event

@@ -1,0 +1,1 @@
+"""The write-ahead privacy-loss ledger: chain, rules, files, filters."""

@@ -1,0 +1,185 @@
+"""The ledgers of all nodes of one rank.
+
+Each node has its own ledger.  What was sent goes into one store a rank and the heads of neighbours into one
+file a rank, so that an iteration costs one write of each, however many nodes there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from distadmm.errors import require
+from distadmm.privacy.accounting.events import Event
+from distadmm.privacy.ledger import replay
+from distadmm.privacy.ledger.file import Ledger
+from distadmm.privacy.ledger.filter import Filter
+from distadmm.privacy.ledger.rules import MemoryLedger
+from distadmm.privacy.ledger.witness import Sighting, Witness, all_sightings
+
+Array = np.ndarray
+
+_FILES = (
+    200  # ledgers that a rank keeps open, and locked; of more all but the first are opened anew for each line
+)
+
+
+def _kept(node: int, nodes: Sequence[int]) -> bool:
+    return len(nodes) <= _FILES or node == nodes[0]
+
+
+class Replayed(NamedTuple):
+    """What an earlier process sent in one iteration."""
+
+    rows: Array  # (n, d); rows that are not known hold zeros
+    known: Array  # (n,), whether the row was sent: if not, it takes fresh noise and a new charge
+
+
+class Books:
+    """`Books.open(folder, nodes, ...)` or `Books.resume(folder, nodes, ...)`; `Books(ledgers)` in memory.
+
+    `neighbours` are the nodes elsewhere whose heads arrive here, in the order in which they arrive.
+    """
+
+    def __init__(
+        self,
+        ledgers: Sequence[MemoryLedger],
+        folder: str | Path | None = None,
+        neighbours: Sequence[int] = (),
+        sent: dict[tuple[int, int], replay.Sent] | None = None,
+    ):
+        self.ledgers = list(ledgers)
+        self.nodes = [ledger.node for ledger in self.ledgers]
+        require(self.nodes, "a rank without nodes keeps no books")
+        self._sent = sent or {}
+        self._last_stored = max((k for _, k in self._sent), default=-1)
+        self._replay: replay.Replay | None = None
+        self._witness: Witness | None = None
+        if folder is not None:
+            stem = Path(folder) / f"nodes-{self.nodes[0]:04d}"
+            self._replay = replay.Replay(stem.with_suffix(".replay"))
+            if len(neighbours):
+                self._witness = Witness(stem.with_suffix(".witness"), neighbours)
+
+    @classmethod
+    def open(
+        cls,
+        folder: str | Path,
+        nodes: Iterable[int],
+        neighbours: Sequence[int] = (),
+        *,
+        budgets: Sequence[Filter | None] | None = None,
+        **header: Any,
+    ) -> Books:
+        """New ledgers, each with its budget; `header` as for `Ledger`."""
+        nodes = [int(node) for node in nodes]
+        limits = [header.pop("budget", None)] * len(nodes) if budgets is None else budgets
+        ledgers = [
+            Ledger(folder, node, keep_open=_kept(node, nodes), budget=limit, **header)
+            for node, limit in zip(nodes, limits)
+        ]
+        return cls(ledgers, folder, neighbours)
+
+    @classmethod
+    def resume(
+        cls,
+        folder: str | Path,
+        nodes: Iterable[int],
+        neighbours: Sequence[int] = (),
+        *,
+        seen: Iterable[Sighting] | None = None,
+        **expected: Any,
+    ) -> Books:
+        """The ledgers of an earlier run, which any ranks may have kept; `expected` as for `Ledger.resume`.
+
+        All ranks must have resumed before any of them takes a checkpoint, which forgets what was sent.
+        """
+        nodes = [int(node) for node in nodes]
+        sent = {place: s for place, s in replay.read_all(folder).items() if place[0] in set(nodes)}
+        seen = all_sightings(folder) if seen is None else list(seen)
+        by_node: dict[int, list[Sighting]] = {}
+        for sighting in seen:
+            by_node.setdefault(sighting.node, []).append(sighting)
+        ledgers = [
+            Ledger.resume(
+                folder,
+                node,
+                seen=by_node.get(node, []),
+                sent=sent,
+                keep_open=_kept(node, nodes),
+                **expected,
+            )
+            for node in nodes
+        ]
+        return cls(ledgers, folder, neighbours, sent)
+
+    def __len__(self) -> int:
+        return len(self.ledgers)
+
+    @property
+    def heads(self) -> Array:
+        """The heads to send with this iteration's rows: (n, 32) bytes."""
+        return np.frombuffer(b"".join(ledger.head for ledger in self.ledgers), dtype=np.uint8).reshape(-1, 32)
+
+    def commit(self, plans: Sequence[Sequence[Event]], *, sync_every: int = 0) -> None:
+        """Reserve the schedule of each node."""
+        require(len(plans) == len(self.ledgers), f"{len(plans)} schedules for {len(self.ledgers)} nodes")
+        for ledger, plan in zip(self.ledgers, plans):
+            ledger.commit(plan, sync_every=sync_every)
+
+    def affords(self, events: Sequence[Event]) -> bool:
+        """Whether every node's budget admits its event; the answer depends on no data."""
+        return all(ledger.affords([event]) for ledger, event in zip(self.ledgers, events))
+
+    def post(self, *, iteration: int) -> None:
+        """Every node sends what depends on earlier releases alone."""
+        for ledger in self.ledgers:
+            ledger.post(iteration=iteration)
+
+    def expose(self, reason: str, *, iteration: int) -> None:
+        """Every node sends what depends on its data and carries no noise."""
+        for ledger in self.ledgers:
+            ledger.expose(reason, iteration=iteration)
+
+    def store(self, iteration: int, rows: Array) -> None:
+        """Keep the rows that are about to be sent, to the byte."""
+        if self._replay is None:
+            return
+        self._replay.store_rows(self.nodes, iteration, [ledger.head for ledger in self.ledgers], rows)
+        self._last_stored = max(self._last_stored, iteration)
+
+    def stored(self, iteration: int, width: int) -> Replayed | None:
+        """The rows that an earlier process sent in `iteration`; None when not one of them is known."""
+        found = [ledger.stored(iteration) for ledger in self.ledgers]
+        known = np.array([row is not None and len(row) == 8 * width for row in found])
+        if not known.any():
+            return None
+        rows = np.zeros((len(found), width))
+        for at, row in enumerate(found):
+            if row is not None and known[at]:
+                rows[at] = np.frombuffer(row, dtype=np.float64)
+        return Replayed(rows, known)
+
+    def witness(self, heads: Array, iteration: int) -> None:
+        """Keep the heads, (m, 4) numbers, that came from `neighbours` with this iteration's messages."""
+        if self._witness is not None:
+            self._witness.note_all(heads, iteration)
+
+    def checkpoint(self, iteration: int) -> None:
+        """A durable checkpoint holds everything up to `iteration`."""
+        for ledger in self.ledgers:
+            ledger.checkpoint(iteration)
+        if self._replay is not None and self._last_stored <= iteration:
+            self._replay.forget()
+            self._last_stored = -1
+
+    def close(self) -> None:
+        """A clean end."""
+        for ledger in self.ledgers:
+            ledger.close()
+        for file in (self._replay, self._witness):
+            if file is not None:
+                file.close()

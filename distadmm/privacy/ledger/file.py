@@ -1,0 +1,315 @@
+"""The ledger of one node: what it released, written down before it happened.
+
+    filter check -> intent -> fdatasync -> draw noise -> compute -> keep the bytes -> send
+
+`commit(events)` reserves a schedule that does not depend on data in one synced record; what is reserved
+counts as spent, and the line of each release under it follows unsynced.  `charge(event, iteration=k)` is
+that line when the event is reserved, and a synced record of its own cost when it is not.
+
+Invariants that guard privacy
+-----------------------------
+* `charge` returns only when the release is durable: its own record, or the reservation that covers it.
+* After a crash of the process every line that was written is there.  After a crash of the machine (the
+  last line is torn, or another boot than this one wrote it) unsynced lines may be lost; so what is left of
+  a reservation is given up, as far as it may have been used.
+* A ledger with a line that was edited, lost or moved is not taken up again; neither is one shorter than
+  its neighbours, or its own store of sent messages, show it to have been.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from distadmm.errors import InputError, require
+from distadmm.privacy.ledger import chain, replay
+from distadmm.privacy.ledger.rules import MODES, SCOPES, MemoryLedger, Receipt, boot_id, now
+from distadmm.privacy.ledger.tally import Tally
+from distadmm.privacy.ledger.witness import Sighting, Witness, all_sightings, missing, sightings
+
+__all__ = ["MODES", "SCOPES", "Ledger", "MemoryLedger", "Receipt", "check_witnesses", "path_of"]
+
+_sync = getattr(os, "fdatasync", os.fsync)
+
+
+def path_of(folder: str | Path, node: int, suffix: str = "jsonl") -> Path:
+    """The file of a node's ledger, or beside it its store of sent messages and the heads it saw."""
+    return Path(folder) / f"node-{node:04d}.{suffix}"
+
+
+class Ledger(MemoryLedger):
+    """`Ledger(folder, node, adjacency=..., mode=...)` opens a new file; `Ledger.resume` takes one up again.
+
+    `keep_open` = False opens the file anew for each line, for ranks that host more nodes than a process
+    may have files.
+    """
+
+    def __init__(self, folder: str | Path, node: int = 0, *, keep_open: bool = True, **header: Any):
+        self._place(folder, node, keep_open)
+        if self.path.exists():
+            raise InputError(
+                f"the ledger {self.path} exists; take the run up again with --resume, or give a new --out"
+            )
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(
+                f"cannot make {self.path.parent}: {error.strerror}; give another --out"
+            ) from None
+        super().__init__(node, **header)
+
+    def _place(self, folder: str | Path, node: int, keep_open: bool) -> None:
+        self.path = path_of(folder, node)
+        self.node = node
+        self._keep_open = keep_open
+        self._entered = False  # the folder's own record of the file is on disk
+        self._file = -1
+        self._broken = ""
+        self._replay: replay.Replay | None = None
+        self._witness: Witness | None = None
+        self._last_stored = -1
+
+    # -- taking up again --------------------------------------------------------------------------------
+
+    @classmethod
+    def resume(
+        cls,
+        folder: str | Path,
+        node: int = 0,
+        *,
+        mode: str,
+        adjacency: str | None = None,
+        dataset: str | None = None,
+        source: str = "",
+        block: int = 1,
+        seen: Iterable[Sighting] | None = None,
+        sent: dict[tuple[int, int], replay.Sent] | None = None,
+        keep_open: bool = True,
+    ) -> Ledger:
+        """The ledger of an earlier process, after all checks; nothing is written unless they pass.
+
+        `seen` are the heads that neighbours hold, `sent` what was sent since the last checkpoint; by
+        default the files of this folder, which is all there is when every node shares it.
+        """
+        ledger = cls.__new__(cls)
+        ledger._place(folder, node, keep_open)
+        if ledger.path.exists():
+            try:
+                ledger._open()  # the lock comes before the first look
+            except OSError as error:
+                raise InputError(
+                    f"cannot take up the ledger {ledger.path}: {error.strerror}; it is to be written on"
+                ) from None
+        found = chain.read(ledger.path)
+        if found.fault:
+            raise InputError(f"{found.fault}; restore the file from a backup, or start a new run")
+        require(
+            found.entries,
+            f"the ledger {ledger.path} holds no whole entry, so nothing was released; start the run anew with --force",
+        )
+        tally = Tally.of(found.entries)
+        ledger._matches(tally, mode, adjacency, dataset)
+        holds = {bytes.fromhex(entry["h"]) for entry in found.entries}
+        seen = all_sightings(folder) if seen is None else list(seen)
+        _refuse_shorter(ledger.path, tally, missing(seen, node, holds))
+        lost = bool(found.torn) or not (tally.closed or tally.boot == boot_id() is not None)
+        stored = replay.read(path_of(folder, node, "replay")) if sent is None else sent
+        orphans = ledger._orphans(stored, holds, tally, lost)
+        ledger._adopt(found, tally, {k: s for k, s in ledger._own(stored) if s.head in holds}, block)
+        ledger._continue(found, lost, orphans, source)
+        return ledger
+
+    def _matches(self, tally: Tally, mode: str, adjacency: str | None, dataset: str | None) -> None:
+        header = tally.header
+        wanted = {"rng mode": mode, "adjacency": adjacency, "dataset": dataset}
+        written = {
+            "rng mode": header["rng"]["mode"],
+            "adjacency": header["adj"],
+            "dataset": header["dataset"],
+        }
+        for what, value in wanted.items():
+            require(
+                value is None or value == written[what],
+                f"the ledger {self.path} has {what} {written[what]!r}, this run {value!r}; "
+                "resume with what the ledger has, or start a new run",
+            )
+
+    def _own(self, stored: dict[tuple[int, int], replay.Sent]) -> list[tuple[int, replay.Sent]]:
+        return [(iteration, sent) for (node, iteration), sent in stored.items() if node == self.node]
+
+    def _orphans(
+        self, stored: dict[tuple[int, int], replay.Sent], holds: set[bytes], tally: Tally, lost: bool
+    ) -> list[str]:
+        """The heads of kept messages whose entries are gone; only a crash may have taken them."""
+        orphans = {s.head.hex(): k for k, s in self._own(stored) if s.head not in holds}
+        orphans = {head: k for head, k in orphans.items() if head not in tally.lost_heads}
+        require(
+            lost or not orphans,
+            f"the ledger {self.path} lacks the entry of iteration {min(orphans.values(), default=0)} that its own "
+            "store of sent messages names: it was cut or replaced; restore it from a backup, or start a new run",
+        )
+        return sorted(orphans)
+
+    def _adopt(self, found: chain.Chain, tally: Tally, sent: dict[int, replay.Sent], block: int) -> None:
+        self.block = block
+        self._begin()
+        self._sent = sent
+        self.run = tally.header["run"]
+        self.head = bytes.fromhex(found.head)
+        self._seq = len(found.entries)
+        self._take(tally)
+        self._last_stored = max(sent, default=-1)
+        self._entered = True
+
+    def _continue(self, found: chain.Chain, lost: bool, orphans: list[str], source: str) -> None:
+        """Account for a torn tail, give up what may have been used unseen, and go on."""
+        given_up = []
+        for (of, item), slot in self.tally.places.items():
+            count = slot.could_be_lost() if lost else 0
+            if 0 < count < float("inf"):
+                given_up.append([of, item, int(count)])
+        rng = {"mode": self.mode, "source": source}
+        entry = {
+            "kind": "resume",
+            "forfeited": given_up,
+            "lost": orphans,
+            "rng": rng,
+            "boot": boot_id(),
+            "t": now(),
+        }
+        torn = [chain.fragment_entry(found.torn)] if found.torn else []
+        newline = b"\n" if found.torn or found.unended else b""
+        self._append_entries([*torn, entry], sync=True, before=newline)
+
+    # -- files ------------------------------------------------------------------------------------------
+
+    def _open(self) -> int:
+        if self._file < 0:
+            self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            if self._keep_open:
+                self._lock()
+        return self._file
+
+    def _lock(self) -> None:
+        """One process at a time, for as long as the file is kept open."""
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._shut()
+            raise InputError(
+                f"the ledger {self.path} is in use; wait for the process that has it open to end, or give another --out"
+            ) from None
+        except OSError:
+            pass  # a file system without locks
+
+    def _shut(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+    def _write(self, line: bytes, sync: bool) -> None:
+        if self._broken:
+            raise InputError(self._broken)
+        try:
+            file = self._open()
+            chain.write_all(file, line)
+            if sync:
+                self._make_durable(file)
+        except OSError as error:
+            self._broken = (
+                f"cannot write the ledger {self.path}: {error.strerror}; nothing more is released; "
+                "make room and take the run up again with --resume"
+            )
+            raise InputError(self._broken) from None
+        if not self._keep_open:
+            self._shut()
+
+    def _make_durable(self, file: int) -> None:
+        _sync(file)
+        if not self._entered:
+            folder = os.open(self.path.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+            self._entered = True
+
+    @property
+    def content(self) -> bytes:
+        return self.path.read_bytes()
+
+    # -- what was sent, and what was seen ---------------------------------------------------------------
+
+    def store_release(self, iteration: int, payload: bytes) -> None:
+        """Keep what is about to be sent, to the byte, until the next checkpoint; readable by its owner alone."""
+        if self._replay is None:
+            self._replay = replay.Replay(path_of(self.path.parent, self.node, "replay"))
+        self._replay.store(self.node, iteration, self.head, payload)
+        self._last_stored = max(self._last_stored, iteration)
+
+    def stored(self, iteration: int) -> bytes | None:
+        """What an earlier process sent in `iteration`, to be sent again as it is.
+
+        None: nobody can tell, and then the iteration takes fresh noise and a new charge.
+        """
+        return super().stored(iteration)
+
+    def checkpoint(self, iteration: int) -> None:
+        super().checkpoint(iteration)
+        if self._keep_open:  # else a sync a node would cost more than the iteration
+            try:
+                self._make_durable(self._open())
+            except OSError as error:
+                raise InputError(f"cannot sync the ledger {self.path}: {error.strerror}; make room") from None
+        if self._last_stored <= iteration and self._last_stored >= 0:
+            if self._replay is None:
+                self._replay = replay.Replay(path_of(self.path.parent, self.node, "replay"))
+            self._replay.forget()
+            self._last_stored = -1
+
+    def witness(self, neighbour: int, head: bytes | str, iteration: int) -> None:
+        if self._witness is None:
+            self._witness = Witness(path_of(self.path.parent, self.node, "witness"))
+        self._witness.note(neighbour, head, iteration)
+
+    def witnessed(self) -> list[Sighting]:
+        return sightings(path_of(self.path.parent, self.node, "witness"))
+
+    def close(self) -> None:
+        super().close()
+        self._release_files()
+
+    def _release_files(self) -> None:
+        for file in (self._replay, self._witness):
+            if file is not None:
+                file.close()
+        self._replay = self._witness = None
+        self._shut()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_witness"):  # placed, at least
+            self._release_files()
+
+
+def _refuse_shorter(path: Path, tally: Tally, unheld: list[Sighting]) -> None:
+    if not unheld:
+        return
+    seen = max(unheld, key=lambda s: s.iteration)
+    ends = (
+        "before its first release" if tally.last_iteration is None else f"at iteration {tally.last_iteration}"
+    )
+    raise InputError(
+        f"the ledger {path} ends {ends}, but {seen.observer} holds a head of iteration {seen.iteration} that is "
+        "not in it: it was cut or replaced; restore it from a backup, or start a new run"
+    )
+
+
+def check_witnesses(ledgers: Iterable[MemoryLedger], seen: Iterable[Sighting]) -> None:
+    """Refuse to go on with a ledger that does not hold every head its neighbours saw; they are named."""
+    seen = list(seen)
+    for ledger in ledgers:
+        unheld = missing(seen, ledger.node, ledger.holds())
+        _refuse_shorter(getattr(ledger, "path", Path(f"node {ledger.node}")), ledger.tally, unheld)

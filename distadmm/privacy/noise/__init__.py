@@ -1,0 +1,1 @@
+"""Noise and what is done with it: sources, samplers, mechanisms, queries, releases."""

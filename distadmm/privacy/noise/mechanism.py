@@ -1,0 +1,229 @@
+"""Noise that is paid for before it is drawn.
+
+A `Noise` binds the ledgers of this rank's nodes to a source of randomness.  `draw` charges the ledger,
+and returns noise only when the charge is durable; when the budget refuses, nothing is drawn.
+
+    ObjectivePerturbation   linear term b, density ~ exp(-alpha |b|) or N(0, sigma^2 I)
+    KNorm                   additive b, density ~ exp(-alpha |b|)
+    Gaussian                additive, sigma = noise multiplier x sensitivity
+    DiscreteGaussian        additive, on a grid, exact (`on_grid`)
+
+Invariants that guard privacy
+-----------------------------
+* No noise without a charge, and one draw a charge: a second draw for the same release is an error.  (`repeat`
+  is for simulation noise alone, which guarantees nothing.)
+* The noise has the scale that the charged event states; callers cannot pass another.
+* Secure noise goes with secure ledgers and simulation noise with simulation ledgers.
+
+Floating point: only `on_grid` is exact.  Everything else is float arithmetic whose rounding is not covered
+by a proof (`float_exact: false` in the ledger); a cryptographic generator does not change that.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from distadmm.errors import InputError, require
+from distadmm.privacy.accounting.events import DiscreteGaussian, Event, Gaussian, KNorm, ObjectivePerturbation
+from distadmm.privacy.ledger.rules import MemoryLedger
+from distadmm.privacy.noise.discrete import discrete_gaussian
+from distadmm.privacy.noise.sources import PURPOSES, Secure, Simulation, Source, Stream, source_of
+
+__all__ = ["GridQuery", "Noise", "Secure", "Simulation", "grid_of", "k_norm", "source_of"]
+
+Array = np.ndarray
+
+
+def k_norm(stream: Stream, dimension: int, alpha: float) -> Array:
+    """b in R^d of density ~ exp(-alpha |b|): |b| ~ Gamma(d, 1/alpha), direction uniform."""
+    b = stream.standard_normal(dimension)
+    length = stream.standard_gamma(dimension) / alpha
+    b *= length / math.sqrt(b @ b)
+    return b
+
+
+def grid_of(sigma: float, bits: int = 20) -> float:
+    """A grid of spacing 2^-bits sigma or up to twice as fine; a power of two, so nothing is rounded twice."""
+    require(math.isfinite(sigma) and sigma > 0, f"sigma is {sigma!r}; needed: a finite number above 0")
+    return 2.0 ** (math.floor(math.log2(sigma)) - bits)
+
+
+@dataclass(frozen=True)
+class GridQuery:
+    """A query in R^N that is released on a grid: rounded to multiples of `spacing`, then integer noise.
+
+    Rounding moves each of two neighbouring answers by at most spacing/2 a coordinate, so their distance is
+    at most Delta + spacing sqrt(N): that is what its `event` is charged with.
+    """
+
+    sigma: float
+    sensitivity: float
+    dimension: int
+    spacing: float
+
+    def __post_init__(self) -> None:
+        require(
+            self.spacing > 0 and math.frexp(self.spacing)[0] == 0.5,
+            f"the grid's spacing is {self.spacing!r}; needed: a power of two, e.g. from grid_of",
+        )
+
+    @cached_property
+    def event(self) -> DiscreteGaussian:
+        rounding = math.nextafter(math.sqrt(self.dimension), math.inf)
+        moved = math.nextafter(self.sensitivity / self.spacing + rounding, math.inf)
+        return DiscreteGaussian(self.sigma / self.spacing, moved, dimension=self.dimension)
+
+
+class _Paid(NamedTuple):
+    event: Event
+    iteration: int
+    drawn: set[int]  # purposes
+
+
+class Noise:
+    """The only source of noise for what the nodes of `ledgers` release."""
+
+    def __init__(self, ledgers: MemoryLedger | Sequence[MemoryLedger], source: Source):
+        self.ledgers = [ledgers] if isinstance(ledgers, MemoryLedger) else list(ledgers)
+        self.source = source
+        for ledger in self.ledgers:
+            require(
+                ledger.mode == source.mode,
+                f"the ledger of node {ledger.node} is for {ledger.mode} noise, the source gives {source.mode} noise; "
+                "open the ledger with the mode of the source",
+            )
+        self._paid: dict[int, _Paid] = {}  # by node, its latest charge
+
+    def _charge(self, at: int, event: Event, iteration: int, purpose: int) -> None:
+        """Charge the release of the node at position `at`; then its noise may be drawn, once."""
+        ledger = self.ledgers[at]
+        before = self._paid.get(ledger.node)
+        drawn = before.drawn if before and before.iteration == iteration else set()
+        if purpose in drawn:
+            raise RuntimeError(
+                f"node {ledger.node} would draw the noise of iteration {iteration} twice; number its queries"
+            )
+        ledger.charge(event, iteration=iteration)
+        self._paid[ledger.node] = _Paid(event, iteration, drawn)
+
+    def _stream(self, at: int, purpose: int) -> Stream:
+        """The stream for a draw that has been paid for."""
+        node = self.ledgers[at].node
+        paid = self._paid[node]
+        paid.drawn.add(purpose)
+        return self.source.at(node, purpose, paid.iteration)
+
+    def draw(
+        self,
+        event: Event,
+        *,
+        iteration: int,
+        at: int = 0,
+        shape: int | tuple[int, ...] | None = None,
+        sensitivity: float | None = None,
+        query: int = 0,
+    ) -> Array:
+        """Charge `event`, then draw its noise.
+
+        `shape` and `sensitivity` go with `Gaussian`, which states neither.  A node that answers several
+        queries in an iteration numbers them by `query`.
+        """
+        self._check(event, shape, sensitivity)
+        purpose = _purpose("noise", query)
+        self._charge(at, event, iteration, purpose)
+        return self._sample(event, self._stream(at, purpose), shape, sensitivity)
+
+    def repeat(
+        self,
+        event: Event,
+        *,
+        iteration: int,
+        at: int = 0,
+        shape: int | tuple[int, ...] | None = None,
+        sensitivity: float | None = None,
+    ) -> Array:
+        """Simulation noise that an earlier process paid for and drew: to compute on as it did, not to be released."""
+        self._check(event, shape, sensitivity)
+        if self.source.mode != "simulation":
+            raise RuntimeError(f"{self.source.mode} noise cannot be drawn again")
+        stream = self.source.at(self.ledgers[at].node, _purpose("noise", 0), iteration)
+        return self._sample(event, stream, shape, sensitivity)
+
+    def draw_all(self, events: Event | Sequence[Event], *, iteration: int) -> Array:
+        """Charge one release of every node here, then draw: row i is the noise of node i."""
+        each = [events] * len(self.ledgers) if isinstance(events, Event) else list(events)
+        require(
+            len(each) == len(self.ledgers),
+            f"{len(each)} events for {len(self.ledgers)} nodes; give one a node",
+        )
+        for event in each:
+            self._check(event, None, None)
+        purpose = _purpose("noise", 0)
+        for at, event in enumerate(each):
+            self._charge(at, event, iteration, purpose)
+        return np.stack([self._sample(e, self._stream(at, purpose), None, None) for at, e in enumerate(each)])
+
+    def output(self, tolerance: float, *, at: int = 0, query: int = 0) -> Array:
+        """The noise of an approximate minimiser, density ~ exp(-a |e|), a = eps_o Phi / (2 tau).
+
+        The charge of its release covers it: `output_epsilon` is part of that event.  It needs the
+        gradient's norm at the minimiser to be at most tau = `tolerance`, rounding included.
+        """
+        node = self.ledgers[at].node
+        paid = self._paid.get(node)
+        purpose = _purpose("output", query)
+        event = paid.event if paid and purpose not in paid.drawn else None
+        if not isinstance(event, ObjectivePerturbation) or not event.output_epsilon:
+            raise RuntimeError(f"node {node} would draw output noise that its last charge does not cover")
+        require(tolerance > 0, f"the tolerance is {tolerance!r}; needed: a number above 0")
+        a = event.output_epsilon * event.floor / (2 * tolerance)
+        return k_norm(self._stream(at, purpose), event.dimension, a)
+
+    def on_grid(self, value: Array, grid: GridQuery, *, iteration: int, at: int = 0, query: int = 0) -> Array:
+        """`value` rounded to the grid plus exact discrete Gaussian noise: multiples of `grid.spacing`."""
+        value = np.asarray(value, dtype=float)
+        require(
+            value.size == grid.dimension, f"{value.size} values for a query of dimension {grid.dimension}"
+        )
+        scaled = value / grid.spacing
+        if not np.all(np.abs(scaled) < 2.0**51):
+            raise InputError("a value to release is not finite, or too large for the grid; clip it first")
+        noise = self.draw(grid.event, iteration=iteration, at=at, query=query)
+        return (np.rint(scaled).astype(np.int64) + noise.reshape(value.shape)) * grid.spacing
+
+    def _check(self, event: Event, shape: object, sensitivity: float | None) -> None:
+        """Everything that can be wrong, before anything is charged.  (Messages are built when needed: this is hot.)"""
+        if not isinstance(event, (ObjectivePerturbation, KNorm, Gaussian, DiscreteGaussian)):
+            raise InputError(f"no noise is known for {event}; charge it at the ledger")
+        if event.count != 1:
+            raise InputError(f"{event} stands for {event.count} releases; draw them one by one")
+        if isinstance(event, Gaussian):
+            if shape is None or sensitivity is None or not sensitivity > 0:
+                raise InputError(f"{event} needs the shape and the sensitivity of its query to be drawn")
+        elif shape is not None or sensitivity is not None:
+            raise InputError(f"{event} states its own dimension and scale; give neither")
+
+    def _sample(
+        self, event: Event, stream: Stream, shape: int | tuple[int, ...] | None, sensitivity: float | None
+    ) -> Array:
+        if isinstance(event, DiscreteGaussian):
+            return discrete_gaussian(event.sigma_grid, event.dimension, stream.words)
+        if isinstance(event, Gaussian):
+            assert sensitivity is not None
+            return event.noise_multiplier * sensitivity * stream.standard_normal(shape)
+        if isinstance(event, KNorm):
+            return k_norm(stream, event.dimension, event.alpha)
+        assert isinstance(event, ObjectivePerturbation)
+        if event.noise == "gaussian":
+            return event.scale * stream.standard_normal(event.dimension)
+        return k_norm(stream, event.dimension, event.scale)
+
+
+def _purpose(name: str, query: int) -> int:
+    return PURPOSES[name] + 256 * query

@@ -1,0 +1,298 @@
+"""What stands between a node's data and its neighbours: nothing leaves that the ledger was not charged for.
+
+    draw(k)     charge, durably; then the noise of the linear term (objective perturbation)
+    seal(k, f)  certify the solve, add its output noise, keep the bytes for a replay
+    recycle(k)  a line of no cost: what is sent depends on earlier releases alone
+    expose(k)   a line of infinite cost
+
+Invariants that guard privacy
+-----------------------------
+* Noise comes from `Noise.draw` alone, which charges first.
+* A message that was sent in an earlier process is replayed byte for byte, without a charge; anything else
+  takes fresh noise and a new charge.
+* A solve that misses its tolerance is recorded as unbounded before it leaves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from distadmm.errors import BudgetExhausted
+from distadmm.privacy.accounting import rdp
+from distadmm.privacy.accounting.events import (
+    Adjacency,
+    Event,
+    Gaussian,
+    KNorm,
+    ObjectivePerturbation,
+    Unbounded,
+)
+from distadmm.privacy.accounting.pricing import adaptive_epsilon
+from distadmm.privacy.ledger.books import Books
+from distadmm.privacy.ledger.tally import is_committed
+from distadmm.privacy.noise.mechanism import Noise, k_norm
+from distadmm.privacy.noise.release import STATEMENTS, Unprotected
+from distadmm.privacy.noise.sources import PURPOSES, Source, Stream
+from distadmm.ranks.graph_network import Network
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The mechanism of one rank's nodes; nothing in it depends on data."""
+
+    noise: str  # gamma or gaussian
+    mechanism: str  # objective or output
+    dimension: int
+    alpha: Array  # (K, n): rate of gamma noise, or 1/sigma, of each solve and node
+    weight: Array  # (n,): w = C/B of one record
+    slope: float  # |l'| <= this
+    curvature: float  # l'' <= this
+    ridge: float  # rho/N
+    adjacency: Adjacency
+    tolerance: float  # tau of the primal solves
+    output_epsilon: float  # epsilon_o; 0: solves are taken to be exact, as the paper does
+    one_signed: bool
+    logistic: bool
+    unverified: str = ""  # a hypothesis that does not hold or cannot be checked: everything is unbounded
+
+    def event(self, solve: int, i: int, quadratic: float, factor: float) -> Event:
+        """The price of node i's release at this solve, hypotheses granted."""
+        weight = float(self.weight[i]) * self.slope
+        floor = self.ridge + quadratic
+        alpha = float(self.alpha[solve - 1, i])
+        if self.mechanism == "objective":
+            alpha /= factor
+            return ObjectivePerturbation(
+                noise=self.noise,
+                dimension=self.dimension,
+                scale=alpha if self.noise == "gamma" else 1.0 / alpha,
+                weight=weight,
+                curvature=self.curvature / self.slope,
+                floor=floor,
+                output_epsilon=self.output_epsilon,
+                one_signed=self.one_signed,
+                logistic=self.logistic,
+            )
+        if self.noise == "gamma":
+            return KNorm(self.dimension, alpha, self.moved(i, floor))
+        return Gaussian(1.0 / (alpha * self.moved(i, floor)))
+
+    def moved(self, i: int, floor: float) -> float:
+        """How far one record can move node i's released minimiser.
+
+        It moves the gradient by w, or 2 w when it is replaced; an inexact solve by tau more in each world.
+        """
+        weight = float(self.weight[i]) * self.slope
+        return (weight * (1 if self.adjacency == "add-remove" else 2) + 2 * self.tolerance) / floor
+
+    def charged(self, event: Event) -> Event:
+        """What the ledger is charged with: the price, or no bound when a hypothesis fails."""
+        if not self.unverified:
+            return event
+        pure = event.pure_epsilon(self.adjacency)
+        return Unbounded(self.unverified, claimed=pure if np.isfinite(pure) else None)
+
+
+class Protected(Unprotected):
+    """The releases of this rank's nodes, with their noise, through their ledgers."""
+
+    private = True
+
+    def __init__(self, recipe: Recipe, books: Books, source: Source, network: Network, phases: int):
+        super().__init__(books)
+        self.books: Books = books
+        network.stamp, network.notice = self._stamp, self._notice
+        self.recipe, self.phases, self.world = recipe, phases, network.world
+        self.noise = Noise(books.ledgers, source)
+        self._events: list[Event] = []
+        self._drawn = np.zeros((len(books), recipe.dimension))
+        self._sent_before: Any = None
+        self._quoted: tuple[int, float, float] | None = None  # entries that cost, epsilon and delta
+
+    def quote(self, epsilon: float, delta: float) -> None:
+        """Be told what all ranks' ledgers, as they stand, say at `delta`."""
+        self._quoted = self._entries, epsilon, delta
+
+    @property
+    def _entries(self) -> int:
+        return sum(len(ledger.tally.events) for ledger in self.books.ledgers)
+
+    @property
+    def epsilon(self) -> float:
+        assert self._quoted is not None, "nothing was quoted yet"
+        entries, epsilon, delta = self._quoted
+        if entries != self._entries:  # releases beyond the schedule
+            spent = {tuple(ledger.events) for ledger in self.books.ledgers}
+            epsilon = max(epsilon, *(adaptive_epsilon(each, delta, self.recipe.adjacency) for each in spent))
+            self.quote(epsilon, delta)
+        return epsilon
+
+    @property
+    def statement(self) -> str:
+        """The weakest of what this rank's ledgers say."""
+        if self.recipe.unverified:
+            return "none"
+        kinds = {ledger.statement_kind for ledger in self.books.ledgers}
+        if not self.committed:  # what a budget certifies is itself, not the sum that is quoted
+            kinds.add("odometer")
+        return next(kind for kind in STATEMENTS if kind in kinds)
+
+    @property
+    def committed(self) -> bool:
+        """Whether all releases of this rank's nodes belong to schedules committed before the first one."""
+        return all(is_committed(ledger.tally) for ledger in self.books.ledgers)
+
+    def events(self, k: int, quadratic: Array, factor: Array | float) -> list[Event]:
+        """The price of iteration k's release, a node."""
+        n, solve = len(self.books), (k - 1) // self.phases + 1
+        quadratic, factor = np.broadcast_to(quadratic, (n, 1)), np.broadcast_to(factor, (n, 1))
+        alpha, weight = self.recipe.alpha[solve - 1].tolist(), self.recipe.weight.tolist()
+        cases = list(zip(alpha, weight, quadratic[:, 0].tolist(), factor[:, 0].tolist()))
+        first = {
+            case: i for i, case in enumerate(cases)
+        }  # a node of each case: many nodes have few different prices
+        made = {case: self.recipe.event(solve, i, case[2], case[3]) for case, i in first.items()}
+        return [made[case] for case in cases]
+
+    def plans(self, releases: Sequence[tuple[int, Array, Array | float]]) -> list[tuple[Event, ...]]:
+        """The events that each node can reserve; nothing where they have no proved price."""
+        if self.recipe.unverified:
+            return []
+        return list(zip(*(self.events(k, quadratic, factor) for k, quadratic, factor in releases)))
+
+    def price(self, plans: Sequence[tuple[Event, ...]]) -> None:
+        """Price the schedules of all ranks, each distinct one once; no price depends on data."""
+        orders, adjacency = self.books.ledgers[0].tally.orders, self.recipe.adjacency
+        distinct = {plan: tuple(dict.fromkeys(plan)) for plan in plans}.values()
+        prices = self.world.each_once(
+            lambda plan: [event.rdp(orders, adjacency) for event in plan], list(distinct)
+        )
+        curves = {event: curve for plan, found in prices.items() for event, curve in zip(plan, found)}
+        rdp.learn(curves, orders, adjacency)
+
+    def commit(self, plans: Sequence[tuple[Event, ...]]) -> None:
+        """Reserve the whole schedule in one synced record a node."""
+        if plans:
+            self.books.commit(plans)
+
+    def draw(self, k: int, quadratic: Array, factor: Array | float = 1.0) -> Array | float:
+        self._k = k
+        self._events = self.events(k, quadratic, factor)
+        self._afford([self.recipe.charged(event) for event in self._events], k)
+        self._sent_before = self.books.stored(k, self.recipe.dimension)
+        for i, event in enumerate(self._events):
+            self._drawn[i] = (
+                self._drawn_before(i, event, k) if self._is_replay(i) else self._pay_and_draw(i, event, k)
+            )
+        # The price is that of the linear term, `factor` included, and so is the noise drawn at that price.
+        return 0.0 if self.recipe.mechanism == "output" else self._drawn
+
+    def _stamp(self) -> Array:
+        """The ledgers' heads, as four numbers a row: they travel with the message."""
+        heads = b"".join([ledger.head for ledger in self.books.ledgers])
+        return np.frombuffer(heads, dtype=np.float64).reshape(-1, 4)
+
+    def _notice(self, stamps: Array) -> None:
+        """The heads of the neighbours that live on other ranks."""
+        self.books.witness(stamps, self._k)
+
+    def _afford(self, charges: list[Event], k: int) -> None:
+        """All ranks leave together, before anything is drawn, when one node's budget does not admit its release."""
+        if self.books.ledgers[0].budget is None:
+            return
+        poor = [
+            ledger.node for ledger, event in zip(self.books.ledgers, charges) if not ledger.affords([event])
+        ]
+        poor = [node for nodes in self.world.allgather(poor) for node in nodes]
+        if poor:
+            budget = self.books.ledgers[0].budget.describe()
+            raise BudgetExhausted(
+                f"the budget {budget} does not admit the release of node {min(poor)} in iteration {k}; "
+                "nothing of it was drawn or sent",
+                shared=True,
+            )
+
+    def _is_replay(self, i: int) -> bool:
+        return self._sent_before is not None and bool(self._sent_before.known[i])
+
+    def _pay_and_draw(self, i: int, event: Event, k: int) -> Array:
+        if self.recipe.unverified:
+            self.books.ledgers[i].charge(self.recipe.charged(event), iteration=k)
+            return self._unpriced(i, event, k)
+        return self.noise.draw(event, iteration=k, at=i, **self._query(i, event, k))
+
+    def _drawn_before(self, i: int, event: Event, k: int) -> Array | float:
+        """The noise of what is sent again: the next solve starts where this one ends, so a seed's bits need it."""
+        if self.noise.source.mode != "simulation":
+            return 0.0  # nothing is kept of it, and what is sent does not depend on it
+        if self.recipe.unverified:
+            return self._unpriced(i, event, k)
+        return self.noise.repeat(event, iteration=k, at=i, **self._query(i, event, k))
+
+    def _unpriced(self, i: int, event: Event, k: int) -> Array:
+        stream = self.noise.source.at(self.books.nodes[i], PURPOSES["noise"], k)
+        return sample_unpriced(stream, event, self.recipe.dimension)
+
+    def _query(self, i: int, event: Event, k: int) -> dict[str, Any]:
+        """What a Gaussian event does not state: it has sigma / moved; drawn for sensitivity 1/alpha', sigma itself."""
+        if not isinstance(event, Gaussian):
+            return {}
+        return {"shape": self.recipe.dimension, "sensitivity": self._unit(event, k, i)}
+
+    def _unit(self, event: Gaussian, k: int, i: int) -> float:
+        sigma = 1.0 / float(self.recipe.alpha[(k - 1) // self.phases, i])
+        return sigma / event.noise_multiplier
+
+    def seal(self, k: int, f: Array, residual: Array) -> Array:
+        self._certify(k, residual)
+        sealed = f + self._drawn if self.recipe.mechanism == "output" else f.copy()
+        for i, event in enumerate(self._events):
+            if self._is_replay(i):
+                sealed[i] = self._sent_before.rows[i]
+                continue
+            if (
+                self.recipe.output_epsilon
+                and not self.recipe.unverified
+                and isinstance(event, ObjectivePerturbation)
+            ):
+                sealed[i] += self.noise.output(self.recipe.tolerance, at=i)
+        self.books.store(k, sealed)
+        return sealed
+
+    def _certify(self, k: int, residual: Array) -> None:
+        """A solve that missed its tolerance is unbounded in the ledger before it leaves; a budget keeps it in."""
+        kept_in = []
+        for i in np.flatnonzero(residual > self.recipe.tolerance).tolist():
+            if self._is_replay(i):
+                continue
+            found = f"a solve ended at gradient norm {residual[i]:.2g}, above {self.recipe.tolerance:g}"
+            try:
+                self.books.ledgers[i].expose(found, iteration=k)
+            except BudgetExhausted:
+                kept_in.append(self.books.nodes[i])
+        if self.books.ledgers[0].budget is None:
+            return
+        # All ranks leave together.
+        kept_in = [node for nodes in self.world.allgather(kept_in) for node in nodes]
+        if kept_in:
+            raise BudgetExhausted(
+                f"the solve of node {min(kept_in)} in iteration {k} ended above --tolerance {self.recipe.tolerance:g}, "
+                "and no budget admits what has no bound; nothing of it was sent; raise --tolerance",
+                shared=True,
+            )
+
+
+def sample_unpriced(stream: Stream, event: Event, dimension: int) -> Array:
+    """Noise of the scale that `event` states, for a release that is charged as unbounded."""
+    if isinstance(event, KNorm):
+        return k_norm(stream, dimension, event.alpha)
+    assert isinstance(event, ObjectivePerturbation)
+    if event.noise == "gaussian":
+        return event.scale * stream.standard_normal(dimension)
+    return k_norm(stream, dimension, event.scale)

@@ -1,0 +1,82 @@
+"""What stands between a node's data and its neighbours when there is no noise: nothing, and the ledger says so.
+
+`draw`, `seal`, `recycle` and `expose` are what every algorithm passes through; `protected.Protected` is the
+same with noise.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from distadmm.errors import InputError
+
+if TYPE_CHECKING:
+    from distadmm.privacy.ledger.books import Books
+
+Array = np.ndarray
+HEAD_BYTES = 32  # of the ledger's head, which travels with a private message
+STATEMENTS = ("simulation", "odometer", "certificate")  # what a number from a ledger is worth, weakest first
+
+
+class Unprotected:
+    """No noise: every message that depends on data is an open release, of infinite cost.
+
+    With books, each is written down as such; a notebook's run without a folder keeps none.
+    """
+
+    private = False
+
+    @property
+    def epsilon(self) -> float:
+        return float("inf")
+
+    @property
+    def statement(self) -> str:
+        return "none"
+
+    def __init__(self, books: Books | None = None):
+        self.books = books
+        self._k = 0
+
+    def draw(self, k: int, quadratic: Array, factor: Array | float = 1.0) -> Array | float:
+        self.expose(k, "no noise was asked for")
+        return 0.0
+
+    def seal(self, k: int, f: Array, residual: Array) -> Array:
+        return f
+
+    def recycle(self, k: int) -> None:
+        self._k = k
+        if self.books is not None:
+            self.books.post(iteration=k)
+
+    def expose(self, k: int, what: str) -> None:
+        self._k = k
+        if self.books is not None:
+            self.books.expose(what, iteration=k)
+
+    def checkpoint(self, k: int) -> None:
+        """A durable checkpoint holds everything up to iteration k."""
+        if self.books is not None:
+            self.books.checkpoint(k)
+
+    def memory(self) -> dict[str, Array]:
+        """What a checkpoint keeps: the head of each node's ledger."""
+        return {} if self.books is None else {"head": self.books.heads.copy()}
+
+    def recall(self, memory: dict[str, Array]) -> None:
+        """Refuse to go on with a ledger that lacks what it held at the checkpoint."""
+        if self.books is None or "head" not in memory:
+            return
+        for ledger, head in zip(self.books.ledgers, memory["head"]):
+            if head.astype(np.uint8).tobytes() not in ledger.holds():
+                raise InputError(
+                    f"the ledger of node {ledger.node} is shorter than it was at the checkpoint, or another one: "
+                    "restore it from a backup, or start a new run"
+                )
+
+    def close(self) -> None:
+        if self.books is not None:
+            self.books.close()

@@ -1,0 +1,212 @@
+"""The local objectives O_i of the nodes of this rank, and their primal solves.
+
+    O_i(f) = C/B_i sum_n l(f.x_n; y_n) + rho/(2N) |f|^2
+
+An `Objective` of your own needs `dimension`, `value(f)`, `grad(f)` and one of `hess(f)` (a d x d matrix)
+or `hessp(f, v)`; everything else here works with it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+
+import numpy as np
+
+from distadmm.problems.losses import Loss
+
+Array = np.ndarray
+
+# Below this share of non-zeros, and above this many entries, gradients use the sparse form of the data.
+_SPARSE_SHARE = 0.3
+_SPARSE_ENTRIES = 400_000
+
+
+class Objective(Protocol):
+    dimension: int
+
+    def value(self, f: Array) -> float: ...
+
+    def grad(self, f: Array) -> Array: ...
+
+    def hess(self, f: Array) -> Array: ...
+
+
+class GeneralisedLinear:
+    """weight/B sum_n l(f.x_n; y_n) + ridge/2 |f|^2 over one node's rows; B is their number, or `divisor`."""
+
+    def __init__(
+        self,
+        X: Array,
+        y: Array,
+        loss: Loss,
+        *,
+        weight: float = 1.0,
+        ridge: float = 0.0,
+        divisor: int | None = None,
+    ):
+        self.loss, self.ridge = loss, ridge
+        self.rows, self.dimension = X.shape
+        # The weight w = C/B of one record.  A public divisor B keeps it the same when a record comes or goes.
+        self.scale = weight / (divisor or self.rows)
+        # With labels +-1 the loss depends on y f.x alone: fold y into the rows once.
+        if loss.labels:
+            self.A, self.y = np.ascontiguousarray(X * y[:, None]), np.ones(1)
+            self.labels: Array | None = y
+        else:
+            self.A, self.y = np.ascontiguousarray(X), np.asarray(y, dtype=float)
+            self.labels = None
+        self._forward, self._backward = self.A, self.A.T
+        self.price = hessian_price(self.dimension)
+        self._seen: tuple[Array, Array] | None = None  # the latest f, and A f
+        if self.A.size > _SPARSE_ENTRIES:
+            share = np.count_nonzero(self.A) / self.A.size
+            if share < _SPARSE_SHARE:
+                self._make_sparse(share)
+
+    def _make_sparse(self, share: float) -> None:
+        from scipy.sparse import csr_array
+
+        self._forward, self._backward = csr_array(self.A), csr_array(self.A.T)
+        self.price *= 0.2 / share
+
+    def share(self, rows: Array) -> None:
+        """Take `rows`, equal to A, in its place: a view of somebody else's copy of them."""
+        self.A = self._forward = rows
+        self._backward = rows.T
+
+    def scores(self, f: Array) -> Array:
+        """A f, kept for the next call: a solve, its Hessian and an observer often ask at the same f."""
+        if self._seen is None or not np.array_equal(self._seen[0], f):
+            self._seen = f.copy(), self._forward @ f
+        return self._seen[1]
+
+    def data_loss(self, f: Array) -> float:
+        """Mean loss of the rows."""
+        return float(np.mean(self.loss.value(self.scores(f), self.y)))
+
+    def value(self, f: Array) -> float:
+        return self.scale * self.rows * self.data_loss(f) + 0.5 * self.ridge * float(f @ f)
+
+    def grad(self, f: Array) -> Array:
+        return self._backward @ (self.scale * self.loss.slope(self.scores(f), self.y)) + self.ridge * f
+
+    def hess(self, f: Array) -> Array:
+        # A product of a matrix with its own transpose costs half of another one.
+        B = self.A * np.sqrt(self.scale * self.loss.curvature(self.scores(f), self.y))[:, None]
+        H = B.T @ B
+        H.flat[:: self.dimension + 1] += self.ridge
+        return H
+
+
+def hessian_price(dimension: int) -> float:
+    """What a Hessian and its inverse cost, in gradients, over dense rows (measured for 20 to 105 columns)."""
+    return 2.0 + dimension / 8.0
+
+
+class Problem:
+    """The objectives of this rank's nodes; `argmin` solves each node's primal step."""
+
+    def __init__(self, objectives: Iterable[Any], tolerance: float = 1e-10):
+        from distadmm.problems.newton import solver_of
+        from distadmm.problems.newton_batched import blocks
+
+        # Small nodes of one shape are solved side by side, each as if it were alone.
+        self.objectives, self.blocks = blocks(objectives)
+        self.tolerance = tolerance
+        self.dimension: int = self.objectives[0].dimension
+        self.residual: Array = np.zeros(len(self.objectives))  # of each node's latest solve
+        self.seconds = 0.0  # spent in solves
+        together = {i for rows, _ in self.blocks for i in rows.tolist()}
+        self.solvers = {
+            i: solver_of(objective) for i, objective in enumerate(self.objectives) if i not in together
+        }
+
+    def argmin(self, linear: Array, quadratic: Array, start: Array) -> Array:
+        """argmin_f O_i(f) + <linear_i, f> + 1/2 f'Q_i f for each node i.
+
+        A node's first solve begins at `start_i`, any other where its last one ended.
+
+        Q_i is quadratic[i], a number (standing for a multiple of the identity) or a matrix.
+        """
+        began = time.perf_counter()
+        f = np.empty_like(start)
+        for rows, block in self.blocks:
+            f[rows], self.residual[rows] = block.minimise(
+                linear[rows], quadratic[rows], start[rows], self.tolerance
+            )
+        for i, solver in self.solvers.items():
+            Q = quadratic[i] if np.ndim(quadratic[i]) == 2 else float(np.ravel(quadratic[i])[0])
+            f[i], self.residual[i] = solver.minimise(linear[i], Q, start[i], self.tolerance)
+        self.seconds += time.perf_counter() - began
+        return f
+
+    def values(self, f: Array) -> Array:
+        """O_i(f_i) of each node."""
+        return self._each(f, "values", lambda objective, row: objective.value(row))
+
+    def values_at(self, points: Array) -> Array:
+        """O_i at every one of these points, one row a node."""
+        found = np.empty((len(self.objectives), len(points)))
+        for rows, block in self.blocks:
+            for p, point in enumerate(points):
+                found[rows, p] = block.values(np.broadcast_to(point, (len(rows), self.dimension)))
+        for i in self.solvers:
+            found[i] = [self.objectives[i].value(point) for point in points]
+        return found
+
+    def data_losses(self, f: Array) -> Array:
+        """Mean loss over each node's rows; NaN where an objective has no such notion."""
+        return self._each(
+            f, "data_losses", lambda o, row: o.data_loss(row) if hasattr(o, "data_loss") else np.nan
+        )
+
+    def gradients(self, f: Array) -> Array:
+        return np.stack([objective.grad(row) for objective, row in zip(self.objectives, f)])
+
+    def _each(self, f: Array, of_block: str, of_one: Callable[[Any, Array], float]) -> Array:
+        found = np.empty(len(self.objectives))
+        for rows, block in self.blocks:
+            found[rows] = getattr(block, of_block)(f[rows])
+        for i in self.solvers:
+            found[i] = of_one(self.objectives[i], f[i])
+        return found
+
+    def memory(self) -> dict[str, Array]:
+        """What the solvers carry from one iteration to the next, one row a node."""
+        rows: list[Any] = [None] * len(self.objectives)
+        for where, block in self.blocks:
+            for i, memory in zip(where.tolist(), block.memories()):
+                rows[i] = memory
+        for i, solver in self.solvers.items():
+            rows[i] = solver.memory()
+        nowhere = np.zeros(self.dimension)
+        return {
+            "anchor": np.stack([nowhere if m.anchor is None else m.anchor for m in rows]),
+            "taken": np.array([m.anchor is not None for m in rows]),
+            "quadratic": np.stack([np.asarray(m.quadratic, dtype=float) for m in rows]),
+            "debt": np.array([m.debt for m in rows]),
+            "last": np.stack([nowhere if m.last is None else m.last for m in rows]),
+            "begun": np.array([m.last is not None for m in rows]),
+        }
+
+    def restore(self, memory: dict[str, Array]) -> None:
+        """Take back what `memory` gave, for these nodes."""
+        from distadmm.problems.newton import Memory
+
+        rows = []
+        for i in range(len(self.objectives)):
+            of = {name: values[i] for name, values in memory.items()}
+            rows.append(
+                Memory(
+                    of["anchor"] if of["taken"] else None,
+                    of["quadratic"] if np.ndim(of["quadratic"]) == 2 else float(of["quadratic"]),
+                    float(of["debt"]),
+                    of["last"] if of["begun"] else None,
+                )
+            )
+        for where, block in self.blocks:
+            block.remember([rows[i] for i in where.tolist()])
+        for i, solver in self.solvers.items():
+            solver.remember(rows[i])

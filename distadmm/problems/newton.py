@@ -1,0 +1,230 @@
+"""The primal solve: minimise O(f) + <linear, f> + 1/2 f'Qf to a stated residual of its gradient.
+
+Newton's method with a *lagged* Hessian: the inverse W of O''(anchor) + Q is kept from one solve to the next,
+and within a solve the gradients seen correct it (L-BFGS with W as its first matrix).  A step then costs one
+gradient instead of one Hessian.  The residual is that of the true gradient, so lagging costs no accuracy.
+
+When to renew W is a matter of rent and purchase: each gradient beyond the two that a fresh Hessian would
+need adds to a debt, and when the debt exceeds what a Hessian costs, one is bought.
+
+A solve begins where the last one of its node ended: there the gradient is known, and the first step is free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from distadmm.problems.consensus import Objective, hessian_price
+
+Array = np.ndarray
+PATIENCE = 2.0  # a Hessian is bought when the debt exceeds so many times its price
+SLOW, FEE = 0.5, 4.0  # a step that leaves more than this share of the gradient adds so much to the debt
+DUE = 2  # gradients a solve that add nothing
+_STEPS = 200
+_LEVEL = 4 * np.finfo(float).eps  # of the objective: what it may fall by and not show
+_PAIRS = 8  # corrections kept within a solve
+
+
+class Solution(NamedTuple):
+    f: Array
+    residual: float  # 2-norm of the gradient at f
+
+
+class Memory(NamedTuple):
+    """All that a solver carries from one solve to the next, so that a checkpoint can."""
+
+    anchor: Array | None  # where the Hessian was last taken
+    quadratic: float | Array  # and the Q it was taken with
+    debt: float  # gradients spent for want of a fresh one
+    last: Array | None  # where the last solve ended
+
+
+FORGETFUL = Memory(None, 0.0, 0.0, None)
+
+
+class LaggedNewton:
+    """Solver of one node."""
+
+    def __init__(self, objective: Objective):
+        self.objective = objective
+        self.limit = PATIENCE * getattr(objective, "price", hessian_price(objective.dimension))
+        self.anchor: Array | None = None
+        self.quadratic: float | Array = 0.0
+        self.debt = 0.0
+        self.last: Array | None = None
+        self._inverse: Array | None = None
+        self._slope: Array | None = None  # O'(last)
+
+    def memory(self) -> Memory:
+        return Memory(self.anchor, self.quadratic, self.debt, self.last)
+
+    def remember(self, memory: Memory) -> None:
+        self.anchor, self.quadratic, self.debt, self.last = memory
+        self._inverse = self._slope = None
+
+    def _renew(self, f: Array, quadratic: float | Array) -> None:
+        self.anchor, self.quadratic, self.debt = f.copy(), quadratic, 0.0
+        self._inverse = None
+
+    def _times_inverse(self, g: Array) -> Array:
+        if self._inverse is None:
+            assert self.anchor is not None
+            hessian = self.objective.hess(self.anchor)
+            self._inverse = np.linalg.inv(hessian + _as_matrix(self.quadratic, len(self.anchor)))
+        return self._inverse @ g
+
+    def minimise(self, linear: Array, quadratic: float | Array, start: Array, tolerance: float) -> Solution:
+        """`start` is where the first solve begins."""
+        f = start if self.last is None else self.last
+        slope = self.objective.grad(f) if self._slope is None else self._slope
+        g = slope + linear + _times(quadratic, f)
+        residual, steps = _norm(g), 0
+        pairs = Pairs()
+        for _ in range(_STEPS):
+            if residual <= tolerance:
+                break
+            fresh = self.anchor is None or self.debt > self.limit
+            if fresh:
+                self._renew(f, quadratic)
+                pairs = Pairs()
+            step = -pairs.times_inverse(self._times_inverse, g)
+            trial = f + step
+            slope_trial = self.objective.grad(trial)
+            g_trial = slope_trial + linear + _times(quadratic, trial)
+            left = _norm(g_trial)
+            steps += 1
+            if left < residual:
+                pairs.note(step, g_trial - g)
+                self.debt += 1.0 if left <= SLOW * residual else FEE
+                f, g, slope, residual = trial, g_trial, slope_trial, left
+            elif not fresh:  # the lagged curvature misleads: take it anew and do not move
+                self.anchor = None
+            else:
+                self.anchor = None
+                shortened = self._shorten(linear, quadratic, f, g, step)
+                if shortened is None:  # no descent is left to be had in floating point
+                    break
+                f, slope = shortened, self.objective.grad(shortened)
+                g = slope + linear + _times(quadratic, f)
+                residual = _norm(g)
+        self.debt = max(self.debt - min(steps, DUE), 0.0)
+        self.last, self._slope = f.copy(), slope
+        return Solution(f, residual)
+
+    def _shorten(
+        self, linear: Array, quadratic: float | Array, f: Array, g: Array, step: Array
+    ) -> Array | None:
+        """Halve a Newton step until the objective falls as Armijo's rule asks."""
+
+        def phi(f: Array) -> float:
+            return float(self.objective.value(f) + linear @ f + 0.5 * (f @ _times(quadratic, f)))
+
+        here, slope, length = phi(f), float(g @ step), 1.0
+        if -slope <= _LEVEL * abs(here):
+            return None
+        for _ in range(40):
+            if phi(f + length * step) <= here + 1e-4 * length * slope:
+                return f + length * step
+            length *= 0.5
+        return None
+
+
+class Pairs:
+    """Steps s and changes of the gradient y = (Hessian) s of one solve: what L-BFGS corrects an inverse by."""
+
+    def __init__(self) -> None:
+        self._pairs: list[tuple[Array, Array, float]] = []
+
+    def note(self, s: Array, y: Array) -> None:
+        product = float(s @ y)
+        if product > 0.0:
+            self._pairs = [*self._pairs[1 - _PAIRS :], (s, y, 1.0 / product)]
+
+    def times_inverse(self, first: Callable[[Array], Array], g: Array) -> Array:
+        """The corrected inverse times g: the two-loop recursion, `first` being the uncorrected product."""
+        shares = []
+        for s, y, weight in reversed(self._pairs):
+            shares.append(weight * float(s @ g))
+            g = g - shares[-1] * y
+        z = first(g)
+        for (s, y, weight), share in zip(self._pairs, reversed(shares)):
+            z = z + (share - weight * float(y @ z)) * s
+        return z
+
+
+class NewtonCG:
+    """Solver for objectives that offer Hessian-vector products `hessp(f, v)` instead of a matrix."""
+
+    def __init__(self, objective: Any):
+        self.objective = objective
+
+    def memory(self) -> Memory:
+        """Nothing is kept between solves."""
+        return FORGETFUL
+
+    def remember(self, memory: Memory) -> None:
+        """Nothing is kept between solves."""
+
+    def _product(self, f: Array, quadratic: float | Array, v: Array) -> Array:
+        return self.objective.hessp(f, v) + _times(quadratic, v)
+
+    def minimise(self, linear: Array, quadratic: float | Array, start: Array, tolerance: float) -> Solution:
+        f = start
+        g = self.objective.grad(f) + linear + _times(quadratic, f)
+        residual = _norm(g)
+        for _ in range(_STEPS):
+            if residual <= tolerance:
+                break
+            step = _conjugate_gradients(
+                partial(self._product, f, quadratic),
+                -g,
+                min(0.1, np.sqrt(residual)) * residual,
+            )
+            length = 1.0
+            for _ in range(40):
+                trial = f + length * step
+                g_trial = self.objective.grad(trial) + linear + _times(quadratic, trial)
+                if _norm(g_trial) < residual:
+                    break
+                length *= 0.5
+            else:
+                break
+            f, g, residual = trial, g_trial, _norm(g_trial)
+        return Solution(f, residual)
+
+
+def _conjugate_gradients(product: Callable[[Array], Array], b: Array, tolerance: float) -> Array:
+    x = np.zeros_like(b)
+    r = b.copy()
+    p = r.copy()
+    rr = float(r @ r)
+    for _ in range(2 * len(b)):
+        if np.sqrt(rr) <= tolerance:
+            break
+        Ap = product(p)
+        a = rr / float(p @ Ap)
+        x += a * p
+        r -= a * Ap
+        rr, before = float(r @ r), rr
+        p = r + (rr / before) * p
+    return x
+
+
+def solver_of(objective: Objective) -> LaggedNewton | NewtonCG:
+    return LaggedNewton(objective) if hasattr(objective, "hess") else NewtonCG(objective)
+
+
+def _norm(g: Array) -> float:
+    return float(np.sqrt(g @ g))
+
+
+def _times(quadratic: float | Array, f: Array) -> Array:
+    return quadratic @ f if isinstance(quadratic, np.ndarray) and quadratic.ndim == 2 else quadratic * f
+
+
+def _as_matrix(quadratic: float | Array, d: int) -> Array:
+    return quadratic if isinstance(quadratic, np.ndarray) and quadratic.ndim == 2 else quadratic * np.eye(d)

@@ -1,0 +1,201 @@
+"""Primal solves of many small nodes side by side.
+
+Nodes with few rows cost more in calls than in arithmetic.  Those of equal shape are stacked, (n, B, d), and
+take their steps together: lagged Newton as in `newton`, each node with its own inverse, its own debt and its
+own end; a node that has converged stands still.
+
+Held up by tests: whether a node is solved here is decided by its own shape, and every product is one of
+that node alone, so the bits of its solution do not depend on which others share the stack.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from distadmm.problems.consensus import GeneralisedLinear
+from distadmm.problems.newton import DUE, FEE, FORGETFUL, PATIENCE, SLOW, LaggedNewton, Memory
+
+Array = np.ndarray
+SMALL = 16_384  # entries: a node with no more is solved in a block
+_BLOCK = 131_072  # entries of a block, so that a solve finds its rows in the cache
+_STEPS = 100
+
+
+def blocks(objectives: Iterable[Any]) -> tuple[list[Any], list[tuple[Array, Block]]]:
+    """All the objectives, and (which of them, their block); the large and the user's own are in no block.
+
+    A block is stacked as soon as it is full, so that rows made one node after another exist once.
+    """
+    everyone: list[Any] = []
+    waiting: dict[Any, list[int]] = {}
+    found: list[tuple[Array, Block]] = []
+
+    def stack(members: list[int]) -> None:
+        found.append((np.array(members), Block([everyone[i] for i in members])))
+
+    for i, objective in enumerate(objectives):
+        everyone.append(objective)
+        if type(objective) is not GeneralisedLinear or objective.A.size > SMALL:
+            continue
+        members = waiting.setdefault((objective.A.shape, objective.loss), [])
+        members.append(i)
+        if len(members) * objective.A.size >= _BLOCK:
+            stack(members)
+            waiting[objective.A.shape, objective.loss] = []
+    for members in waiting.values():
+        if members:
+            stack(members)
+    return everyone, found
+
+
+class _State(NamedTuple):
+    """A solve under way, one row a node."""
+
+    f: Array
+    slope: Array  # O'(f)
+    g: Array  # gradient of the whole primal step
+    residual: Array
+
+
+class Block:
+    """A stack of objectives of one shape and loss, and what their solver remembers."""
+
+    def __init__(self, objectives: Sequence[GeneralisedLinear]):
+        self.objectives = list(objectives)
+        first = self.objectives[0]
+        self.loss, self.n, self.d = first.loss, len(self.objectives), first.dimension
+        self.A = np.empty((self.n, first.rows, self.d))
+        for i, objective in enumerate(self.objectives):
+            self.A[i] = objective.A
+            objective.share(self.A[i])  # one copy of the rows
+        self.y = np.stack([o.y for o in self.objectives])
+        self.scale = np.array([[o.scale] for o in self.objectives])
+        self.ridge = np.array([[o.ridge] for o in self.objectives])
+        self.limit = PATIENCE * first.price
+        self.remember([FORGETFUL] * self.n)
+
+    def memories(self) -> list[Memory]:
+        return [
+            Memory(
+                self.anchor[i] if self.taken[i] else None,
+                self._quadratic[i],
+                float(self.debt[i]),
+                self.last[i] if self.begun[i] else None,
+            )
+            for i in range(self.n)
+        ]
+
+    def remember(self, memories: Sequence[Memory]) -> None:
+        nowhere = np.zeros(self.d)
+        self.anchor = np.stack([nowhere if m.anchor is None else m.anchor for m in memories])
+        self.last = np.stack([nowhere if m.last is None else m.last for m in memories])
+        self.begun = np.array([m.last is not None for m in memories])
+        self._slope: Array | None = None  # the gradients of the objectives at `last`
+        self.taken = np.array([m.anchor is not None for m in memories])
+        self.debt = np.array([m.debt for m in memories])
+        self._quadratic: Array = np.stack([np.asarray(m.quadratic, dtype=float) for m in memories])
+        self._inverse = np.empty((self.n, self.d, self.d))
+        self._known = np.zeros(self.n, dtype=bool)  # which rows of _inverse are of their anchor
+
+    def _rows(self, which: Array) -> Array:
+        return self.A if len(which) == self.n else self.A[which]
+
+    def gradients(self, f: Array, which: Array) -> Array:
+        A = self._rows(which)
+        slope = self.loss.slope(np.matmul(A, f[:, :, None])[:, :, 0], self.y[which])
+        back = np.matmul((self.scale[which] * slope)[:, None, :], A)[:, 0, :]
+        return back + self.ridge[which] * f
+
+    def hessians(self, f: Array, which: Array) -> Array:
+        A = self._rows(which)
+        curvature = self.loss.curvature(np.matmul(A, f[:, :, None])[:, :, 0], self.y[which])
+        H = np.matmul(A.transpose(0, 2, 1), A * (self.scale[which] * curvature)[:, :, None])
+        H[:, range(self.d), range(self.d)] += self.ridge[which]
+        return H
+
+    def data_losses(self, f: Array) -> Array:
+        return self.loss.value(np.matmul(self.A, f[:, :, None])[:, :, 0], self.y).mean(axis=1)
+
+    def values(self, f: Array) -> Array:
+        squares = np.einsum("ij,ij->i", f, f)
+        weights = self.scale[:, 0] * self.A.shape[1]
+        return weights * self.data_losses(f) + 0.5 * self.ridge[:, 0] * squares
+
+    def minimise(
+        self, linear: Array, quadratic: Array, start: Array, tolerance: float
+    ) -> tuple[Array, Array]:
+        """(minimisers, gradient norms left), one row a node; `quadratic` is (n, 1) or (n, d, d).
+
+        `start` is where a node's first solve begins.
+        """
+        quadratic = quadratic if quadratic.ndim == 3 else quadratic.reshape(self.n)
+
+        everyone = np.arange(self.n)
+        f = np.where(self.begun[:, None], self.last, start)
+        slope = self.gradients(f, everyone) if self._slope is None else self._slope
+        g = slope + linear + _times(quadratic, f)
+        st = _State(f, slope, g, _norms(g))
+        steps = np.zeros(self.n)
+        which = np.flatnonzero(st.residual > tolerance)
+        for _ in range(_STEPS):
+            if not len(which):
+                break
+            fresh = ~self.taken[which] | (self.debt[which] > self.limit)
+            self._renew(which[fresh], st.f, quadratic)
+            trial = st.f[which] - self._times_inverse(which, st.g[which])
+            slope = self.gradients(trial, which)
+            g = slope + linear[which] + _times(quadratic[which], trial)
+            left, before = _norms(g), st.residual[which]
+            better = left < before
+            steps[which] += 1
+            self.debt[which] += np.where(left <= SLOW * before, 1.0, FEE) * better
+            moved = which[better]
+            st.f[moved], st.slope[moved] = trial[better], slope[better]
+            st.g[moved], st.residual[moved] = g[better], left[better]
+            self.taken[which[~better]] = False  # lagged curvature misleads: take it anew and do not move
+            for i in which[~better & fresh]:
+                self._alone(int(i), st, linear, quadratic, tolerance)
+            stuck = np.zeros(self.n, dtype=bool)
+            stuck[which[~better & fresh]] = True
+            which = np.flatnonzero((st.residual > tolerance) & ~stuck)
+        self.debt = np.maximum(self.debt - np.minimum(steps, DUE), 0.0)
+        self.last, self._slope, self.begun[:] = st.f, st.slope, True
+        return st.f.copy(), st.residual
+
+    def _alone(self, i: int, st: _State, linear: Array, quadratic: Array, tolerance: float) -> None:
+        """Finish a node whose full Newton step does not help with the solver that can shorten steps."""
+        Q = quadratic[i] if quadratic.ndim == 3 else float(quadratic[i])
+        st.f[i], st.residual[i] = LaggedNewton(self.objectives[i]).minimise(linear[i], Q, st.f[i], tolerance)
+        st.slope[i] = self.gradients(st.f[i : i + 1], np.array([i]))[0]
+
+    def _renew(self, which: Array, f: Array, quadratic: Array) -> None:
+        if self._quadratic.ndim != quadratic.ndim:
+            self._quadratic = np.zeros_like(quadratic)
+        self.anchor[which], self._quadratic[which] = f[which], quadratic[which]
+        self.taken[which], self.debt[which], self._known[which] = True, 0.0, False
+
+    def _times_inverse(self, which: Array, g: Array) -> Array:
+        wanted = which[~self._known[which]]
+        if len(wanted):
+            H = self.hessians(self.anchor[wanted], wanted)
+            Q = self._quadratic[wanted]
+            if Q.ndim == 3:
+                H += Q
+            else:
+                H[:, range(self.d), range(self.d)] += Q[:, None]
+            self._inverse[wanted], self._known[wanted] = np.linalg.inv(H), True
+        W = self._inverse if len(which) == self.n else self._inverse[which]
+        return np.matmul(W, g[:, :, None])[:, :, 0]
+
+
+def _times(quadratic: Array, f: Array) -> Array:
+    if quadratic.ndim == 3:
+        return np.matmul(quadratic, f[:, :, None])[:, :, 0]
+    return quadratic[:, None] * f
+
+
+def _norms(g: Array) -> Array:
+    return np.sqrt(np.einsum("ij,ij->i", g, g))

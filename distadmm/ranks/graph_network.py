@@ -1,0 +1,299 @@
+"""What a rank sees of the graph: its own nodes, their neighbours, and the messages between them.
+
+A rank hosts one node or many; every array of node state has a leading axis "the nodes of this rank".
+One process is simply a network whose one rank hosts all nodes, so code cannot tell serial from MPI.
+
+Held up by tests:
+  * the only protocol message is a node's row to its neighbours, point to point between the ranks that
+    host them: no row passes through a third rank;
+  * all rows that go from one rank to another in an iteration travel as one message, each row once;
+  * neighbour sums add in ascending order of the neighbours' numbers, so the bits of a result do not
+    depend on where the nodes live;
+  * every message sent has been received when `close` returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from distadmm.ranks.world import World
+from distadmm.structs import mutable_struct
+
+if TYPE_CHECKING:  # most networks are perfect and need none of it
+    from distadmm.ranks.conditions import Conditions, Moment
+
+Array = np.ndarray
+_TAG = 2719
+
+
+class Neighbourhood(NamedTuple):
+    """The part of the graph that one rank is told: its nodes and who their neighbours are."""
+
+    n_nodes: int  # in the whole network
+    nodes: Array  # global numbers of this rank's nodes, ascending
+    indptr: Array  # neighbours of the a-th node: indices[indptr[a]:indptr[a+1]]
+    indices: Array  # global numbers, ascending within a node
+    hosts: Array  # the rank that hosts each of `indices`
+    slots: Array  # where each of `indices` stands in the neighbour lists of the whole network
+
+
+def split(indptr: Array, indices: Array, blocks: Sequence[Array]) -> list[Neighbourhood]:
+    """The neighbourhood of each rank, when rank r hosts the nodes `blocks[r]`."""
+    n_nodes = len(indptr) - 1
+    host = np.empty(n_nodes, dtype=np.int64)
+    for rank, block in enumerate(blocks):
+        host[block] = rank
+    parts = []
+    for block in blocks:
+        nodes = np.sort(np.asarray(block, dtype=np.int64))
+        mine = [indices[indptr[i] : indptr[i + 1]] for i in nodes]
+        local_indptr = np.concatenate(([0], np.cumsum([len(row) for row in mine], dtype=np.int64)))
+        local = np.concatenate(mine) if mine else np.empty(0, dtype=np.int64)
+        places = [np.arange(indptr[i], indptr[i + 1]) for i in nodes]
+        slots = np.concatenate(places) if places else np.empty(0, dtype=np.int64)
+        parts.append(Neighbourhood(n_nodes, nodes, local_indptr, local.astype(np.int64), host[local], slots))
+    return parts
+
+
+@mutable_struct
+class Traffic:
+    """Protocol messages of this rank's nodes, as the paper's nodes would count them."""
+
+    messages: int = 0  # one a directed edge and iteration, also between nodes that share a rank
+    bytes: int = 0
+    lost: int = 0  # messages that did not arrive
+    wire_messages: int = 0  # what really left this rank: one a neighbour rank and iteration
+    wire_bytes: int = 0
+
+
+@mutable_struct
+class _Channel:
+    """Buffers and persistent requests for rows of one width."""
+
+    visible: Array  # rows of this rank's nodes, then the rows of their neighbours elsewhere
+    sends: list[tuple[Array, Array]]  # (which of my rows, buffer), one a distinct set that is not all of them
+    start_all: Callable[[list[Any]], Any]  # of the MPI library, looked up once
+    wait_all: Callable[[list[Any]], Any]
+    requests: list[Any] = field(default_factory=list)
+    wire_bytes: int = 0  # that leave this rank in an exchange
+
+
+class Network:
+    """The nodes of this rank and the edges that touch them."""
+
+    def __init__(self, part: Neighbourhood, world: World | None = None):
+        self.world = world or World()
+        self.nodes = part.nodes
+        self.n_nodes = part.n_nodes
+        self.n_local = len(part.nodes)
+        self.indptr, self.indices = part.indptr, part.indices
+        self.degree: Array = np.diff(part.indptr).astype(float)[:, None]
+        self.slots = part.slots
+        self.conditions: Conditions | None = None  # None: every message arrives, every edge stays
+        self._moment: Moment | None = None
+        self._last: Array | None = None  # under conditions, the last row received at each edge
+        self._met: Array | None = None  # and the sum of both its rows when it was there last
+        self.traffic = Traffic()
+        # Who signs messages: `stamp()` gives four numbers a row to send along, `notice` gets those that came.
+        self.stamp: Callable[[], Array] | None = None
+        self.notice: Callable[[Array], None] = lambda stamps: None
+        self._channels: dict[int, _Channel] = {}
+
+        elsewhere = part.hosts != self.world.rank
+        ghosts: list[Array] = []  # per neighbour rank, the global numbers of the rows it sends
+        self._peers: list[tuple[int, Array, int]] = []  # (rank, my rows it needs, how many it sends)
+        owner_of_edge = np.repeat(np.arange(self.n_local), np.diff(part.indptr))
+        for rank in _distinct(part.hosts[elsewhere]):
+            there = part.hosts == rank
+            ghosts.append(_distinct(part.indices[there]))
+            self._peers.append((int(rank), _distinct(owner_of_edge[there]), len(ghosts[-1])))
+        order = np.concatenate([part.nodes, *ghosts]) if ghosts else part.nodes
+        self.ghosts = order[self.n_local :]  # nodes elsewhere whose rows arrive here, in that order
+        position = dict(zip(order.tolist(), range(len(order))))
+        self._n_visible = len(order)
+        self.columns = np.array([position[j] for j in part.indices.tolist()], dtype=np.int64)
+        self._neighbours = _as_slice(self.columns)  # where they all are, for a rank of one node
+        # Round s adds the s-th neighbour of every node that has one: the order of the sum is the
+        # neighbours' order, whatever else this rank hosts.
+        degrees = np.diff(part.indptr)
+        self._rounds: list[tuple[Array | slice, Array]] = []
+        self._edge_rounds: list[tuple[Array | slice, Array]] = []
+        for s in range(int(degrees.max(initial=0))):
+            rows = np.flatnonzero(degrees > s)
+            edges = part.indptr[rows] + s
+            nodes = slice(None) if len(rows) == self.n_local else rows
+            self._rounds.append((nodes, self.columns[edges]))
+            self._edge_rounds.append((nodes, edges))
+
+    def _channel(self, width: int) -> _Channel:
+        channel = _Channel(np.empty((self._n_visible, width)), [], *_persistent())
+        buffers: dict[bytes, Array] = {}
+        start = self.n_local
+        for rank, rows, count in self._peers:
+            if len(rows) == self.n_local:
+                buffers[rows.tobytes()] = channel.visible[: self.n_local]
+            elif rows.tobytes() not in buffers:
+                buffers[rows.tobytes()] = np.empty((len(rows), width))
+                channel.sends.append((rows, buffers[rows.tobytes()]))
+            channel.requests.append(
+                self.world.comm.Recv_init(channel.visible[start : start + count], source=rank, tag=_TAG)
+            )
+            channel.requests.append(self.world.comm.Send_init(buffers[rows.tobytes()], dest=rank, tag=_TAG))
+            start += count
+            channel.wire_bytes += channel.visible.itemsize * width * len(rows)
+        self._channels[width] = channel
+        return channel
+
+    def exchange(self, F: Array) -> Array:
+        """Send each node's row of `F` to its neighbours; the rows this rank can now see.
+
+        Row `columns[e]` of the result is the row of the neighbour at edge e (edges in the order of
+        `indices`).  The result is a buffer that the next exchange of this width overwrites.
+        """
+        if self.stamp is None:
+            return self._exchange(F)
+        visible = self._exchange(np.concatenate((F, self.stamp()), axis=1))
+        self.notice(visible[self.n_local :, F.shape[1] :])
+        return visible[:, : F.shape[1]]
+
+    def _exchange(self, F: Array) -> Array:
+        width = F.shape[1]
+        traffic = self.traffic
+        traffic.messages += len(self.columns)
+        traffic.bytes += F.itemsize * width * len(self.columns)
+        if not self._peers:
+            return F
+        channel = self._channels.get(width) or self._channel(width)
+        channel.visible[: self.n_local] = F
+        for rows, buffer in channel.sends:
+            np.take(F, rows, axis=0, out=buffer, mode="clip")
+        channel.start_all(channel.requests)
+        channel.wait_all(channel.requests)
+        traffic.wire_messages += len(self._peers)
+        traffic.wire_bytes += channel.wire_bytes
+        return channel.visible
+
+    def sum_over_neighbours(self, visible: Array) -> Array:
+        """sum_j visible_j over the neighbours j of each node, added in ascending order of j."""
+        if (
+            self.n_local == 1 and visible.shape[1] > 1
+        ):  # the same sum at once; of a column, numpy would add pairs
+            return np.add.reduce(visible[self._neighbours], axis=0, keepdims=True, initial=0.0)
+        total = np.zeros((self.n_local, visible.shape[1]))
+        for rows, columns in self._rounds:
+            total[rows] += visible[columns]
+        return total
+
+    def sum_over_edges(self, rows: Array) -> Array:
+        """Sum of `rows`, one an edge, over the edges of each node, in the order of the neighbours."""
+        total = np.zeros((self.n_local, rows.shape[1]))
+        for nodes, edges in self._edge_rounds:
+            total[nodes] += rows[edges]
+        return total
+
+    def neighbour_sum(self, F: Array) -> Array:
+        """sum_j F_j over the neighbours j of each node, whose rows are exchanged."""
+        visible = self.exchange(F)
+        return self.sum_over_neighbours(visible) if self.conditions is None else self._sum_of_heard(visible)
+
+    def endure(self, conditions: Conditions) -> None:
+        """From now on messages get lost, edges go and nodes drop out as `conditions` say."""
+        if not conditions.perfect:
+            self.conditions = conditions
+
+    def begin(self, k: int) -> None:
+        """Iteration k starts; under conditions, the network is now what it is at k."""
+        if self.conditions is not None:
+            self._moment = self.conditions.at(k)
+
+    @property
+    def absent(self) -> Array | None:
+        """Which nodes of this rank sit out this iteration; None when none does."""
+        if self._moment is None or self._moment.present.all():
+            return None
+        return ~self._moment.present[self.nodes]
+
+    def meet(self, F: Array) -> tuple[Array, Array]:
+        """sum_j (F_i + F_j) and sum_j (F_i - F_j) over the neighbours j of each node i, whose rows are exchanged.
+
+        Across an edge that is not there, the two nodes stay at the sum at which they last met, and do not differ.
+        So each edge keeps its part of the method's state while it is away, and any of them may be away: what is
+        computed is a step of the same method in some of its coordinates.
+        """
+        if self.conditions is None:
+            own, others = self.degree * F, self.sum_over_neighbours(self.exchange(F))
+            return own + others, own - others
+        heard, edges, own = self._hear(self.exchange(F))
+        if self._met is None or self._met.shape[1] != F.shape[1]:
+            self._met = np.zeros_like(heard)
+        self._met[edges] = own[edges] + heard[edges]
+        return self.sum_over_edges(self._met), self.sum_over_edges(np.where(edges[:, None], own - heard, 0.0))
+
+    def _sum_of_heard(self, visible: Array) -> Array:
+        """The sum over neighbours, of which one that is not there now is taken to agree."""
+        heard, edges, own = self._hear(visible)
+        return self.sum_over_edges(np.where(edges[:, None], heard, own))
+
+    def _hear(self, visible: Array) -> tuple[Array, Array, Array]:
+        """Of each edge: the last row received, whether it is there now, and the row of its own node.
+
+        A row that was lost is replaced by the one before it; before the first, by the common start, zero.
+        """
+        if self._last is None or self._last.shape[1] != visible.shape[1]:
+            self._last = np.zeros((len(self.columns), visible.shape[1]))
+        edges = received = np.ones(len(self.columns), bool)
+        if self._moment is not None:
+            edges, received = self._moment.edges[self.slots], self._moment.received[self.slots]
+        self._last[received] = visible[self.columns[received]]
+        self.traffic.lost += int(edges.sum() - received.sum())
+        return self._last, edges, visible[np.repeat(np.arange(self.n_local), np.diff(self.indptr))]
+
+    def memory(self) -> dict[str, Array]:
+        """What later iterations depend on besides the algorithm's state, one row a node."""
+        kept = {"last": self._last, "met": self._met}
+        return {name: self._by_node(rows) for name, rows in kept.items() if rows is not None}
+
+    def _by_node(self, edges: Array) -> Array:
+        """Rows of edges as (node, neighbour, column), filled up with zeros."""
+        rows = np.zeros((self.n_local, int(np.diff(self.indptr).max()), edges.shape[1]))
+        for i in range(self.n_local):
+            own = edges[self.indptr[i] : self.indptr[i + 1]]
+            rows[i, : len(own)] = own
+        return rows
+
+    def restore(self, memory: dict[str, Array]) -> None:
+        """Take back what `memory` gave, on whatever rank the node was."""
+        counts = np.diff(self.indptr)
+        for name in memory.keys() & {"last", "met"}:
+            edges = np.concatenate([rows[:count] for rows, count in zip(memory[name], counts)])
+            setattr(self, f"_{name}", edges)
+
+    def close(self) -> None:
+        """Free the requests.  Nothing is in flight: every exchange waits for all it sent and all it awaits."""
+        for channel in self._channels.values():
+            for request in channel.requests:
+                request.Free()
+        self._channels.clear()
+
+
+def _as_slice(numbers: Array) -> Array | slice:
+    """Consecutive ones as a slice, which copies nothing."""
+    first = int(numbers[0]) if len(numbers) else 0
+    whole = np.array_equal(numbers, np.arange(first, first + len(numbers)))
+    return slice(first, first + len(numbers)) if whole else numbers
+
+
+def _distinct(numbers: Array) -> Array:
+    """The different ones, ascending; np.unique would load numpy's masked arrays on every rank."""
+    ordered = np.sort(numbers)
+    return ordered[np.diff(ordered, prepend=ordered[:1] - 1) != 0]
+
+
+def _persistent() -> tuple[Any, Any]:
+    from mpi4py import MPI
+
+    return MPI.Prequest.Startall, MPI.Request.Waitall

@@ -1,0 +1,98 @@
+"""Rows from every rank to rank 0 and a word back: the observer's traffic, which must not hold up the protocol.
+
+A rank that posts goes on at once.  Rank 0 waits for the rows, decides, and answers with a word; the others
+hear it where they need it, which may be an iteration later, when it has long arrived.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from distadmm.ranks.world import World
+
+Array = np.ndarray
+_ROWS, _ANSWER = 2722, 2723  # tags
+_LONGEST = 64  # bytes of a word
+
+
+class Uplink:
+    def __init__(self, world: World, count: int, width: int):
+        """`count` rows of `width` numbers from this rank at every post."""
+        self.world = world
+        counts = world.gather(count) or []
+        self.rows = np.empty((sum(counts) if world.is_root else count, width))
+        self.count = count
+        self._word = np.zeros(_LONGEST, dtype=np.uint8)
+        self._incoming: list[Any] = []
+        self._outgoing: list[Any] = []
+        self._sending = self._awaited = False
+        self._announced = ""
+        if world.size == 1:
+            return
+        comm = world.comm
+        if world.is_root:
+            ends = np.cumsum(counts)
+            for rank in range(1, world.size):
+                rows = self.rows[ends[rank - 1] : ends[rank]]
+                self._incoming.append(comm.Recv_init(rows, source=rank, tag=_ROWS))
+                self._outgoing.append(comm.Send_init(self._word, dest=rank, tag=_ANSWER))
+        else:
+            self._outgoing.append(comm.Send_init(self.rows, dest=0, tag=_ROWS))
+            self._incoming.append(comm.Recv_init(self._word, source=0, tag=_ANSWER))
+
+    def post(self, rows: Array) -> Array | None:
+        """All rows, in the order of the ranks, on rank 0; None elsewhere, at once."""
+        if self.world.is_root:
+            for request in self._incoming:
+                request.Start()
+            self.rows[: self.count] = rows
+            for request in self._incoming:
+                request.Wait()
+            return self.rows
+        self._sent()
+        self.rows[:] = rows
+        self._send()
+        return None
+
+    def announce(self, word: str) -> None:
+        """Rank 0 says `word`; the others get ready to hear it.  A word before it that nobody heard is lost."""
+        self.hear()
+        self._awaited = True
+        if self.world.is_root:
+            self._sent()
+            self._announced = word
+            self._word[:] = np.frombuffer(word.encode()[:_LONGEST].ljust(_LONGEST, b"\0"), dtype=np.uint8)
+            self._send()
+        else:
+            self._incoming[0].Start()
+
+    def hear(self) -> str:
+        """The word announced last, if it has not been heard yet; else an empty one."""
+        if not self._awaited:
+            return ""
+        self._awaited = False
+        if self.world.is_root:
+            return self._announced
+        self._incoming[0].Wait()
+        return self._word.tobytes().rstrip(b"\0").decode()
+
+    def _send(self) -> None:
+        for request in self._outgoing:
+            request.Start()
+        self._sending = True
+
+    def _sent(self) -> None:
+        if self._sending:
+            for request in self._outgoing:
+                request.Wait()
+        self._sending = False
+
+    def close(self) -> None:
+        """Nothing is in flight any more.  To be called by all ranks."""
+        self.hear()
+        self._sent()
+        for request in (*self._incoming, *self._outgoing):
+            request.Free()
+        self._incoming, self._outgoing = [], []

@@ -1,0 +1,155 @@
+"""A watchdog: ends the job when no iteration finishes for too long, and says which rank is behind.
+
+MPI gives no error when a rank stalls or a host is cut off; the others wait for ever.  Each rank writes its
+iteration into memory that all ranks of its host share, and a thread of each looks at it.
+"""
+
+from __future__ import annotations
+
+import _thread
+import contextlib
+import os
+import struct
+import sys
+import time
+from types import TracebackType
+from typing import Any
+
+from distadmm.errors import STALLED
+from distadmm.ranks.world import World
+
+_SLOT = struct.Struct("=q")
+
+
+class Watchdog:
+    """`name` is what no other job's watchdog on this host is called."""
+
+    def __init__(self, world: World, timeout: float, name: str):
+        self.world, self.timeout = world, timeout
+        self._path = os.path.join(_memory(), f"distadmm-{name}")
+        self._done = False
+        self._board: Any | None = None
+
+    def beat(self, k: int) -> None:
+        """Iteration k is done here."""
+        if self._board is not None:
+            _SLOT.pack_into(self._board, 8 * self.world.rank, k)
+
+    def __enter__(self) -> Watchdog:
+        if self.timeout and self.world.size > 1:
+            self._board = self._shared_board()
+            # Not `threading`: it is a module more on every rank, and nobody joins this thread.
+            _thread.start_new_thread(self._watch, ())
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._done = True
+        self.everybody_here()
+
+    def everybody_here(self) -> None:
+        """All ranks have entered: shared memory needs no names any more."""
+        if self._board is not None and os.path.exists(self._path):
+            with contextlib.suppress(FileNotFoundError):  # another rank of this host was faster
+                os.unlink(self._path)
+            _unname_memory_of_the_library()
+
+    def _shared_board(self) -> Any:
+        """Shared memory of this host's ranks: a slot a rank, and one by which a single rank speaks."""
+        import mmap
+
+        size = 8 * (self.world.size + 1)
+        handle = os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600)
+        try:
+            os.ftruncate(handle, size)  # the same size from every rank
+            board = mmap.mmap(handle, size)
+        finally:
+            os.close(handle)
+        _SLOT.pack_into(board, 8 * self.world.rank, 1 << 32)  # here, and not yet iterating
+        return board
+
+    def _read(self) -> dict[int, int]:
+        assert self._board is not None
+        slots = {rank: _SLOT.unpack_from(self._board, 8 * rank)[0] for rank in range(self.world.size)}
+        return {rank: 0 if k == 1 << 32 else k for rank, k in slots.items() if k}
+
+    def _watch(self) -> None:
+        pause = min(1.0, self.timeout / 4)
+        latest, looked, silence = self._read(), time.monotonic(), 0.0
+        while True:
+            time.sleep(pause)
+            if self._done:
+                return
+            before, looked, at = looked, time.monotonic(), self._read()
+            # A job that was suspended (Ctrl-Z, scontrol suspend) has been silent for one look, however long.
+            silence = silence + min(looked - before, 2 * pause) if at == latest else 0.0
+            latest = at
+            if silence > self.timeout:
+                self._end(latest)
+
+    def _end(self, at: dict[int, int]) -> None:
+        assert self._board is not None
+        if _SLOT.unpack_from(self._board, 8 * self.world.size)[0] == 0:
+            _SLOT.pack_into(self._board, 8 * self.world.size, 1)
+            slowest = [rank for rank, k in at.items() if k == min(at.values())]
+            ahead = max(at.values())
+            others = "" if len(slowest) == len(at) else f", others at {ahead}"
+            sys.stderr.write(
+                f"distadmm: no progress for {self.timeout:g} s; slowest rank(s) {slowest} of this host at iteration "
+                f"{min(at.values())}{others}; ending the job (--stall-timeout)\n"
+            )
+            sys.stderr.flush()
+            _end_launcher(after=5)
+        os._exit(STALLED)
+
+
+def _memory() -> str:
+    """A folder whose files are memory, or at least of this host alone."""
+    if os.path.isdir("/dev/shm"):
+        return "/dev/shm"
+    import tempfile
+
+    return tempfile.gettempdir()
+
+
+def _unname_memory_of_the_library() -> None:
+    """MPICH removes the name of its shared memory when it ends; a job that is killed would leave it behind."""
+    with contextlib.suppress(OSError), open("/proc/self/maps") as maps:
+        for line in maps:
+            path = line.split()[-1]
+            if path.startswith("/dev/shm/mpich_shm_"):
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(path)
+
+
+def _launcher() -> tuple[int, str] | None:
+    """The mpiexec among this process's ancestors: there is one on the host from which the job was started."""
+    pid = os.getppid()
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        while pid > 1:
+            with open(f"/proc/{pid}/stat") as file:
+                before, _, rest = file.read().rpartition(")")
+            name = before.partition("(")[2]
+            if name.startswith(("mpiexec", "mpirun", "prterun", "orterun")):
+                return pid, name
+            pid = int(rest.split()[1])
+    return None
+
+
+def _end_launcher(after: int) -> None:
+    """End mpiexec if it is still there then: it would wait for ever for a host that was cut off."""
+    import subprocess
+
+    found = _launcher()
+    if found is None:
+        return
+    pid, name = found
+    still = f'[ "$(cat /proc/{pid}/comm 2>/dev/null)" = "{name}" ]'
+    wait = f"sleep {after}; {still} && kill {pid}; sleep {after}; {still} && kill -9 {pid}"
+    with contextlib.suppress(OSError):
+        subprocess.Popen(
+            ["sh", "-c", wait],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )

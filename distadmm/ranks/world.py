@@ -1,0 +1,259 @@
+"""The ranks of a job: who is here, who speaks for all, and how all leave together.
+
+A `World` is what a command sees of MPI.  Without a launcher it is a single rank that needs no MPI
+library at all, so a notebook and a laptop without MPI run the same code.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, TypeVar
+
+from distadmm.errors import InputError
+from distadmm.ranks.waiting import choose_waiting, cores, local_ranks, patiently, until_read
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+# What the launchers of the field set in the environment of a rank: the number of ranks they started.
+_LAUNCHED_SIZE = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
+_LAUNCHED_HERE = ("MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE")  # how many of them on this host
+_LAUNCHED = (*_LAUNCHED_SIZE, "PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "PMI_FD")
+_WORD, _STATUS = 2720, 2721  # tags: rank 0 has something to say; a rank has something to tell it
+
+
+_SHARED_MEMORY = 8 << 20  # bytes of /dev/shm that a rank may take
+_ONE_HOST = {"UCX_TLS": "posix,cma,self", "UCX_MEM_EVENTS": "n", "UCX_VFS_ENABLE": "n"}
+
+
+def launched_size() -> int | None:
+    """How many ranks the launcher says it started; None when there was no launcher."""
+    for name in _LAUNCHED_SIZE:
+        if os.environ.get(name, "").isdigit():
+            return int(os.environ[name])
+    return None
+
+
+def on_one_host() -> bool:
+    """Whether the launcher says that all of the job's ranks are on this host."""
+    for name in _LAUNCHED_HERE:
+        if name in os.environ:
+            return os.environ[name] == str(launched_size())
+    return os.environ.get("SLURM_STEP_NUM_NODES") == "1"  # srun
+
+
+class World:
+    """All ranks of this job; `comm` is None when the job is this one process."""
+
+    def __init__(self, comm: Any = None):
+        self.comm = comm
+        self.rank: int = comm.Get_rank() if comm is not None else 0
+        self.size: int = comm.Get_size() if comm is not None else 1
+        self._counts: list[int] | None = None  # rows that each rank gathers
+
+    @property
+    def is_root(self) -> bool:
+        return self.rank == 0
+
+    def broadcast(self, value: T) -> T:
+        """Rank 0's `value`, on every rank."""
+        return value if self.size == 1 else self.comm.bcast(value, root=0)
+
+    def gather(self, value: T) -> list[T] | None:
+        """The values of all ranks in rank order on rank 0; None elsewhere."""
+        return [value] if self.size == 1 else self.comm.gather(value, root=0)
+
+    def barrier(self) -> None:
+        if self.size > 1:
+            self.comm.Barrier()
+
+    def scatter(self, values: Sequence[T] | None) -> T:
+        """The rank-th of rank 0's `values`."""
+        if self.size == 1:
+            assert values is not None
+            return values[0]
+        return self.comm.scatter(values, root=0)
+
+    def broadcast_array(self, array: Any) -> Any:
+        """Rank 0's numpy `array`, in place, on every rank (same shape everywhere)."""
+        if self.size > 1:
+            self.comm.Bcast(array, root=0)
+        return array
+
+    def rows_order(self, numbers: Any) -> Any:
+        """How to sort rows that were gathered in the order of the ranks by their `numbers`; rank 0 only."""
+        import numpy as np
+
+        gathered = self.gather(np.asarray(numbers))
+        return None if gathered is None else np.argsort(np.concatenate(gathered), kind="stable")
+
+    def gather_rows(self, rows: Any, count: int) -> Any:
+        """All ranks' rows (of one width, `count` of them here) below one another on rank 0; None elsewhere."""
+        if self.size == 1:
+            return rows
+        import numpy as np
+
+        if self._counts is None:
+            self._counts = self.comm.allgather(count)
+        rows = np.ascontiguousarray(rows, dtype=float)
+        if not self.is_root:
+            self.comm.Gatherv(rows, None, root=0)
+            return None
+        whole = np.empty((sum(self._counts), rows.shape[1]))
+        sizes = [n * rows.shape[1] for n in self._counts]
+        self.comm.Gatherv(rows, (whole, sizes), root=0)
+        return whole
+
+    def allgather(self, value: T) -> list[T]:
+        """The values of all ranks in rank order, on every rank."""
+        return [value] if self.size == 1 else self.comm.allgather(value)
+
+    def on_root(self, function: Callable[[], T]) -> T:
+        """Run `function` on rank 0 only; its result, or the InputError it raised, reaches every rank."""
+        value: Any = None
+        problem: tuple[type[InputError], str] | None = None
+        if self.is_root:
+            try:
+                value = function()
+            except InputError as error:
+                problem = type(error), str(error)
+        value, problem = self._announce((value, problem))
+        if problem is not None:
+            raise problem[0](problem[1], shared=True)
+        return value
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """A block that every rank enters; if any rank meets an InputError in it, every rank raises it."""
+        error: InputError | None = None
+        try:
+            yield
+        except InputError as caught:
+            error = caught
+        if self.size == 1:
+            if error is not None:
+                raise error
+            return
+        found = self._agree(None if error is None else (type(error), str(error)))
+        bad = [(rank, what) for rank, what in enumerate(found) if what is not None]
+        if bad:
+            rank, (kind, message) = bad[0]
+            if len({what for _, what in bad}) > 1 or len(bad) < self.size:
+                message = f"rank {rank}: {message}"
+            raise kind(message, shared=True)
+
+    def _announce(self, value: T) -> T:
+        """`broadcast` for when rank 0 may take long: the others sleep meanwhile, for it may need their core."""
+        if self.size > 1 and self.is_root:
+            for rank in range(1, self.size):
+                self.comm.send(None, dest=rank, tag=_WORD)
+        elif self.size > 1:
+            patiently(partial(self.comm.iprobe, source=0, tag=_WORD))
+            self.comm.recv(source=0, tag=_WORD)
+        return self.broadcast(value)
+
+    def _agree(self, value: T) -> list[T]:
+        """`allgather` for when ranks may arrive far apart."""
+        if not self.is_root:
+            self.comm.send(value, dest=0, tag=_STATUS)
+            return self._announce([])
+        found = [value]
+        for rank in range(1, self.size):
+            patiently(partial(self.comm.iprobe, source=rank, tag=_STATUS))
+            found.append(self.comm.recv(source=rank, tag=_STATUS))
+        return self._announce(found)
+
+    def share_out(self, function: Callable[[T], R], items: Sequence[T]) -> list[R] | None:
+        """`[function(item) for item in items]` on rank 0, the work dealt round-robin to as many ranks as have a core.
+
+        The result does not depend on the number of ranks as long as `function` depends on its item alone.
+        """
+        mine: list[R] = []
+        workers = self.broadcast(min(self.size, cores()) if on_one_host() else self.size)
+        with self.together():
+            if self.rank < workers:
+                mine = [function(item) for item in items[self.rank :: workers]]
+        parts = self.gather(mine)
+        if parts is None:
+            return None
+        return [parts[index % workers][index // workers] for index in range(len(items))]
+
+    def each_once(self, function: Callable[[T], R], items: Sequence[T]) -> dict[T, R]:
+        """function(item) for this rank's items, and maybe others'.
+
+        Ranks of one host belong together: equal items are worked on once, dealt out to them.  Over several hosts a
+        rank works for itself, for it need not believe what another says of its noise or of what it has spent.
+        """
+        mine = list(dict.fromkeys(items))
+        if self.size == 1 or not on_one_host():
+            with self.together():
+                return {item: function(item) for item in mine}
+        distinct = list(dict.fromkeys(item for some in self.allgather(mine) for item in some))
+        return dict(zip(distinct, self.broadcast(self.share_out(function, distinct) or [])))
+
+    def abort(self, code: int) -> None:
+        """End every rank at once.  Used when this rank cannot go on and the others cannot know."""
+        sys.stdout.flush()
+        sys.stderr.flush()
+        if self.size > 1:
+            until_read(1, 2)
+            self.comm.Abort(code)
+        os._exit(code)
+
+    def report_failure(self) -> None:
+        """Print the current exception's traceback, every line prefixed with this rank."""
+        import traceback
+
+        prefix = f"[rank {self.rank}] " if self.size > 1 else ""
+        lines = traceback.format_exc().rstrip().splitlines()
+        sys.stderr.write("".join(f"{prefix}{line}\n" for line in lines))
+
+
+def connect(waiting: str = "auto") -> World:
+    """The world this process was launched into; `waiting` is what --yield says: auto, spin or yield.
+
+    A launcher that belongs to another MPI library starts N processes that each believe they are alone;
+    they would do the job N times over.  That is refused, and the message says which launcher to use.
+    """
+    if not any(name in os.environ for name in _LAUNCHED):
+        return World()
+    expected = launched_size()
+    choose_waiting(waiting)
+    _choose_transports()
+    try:
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:
+        raise InputError(
+            f"started under an MPI launcher, but no MPI library could be loaded ({error}); "
+            "install one with: pip install 'distadmm[mpich]'"
+        ) from None
+    comm = MPI.COMM_WORLD
+    if expected is not None and expected > 1 and comm.Get_size() == 1:
+        raise InputError(
+            f"the launcher started {expected} processes but each of them is alone: it belongs to another MPI "
+            f"than {MPI.Get_library_version().split(',')[0].splitlines()[0].strip()}; use its own mpiexec "
+            f"({os.path.join(os.path.dirname(sys.executable), 'mpiexec')}), or srun --mpi=pmi2"
+        )
+    return World(comm)
+
+
+def _choose_transports() -> None:
+    """Tell UCX, on which MPICH and others stand, what this job needs; what the user's environment says wins.
+
+    On one host that is shared memory: looking for networks and watching memory for them takes longer than
+    all the rest of the library's start.  Where /dev/shm is small (64 MB in a container), it is everything but
+    shared memory of that kind, which would fill it up and crash.
+    """
+    here = local_ranks()
+    with contextlib.suppress(OSError, AttributeError):
+        there = os.statvfs("/dev/shm")
+        if there.f_bavail * there.f_frsize < here * _SHARED_MEMORY:
+            os.environ.setdefault("UCX_TLS", "^posix")
+        elif on_one_host():
+            for name, value in _ONE_HOST.items():
+                os.environ.setdefault(name, value)

@@ -1,0 +1,190 @@
+"""What an onlooker measures of a run.  Nothing here is protocol traffic, and no iterate depends on it.
+
+A measurement gathers every node's model and local objective on rank 0.  It sees private data through the
+losses, so it is outside every privacy guarantee; a deployment runs with `--observe none`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from distadmm.algorithm import Node
+from distadmm.ranks.uplink import Uplink
+from distadmm.ranks.world import World
+
+Array = np.ndarray
+_AT_ONCE = 256  # measurements
+_NOTHING = 1e-9  # of the objective at 0: rows that can be told apart without error, and no ridge
+COLUMNS = (
+    "iteration",
+    "phase",
+    "objective",
+    "average_loss",
+    "gap",
+    "consensus_error",
+    "primal_residual",
+    "dual_residual",
+    "kkt_residual",
+    "test_error",
+    "epsilon",
+    "statement",
+    "messages",
+    "bytes",
+    "seconds",
+)
+
+
+class Measurement(NamedTuple):
+    """One line of `history.csv`."""
+
+    iteration: int
+    phase: str  # solve: reads the data; recycle: does not
+    objective: float  # sum_i O_i(f_i)
+    average_loss: float  # mean over the nodes of their mean loss at f_i
+    gap: float  # sum_i O_i(mean f) / optimum - 1; filled in when the optimum is known
+    consensus_error: float  # sqrt(sum_i |f_i - mean f|^2)
+    primal_residual: float  # the same / sqrt(N)
+    dual_residual: float  # |f(t) - f(t-1)| / sqrt(N): how far the models still move
+    kkt_residual: float  # worst gradient norm left by a primal solve of this iteration
+    test_error: float  # share of test rows that the mean model gets wrong
+    epsilon: float  # spent so far by the node that has spent most; what is reserved counts as spent
+    statement: str  # what that number is worth: certificate, odometer, simulation, or none
+    messages: int  # protocol messages so far, one a directed edge
+    bytes: int
+    seconds: float  # of protocol time, measurements excluded
+
+
+class Observer:
+    """Gathers and reduces; rank 0 holds the result, the others None."""
+
+    def __init__(
+        self,
+        node: Node,
+        world: World,
+        test: Callable[[], tuple[Any, Array] | None],
+        evaluate: Callable[..., Any],
+    ):
+        """`test` reads the test rows, when rank 0 first wants them; `evaluate(model, *rows)` is an error rate."""
+        self.node, self.world, self.evaluate = node, world, evaluate
+        self._read_test = test
+        self.order = world.rows_order(node.network.nodes)
+        self.uplink = Uplink(world, node.network.n_local, 7 + node.problem.dimension)
+        self._means: list[Array] = []  # the nodes' mean model at each measurement, on rank 0
+
+    @cached_property
+    def test(self) -> tuple[Any, Array] | None:
+        return self._read_test()
+
+    def gather(self, rows: Array) -> Array | None:
+        """Rows of all nodes in the order of the nodes, on rank 0."""
+        gathered = self.world.gather_rows(rows, self.node.network.n_local)
+        return None if gathered is None else gathered[self.order]
+
+    def traffic(self) -> tuple[int, int, int]:
+        """Protocol messages, bytes and lost messages of all nodes so far; on rank 0."""
+        count = self.node.network.traffic
+        found = self.world.gather((count.messages, count.bytes, count.lost)) or [(0, 0, 0)]
+        return sum(m for m, _, _ in found), sum(b for _, b, _ in found), sum(lost for _, _, lost in found)
+
+    def measure(self, k: int, phase: str, f: Array, before: Array, seconds: float) -> Measurement | None:
+        problem, network = self.node.problem, self.node.network
+        local = np.column_stack(
+            [
+                problem.values(f),
+                problem.data_losses(f),
+                problem.residual if phase == "solve" else np.full(len(f), np.nan),
+                np.einsum("ij,ij->i", f - before, f - before),
+                np.full(len(f), self.node.release.epsilon),
+                np.full(len(f), network.traffic.messages / max(network.n_local, 1)),
+                np.full(len(f), network.traffic.bytes / max(network.n_local, 1)),
+                f,
+            ]
+        )
+        gathered = self.uplink.post(local)
+        if gathered is None:
+            return None
+        whole = gathered[self.order]
+        mean = whole[:, 7:].mean(axis=0)
+        self._means.append(mean)
+        n = len(whole)
+        apart = float(np.sqrt(((whole[:, 7:] - mean) ** 2).sum()))
+        return Measurement(
+            iteration=k,
+            phase=phase,
+            objective=float(whole[:, 0].sum()),
+            average_loss=float(whole[:, 1].mean()),
+            gap=float("nan"),  # the optimum is not known yet
+            consensus_error=apart,
+            primal_residual=apart / float(np.sqrt(n)),
+            dual_residual=float(np.sqrt(whole[:, 3].sum() / n)),
+            kkt_residual=float(whole[:, 2].max()),
+            test_error=float("nan") if self.test is None else self.evaluate(mean, *self.test),
+            epsilon=float(whole[:, 4].max()),
+            statement=self.node.release.statement,
+            messages=round(whole[:, 5].sum()),
+            bytes=round(whole[:, 6].sum()),
+            seconds=seconds,
+        )
+
+    def at_means(self) -> Array:
+        """sum_i O_i(mean f) of every measurement, on rank 0: all at once, when the loop is over."""
+        count = self.world.broadcast(len(self._means))
+        values = np.zeros(count)
+        for first in range(0, count, _AT_ONCE):
+            means = np.zeros((min(_AT_ONCE, count - first), self.node.problem.dimension))
+            if self.world.is_root:
+                means[:] = self._means[first : first + _AT_ONCE]
+            rows = self.gather(self.node.problem.values_at(self.world.broadcast_array(means)))
+            values[first : first + len(means)] = 0.0 if rows is None else rows.sum(axis=0)
+        return values
+
+
+def optimum(node: Node, observer: Observer) -> tuple[Array, float]:
+    """argmin_f sum_i O_i(f) and its value, by Newton's method on the pooled objective; 0 where it is next to nothing.
+
+    It needs every node's data in one sum, so it is an onlooker's figure: a deployment cannot have it.
+    """
+    objectives = node.problem.objectives
+    world = observer.world
+    f = np.zeros(node.problem.dimension)
+
+    def total(values: Array) -> Array:
+        rows = observer.gather(values.reshape(len(objectives), -1))
+        summed = np.zeros(values[0].size) if rows is None else rows.sum(axis=0)
+        return world.broadcast_array(summed).reshape(values.shape[1:])
+
+    def value(f: Array) -> float:
+        return float(total(np.array([[o.value(f)] for o in objectives]))[0])
+
+    def slope(f: Array) -> Array:
+        return total(np.stack([o.grad(f) for o in objectives]))
+
+    start, steepest = value(f), float(np.linalg.norm(slope(f)))
+    here = start
+    for _ in range(100):
+        g = slope(f)
+        H = total(np.stack([o.hess(f) for o in objectives]))
+        step = -np.linalg.lstsq(H, g, rcond=None)[0]
+        decrement = -float(g @ step)
+        if decrement <= 1e-15 * abs(here):
+            break
+        length = 1.0
+        while (there := value(f + length * step)) > here - 1e-4 * length * decrement and length > 1e-10:
+            length *= 0.5
+        if there >= here:
+            break
+        f, here = f + length * step, there
+    if (
+        np.linalg.norm(slope(f)) > 1e-6 * steepest
+    ):  # a hinge is not curved everywhere, and Newton's method lost
+        from scipy.optimize import minimize
+
+        # Every rank takes the same steps, for it is told the same sums.
+        found = minimize(value, f, jac=slope, method="L-BFGS-B", options={"maxiter": 5000, "maxfun": 20000})
+        if found.fun < here:
+            f, here = found.x, float(found.fun)
+    return f, here if here > _NOTHING * start else 0.0

@@ -1,0 +1,76 @@
+"""One line of progress on rank 0's standard error: rewritten in place on a terminal, now and then elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sys
+import time
+from typing import TextIO
+
+from distadmm.run.observe import Measurement
+
+EVERY = 2.0  # seconds between lines where there is no terminal
+_REDRAW = 0.1
+_WIDTH = 20  # of the bar
+
+
+class Progress:
+    """Under mpiexec standard error is no terminal even inside one; a launcher of ours that saw a terminal
+    says so in DISTADMM_TERMINAL, because a carriage return does pass through."""
+
+    def __init__(self, iterations: int, mode: str = "auto", stream: TextIO | None = None):
+        self.stream = stream or sys.stderr
+        if mode == "auto":
+            terminal = self.stream.isatty() or os.environ.get("DISTADMM_TERMINAL") == "1"
+            mode = "bar" if terminal else "lines"
+        self.iterations, self.mode = iterations, mode
+        self.started = self._last = time.monotonic()
+        self._drawn = False
+
+    def show(self, k: int, seen: Measurement | None) -> None:
+        now = time.monotonic()
+        if self.mode == "none" or now - self._last < (_REDRAW if self.mode == "bar" else EVERY):
+            return
+        self._last = now
+        self._write(k, seen, now)
+
+    def _write(self, k: int, seen: Measurement | None, now: float) -> None:
+        rate = (now - self.started) / max(k, 1)
+        details = []
+        if seen is not None:
+            details += [f"objective {seen.objective:.6g}", f"disagreement {seen.consensus_error:.2g}"]
+            if seen.test_error == seen.test_error:
+                details.append(f"test error {100 * seen.test_error:.2f} %")
+        first, last = f"iteration {k}/{self.iterations}", f"{_span(rate * (self.iterations - k))} left"
+        if self.mode == "bar":
+            full = round(_WIDTH * k / max(self.iterations, 1))
+            first = f"[{'#' * full}{'.' * (_WIDTH - full)}] {first}"
+            # A line that wraps could not be rewritten in place, so what does not fit is left out.
+            while details and len("  ".join([first, *details, last])) >= columns(self.stream):
+                details.pop(0)
+        text = "  ".join([first, *details, last])
+        self.stream.write(f"\r\033[K{text}" if self.mode == "bar" else f"{text}\n")
+        self.stream.flush()
+        self._drawn = True
+
+    def close(self) -> None:
+        if self._drawn and self.mode == "bar":
+            self.stream.write("\r\033[K")
+            self.stream.flush()
+
+
+def columns(stream: TextIO) -> int:
+    """How wide the terminal is; under mpiexec COLUMNS or 80, for the stream is a pipe there."""
+    with contextlib.suppress(OSError, ValueError):
+        wide = os.get_terminal_size(stream.fileno()).columns
+        if wide:
+            return wide
+    return shutil.get_terminal_size().columns
+
+
+def _span(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

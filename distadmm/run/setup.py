@@ -1,0 +1,306 @@
+"""From a configuration to the nodes of this rank: graph, rows, objectives, penalties."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from distadmm.algorithm import Facts, Node, find
+from distadmm.data.source import Source, open_source
+from distadmm.data.table import dense, take
+from distadmm.errors import InputError, require
+from distadmm.privacy.noise.release import Unprotected
+from distadmm.problems.consensus import GeneralisedLinear, Problem
+from distadmm.problems.losses import HuberHinge, Logistic, Loss, Squared
+from distadmm.ranks.graph_network import Neighbourhood, Network, split
+from distadmm.ranks.world import World
+from distadmm.run.config import Config
+from distadmm.structs import mutable_struct
+
+if TYPE_CHECKING:
+    from distadmm.ranks.conditions import Conditions, Delays
+
+Array = np.ndarray
+LOSSES = {"logistic": Logistic, "huber": HuberHinge, "squared": Squared}
+
+
+def loss_from_file(text: str) -> Loss:
+    """The class that `FILE.py:Name` names, with all that `Loss` asks for."""
+    import runpy
+
+    path, _, name = text.rpartition(":")
+    require(os.path.isfile(path), f"--loss {text}: no file {path}; give FILE.py:Name")
+    found = runpy.run_path(path)
+    require(name in found, f"--loss {text}: no class {name!r} in {path}; see docs/algorithms.md")
+    loss: Loss = found[name]()
+    needed = ("value", "slope", "curvature", "max_slope", "max_curvature", "one_signed", "labels")
+    missing = [member for member in needed if not hasattr(loss, member)]
+    require(not missing, f"--loss {text} lacks {', '.join(missing)}; see docs/algorithms.md")
+    return loss
+
+
+@mutable_struct
+class Prepared:
+    """What `run` needs, on every rank."""
+
+    config: Config
+    world: World
+    node: Node
+    source: Source
+    description: dict[str, Any]  # graph and data in words and numbers, for config.json and the dry run
+    delays: Delays | None = None
+    data_id: str = ""  # keyed name of the data; empty where nothing is written
+    run: str = ""  # a name no other run has; empty where nothing is written
+
+
+def loss_named(name: str) -> Loss:
+    """A built-in loss, or `FILE.py:Name`, a loss class of the user's own."""
+    if name in LOSSES:
+        return LOSSES[name]()
+    if ":" in name and name.split(":")[0].endswith(".py"):
+        return loss_from_file(name)
+    raise InputError(f"--loss is {name!r}; choose one of: {', '.join(LOSSES)}, softmax, or FILE.py:Name")
+
+
+@mutable_struct
+class _Plan:
+    """What rank 0 works out once and tells the others."""
+
+    parts: list[Neighbourhood]
+    facts: Facts
+    table: dict[str, Array | None]
+    graph: dict[str, Any]
+    conditions: Conditions | None  # None: a perfect network
+    delays: Delays | None
+
+
+def _plan(config: Config, size: int) -> _Plan:
+    from distadmm.graphs import topology as topologies
+    from distadmm.graphs.facts import mu as graph_mu
+    from distadmm.graphs.facts import theta_pinned
+    from distadmm.ranks.conditions import Conditions, parse_drop_out
+
+    changing = topologies.load_changing(config.problem.topology)
+    topology = changing.union
+    require(
+        size <= topology.n,
+        f"{size} ranks for the {topology.n} nodes of {config.problem.topology}; "
+        f"start at most {topology.n}: mpiexec -n {topology.n} python -m distadmm.radmm",
+    )
+    curvature = 1.0 if config.problem.loss == "softmax" else loss_named(config.problem.loss).max_curvature
+    degrees = np.diff(topology.indptr)
+    # Wanted for automatic penalties alone, and not cheap for large graphs.
+    automatic = getattr(config.algorithm, "eta", "auto") == "auto"
+    facts = Facts(
+        n_nodes=topology.n,
+        degrees=degrees,
+        mu=graph_mu(topology) if automatic else float("nan"),
+        weight=config.problem.weight,
+        ridge=config.problem.rho / topology.n,
+        max_curvature=curvature,
+        theta_pinned=theta_pinned(topology) if automatic else float("nan"),
+    )
+    table = {
+        name: _per_node(getattr(part, name), name, attribute, topology)
+        for part in (config.algorithm, config.privacy)
+        for name, attribute in getattr(part, "tables", {}).items()
+    }
+    graph = {
+        "topology": config.problem.topology,
+        "source": topology.source,
+        "nodes": topology.n,
+        "edges": len(topology.indices) // 2,
+        "degrees": [int(degrees.min()), float(degrees.mean()), int(degrees.max())],
+        "random_walk_mu": facts.mu,
+        "fingerprint": topology.fingerprint,
+    }
+    parts = split(topology.indptr, topology.indices, topologies.blocks(topology, size))
+    leave, back = (0.0, 1.0) if config.links.drop_out is None else parse_drop_out(config.links.drop_out)
+    conditions = Conditions(
+        seed=config.loop.seed,
+        sender=topology.indices,
+        receiver=np.repeat(np.arange(topology.n), degrees),
+        edge_of=topology.edge_index,
+        loss=config.links.message_loss,
+        leave=leave,
+        back=back,
+        graphs=None if changing.constant else changing.graphs,
+        link=changing.p,
+        link_seed=changing.seed,
+    )
+    return _Plan(
+        parts, facts, table, graph, None if conditions.perfect else conditions, _delays(config, topology)
+    )
+
+
+def _delays(config: Config, topology: Any) -> Delays | None:
+    """How slow the edges are, by the flags or the graph's file; None: nobody asked."""
+    links, edges = config.links, topology.edge_attributes
+    if links.latency is None and links.bandwidth is None and not {"latency", "bandwidth"} & set(edges):
+        return None
+    from distadmm.ranks.conditions import Delays
+
+    m = len(topology.edges)
+    latency = edges.get("latency", np.full(m, np.nan)) if links.latency is None else np.full(m, links.latency)
+    bandwidth = (
+        edges.get("bandwidth", np.full(m, np.nan)) if links.bandwidth is None else np.full(m, links.bandwidth)
+    )
+    per_byte = np.where(np.isnan(bandwidth), 0.0, 1.0 / np.where(np.isnan(bandwidth), 1.0, bandwidth))
+    of = topology.edge_index
+    return Delays(topology.indptr, topology.indices, np.nan_to_num(latency)[of], per_byte[of])
+
+
+def _per_node(text: str | None, name: str, attribute: str, topology: Any) -> Array | None:
+    """A flag that is a number, 'auto' (None), 'node' (an attribute of the graph's nodes) or a CSV table."""
+    option = "--" + name.replace("_", "-")
+    if text in (None, "auto"):
+        return None
+    if text == "node":
+        return np.array([_attribute(topology, i, attribute, option) for i in range(topology.n)])
+    try:
+        return np.full(topology.n, float(text))
+    except ValueError:
+        return _from_table(text, option, topology)
+
+
+def _attribute(topology: Any, i: int, attribute: str, option: str) -> float:
+    value = topology.node_attributes.get(attribute, np.full(topology.n, np.nan))[i]
+    require(
+        np.isfinite(value),
+        f"{option} node: node {topology.names[i]} of {topology.source} has no number {attribute!r}; "
+        "give every node one, or give a number",
+    )
+    return float(value)
+
+
+def _from_table(path: str, option: str, topology: Any) -> Array:
+    """Lines `node,value` in any order, one a node; or `node,value1,value2,...` with a value for each solve."""
+    import csv
+
+    try:
+        with open(path, newline="") as file:
+            rows = [row for row in csv.reader(file) if row]
+    except OSError:
+        raise InputError(
+            f"{option} is {path!r}; needed: a number, 'auto', 'node' or a CSV of node,value"
+        ) from None
+    found: dict[str, list[float]] = {}
+    for line, row in enumerate(rows, 1):
+        try:
+            found[row[0].strip()] = [float(cell) for cell in (row[1], *row[2:])]
+        except (IndexError, ValueError):
+            if line > 1:  # the first line may be a heading
+                raise InputError(
+                    f"{option} {path}, line {line}: {','.join(row)!r}; needed: node,value"
+                ) from None
+    missing = [name for name in topology.names if str(name) not in found]
+    require(not missing, f"{option} {path}: no line for node {missing[:1]}; needed: one line a node")
+    values = [found[str(name)] for name in topology.names]
+    require(
+        len({len(row) for row in values}) == 1, f"{option} {path}: nodes have different numbers of values"
+    )
+    return np.array(values)[:, 0] if len(values[0]) == 1 else np.array(values).T
+
+
+def objectives_of(config: Config, source: Source, nodes: Array, facts: Facts) -> Iterator[Any]:
+    """The local objectives of these nodes, one after the other, each made from its own rows only."""
+    for i in nodes.tolist():
+        X, y = source.node(i, facts.n_nodes)
+        if config.problem.rows_per_node is not None:
+            first = np.arange(min(config.problem.rows_per_node, len(y)))
+            X, y = take(X, first), y[first]
+        shared: dict[str, Any] = {
+            "weight": facts.weight,
+            "ridge": facts.ridge,
+            "divisor": config.privacy.public_rows,
+        }
+        if config.problem.loss == "softmax":
+            from distadmm.problems.softmax import Softmax
+
+            yield Softmax(dense(X), y, len(source.classes), **shared)
+        else:
+            yield GeneralisedLinear(dense(X), y, loss_named(config.problem.loss), **shared)
+
+
+def prepare(config: Config, world: World) -> Prepared:
+    """Rank 0 reads the graph and tells each rank its neighbours; every rank reads the rows of its own nodes."""
+    entry = find(config.name)
+    plan = world.on_root(lambda: _plan(config, world.size))
+    part = plan.parts[world.rank]
+    with world.together():  # ranks agree once on all that can be wrong with their own part
+        source = open_source(config.problem.data, world=world, **source_options(config))
+        objectives = objectives_of(config, source, part.nodes, plan.facts)
+        problem = Problem(objectives, tolerance=config.problem.tolerance)
+        if config.problem.test_data and world.is_root:
+            source.test()  # a bad file is told before anything is written; the rows are read again when wanted
+        network = Network(part, world)
+        if plan.conditions is not None:
+            require(
+                getattr(config.algorithm, "tune", None) is not True,
+                "--tune assumes a network that stays as it is; leave it out, or the network's imperfections",
+            )
+            network.endure(plan.conditions)
+        start = np.zeros((network.n_local, problem.dimension))
+        node = Node(network, problem, Unprotected(), plan.facts, start, plan.table)
+        if hasattr(config.algorithm, "check"):
+            config.algorithm.check(node, config.loop.iterations)
+    if not source.pooled_allowed:  # each node has a file of its own
+        from distadmm.data.files import PatternSource, agree
+
+        assert isinstance(source, PatternSource)
+        with world.together():
+            agree(world.allgather(source.signature()))
+    description = {"graph": plan.graph, "data": source.describe(), "phases": entry.phases}
+    return Prepared(config, world, node, source, description, plan.delays)
+
+
+def node_like(node: Node, config: Config, problem: Problem) -> Node:
+    """A fresh node for another run of `config` over the same graph and rows, in one process."""
+    part = Neighbourhood(
+        node.network.n_nodes,
+        node.network.nodes,
+        node.network.indptr,
+        node.network.indices,
+        np.zeros(len(node.network.indices), dtype=np.int64),
+        node.network.slots,
+    )
+    table: dict[str, Array | None] = {}
+    for source in (config.algorithm, config.privacy):
+        for name in getattr(source, "tables", {}):
+            text = getattr(source, name)
+            table[name] = None if text in (None, "auto") else np.full(node.facts.n_nodes, float(text))
+    return Node(Network(part), problem, Unprotected(), node.facts, node.start, table)
+
+
+def source_options(config: Config) -> dict[str, Any]:
+    """What `open_source` is told: every flag that says how rows are read."""
+    problem = config.problem
+    options: dict[str, Any] = {
+        "clip": 1.0 if problem.clip else None,
+        "intercept": problem.intercept,
+        "task": {"squared": "regression", "softmax": "multiclass"}.get(problem.loss, "binary"),
+        "seed": config.loop.seed,
+    }
+    for name in ("target", "labels", "schema", "features", "test_fraction", "test_data"):
+        if getattr(problem, name):
+            options[name] = getattr(problem, name)
+    if problem.sanitise:
+        options["sanitise"] = mappings(problem.sanitise)
+    return options
+
+
+def mappings(pairs: tuple[str, ...]) -> dict[str, Any]:
+    """`COLUMN=mapping.npz` texts, as loaded mappings by column."""
+    if not pairs:
+        return {}
+    from distadmm.data.mapping import Mapping
+
+    found = {}
+    for pair in pairs:
+        column, _, path = pair.partition("=")
+        require(column and path, f"--sanitise is {pair!r}; needed: COLUMN=mapping.npz")
+        found[column] = Mapping.load(path)
+    return found
