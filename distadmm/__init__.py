@@ -9,6 +9,7 @@ Importing this package does nothing else: no rank is looked up, no thread count 
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import Any
 
 __version__ = "0.1.0"
@@ -32,3 +33,18 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted([*globals(), *_EXPORTS])
+
+
+class _Moved:
+    """Asked last, for a module that nobody else finds: what an old name stands for now."""
+
+    @staticmethod
+    def find_spec(name: str, path: Any = None, target: Any = None) -> Any:
+        if not name.startswith("distadmm.") or name == "distadmm.moved":
+            return None
+        from distadmm import moved
+
+        return moved.find_spec(name)
+
+
+sys.meta_path.append(_Moved)

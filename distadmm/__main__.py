@@ -6,7 +6,8 @@ mpiexec -n 20 python -m distadmm.radmm
 
 from __future__ import annotations
 
-from distadmm.flags import entering, reader_left
+from distadmm.flags import entering
+from distadmm.ranks.launch import reader_left
 
 entering(__name__)
 

@@ -18,14 +18,16 @@ import sys
 from collections.abc import Callable
 from dataclasses import field
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
 from distadmm.errors import InputError
-from distadmm.problems.consensus import Problem
-from distadmm.ranks.graph_network import Network
 from distadmm.structs import mutable_struct
+
+if TYPE_CHECKING:
+    from distadmm.problems.consensus import Problem
+    from distadmm.ranks.graph_network import Network
 
 Array = np.ndarray
 C = TypeVar("C", bound=type)

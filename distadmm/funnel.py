@@ -19,8 +19,8 @@ from typing import Any
 
 from distadmm.data import joint as tables
 from distadmm.errors import DONE, UNCONVERGED
-from distadmm.files import claim_directory, write_json
-from distadmm.flags import launch, parse
+from distadmm.files import write_json
+from distadmm.flags import parse
 from distadmm.methods.funnel import curve as curves
 from distadmm.methods.funnel import literal, perfect, picture, report
 from distadmm.methods.funnel.model import Array, Joint, Solution, from_joint, informations
@@ -28,7 +28,9 @@ from distadmm.methods.funnel.options import Data, Goal, Output, Work
 from distadmm.methods.funnel.perfect import Perfect
 from distadmm.methods.funnel.report import mapping
 from distadmm.methods.funnel.solvers import DEFAULT, METHODS, Effort
+from distadmm.ranks.launch import launch
 from distadmm.ranks.world import World
+from distadmm.run.claim import claim_directory
 
 __all__ = [
     "METHODS",

@@ -18,8 +18,7 @@ from typing import Any
 
 from distadmm.data.mapping import Mapping
 from distadmm.errors import DONE, UNCONVERGED
-from distadmm.files import claim_directory
-from distadmm.flags import launch, parse
+from distadmm.flags import parse
 from distadmm.methods.ias import report
 from distadmm.methods.ias.certificate import Certificate, certify, thresholds
 from distadmm.methods.ias.design import EPS, Design, check_sizes, design
@@ -30,7 +29,9 @@ from distadmm.methods.ias.objective import Objective, random_starts
 from distadmm.methods.ias.options import Data, Goal, Output, Range, Solver
 from distadmm.methods.ias.pareto import Curve
 from distadmm.methods.ias.pareto import sweep as pareto_sweep
+from distadmm.ranks.launch import launch
 from distadmm.ranks.world import World
+from distadmm.run.claim import claim_directory
 
 __all__ = [
     "Certificate",

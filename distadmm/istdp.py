@@ -19,8 +19,8 @@ from typing import Any
 
 from distadmm.data.rows import Rows, load
 from distadmm.errors import DONE, UNCONVERGED, require
-from distadmm.files import claim_directory, write_json
-from distadmm.flags import flag, launch, parse
+from distadmm.files import write_json
+from distadmm.flags import flag, parse
 from distadmm.methods.istdp.fit import (
     LOSSES,
     PrivateSolution,
@@ -33,7 +33,9 @@ from distadmm.methods.istdp.fit import (
 )
 from distadmm.methods.istdp.plan import make_plan
 from distadmm.problems.concave import PENALTIES, make
+from distadmm.ranks.launch import launch
 from distadmm.ranks.world import World
+from distadmm.run.claim import claim_directory
 from distadmm.run.istdp_directory import Outcome, table, write
 
 __all__ = ["Options", "PrivateSolution", "Solution", "main", "solve", "solve_printed", "solve_private"]

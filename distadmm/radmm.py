@@ -13,7 +13,8 @@ from typing import Any
 
 from distadmm.algorithm import find, names
 from distadmm.errors import BUDGET, DONE, FAILURE, UNCONVERGED, InputError, require
-from distadmm.flags import fields_of, launch, parse, read_config
+from distadmm.flags import fields_of, parse, read_config
+from distadmm.ranks.launch import launch
 from distadmm.ranks.world import World
 from distadmm.run.config import FREE_ON_RESUME, Choice, Config, Links, Loop, Privacy, Problem
 from distadmm.run.loop import DIVERGED, Run, Signals, execute

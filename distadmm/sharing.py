@@ -22,7 +22,7 @@ import numpy as np
 from distadmm.data.parties import DataOptions, load
 from distadmm.data.parts import Parts, check, sparse_or_dense
 from distadmm.errors import DONE, UNCONVERGED, require
-from distadmm.flags import flag, launch, parse
+from distadmm.flags import flag, parse
 from distadmm.methods.sharing import admm, loop, sgd
 from distadmm.methods.sharing.loop import FORMS, Plan
 from distadmm.methods.sharing.messages import PrivacyOptions
@@ -30,6 +30,7 @@ from distadmm.problems.columns import Columns
 from distadmm.problems.losses import Loss
 from distadmm.problems.prox import LOSSES
 from distadmm.problems.regularisers import region_named, regulariser_named
+from distadmm.ranks.launch import launch
 from distadmm.ranks.star import WIRES, Star
 from distadmm.ranks.world import World
 

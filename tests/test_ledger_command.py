@@ -18,8 +18,8 @@ from distadmm.privacy.accounting.events import (
     Pure,
     Unbounded,
 )
+from distadmm.privacy.accounting.export import dp_event, rebuilt
 from distadmm.privacy.ledger import compose
-from distadmm.privacy.ledger.export import dp_event, rebuilt
 from distadmm.privacy.ledger.file import Ledger, path_of
 from distadmm.privacy.ledger.filter import PureFilter
 

@@ -26,11 +26,12 @@ from dataclasses import asdict, dataclass
 from typing import Any, get_args
 
 from distadmm.errors import DONE, require
-from distadmm.flags import flag, launch, parse
+from distadmm.flags import flag, parse
 from distadmm.privacy.accounting import accountant
 from distadmm.privacy.accounting.accountant import ADJACENCIES, Adjacency, Event
 from distadmm.privacy.accounting.rounding import rounded_up
 from distadmm.privacy.accounting.statements import NOT_COVERED
+from distadmm.ranks.launch import launch
 from distadmm.ranks.world import World
 
 PROG = "distadmm account"

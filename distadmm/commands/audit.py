@@ -31,14 +31,15 @@ from distadmm.audit.report import Audit, Level, level_one, level_two, level_zero
 from distadmm.commands import transcript
 from distadmm.commands.transcript import split_words
 from distadmm.errors import DONE, FAILURE, InputError, require
-from distadmm.files import claim_directory
-from distadmm.flags import build, fields_of, flag, launch, parse
+from distadmm.flags import build, fields_of, flag, parse
 from distadmm.methods.consensus import private as protect
 from distadmm.privacy.accounting import accountant
 from distadmm.privacy.accounting.rounding import rounded_up
 from distadmm.privacy.noise.sources import Simulation
 from distadmm.problems.losses import Logistic
+from distadmm.ranks.launch import launch
 from distadmm.ranks.world import World
+from distadmm.run.claim import claim_directory
 from distadmm.run.config import Choice, Config, Links, Loop, Privacy, Problem
 from distadmm.run.setup import Prepared, loss_named, prepare
 

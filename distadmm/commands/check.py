@@ -19,7 +19,7 @@ import numpy as np
 
 from distadmm.commands.check_report import lines, table
 from distadmm.errors import DONE, InputError, require
-from distadmm.flags import flag, launch, parse
+from distadmm.flags import flag, parse
 from distadmm.graphs.topology import Topology, load
 from distadmm.methods.consensus.rate import Setting, linear_rate
 from distadmm.methods.consensus.theory import (
@@ -33,6 +33,7 @@ from distadmm.methods.consensus.theory import (
     smallest_gamma,
     stages,
 )
+from distadmm.ranks.launch import launch
 
 Array = np.ndarray
 PROG = "distadmm check"

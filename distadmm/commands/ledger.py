@@ -23,8 +23,9 @@ from typing import Any
 from distadmm.commands import ledger_report
 from distadmm.errors import DONE, FAILURE, require
 from distadmm.files import write_json
-from distadmm.flags import flag, launch, parse
+from distadmm.flags import flag, parse
 from distadmm.privacy.ledger import check as ledger_check
+from distadmm.ranks.launch import launch
 from distadmm.ranks.world import World
 
 PROG = "distadmm ledger"

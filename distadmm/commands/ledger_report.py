@@ -16,9 +16,9 @@ from typing import Any
 from distadmm.errors import require
 from distadmm.privacy.accounting import pricing, statements
 from distadmm.privacy.accounting.events import Adjacency, Event, Leakage, Unbounded, event_from_json
+from distadmm.privacy.accounting.export import dp_event
 from distadmm.privacy.accounting.statements import NOT_COVERED
 from distadmm.privacy.ledger import chain, compose
-from distadmm.privacy.ledger.export import dp_event
 from distadmm.privacy.ledger.filter import filter_from_json
 from distadmm.privacy.ledger.tally import Tally, is_committed, statement_kind
 

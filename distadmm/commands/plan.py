@@ -19,10 +19,11 @@ import numpy as np
 
 from distadmm import radmm
 from distadmm.errors import DONE, InputError, require
-from distadmm.flags import flag, launch, parse
+from distadmm.flags import flag, parse
 from distadmm.methods.consensus import forecast, sizing
 from distadmm.methods.consensus import private as protect
 from distadmm.problems.consensus import GeneralisedLinear, Problem
+from distadmm.ranks.launch import launch
 from distadmm.ranks.world import World
 from distadmm.run.config import Config
 from distadmm.run.loop import error_rate

@@ -23,8 +23,9 @@ from distadmm.commands import report_runs
 from distadmm.commands.report_runs import Group
 from distadmm.errors import DONE, require
 from distadmm.files import write_text
-from distadmm.flags import flag, launch, parse
+from distadmm.flags import flag, parse
 from distadmm.privacy.accounting.rounding import rounded_up
+from distadmm.ranks.launch import launch
 from distadmm.ranks.world import World
 
 PROG = "distadmm report"

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from distadmm.errors import DONE, InputError, require
-from distadmm.flags import flag, launch, parse
+from distadmm.flags import flag, parse
 from distadmm.graphs.topology import (
     GENERATORS,
     Facts,
@@ -30,6 +30,7 @@ from distadmm.graphs.topology import (
     load_changing,
     provenance,
 )
+from distadmm.ranks.launch import launch
 
 PROG = "distadmm topology"
 

@@ -22,14 +22,16 @@ from distadmm.audit import play
 from distadmm.audit.play import Message, Recording, Solve
 from distadmm.audit.views import View, arrays, coalition, view
 from distadmm.errors import DONE, InputError, require
-from distadmm.files import claim_directory, read_json, write_json, write_npz
-from distadmm.flags import fields_of, flag, launch, parse
+from distadmm.files import read_json, write_json, write_npz
+from distadmm.flags import fields_of, flag, parse
 from distadmm.methods.consensus import private as protect
 from distadmm.privacy.ledger import chain, replay
 from distadmm.privacy.ledger.file import path_of
 from distadmm.privacy.noise.sources import Simulation
 from distadmm.problems.consensus import Problem as Objectives
+from distadmm.ranks.launch import launch
 from distadmm.ranks.world import World
+from distadmm.run.claim import claim_directory
 from distadmm.run.config import Choice, Config, Links, Loop, Privacy, Problem
 from distadmm.run.setup import Prepared, prepare
 

@@ -20,14 +20,16 @@ import numpy as np
 
 from distadmm.data import joint as tables
 from distadmm.errors import DONE, require
-from distadmm.files import claim_directory, write_csv, write_text
-from distadmm.flags import flag, launch, parse
+from distadmm.files import write_csv, write_text
+from distadmm.flags import flag, parse
 from distadmm.methods.funnel import curve as curves
 from distadmm.methods.funnel import literal, perfect, picture, solvers
 from distadmm.methods.funnel.model import Array, Joint, Solution
 from distadmm.methods.funnel.report import CLOSE
 from distadmm.methods.funnel.solvers import EVERY, Effort
+from distadmm.ranks.launch import launch
 from distadmm.ranks.world import World
+from distadmm.run.claim import claim_directory
 
 PROG = "distadmm.papers.funnel"
 FIGURES = {"1": ("synthetic-unif", "synthetic-nonunif"), "2": ("heart", "adult")}

@@ -13,10 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from distadmm.errors import DONE, require
-from distadmm.files import claim_directory, write_csv, write_text
-from distadmm.flags import flag, launch, parse
+from distadmm.files import write_csv, write_text
+from distadmm.flags import flag, parse
 from distadmm.papers.ias_runs import FIGURES, RUNS, Item, Row, items
+from distadmm.ranks.launch import launch
 from distadmm.ranks.world import World
+from distadmm.run.claim import claim_directory
 
 PROG = "distadmm.papers.ias"
 

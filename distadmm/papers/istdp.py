@@ -23,13 +23,15 @@ import numpy as np
 from distadmm import istdp
 from distadmm.data import synthetic
 from distadmm.errors import DONE, require
-from distadmm.files import claim_directory, write_csv, write_text
-from distadmm.flags import flag, launch, parse
+from distadmm.files import write_csv, write_text
+from distadmm.flags import flag, parse
 from distadmm.methods.istdp import leaks, printed
 from distadmm.papers import istdp_figures
 from distadmm.privacy.accounting import gaussian
 from distadmm.problems.losses import Logistic
+from distadmm.ranks.launch import launch
 from distadmm.ranks.world import World
+from distadmm.run.claim import claim_directory
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
 DELTA, T = 1e-5, 50

@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from distadmm.errors import DONE, InputError, require
-from distadmm.files import claim_directory, write_csv, write_text
-from distadmm.flags import flag, launch, parse
+from distadmm.files import write_csv, write_text
+from distadmm.flags import flag, parse
+from distadmm.ranks.launch import launch
 from distadmm.ranks.world import World
+from distadmm.run.claim import claim_directory
 
 FIGURES = ("1a", "1b", "1c", "2", "3", "4", "5")
 PROG = "distadmm.papers.radmm"

@@ -25,14 +25,16 @@ import numpy as np
 from distadmm.data.parts import sparse_or_dense
 from distadmm.data.table import dense
 from distadmm.errors import DONE, require
-from distadmm.files import claim_directory, write_csv, write_text
-from distadmm.flags import flag, launch, parse
+from distadmm.files import write_csv, write_text
+from distadmm.flags import flag, parse
 from distadmm.methods.sharing import admm, loop, sgd, vectors
 from distadmm.papers import sharing_figures
 from distadmm.problems.columns import Columns
 from distadmm.problems.losses import Logistic
+from distadmm.ranks.launch import launch
 from distadmm.ranks.star import Star
 from distadmm.ranks.world import World
+from distadmm.run.claim import claim_directory
 
 Array = np.ndarray
 LOSS = Logistic()

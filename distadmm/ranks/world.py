@@ -60,6 +60,13 @@ class World:
     def is_root(self) -> bool:
         return self.rank == 0
 
+    @property
+    def library(self) -> str:
+        """The name and version of the MPI library, in one line."""
+        from mpi4py import MPI
+
+        return MPI.Get_library_version().strip("\0 \n").splitlines()[0]
+
     def broadcast(self, value: T) -> T:
         """Rank 0's `value`, on every rank."""
         return value if self.size == 1 else self.comm.bcast(value, root=0)

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from distadmm.errors import require
-from distadmm.files import claim_directory, read_json, write_json, write_npz
+from distadmm.files import read_json, write_json, write_npz
 from distadmm.methods.consensus.sizing import events_of
 from distadmm.privacy.accounting.rounding import rounded_up
 from distadmm.privacy.noise.release import HEAD_BYTES
 from distadmm.run import checkpoint
+from distadmm.run.claim import claim_directory
 from distadmm.run.history import gap_before
 from distadmm.run.history import write as write_history
 from distadmm.run.loop import DIVERGED, Run, error_rate
@@ -107,9 +108,7 @@ def versions(world: Any, commit: Commit) -> dict[str, str]:
 
     found["python"] = platform.python_version()
     if world.comm is not None:
-        from mpi4py import MPI
-
-        found["mpi"] = MPI.Get_library_version().strip("\0 \n").splitlines()[0]
+        found["mpi"] = world.library
     found["commit"] = str(commit)
     return found
 

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from distadmm.data.parts import Parts
-from distadmm.files import claim_directory, write_csv, write_json, write_npz
+from distadmm.files import write_csv, write_json, write_npz
 from distadmm.methods.sharing import admm
 from distadmm.methods.sharing.observe import Metrics, Observer, table
 from distadmm.ranks.star import Star
+from distadmm.run.claim import claim_directory
 
 if TYPE_CHECKING:
     from distadmm.sharing import Solution

@@ -53,7 +53,7 @@ from distadmm.privacy.accounting.statements import (
 
 def to_dp_event(events: Event | Iterable[Event]) -> Any:
     """All events as one of dp-accounting's: its own where it knows the mechanism, `UnsupportedDpEvent` otherwise."""
-    from distadmm.privacy.ledger import export
+    from distadmm.privacy.accounting import export
 
     try:
         return export.rebuilt(export.dp_event([events] if isinstance(events, Event) else events))

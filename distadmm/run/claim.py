@@ -1,0 +1,86 @@
+"""The directory of a new run: made or emptied, never under a run that still writes, never over spent noise."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from itertools import count
+from pathlib import Path
+
+from distadmm.errors import InputError
+from distadmm.privacy.ledger.chain import has_secret_noise
+
+
+def claim_directory(path: str | Path | None, name: str, *, force: bool = False) -> Path:
+    """Make the directory of a new run: `path`, or `runs/<name>-<date>-<time>` when none is given.
+
+    An existing non-empty directory is never overwritten unless `force` says so; then it is emptied, but not
+    under a run that still writes there.  A run with secret noise is moved aside: what was spent stays on record.
+    """
+    if path is None:
+        stem = Path("runs") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
+        for attempt in range(1000):
+            candidate = stem if attempt == 0 else stem.with_name(f"{stem.name}-{attempt}")
+            try:
+                candidate.mkdir(parents=True)
+            except FileExistsError:
+                continue
+            except OSError as error:
+                raise InputError(
+                    f"cannot make the run directory {candidate}: {error.strerror}; give --out DIR"
+                ) from None
+            return candidate
+        raise InputError(f"cannot find a free name like {stem}; give --out DIR")
+    path = Path(path)
+    try:
+        if path.exists() and not path.is_dir():
+            raise InputError(f"--out {path} is a file; give a directory that is new or empty")
+        if path.is_dir() and any(path.iterdir()):
+            if not force:
+                raise InputError(f"--out {path} is not empty; give a new directory, or --force to replace it")
+            _empty(path)
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot make the run directory {path}: {error.strerror}; give --out DIR") from None
+    return path
+
+
+def _empty(folder: Path) -> None:
+    """Take away what is in `folder`, which itself may be a link or where a disk is mounted."""
+    import shutil
+
+    ledgers = list(folder.rglob("*.jsonl"))
+    for ledger in ledgers:
+        if _in_use(ledger):
+            raise InputError(
+                f"--out {folder} is in use: a run writes {ledger}; end it, or give another --out"
+            )
+    if any(map(has_secret_noise, ledgers)):
+        whole = os.path.abspath(folder)
+        aside = Path(next(name for k in count(1) if not os.path.lexists(name := f"{whole}.spent-{k}")))
+        aside.mkdir()
+        for entry in list(folder.iterdir()):
+            shutil.move(entry, aside / entry.name)
+        kept = os.path.relpath(aside)
+        print(f"{folder}: its noise was secret and is spent; that run is kept in {kept}", file=sys.stderr)
+        return
+    for entry in folder.iterdir():
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink()
+
+
+def _in_use(ledger: Path) -> bool:
+    """Whether a process holds the lock of this ledger."""
+    import fcntl
+
+    with open(ledger, "rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except OSError:  # a file system without locks
+            return False
+    return False
