@@ -1,0 +1,135 @@
+"""Run directories of every kind, by every verb; those of version 0.1.0 among them (tests/fixtures/runs)."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from distadmm import istdp, radmm, sharing
+from distadmm.commands import audit, ledger, report, transcript
+from distadmm.files import read_json, read_npz
+
+OLD = Path(__file__).parent / "fixtures" / "runs"
+NAMES = sorted(path.name for path in OLD.iterdir() if path.is_dir())
+LEDGERS = [name for name in NAMES if (OLD / name / "ledger").is_dir()]
+OF_RADMM = [name for name in NAMES if name.startswith("radmm")]
+NOISY = [name for name in OF_RADMM if name != "radmm-plain"]
+OF_SHARING = [name for name in NAMES if name.startswith("sharing")]
+
+
+def call(capsys, command: Any, *argv: Any) -> tuple[int, str, str]:
+    capsys.readouterr()
+    code = command.main([str(word) for word in argv])
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def worked(capsys, command: Any, *argv: Any) -> str:
+    code, out, err = call(capsys, command, *argv)
+    assert (code, err) == (0, "")
+    return out
+
+
+def test_the_fixtures_name_no_machine() -> None:
+    assert len(NAMES) == 27
+    for path in OLD.rglob("*"):
+        if path.is_file():
+            assert not set(b"/home /work /root /tmp".split()) & set(path.read_bytes().split(b'"')), path
+            assert b"/tmp" not in path.read_bytes(), path
+
+
+# -- what version 0.1.0 wrote ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", LEDGERS)
+def test_old_ledgers_are_shown_and_verified_and_added(name: str, capsys) -> None:
+    out = worked(capsys, ledger, "show", OLD / name, "--json")
+    (told,) = {run["statement"] for run in json.loads(out)["runs"]}
+    certain = {"radmm-secure", "radmm-output", "radmm-checkpoint"}
+    certain |= {"sharing-v1-secure", "sharing-v2-secure", "sharing-s2", "istdp-secure"}
+    finite = [run["together"]["epsilon"] < float("inf") for run in json.loads(out)["runs"]]
+    assert (told == "certificate" and all(finite)) == (name in certain)
+    assert "whole" in worked(capsys, ledger, "verify", OLD / name)
+    if not name.startswith("sharing-v2"):  # whose parties protect different things
+        assert "together" in worked(capsys, ledger, "merge", OLD / name)
+
+
+@pytest.mark.parametrize("name", OF_RADMM)
+def test_old_runs_of_the_consensus_family_are_reported(name: str, capsys) -> None:
+    out = worked(capsys, report, OLD / name, "--out", "none")
+    with open(OLD / name / "history.csv", newline="") as file:
+        last = list(csv.DictReader(file))[-1]
+    assert f"{float(last['gap']):.2e}" in out
+
+
+@pytest.mark.parametrize("name", OF_RADMM)
+def test_old_runs_of_the_consensus_family_have_transcripts(name: str, capsys, tmp_path: Path) -> None:
+    if name == "radmm-checkpoint":  # which keeps no bytes of what was sent before it
+        code, _, err = call(capsys, transcript, OLD / name, "--out", tmp_path / "seen")
+        assert (code, err.count("\n")) == (2, 1)
+        assert "keeps no bytes of iteration 1" in err
+        return
+    worked(capsys, transcript, OLD / name, "--out", tmp_path / "seen", "--collude", "0+2")
+    index = read_json(tmp_path / "seen" / "index.json")
+    assert index["nodes"] == 5
+    assert len(index["views"]) == 6
+    assert bool(index["watermark"]) == (name in ("radmm-simulation", "radmm-paper"))
+
+
+@pytest.mark.parametrize("name", ["radmm-simulation", "radmm-secure", "radmm-output"])
+def test_old_runs_of_the_consensus_family_are_audited(name: str, capsys, tmp_path: Path) -> None:
+    out = worked(capsys, audit, OLD / name, "--level", "0", "--out", tmp_path / "audit")
+    assert "NOT REFUTED" in out
+
+
+def test_an_old_run_is_made_again_from_its_configuration(capsys, tmp_path: Path) -> None:
+    for command, name in ((radmm, "radmm-plain"), (istdp, "istdp-open"), (sharing, "sharing-plain")):
+        given = ("--config", OLD / name / "config.json", "--out", tmp_path / name)
+        worked(capsys, command, *given)
+    for name, file in (("radmm-plain", "models.npz"), ("istdp-open", "models.npz")):
+        same(OLD / name / file, tmp_path / name / file)
+    for party in ("centre", "party-1", "party-2"):
+        same(OLD / f"sharing-plain/models/{party}.npz", tmp_path / f"sharing-plain/models/{party}.npz")
+
+
+def same(one: Path, other: Path) -> None:
+    before, after = read_npz(one), read_npz(other)
+    assert before.keys() == after.keys()
+    for name, values in before.items():
+        if values.dtype.kind == "f":
+            np.testing.assert_allclose(after[name], values, rtol=1e-6, atol=1e-9)
+        else:
+            np.testing.assert_array_equal(after[name], values)
+
+
+@pytest.mark.parametrize(("name", "made"), [("radmm-plain", 12), ("radmm-checkpoint", 6)])
+def test_an_old_checkpoint_is_taken_up(name: str, made: int, capsys, tmp_path: Path) -> None:
+    folder = shutil.copytree(OLD / name, tmp_path / name)
+    before = read_json(folder / "summary.json")["epsilon"]
+    worked(capsys, radmm, "--resume", folder, "--iterations", made + 2, "--progress", "none")
+    after = read_json(folder / "summary.json")
+    assert after["iterations"] == made + 2
+    assert (after["epsilon"] == before == "inf") or float(after["epsilon"]) > float(before)
+    with open(folder / "history.csv", newline="") as file:
+        assert [int(line["iteration"]) for line in csv.DictReader(file)] == list(range(1, made + 3))
+
+
+@pytest.mark.parametrize("name", OF_SHARING)
+def test_old_runs_of_sharing_give_scores(name: str, capsys, tmp_path: Path) -> None:
+    folder = shutil.copytree(OLD / name, tmp_path / name)
+    given = ["predict", folder, "--data", "tiny", "--scores", tmp_path / "scores.csv"]
+    if read_json(folder / "config.json")["config"]["epsilon"]:
+        code, _, err = call(capsys, sharing, *given)
+        assert code == 0 or (code == 2 and err.count("\n") == 1 and "private run" in err)
+        if "-v" not in name:  # whose models no price is known for
+            return
+        assert code == 2
+        given += ["--release", "noise:1"]
+    worked(capsys, sharing, *given)
+    assert len((tmp_path / "scores.csv").read_text().splitlines()) == 1 + 114
