@@ -6,15 +6,16 @@ Nothing heavy is imported here: `entering` must run before numpy is loaded.
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 import signal
 import types
 import typing
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
-from distadmm.errors import InputError
+from distadmm.errors import InputError, require
 
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
@@ -33,12 +34,72 @@ def entering(module: str) -> None:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def flag(default: Any = dataclasses.MISSING, *, help: str, choices: Sequence[Any] | None = None) -> Any:
-    """A dataclass field that is also a command-line flag."""
-    metadata = {"help": help, "choices": tuple(choices) if choices is not None else None}
+class _Range(NamedTuple):
+    """Which values a flag takes; numbers with a limit are finite."""
+
+    above: float | None = None
+    at_least: float | None = None
+    below: float | None = None
+    at_most: float | None = None
+    choices: tuple[Any, ...] | None = None
+
+    def check(self, name: str, value: Any) -> None:
+        """Refuse `value`, or what it holds; None stands for a flag that is not given."""
+        for one in value if isinstance(value, tuple) else () if value is None else (value,):
+            if self.choices is not None:
+                known = ", ".join(map(str, self.choices))
+                require(one in self.choices, f"{option(name)} is {one!r}; choose one of: {known}")
+            elif self != _Range():
+                require(
+                    self._holds(one), f"{option(name)} is {one}; needed: {self._words(type(one) is float)}"
+                )
+
+    def _holds(self, value: float) -> bool:
+        return (
+            math.isfinite(value)
+            and (self.above is None or value > self.above)
+            and (self.at_least is None or value >= self.at_least)
+            and (self.below is None or value < self.below)
+            and (self.at_most is None or value <= self.at_most)
+        )
+
+    def _words(self, real: bool) -> str:
+        low = self.at_least if self.above is None else self.above
+        high = self.at_most if self.below is None else self.below
+        if high is None:
+            words = f"{low:g}" if low else "zero"
+            finite = "a finite number, " * real
+            return f"{finite}{words} or more" if self.above is None else f"a finite number above {words}"
+        if self.above is not None and self.below is not None:
+            return f"between {low:g} and {high:g}"
+        first = "" if low is None else f"{'from' if self.above is None else 'above'} {low:g} to "
+        return f"{first}{'at most' if self.below is None else 'below'} {high:g}"
+
+
+def flag(
+    default: Any = dataclasses.MISSING,
+    *,
+    help: str,
+    choices: Sequence[Any] | None = None,
+    above: float | None = None,
+    at_least: float | None = None,
+    below: float | None = None,
+    at_most: float | None = None,
+) -> Any:
+    """A dataclass field that is also a command-line flag.
+
+    Its limits hold for each entry of a tuple; `build` refuses what breaks them, and so does a `struct` at once.
+    """
+    taken = _Range(above, at_least, below, at_most, tuple(choices) if choices is not None else None)
+    metadata = {"help": help, "choices": taken.choices, "check": taken.check}
     if default is dataclasses.MISSING:
         return dataclasses.field(metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)
+
+
+def option(name: str) -> str:
+    """The flag of a field."""
+    return "--" + name.rstrip("_").replace("_", "-")
 
 
 def _parser(prog: str, description: str) -> Any:
@@ -119,17 +180,16 @@ def _add_flags(parser: Any, cls: type) -> None:
         if field.default is not dataclasses.MISSING and field.default is not None and field.default != ():
             shown = ",".join(map(str, field.default)) if isinstance(field.default, tuple) else field.default
             text += f" (default: {shown})"
-        options: dict[str, Any] = {"dest": name, "default": argparse.SUPPRESS, "help": text}
-        option = "--" + name.rstrip("_").replace("_", "-")
+        given: dict[str, Any] = {"dest": name, "default": argparse.SUPPRESS, "help": text}
         if annotation is bool or (_is_optional(annotation) and bool in typing.get_args(annotation)):
-            group.add_argument(option, action=argparse.BooleanOptionalAction, **options)
+            group.add_argument(option(name), action=argparse.BooleanOptionalAction, **given)
         else:
-            options["metavar"] = (
+            given["metavar"] = (
                 "{" + ",".join(map(str, field.metadata["choices"])) + "}"
                 if field.metadata["choices"]
-                else option.strip("-").upper().replace("-", "_")
+                else option(name).strip("-").upper().replace("-", "_")
             )
-            group.add_argument(option, **options)
+            group.add_argument(option(name), **given)
 
 
 def read_config(path: str | Path) -> dict[str, Any]:
@@ -170,15 +230,11 @@ def build(classes: Sequence[type], values: dict[str, Any], source: str = "--conf
     for cls in classes:
         arguments = {}
         for name, (field, annotation) in fields_of(cls).items():
-            option = "--" + name.rstrip("_").replace("_", "-")
             if name in values:
-                value = _convert(annotation, values[name], option)
-                choices = field.metadata["choices"]
-                if choices and value is not None and value not in choices:
-                    raise InputError(f"{option} is {value!r}; choose one of: {', '.join(map(str, choices))}")
-                arguments[name] = value
+                arguments[name] = _convert(annotation, values[name], option(name))
+                field.metadata["check"](name, arguments[name])
             elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
-                raise InputError(f"{option} is needed: {field.metadata['help']}")
+                raise InputError(f"{option(name)} is needed: {field.metadata['help']}")
         built.append(cls(**arguments))
     return tuple(built)
 

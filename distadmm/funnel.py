@@ -24,7 +24,7 @@ from distadmm.flags import parse
 from distadmm.methods.funnel import curve as curves
 from distadmm.methods.funnel import literal, perfect, picture, report
 from distadmm.methods.funnel.model import Array, Joint, Solution, from_joint, informations
-from distadmm.methods.funnel.options import Data, Goal, Output, Work
+from distadmm.methods.funnel.options import Data, Goal, Output
 from distadmm.methods.funnel.perfect import Perfect
 from distadmm.methods.funnel.report import mapping
 from distadmm.methods.funnel.solvers import DEFAULT, METHODS, Effort
@@ -98,10 +98,9 @@ def _config(*parts: Any) -> dict[str, Any]:
     return {name: value for part in parts for name, value in asdict(part).items()}
 
 
-def work(given: tuple[Data, Goal, Work, Output], world: World) -> int:
+def work(given: tuple[Data, Goal, Effort, Output], world: World) -> int:
     """The command proper, on every rank."""
-    data, goal, trying, output = given
-    effort = trying.effort()
+    data, goal, effort, output = given
 
     def prepared() -> tuple[Joint, str, list[float]]:
         joint, column = data.load()
@@ -110,7 +109,7 @@ def work(given: tuple[Data, Goal, Work, Output], world: World) -> int:
 
     joint, column, rates = world.on_root(prepared)
     folder = world.on_root(lambda: claim_directory(output.out, "funnel", force=output.force))
-    config = _config(data, goal, trying)
+    config = _config(data, goal, effort)
     if goal.form == "paper":
         return world.on_root(lambda: _printed(folder, joint, rates, effort, config, output.strict))
     known = world.on_root(lambda: perfect.solve(joint, effort.seed))
@@ -155,7 +154,7 @@ def _printed(
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    return launch(PROG, lambda a: parse(PROG, str(__doc__), [Data, Goal, Work, Output], a), work, argv)
+    return launch(PROG, lambda a: parse(PROG, str(__doc__), [Data, Goal, Effort, Output], a), work, argv)
 
 
 if __name__ == "__main__":

@@ -37,11 +37,12 @@ from distadmm.ranks.launch import launch
 from distadmm.ranks.world import World
 from distadmm.run.claim import claim_directory
 from distadmm.run.istdp_directory import Outcome, table, write
+from distadmm.structs import struct
 
 __all__ = ["Options", "PrivateSolution", "Solution", "main", "solve", "solve_printed", "solve_private"]
 
 
-@dataclass(frozen=True)
+@struct
 class Data:
     """Which rows, and what is made of them."""
 
@@ -51,14 +52,13 @@ class Data:
     labels: tuple[str, ...] = flag((), help="negative and positive label of a data file (default: found)")
     schema: str | None = flag(None, help="public description of a CSV's columns")
     features: int | None = flag(None, help="columns of a libsvm file; private runs need it")
-    test_fraction: float = flag(0.0, help="share of a data file's rows kept for testing")
+    test_fraction: float = flag(0.0, help="share of a data file's rows kept for testing", at_least=0, below=1)
     intercept: bool = flag(False, help="fit an intercept, which no penalty holds")
     row_norm: str = flag(
         "auto", help="scale longer rows down to this norm, or none; auto: 1, synthetic rows as they are"
     )
 
     def __post_init__(self) -> None:
-        require(0 <= self.test_fraction < 1, f"--test-fraction is {self.test_fraction}; needed: in [0, 1)")
         self.norm()
 
     def norm(self) -> float | None:
@@ -76,7 +76,7 @@ class Data:
         return value
 
 
-@dataclass(frozen=True)
+@struct
 class Model:
     """What is minimised."""
 
@@ -91,19 +91,18 @@ class Model:
     alpha: float | None = flag(
         None, help="reach of the penalty: it is flat beyond alpha lambda (default: by rule)"
     )
-    tolerance: float = flag(1e-6, help="without privacy: stop at a residual of this share of lambda")
-    iterations: int | None = flag(None, help="T (default: 50 when private, otherwise at most 10000)")
+    tolerance: float = flag(
+        1e-6, help="without privacy: stop at a residual of this share of lambda", above=0, below=1
+    )
+    iterations: int | None = flag(
+        None, help="T (default: 50 when private, otherwise at most 10000)", at_least=1
+    )
 
     def __post_init__(self) -> None:
         make(self.penalty, 0.0 if self.lambda_ is None else self.lambda_, self.alpha)
-        require(0 < self.tolerance < 1, f"--tolerance is {self.tolerance}; needed: between 0 and 1")
-        require(
-            self.iterations is None or self.iterations >= 1,
-            f"--iterations is {self.iterations}; needed: 1 or more",
-        )
 
 
-@dataclass(frozen=True)
+@struct
 class Privacy:
     """The budget and how it is spent."""
 
@@ -159,22 +158,20 @@ class Privacy:
         }  # fmt: skip
 
 
-@dataclass(frozen=True)
+@struct
 class Running:
     """How the run is kept."""
 
     flags_title = "run"
-    repetitions: int = flag(1, help="simulation: so many independent runs, shared out to the ranks")
+    repetitions: int = flag(
+        1, help="simulation: so many independent runs, shared out to the ranks", at_least=1
+    )
     strict: bool = flag(False, help="exit with code 4 when not converged, or stuck in the printed form")
     out: str | None = flag(None, help="run directory (default: runs/istdp-<date>-<time>)")
     force: bool = flag(
         False, help="replace a run directory that is not empty; one that has spent privacy is kept beside it"
     )
-    seed: int = flag(0, help="seed of all random choices that are not secret")
-
-    def __post_init__(self) -> None:
-        require(self.repetitions >= 1, f"--repetitions is {self.repetitions}; needed: at least 1")
-        require(self.seed >= 0, f"--seed is {self.seed}; needed: zero or more")
+    seed: int = flag(0, help="seed of all random choices that are not secret", at_least=0)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,6 @@ entering(__name__)
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,11 +32,12 @@ from distadmm.problems.regularisers import region_named, regulariser_named
 from distadmm.ranks.launch import launch
 from distadmm.ranks.star import WIRES, Star
 from distadmm.ranks.world import World
+from distadmm.structs import struct
 
 Array = np.ndarray
 
 
-@dataclass(frozen=True)
+@struct
 class ModelOptions:
     flags_title = "model and algorithm"
     algorithm: str = flag(
@@ -47,25 +47,24 @@ class ModelOptions:
     loss: str = flag("logistic", help=f"{', '.join(LOSSES)}, or FILE.py:Name of your own")
     reg: str = flag("l2", help="regulariser: l2, l1 or enet:ALPHA")
     region: str = flag("whole", help="where each model is kept: whole, box:LOW:HIGH or ball:RADIUS")
-    lambda_: float = flag(1.0, help="weight of the regulariser against the SUM of the losses (1 is C=1)")
+    lambda_: float = flag(
+        1.0, help="weight of the regulariser against the SUM of the losses (1 is C=1)", at_least=0
+    )
     mean: bool = flag(False, help="--lambda and --rho are against the mean of the losses")
-    rho: float | None = flag(None, help="penalty; fixed when given (default: the curvature rule)")
+    rho: float | None = flag(None, help="penalty; fixed when given (default: the curvature rule)", above=0)
     rho_rule: str = flag("auto", help="auto, fixed or curvature", choices=("auto", "fixed", "curvature"))
-    tau: float | None = flag(None, help="proximal weight (default: 3/4 * 1.02 theta - 1)")
+    tau: float | None = flag(None, help="proximal weight (default: 3/4 * 1.02 theta - 1)", at_least=0)
     theta: str = flag("auto", help="overlap of the parties: auto, power, bound or a number in [1, M]")
-    iterations: int = flag(100, help="most iterations (epochs for sgd)")
+    iterations: int = flag(100, help="most iterations (epochs for sgd)", at_least=1)
     tolerance: float = flag(
-        1e-4, help="stop when residual and movement are below this share of the predictions"
+        1e-4, help="stop when residual and movement are below this share of the predictions", at_least=0
     )
     wire: str = flag("float64", help="precision of the messages", choices=tuple(WIRES))
     secure_aggregation: bool = flag(False, help="pairwise masks: the centre sees the sum of the vectors only")
-    eta: float = flag(1.0, help="sgd: step size eta/sqrt(t)")
-    batch: int = flag(100, help="sgd: records a mini-batch")
+    eta: float = flag(1.0, help="sgd: step size eta/sqrt(t)", above=0)
+    batch: int = flag(100, help="sgd: records a mini-batch", at_least=1)
 
     def __post_init__(self) -> None:
-        require(self.rho is None or self.rho > 0, f"--rho is {self.rho}; needed: a penalty > 0")
-        require(self.lambda_ >= 0, f"--lambda is {self.lambda_:g}; needed: a weight >= 0")
-        require(self.iterations >= 1, f"--iterations is {self.iterations}; needed: at least 1")
         regulariser_named(self.reg)
         region_named(self.region)
         loss_named(self.loss)
@@ -106,7 +105,7 @@ class ModelOptions:
         )
 
 
-@dataclass(frozen=True)
+@struct
 class RunOptions:
     flags_title = "run"
     observe: str = flag(
@@ -116,7 +115,7 @@ class RunOptions:
     out: str | None = flag(None, help="run directory (default: runs/sharing-...)")
     force: bool = flag(False, help="replace a non-empty --out; one that has spent privacy is kept beside it")
     strict: bool = flag(False, help="exit with code 4 when the run did not converge")
-    seed: int = flag(0, help="seed of all random choices")
+    seed: int = flag(0, help="seed of all random choices", at_least=0)
 
 
 class Solution(NamedTuple):

@@ -32,6 +32,7 @@ def _assembled(cls: Any, methods: tuple[Callable[..., Any], ...]) -> Any:
     cls.__doc__ = cls.__doc__ or cls.__name__  # without one, `dataclass` works out the signature for it
     made = dataclass(init=False, repr=False, eq=False)(cls)
     made._struct_fields = {f.name: _default(f) for f in fields(made)}
+    made._struct_checks = tuple((f.name, f.metadata["check"]) for f in fields(made) if "check" in f.metadata)
     made._struct_values = staticmethod(_values(tuple(made._struct_fields)))
     made.__signature__ = _Signature()
     for method in methods:
@@ -75,6 +76,8 @@ def _init(self: Any, *args: Any, **given: Any) -> None:
             place[key] = default()
         else:
             raise TypeError(f"{name} needs a value for {key}")
+    for name, check in self._struct_checks:  # the limits of flags
+        check(name, place[name])
     checked = getattr(self, "__post_init__", None)
     if checked is not None:
         checked()

@@ -214,7 +214,7 @@ def test_bad_table(name, tmp_path, capsys):
 BAD_WORDS = {
     "too much": (["--rates", "1.2"], "exceeds H(X)"),
     "negative rate": (["--rates", "-0.1"], "0 <= R <= H(X)"),
-    "fraction": (["--fractions", "1.5"], "R may not exceed H(X)"),
+    "fraction": (["--fractions", "1.5"], "from 0 to at most 1"),
     "nan rate": (["--rates", "nan"], "R is nan"),
     "points and rates": (["--points", "3", "--rates", "0.1"], "keep one"),
     "method": (["--method", "em"], "choose one of"),
@@ -231,9 +231,9 @@ BAD_WORDS = {
     "no file": (["--input", "nowhere.csv"], "cannot read"),
     "other file": (["--input", "table.txt"], "neither .csv nor .npz"),
     "smoothed probabilities": (["--smooth", "1"], "use --perturb"),
-    "negative smoothing": (["--problem", "heart", "--smooth", "-1"], "0 or more"),
-    "seed": (["--seed", "-1"], "0 or more"),
-    "starts": (["--method", "aem", "--starts", "0"], "at least 1"),
+    "negative smoothing": (["--problem", "heart", "--smooth", "-1"], "zero or more"),
+    "seed": (["--seed", "-1"], "zero or more"),
+    "starts": (["--method", "aem", "--starts", "0"], "1 or more"),
     "form": (["--form", "paper", "--method", "greedy"], "does not go with"),
     "spelling": (["--fraction", "0.5"], "--fractions"),
 }

@@ -203,7 +203,7 @@ BAD = [
     (["--data", "adult", "--infer", "income", "--column", "workclass"], "Never-worked"),
     (["--smooth", "1"], "--smooth adds"),
     (["--certfy"], "did you mean --certify"),
-    (["sweep", "--betas", "0.1,-1"], "--betas has"),
+    (["sweep", "--betas", "0.1,-1"], "--betas is -1.0"),
     (["sweep", "--points", "1"], "--points is 1"),
     (["sweep", "--beta", "1"], "unknown argument '--beta'"),
     (["sweep", "--eps", "0.3"], "eps is 0.3"),

@@ -242,7 +242,7 @@ def test_strict_runs_say_by_their_exit_code_that_they_did_not_converge(tmp_path)
 BAD = {
     "one party": (["--split", "30"], "sharing needs at least 2"),
     "widths": (["--split", "10,30"], "adds up to 40"),
-    "empty party": (["--split", "30,0"], "widths above 0"),
+    "empty party": (["--split", "30,0"], "--split is 0"),
     "rho": (["--rho", "0"], "--rho is 0"),
     "tau": (["--tau", "-0.5"], "--tau is -0.5"),
     "theta": (["--theta", "7"], "the overlap of 2 parties is in [1, 2]"),

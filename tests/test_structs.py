@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from distadmm.errors import InputError
+from distadmm.flags import build, flag
 from distadmm.structs import mutable_struct, struct
 
 
@@ -117,3 +119,35 @@ def test_its_signature_is_the_dataclass_one():
     theirs = inspect.signature(Generated).parameters
     assert [(p.name, p.kind) for p in ours.values()] == [(p.name, p.kind) for p in theirs.values()]
     assert ours["y"].default == theirs["y"].default
+
+
+@struct
+class Flags:
+    rate: float = flag(0.5, help="", above=0)
+    shares: tuple[float, ...] = flag((), help="", at_least=0, at_most=1)
+    size: int | None = flag(None, help="", at_least=2)
+    last: float = flag(0.0, help="", below=1)
+    word: str | None = flag(None, help="", choices=("a", "b"))
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"rate": 0.0}, "--rate is 0.0; needed: a finite number above zero"),
+        ({"rate": float("nan")}, "--rate is nan; needed: a finite number above zero"),
+        ({"rate": float("inf")}, "--rate is inf; needed: a finite number above zero"),
+        ({"shares": (0.0, 1.0, 1.5)}, "--shares is 1.5; needed: from 0 to at most 1"),
+        ({"size": 1}, "--size is 1; needed: 2 or more"),
+        ({"last": 1.0}, "--last is 1.0; needed: below 1"),
+        ({"word": "c"}, "--word is 'c'; choose one of: a, b"),
+    ],
+)
+def test_the_limits_of_a_flag_hold_from_the_command_line_and_from_python(values, said) -> None:
+    for make in (
+        lambda: Flags(**values),
+        lambda: build([Flags], values),
+        lambda: dataclasses.replace(Flags(), **values),
+    ):
+        with pytest.raises(InputError) as refused:
+            make()
+        assert str(refused.value) == said

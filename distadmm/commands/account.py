@@ -22,7 +22,7 @@ import json as json_
 import math
 import textwrap
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, get_args
 
 from distadmm.errors import DONE, require
@@ -33,6 +33,7 @@ from distadmm.privacy.accounting.rounding import rounded_up
 from distadmm.privacy.accounting.statements import NOT_COVERED
 from distadmm.ranks.launch import launch
 from distadmm.ranks.world import World
+from distadmm.structs import struct
 
 PROG = "distadmm account"
 
@@ -60,38 +61,48 @@ TAKES: dict[str, dict[str, Any]] = {
 NAMES = {"add-remove": "add/remove", "replace": "replace-one", "label": "label only"}
 
 
-@dataclass(frozen=True)
+@struct
 class Options:
     """Flags of the command."""
 
     flags_title = "mechanism"
 
     mechanism: str = flag("gamma", help="what adds the noise", choices=tuple(TAKES))
-    dimension: int | None = flag(None, help="number of coordinates that carry noise (105; discrete: 1)")
-    alpha: float | None = flag(None, help="gamma noise: density proportional to exp(-alpha |b|) (1)")
-    sigma: float | None = flag(None, help="Gaussian noise: standard deviation (discrete: in grid units)")
-    noise_multiplier: float | None = flag(None, help="gaussian-query: sigma / sensitivity")
-    sensitivity: float | None = flag(None, help="k-norm, discrete-gaussian: l2 sensitivity (grid units)")
-    each: float | None = flag(None, help="pure: epsilon of one release")
-    C: float | None = flag(None, help="weight of a node's loss: one record weighs C/B (1750)")
-    B: float | None = flag(None, help="records of the node, as a public number (8000)")
-    curvature: float | None = flag(None, help="c1, the largest curvature of the loss (1/4)")
-    rho: float | None = flag(None, help="weight of the regulariser (1)")
-    nodes: int | None = flag(None, help="number of nodes N (5)")
-    eta: float | None = flag(None, help="penalty eta (1)")
-    degree: int | None = flag(None, help="neighbours V of the node (4)")
-    floor: float | None = flag(None, help="Phi = rho/N + 2 eta V itself, instead of these four")
+    dimension: int | None = flag(
+        None, help="number of coordinates that carry noise (105; discrete: 1)", at_least=1
+    )
+    alpha: float | None = flag(None, help="gamma noise: density proportional to exp(-alpha |b|) (1)", above=0)
+    sigma: float | None = flag(
+        None, help="Gaussian noise: standard deviation (discrete: in grid units)", above=0
+    )
+    noise_multiplier: float | None = flag(None, help="gaussian-query: sigma / sensitivity", above=0)
+    sensitivity: float | None = flag(
+        None, help="k-norm, discrete-gaussian: l2 sensitivity (grid units)", above=0
+    )
+    each: float | None = flag(None, help="pure: epsilon of one release", above=0)
+    C: float | None = flag(None, help="weight of a node's loss: one record weighs C/B (1750)", above=0)
+    B: float | None = flag(None, help="records of the node, as a public number (8000)", above=0)
+    curvature: float | None = flag(None, help="c1, the largest curvature of the loss (1/4)", above=0)
+    rho: float | None = flag(None, help="weight of the regulariser (1)", above=0)
+    nodes: int | None = flag(None, help="number of nodes N (5)", at_least=1)
+    eta: float | None = flag(None, help="penalty eta (1)", above=0)
+    degree: int | None = flag(None, help="neighbours V of the node (4)", at_least=1)
+    floor: float | None = flag(None, help="Phi = rho/N + 2 eta V itself, instead of these four", above=0)
     loss: str | None = flag(
         None,
         help="logistic; one-signed: another loss whose slope has one sign for each record; any: |slope| <= 1",
         choices=("logistic", "one-signed", "any"),
     )
-    output_epsilon: float | None = flag(None, help="what the output noise of an inexact solve costs (0)")
-    count: int = flag(50, help="releases: K solves, or queries")
-    delta: float = flag(1e-5, help="delta of the (epsilon, delta) statements")
+    output_epsilon: float | None = flag(
+        None, help="what the output noise of an inexact solve costs (0)", at_least=0
+    )
+    count: int = flag(50, help="releases: K solves, or queries", at_least=1)
+    delta: float = flag(1e-5, help="delta of the (epsilon, delta) statements", at_least=0, below=1)
     adjacency: str | None = flag(None, help="one adjacency only (default: all)", choices=ADJACENCIES)
-    records: int = flag(1, help="records of one person at this node (group privacy)")
-    epsilon: float | None = flag(None, help="find the noise that spends at most this; needs --adjacency")
+    records: int = flag(1, help="records of one person at this node (group privacy)", at_least=1)
+    epsilon: float | None = flag(
+        None, help="find the noise that spends at most this; needs --adjacency", above=0
+    )
     json: bool = flag(False, help="print one JSON object instead of a table")
 
     def __post_init__(self) -> None:
@@ -104,18 +115,6 @@ class Options:
                 f"{option} means nothing for --mechanism {self.mechanism}; it takes: "
                 + ", ".join("--" + n.replace("_", "-") for n in takes),
             )
-            numeric = isinstance(given, (int, float)) and name != "output_epsilon"
-            require(
-                not numeric or (math.isfinite(given) and given > 0),
-                f"{option} is {given!r}; needed: a finite number above 0",
-            )
-        require(self.count >= 1, f"--count is {self.count}; needed: 1 or more")
-        require(self.records >= 1, f"--records is {self.records}; needed: 1 or more")
-        require(0 <= self.delta < 1, f"--delta is {self.delta!r}; needed: a number from 0 to below 1")
-        require(
-            self.epsilon is None or (math.isfinite(self.epsilon) and self.epsilon > 0),
-            f"--epsilon is {self.epsilon!r}; needed: a finite number above 0",
-        )
         require(
             self.epsilon is None or self.adjacency is not None,
             f"--epsilon needs --adjacency, for there is no default; choose one of {', '.join(ADJACENCIES)}",

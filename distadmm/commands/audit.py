@@ -19,7 +19,7 @@ from distadmm.flags import entering
 entering(__name__)
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,7 @@ from distadmm.ranks.world import World
 from distadmm.run.claim import claim_directory
 from distadmm.run.config import Choice, Config, Links, Loop, Privacy, Problem
 from distadmm.run.setup import Prepared, loss_named, prepare
+from distadmm.structs import struct
 
 Array = np.ndarray
 PROG = "distadmm.commands.audit"
@@ -52,7 +53,7 @@ WATERMARK = "the audit's own runs use SIMULATION noise, which a seed repeats: no
 _WIDEST = 8  # columns of a canary's table, where nothing else is asked for
 
 
-@dataclass(frozen=True)
+@struct
 class Options:
     flags_title = "audit"
 
@@ -61,58 +62,41 @@ class Options:
         help="0 (white box), 1 (trade-off test), 2 (lower bound), or all",
         choices=("0", "1", "2", "all"),
     )
-    runs: int = flag(1000, help="transcripts of each of the two worlds, levels 1 and 2")
+    runs: int = flag(1000, help="transcripts of each of the two worlds, levels 1 and 2", at_least=10)
     confidence: float = flag(
-        0.95, help="of levels 1 and 2: a sound mechanism is refuted with at most 1 - this"
+        0.95,
+        help="of levels 1 and 2: a sound mechanism is refuted with at most 1 - this",
+        at_least=0.5,
+        below=1,
     )
     canary: str = flag("worst", help="what the two tables differ in", choices=canary.CANARIES)
-    audit_delta: float | None = flag(None, help="delta of level 2 (default: --delta)")
-    audit_iterations: int = flag(20, help="iterations of an attacked transcript, at most")
+    audit_delta: float | None = flag(None, help="delta of level 2 (default: --delta)", at_least=0, below=1)
+    audit_iterations: int = flag(20, help="iterations of an attacked transcript, at most", at_least=1)
     audit_columns: int | None = flag(
-        None, help=f"columns of the attacked tables (default: at most {_WIDEST})"
+        None, help=f"columns of the attacked tables (default: at most {_WIDEST})", at_least=1
     )
-
-    def __post_init__(self) -> None:
-        require(self.runs >= 10, f"--runs is {self.runs}; needed: at least 10, half of which choose the test")
-        require(0.5 <= self.confidence < 1, f"--confidence is {self.confidence}; needed: from 0.5 to below 1")
-        require(
-            self.audit_iterations >= 1, f"--audit-iterations is {self.audit_iterations}; needed: at least 1"
-        )
-        require(
-            self.audit_columns is None or self.audit_columns >= 1,
-            f"--audit-columns is {self.audit_columns}; needed: at least 1",
-        )
-        require(
-            self.audit_delta is None or 0 <= self.audit_delta < 1,
-            f"--audit-delta is {self.audit_delta}; needed: from 0 to below 1",
-        )
 
     def wants(self, level: int) -> bool:
         return self.level in ("all", str(level))
 
 
-@dataclass(frozen=True)
+@struct
 class Query:
     """The flags of the subjects that are no consensus run."""
 
     flags_title = "subject"
 
     mechanism: str = flag("s1", help="sharing: s1 or s2", choices=("s1", "s2"))
-    epsilon: float = flag(1.0, help="budget of a run (printed: what the paper's theorem is asked for)")
-    delta: float = flag(1e-5, help="delta of all statements")
+    epsilon: float = flag(
+        1.0, help="budget of a run (printed: what the paper's theorem is asked for)", above=0
+    )
+    delta: float = flag(1e-5, help="delta of all statements", above=0, below=1)
     adjacency: str = flag("replace", help="istdp: replace or add-remove", choices=("replace", "add-remove"))
-    rows: int = flag(50, help="records of the attacked table")
-    iterations: int = flag(10, help="iterations, or rounds")
-    seed: int = flag(0, help="seed of all random choices")
+    rows: int = flag(50, help="records of the attacked table", at_least=2)
+    iterations: int = flag(10, help="iterations, or rounds", at_least=1)
+    seed: int = flag(0, help="seed of all random choices", at_least=0)
     out: str | None = flag(None, help="directory for the report (default: runs/audit-...)")
     force: bool = flag(False, help="replace a directory that is not empty")
-
-    def __post_init__(self) -> None:
-        require(self.epsilon > 0, f"--epsilon is {self.epsilon:g}; needed: a number above 0")
-        require(0 < self.delta < 1, f"--delta is {self.delta:g}; needed: between 0 and 1")
-        require(self.rows >= 2, f"--rows is {self.rows}; needed: at least 2")
-        require(self.iterations >= 1, f"--iterations is {self.iterations}; needed: at least 1")
-        require(self.seed >= 0, f"--seed is {self.seed}; needed: zero or more")
 
 
 # -- the consensus family ----------------------------------------------------------------------------------

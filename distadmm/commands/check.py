@@ -12,7 +12,6 @@ entering(__name__)  # as a command: one BLAS thread a rank, before numpy is load
 import json as json_format
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,6 +33,7 @@ from distadmm.methods.consensus.theory import (
     stages,
 )
 from distadmm.ranks.launch import launch
+from distadmm.structs import struct
 
 Array = np.ndarray
 PROG = "distadmm check"
@@ -41,7 +41,7 @@ STAGES_MOST = 400
 LEVELS = 9  # curvatures tried between the public bounds
 
 
-@dataclass(frozen=True)
+@struct
 class Options:
     """Flags of the command; those of the run itself have the same names there."""
 
@@ -56,26 +56,22 @@ class Options:
     dual_step: str = flag(
         "common", help="dual step: 'common' to all nodes, 'own' eta_i (the paper's), or a number"
     )
-    gamma: float = flag(0.5, help="weight of the proximal term of even iterations, gamma >= 0")
+    gamma: float = flag(0.5, help="weight of the proximal term of even iterations, gamma >= 0", at_least=0)
     lipschitz: tuple[float, ...] = flag(
-        (), help="M_i, one number or one a node (default: from --data, else C c1 + rho/N)"
+        (), help="M_i, one number or one a node (default: from --data, else C c1 + rho/N)", above=0
     )
     curvature: tuple[float, ...] = flag(
-        (), help="curvatures common to all nodes, for the rate (default: rho/N to M)"
+        (), help="curvatures common to all nodes, for the rate (default: rho/N to M)", above=0
     )
     data: str | None = flag(None, help="take M_i and the curvatures from these data: adult, tiny or a file")
     loss: str = flag("logistic", help="logistic, huber, squared, or FILE.py:Name with a loss of yours")
-    weight: float = flag(1750.0, help="C: weight of each node's mean loss")
-    rho: float = flag(0.22, help="rho: weight of the ridge |f|^2/2, shared by the nodes (rho/N each)")
+    weight: float = flag(1750.0, help="C: weight of each node's mean loss", above=0)
+    rho: float = flag(
+        0.22, help="rho: weight of the ridge |f|^2/2, shared by the nodes (rho/N each)", at_least=0
+    )
     json: bool = flag(False, help="print one JSON object instead of a table")
 
     def __post_init__(self) -> None:
-        require(0 <= self.gamma < math.inf, f"--gamma is {self.gamma}; needed: a finite number, zero or more")
-        require(0 < self.weight < math.inf, f"--weight is {self.weight}; needed: a finite number above zero")
-        require(0 <= self.rho < math.inf, f"--rho is {self.rho}; needed: a finite number, zero or more")
-        for name in ("lipschitz", "curvature"):
-            for value in getattr(self, name):
-                require(0 < value < math.inf, f"--{name} has {value}; needed: finite numbers above zero")
         require(
             self.data is None or not self.curvature,
             "--curvature and --data both give curvatures; leave one of them out",

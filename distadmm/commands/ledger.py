@@ -27,22 +27,18 @@ from distadmm.flags import flag, parse
 from distadmm.privacy.ledger import check as ledger_check
 from distadmm.ranks.launch import launch
 from distadmm.ranks.world import World
+from distadmm.structs import struct
 
 PROG = "distadmm ledger"
 VERBS = ("show", "verify", "merge", "export")
 
 
-@dataclass(frozen=True)
+@struct
 class Show:
-    delta: float = flag(1e-5, help="delta of the (epsilon, delta) statements")
-    records: int = flag(1, help="records of one person at one node (group privacy)")
-    rows: int = flag(30, help="nodes to list; 0: all")
+    delta: float = flag(1e-5, help="delta of the (epsilon, delta) statements", above=0, below=1)
+    records: int = flag(1, help="records of one person at one node (group privacy)", at_least=1)
+    rows: int = flag(30, help="nodes to list; 0: all", at_least=0)
     json: bool = flag(False, help="print JSON instead of tables")
-
-    def __post_init__(self) -> None:
-        require(0 < self.delta < 1, f"--delta is {self.delta}; needed: a number between 0 and 1")
-        require(self.records >= 1, f"--records is {self.records}; needed: 1 or more")
-        require(self.rows >= 0, f"--rows is {self.rows}; needed: 0 or more")
 
 
 @dataclass(frozen=True)
@@ -50,16 +46,13 @@ class Verify:
     """No flags of its own."""
 
 
-@dataclass(frozen=True)
+@struct
 class Merge:
-    delta: float = flag(1e-5, help="delta of the (epsilon, delta) statement")
+    delta: float = flag(1e-5, help="delta of the (epsilon, delta) statement", above=0, below=1)
     json: bool = flag(False, help="print JSON instead of text")
 
-    def __post_init__(self) -> None:
-        require(0 < self.delta < 1, f"--delta is {self.delta}; needed: a number between 0 and 1")
 
-
-@dataclass(frozen=True)
+@struct
 class Export:
     out: str | None = flag(None, help="file to write (default: the terminal)")
 

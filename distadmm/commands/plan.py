@@ -12,7 +12,7 @@ from distadmm.flags import entering
 entering(__name__)
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,6 +28,7 @@ from distadmm.ranks.world import World
 from distadmm.run.config import Config
 from distadmm.run.loop import error_rate
 from distadmm.run.setup import Prepared, node_like
+from distadmm.structs import struct
 
 Array = np.ndarray
 PROG = "distadmm plan"
@@ -36,36 +37,31 @@ FINALISTS = 6  # plans that are run on the surrogate
 _EXACT = 6  # penalties, for each K, whose alpha is worked out to rank by
 
 
-@dataclass(frozen=True)
+@struct
 class Options:
     flags_title = "plan"
 
-    epsilon: float = flag(help="privacy budget of the whole run")
+    epsilon: float = flag(help="privacy budget of the whole run", above=0)
     adjacency: str = flag(help="what one record may do: add-remove, replace or label")
-    delta: float = flag(1e-5, help="delta of the budget")
+    delta: float = flag(1e-5, help="delta of the budget", above=0, below=1)
     topology: str = flag("er20", help="the network")
     algorithm: str = flag(
         "radmm", help="radmm, mradmm, admm or madmm", choices=("radmm", "mradmm", "admm", "madmm")
     )
     data: str | None = flag(None, help="take rows a node and columns from this data set's public shape")
-    rows: int | None = flag(None, help="rows a node, where --data is not given")
-    columns: int | None = flag(None, help="columns, where --data is not given")
-    weight: float = flag(1750.0, help="C: weight of each node's mean loss")
-    rho: float = flag(0.22, help="rho: weight of the ridge")
+    rows: int | None = flag(None, help="rows a node, where --data is not given", at_least=1)
+    columns: int | None = flag(None, help="columns, where --data is not given", at_least=1)
+    weight: float = flag(1750.0, help="C: weight of each node's mean loss", above=0)
+    rho: float = flag(0.22, help="rho: weight of the ridge", at_least=0)
     noise: str = flag("gamma", help="gamma or gaussian", choices=("gamma", "gaussian"))
-    iterations: int | None = flag(None, help="keep this number of iterations")
-    eta: float | None = flag(None, help="keep this penalty")
-    runs: int = flag(5, help="surrogate runs for the accuracy band")
-    seed: int = flag(0, help="seed of the surrogate")
+    iterations: int | None = flag(None, help="keep this number of iterations", at_least=1)
+    eta: float | None = flag(None, help="keep this penalty", above=0)
+    runs: int = flag(5, help="surrogate runs for the accuracy band", at_least=1)
+    seed: int = flag(0, help="seed of the surrogate", at_least=0)
 
     def __post_init__(self) -> None:
         known = self.data is not None or (self.rows is not None and self.columns is not None)
         require(known, "the shape is needed: give --data NAME, or --rows and --columns")
-        require(self.runs > 0, f"--runs is {self.runs}; needed: 1 or more")
-        for name in ("rows", "columns", "iterations"):
-            value = getattr(self, name)
-            require(value is None or value > 0, f"--{name} is {value}; needed: 1 or more")
-        require(self.eta is None or self.eta > 0, f"--eta is {self.eta}; needed: above zero")
 
 
 class Plan(NamedTuple):

@@ -27,24 +27,23 @@ from distadmm.flags import flag, parse
 from distadmm.privacy.accounting.rounding import rounded_up
 from distadmm.ranks.launch import launch
 from distadmm.ranks.world import World
+from distadmm.structs import struct
 
 PROG = "distadmm report"
 MARK = "<!-- a report of distadmm: replaced when it is made anew -->"
 
 
-@dataclass(frozen=True)
+@struct
 class Options:
     flags_title = "report"
 
     out: str = flag("report.html", help="page to write; 'none' for the table alone")
-    gaps: tuple[float, ...] = flag((1e-3, 1e-6), help="relative gaps to look for the first iteration at")
+    gaps: tuple[float, ...] = flag(
+        (1e-3, 1e-6), help="relative gaps to look for the first iteration at", above=0
+    )
 
     def __post_init__(self) -> None:
         require(self.gaps, "--gaps is empty; give at least one relative gap, like 1e-3")
-        require(
-            all(0 < gap < math.inf for gap in self.gaps),
-            f"--gaps is {','.join(map(str, self.gaps))}; needed: numbers above 0",
-        )
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,7 @@ from distadmm.privacy.accounting.rounding import rounded_up
 from distadmm.ranks.launch import launch
 from distadmm.ranks.world import World, launched_size
 from distadmm.run.config import Config
+from distadmm.structs import struct
 
 PROG = "distadmm sweep"
 STOPPING = (signal.SIGTERM, signal.SIGUSR1)  # upon which a run saves its state and ends with 128 + n
@@ -48,13 +49,13 @@ _OWN_BUSINESS = {  # flags of a run that a sweep sets itself
 }
 
 
-@dataclass(frozen=True)
+@struct
 class Options:
     flags_title = "sweep"
 
     out: str = flag("runs/sweep", help="folder that gets a run directory for each combination")
-    ranks: int = flag(1, help="MPI ranks of each run; decides nothing but speed")
-    jobs: int = flag(1, help="runs at a time; with more than one their seconds say little")
+    ranks: int = flag(1, help="MPI ranks of each run; decides nothing but speed", at_least=1)
+    jobs: int = flag(1, help="runs at a time; with more than one their seconds say little", at_least=1)
     launcher: str | None = flag(
         None,
         help="what starts a run's ranks, such as 'srun --mpi=pmi2' (default: mpiexec -n RANKS, or nothing)",
@@ -63,8 +64,6 @@ class Options:
     point: int | None = flag(None, help="make this one of the runs alone, counted from 1: for job arrays")
 
     def __post_init__(self) -> None:
-        for name in ("ranks", "jobs"):
-            require(getattr(self, name) >= 1, f"--{name} is {getattr(self, name)}; needed: 1 or more")
         require(self.out, "--out is empty; give a folder")
 
 

@@ -10,7 +10,6 @@ entering(__name__)  # as a command: one BLAS thread a rank, before numpy is load
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +30,12 @@ from distadmm.graphs.topology import (
     provenance,
 )
 from distadmm.ranks.launch import launch
+from distadmm.structs import struct
 
 PROG = "distadmm topology"
 
 
-@dataclass(frozen=True)
+@struct
 class Options:
     """Flags of the command."""
 
@@ -44,11 +44,8 @@ class Options:
     json: bool = flag(False, help="print one JSON object instead of a table")
     draw: str | None = flag(None, help="write a picture here: .svg, .png or .pdf")
     ranks: int | None = flag(
-        None, help="also place the nodes on this many ranks, and colour the picture by rank"
+        None, help="also place the nodes on this many ranks, and colour the picture by rank", at_least=1
     )
-
-    def __post_init__(self) -> None:
-        require(self.ranks is None or self.ranks >= 1, f"--ranks is {self.ranks}; give at least 1")
 
 
 def describe(topology: Topology, found: Facts) -> dict[str, Any]:

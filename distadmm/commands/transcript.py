@@ -34,13 +34,14 @@ from distadmm.ranks.world import World
 from distadmm.run.claim import claim_directory
 from distadmm.run.config import Choice, Config, Links, Loop, Privacy, Problem
 from distadmm.run.setup import Prepared, prepare
+from distadmm.structs import struct
 
 Array = np.ndarray
 PROG = "distadmm.commands.transcript"
 WATERMARK = "SIMULATION: noise that a seed repeats; these messages protect nobody"
 
 
-@dataclass(frozen=True)
+@struct
 class Coalitions:
     flags_title = "transcript"
 

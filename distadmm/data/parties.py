@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from distadmm.errors import require
 from distadmm.flags import flag
 from distadmm.ranks.star import Star
 from distadmm.ranks.world import World
+from distadmm.structs import struct
 
 Array = np.ndarray
 
@@ -21,25 +22,31 @@ BUNDLED = ("tiny", "adult", "a9a")
 HOLD_OUT = 0x484F4C44  # purpose of the permutation that holds records out
 
 
-@dataclass(frozen=True)
+@struct
 class DataOptions:
     flags_title = "data"
     data: str = flag("tiny", help="a bundled table (tiny, adult, a9a), or a file: libsvm, CSV or npz")
-    split: tuple[int, ...] = flag((), help="columns a party, in order, such as 66,57 (default: equal)")
-    parties: int | None = flag(None, help="number of parties (default: from --split, else the ranks, else 2)")
+    split: tuple[int, ...] = flag(
+        (), help="columns a party, in order, such as 66,57 (default: equal)", at_least=1
+    )
+    parties: int | None = flag(
+        None, help="number of parties (default: from --split, else the ranks, else 2)", at_least=1
+    )
     party_files: tuple[str, ...] = flag(
         (), help="instead of --data: each party's own CSV or npz file, in order"
     )
     label_file: str | None = flag(None, help="the centre's file (default: the labels are in party 1's file)")
     key: str | None = flag(None, help="column that names the record in every party's file")
     join: str = flag(
-        "refuse", help="when the parties' records differ: refuse, or inner: take the common ones"
+        "refuse",
+        help="when the parties' records differ: refuse, or inner: take the common ones",
+        choices=("refuse", "inner"),
     )
     target: str | None = flag(None, help="name of the label column (default: the last)")
     labels: tuple[str, ...] = flag((), help="the two labels of a file, the negative one first")
-    features: int | None = flag(None, help="number of columns of a libsvm file")
+    features: int | None = flag(None, help="number of columns of a libsvm file", at_least=1)
     test_data: str | None = flag(None, help="a file of test records with the columns of --data")
-    test_fraction: float = flag(0.0, help="share of the records held out for testing")
+    test_fraction: float = flag(0.0, help="share of the records held out for testing", at_least=0, below=1)
     sanitise: tuple[str, ...] = flag((), help="COLUMN=mapping.npz,...: randomise columns of --data first")
 
     def __post_init__(self) -> None:
@@ -69,7 +76,6 @@ class DataOptions:
             files or not (self.key or self.label_file),
             "--key and --label-file go with --party-files; give these",
         )
-        require(0 <= self.test_fraction < 1, f"--test-fraction is {self.test_fraction}; needed: in [0, 1)")
 
     @property
     def labels_at_party_one(self) -> bool:

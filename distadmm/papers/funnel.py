@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from distadmm.data import joint as tables
-from distadmm.errors import DONE, require
+from distadmm.errors import DONE
 from distadmm.files import write_csv, write_text
 from distadmm.flags import flag, parse
 from distadmm.methods.funnel import curve as curves
@@ -30,6 +30,7 @@ from distadmm.methods.funnel.solvers import EVERY, Effort
 from distadmm.ranks.launch import launch
 from distadmm.ranks.world import World
 from distadmm.run.claim import claim_directory
+from distadmm.structs import struct
 
 PROG = "distadmm.papers.funnel"
 FIGURES = {"1": ("synthetic-unif", "synthetic-nonunif"), "2": ("heart", "adult")}
@@ -45,20 +46,18 @@ LARGE = 50  # symbols of X from which a problem counts as large
 COLUMNS = ["problem", "method", "R", "R_over_HX", "I_SY", "I_XY", "lower_bound", "note"]
 
 
-@dataclass(frozen=True)
+@struct
 class Options:
     flags_title = "reproduce funnel"
     figure: str = flag("all", choices=("1", "2", "all"), help="which figure of the paper")
-    points: int = flag(20, help="R on each curve, evenly up to H(X); census income has its own")
-    starts: int = flag(30, help="trials of AEM for each R, as in the paper; a tenth on census income")
-    repeats: int = flag(2, help="runs of lp; one on census income")
-    seed: int = flag(0, help="seed of all random choices")
+    points: int = flag(20, help="R on each curve, evenly up to H(X); census income has its own", at_least=2)
+    starts: int = flag(
+        30, help="trials of AEM for each R, as in the paper; a tenth on census income", at_least=1
+    )
+    repeats: int = flag(2, help="runs of lp; one on census income", at_least=1)
+    seed: int = flag(0, help="seed of all random choices", at_least=0)
     out: str | None = flag(None, help="directory (default: runs/reproduce-funnel-DATE-TIME)")
     force: bool = flag(False, help="replace a non-empty --out")
-
-    def __post_init__(self) -> None:
-        require(self.points >= 2, f"--points is {self.points}; needed: at least 2")
-        self.effort()
 
     def effort(self) -> Effort:
         return Effort(starts=self.starts, repeats=self.repeats, seed=self.seed)

@@ -9,7 +9,6 @@ from distadmm.flags import entering
 entering(__name__)
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from distadmm.errors import DONE, require
@@ -19,11 +18,12 @@ from distadmm.papers.ias_runs import FIGURES, RUNS, Item, Row, items
 from distadmm.ranks.launch import launch
 from distadmm.ranks.world import World
 from distadmm.run.claim import claim_directory
+from distadmm.structs import struct
 
 PROG = "distadmm.papers.ias"
 
 
-@dataclass(frozen=True)
+@struct
 class Options:
     flags_title = "reproduce ias"
     figure: str = flag("all", choices=("all", *FIGURES), help="which figure, or table1")

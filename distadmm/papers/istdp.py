@@ -13,7 +13,6 @@ entering(__name__)
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -32,6 +31,7 @@ from distadmm.problems.losses import Logistic
 from distadmm.ranks.launch import launch
 from distadmm.ranks.world import World
 from distadmm.run.claim import claim_directory
+from distadmm.structs import struct
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
 DELTA, T = 1e-5, 50
@@ -40,16 +40,13 @@ FIGURES = ("accounting", "attack", "nonprivate", "budget", "adult")
 Row = dict[str, Any]
 
 
-@dataclass(frozen=True)
+@struct
 class Options:
     flags_title = "reproduce istdp"
     figure: str = flag("all", help=f"all, or one of {', '.join(FIGURES)}", choices=("all", *FIGURES))
-    seeds: int = flag(5, help="problems and noises to average over")
+    seeds: int = flag(5, help="problems and noises to average over", at_least=1)
     out: str | None = flag(None, help="directory (default: runs/reproduce-istdp-<date>-<time>)")
     force: bool = flag(False, help="replace a directory that is not empty")
-
-    def __post_init__(self) -> None:
-        require(self.seeds >= 1, f"--seeds is {self.seeds}; needed: at least 1")
 
 
 # -- the parts: items, and one row from each ----------------------------------------------------------------

@@ -7,7 +7,6 @@ from distadmm.flags import entering
 entering(__name__)
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from distadmm.errors import DONE, InputError, require
@@ -16,25 +15,25 @@ from distadmm.flags import flag, parse
 from distadmm.ranks.launch import launch
 from distadmm.ranks.world import World
 from distadmm.run.claim import claim_directory
+from distadmm.structs import struct
 
 FIGURES = ("1a", "1b", "1c", "2", "3", "4", "5")
 PROG = "distadmm.papers.radmm"
 
 
-@dataclass(frozen=True)
+@struct
 class Options:
     flags_title = "reproduce radmm"
 
     figure: str | None = flag(None, help="which: 1a, 1b, 1c, 2, 3, 4 or 5", choices=FIGURES)
     all: bool = flag(False, help="every figure")
     quick: bool = flag(False, help="two runs a private curve instead of ten")
-    runs: int | None = flag(None, help="runs a private curve (default: 10, with --quick 2)")
+    runs: int | None = flag(None, help="runs a private curve (default: 10, with --quick 2)", at_least=1)
     out: str | None = flag(None, help="directory (default: runs/reproduce-radmm-<date>-<time>)")
     force: bool = flag(False, help="replace a directory that is not empty")
 
     def __post_init__(self) -> None:
         require(self.figure or self.all, f"give --figure NAME ({', '.join(FIGURES)}) or --all")
-        require(self.runs is None or self.runs > 0, f"--runs is {self.runs}; needed: 1 or more")
 
     @property
     def seeds(self) -> int:

@@ -35,6 +35,7 @@ from distadmm.ranks.launch import launch
 from distadmm.ranks.star import Star
 from distadmm.ranks.world import World
 from distadmm.run.claim import claim_directory
+from distadmm.structs import struct
 
 Array = np.ndarray
 LOSS = Logistic()
@@ -49,7 +50,7 @@ CORRECTED = ("ADMM corrected", BEST)
 NOISE = 0x46494733  # purpose of equation (10)'s noise here
 
 
-@dataclass(frozen=True)
+@struct
 class Options:
     flags_title = "reproduce sharing"
     figure: str = flag("all", help=f"all, or one of {', '.join(FIGURES)}", choices=("all", *FIGURES))
@@ -58,13 +59,12 @@ class Options:
     images: str | None = flag(
         None, help="npz of MNIST fours and nines (img, digit) to build the stand-in from"
     )
-    epochs: int = flag(20, help="epochs of every curve")
-    seed: int = flag(0, help="seed of the noise and of SGD's order")
+    epochs: int = flag(20, help="epochs of every curve", at_least=2)
+    seed: int = flag(0, help="seed of the noise and of SGD's order", at_least=0)
     out: str | None = flag(None, help="directory (default: runs/reproduce-sharing-<date>-<time>)")
     force: bool = flag(False, help="replace a directory that is not empty")
 
     def __post_init__(self) -> None:
-        require(self.epochs >= 2, f"--epochs is {self.epochs}; needed: at least 2")
         require(
             (self.gisette is None) == (self.gisette_test is None), "--gisette and --gisette-test go together"
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from typing import Any, ClassVar
 
 from distadmm.errors import require
@@ -30,8 +29,10 @@ class Problem:
     loss: str = flag(
         "logistic", help="logistic, huber, squared, softmax, or FILE.py:Name with a loss of yours"
     )
-    weight: float = flag(1750.0, help="C: weight of each node's mean loss")
-    rho: float = flag(0.22, help="rho: weight of the ridge |f|^2/2, shared by the nodes (rho/N each)")
+    weight: float = flag(1750.0, help="C: weight of each node's mean loss", above=0)
+    rho: float = flag(
+        0.22, help="rho: weight of the ridge |f|^2/2, shared by the nodes (rho/N each)", at_least=0
+    )
     clip: bool = flag(True, help="scale rows longer than 1 down to norm 1")
     intercept: bool = flag(False, help="add a constant column, inside the norm bound")
     labels: tuple[str, ...] = flag(
@@ -39,23 +40,17 @@ class Problem:
     )
     schema: str | None = flag(None, help="TOML file with the public domains and bounds of a CSV's columns")
     features: int | None = flag(None, help="columns of a libsvm file")
-    test_fraction: float = flag(0.0, help="share of a data file's rows kept for the test error")
+    test_fraction: float = flag(
+        0.0, help="share of a data file's rows kept for the test error", at_least=0, below=1
+    )
     test_data: str | None = flag(None, help="a file of test rows")
     sanitise: tuple[str, ...] = flag(
         (), help="COLUMN=mapping.npz,...: randomise columns by privacy mappings first"
     )
-    rows_per_node: int | None = flag(None, help="use only the first so many rows of each node")
-    tolerance: float = flag(1e-10, help="primal solves end at a gradient no longer than this")
-
-    def __post_init__(self) -> None:
-        require(0 < self.weight < math.inf, f"--weight is {self.weight}; needed: a finite number above zero")
-        require(0 <= self.rho < math.inf, f"--rho is {self.rho}; needed: a finite number, zero or more")
-        require(0 <= self.test_fraction < 1, f"--test-fraction is {self.test_fraction}; needed: in [0, 1)")
-        require(0 < self.tolerance < 1, f"--tolerance is {self.tolerance}; needed: between 0 and 1")
-        require(
-            self.rows_per_node is None or self.rows_per_node > 0,
-            f"--rows-per-node is {self.rows_per_node}; needed: 1 or more",
-        )
+    rows_per_node: int | None = flag(None, help="use only the first so many rows of each node", at_least=1)
+    tolerance: float = flag(
+        1e-10, help="primal solves end at a gradient no longer than this", above=0, below=1
+    )
 
 
 @struct
@@ -64,11 +59,11 @@ class Loop:
 
     flags_title = "run"
 
-    iterations: int = flag(100, help="iterations to run (an R-ADMM pair is two)")
-    seed: int = flag(0, help="seed of all random choices that are not secret")
-    stop_tolerance: float | None = flag(None, help="stop when both residuals fall below this")
+    iterations: int = flag(100, help="iterations to run (an R-ADMM pair is two)", at_least=0)
+    seed: int = flag(0, help="seed of all random choices that are not secret", at_least=0)
+    stop_tolerance: float | None = flag(None, help="stop when both residuals fall below this", above=0)
     time_limit: float | None = flag(
-        None, help="stop after so many seconds (state saved if checkpoints are on)"
+        None, help="stop after so many seconds (state saved if checkpoints are on)", above=0
     )
     strict: bool = flag(False, help="exit with code 4 when --stop-tolerance is not reached")
     observe: str = flag("1", help="measure every so many iterations, or none; changes no bit of the result")
@@ -76,7 +71,7 @@ class Loop:
     force: bool = flag(
         False, help="replace a run directory that is not empty; one that has spent privacy is kept beside it"
     )
-    checkpoint_every: int | None = flag(None, help="save the state every so many iterations")
+    checkpoint_every: int | None = flag(None, help="save the state every so many iterations", at_least=1)
     resume: str | None = flag(None, help="go on from the last checkpoint of this run directory")
     dry_run: bool = flag(False, help="print what would be run, and its traffic, and stop")
     progress: str = flag("auto", help="bar, lines, none, or auto", choices=("auto", "bar", "lines", "none"))
@@ -85,21 +80,11 @@ class Loop:
         help="how ranks wait: spin, yield, or auto (yield where there are more ranks than cores)",
         choices=("auto", "spin", "yield"),
     )
-    stall_timeout: float = flag(600.0, help="end the job when no rank moves for so many seconds; 0: never")
+    stall_timeout: float = flag(
+        600.0, help="end the job when no rank moves for so many seconds; 0: never", at_least=0
+    )
 
     def __post_init__(self) -> None:
-        require(self.iterations >= 0, f"--iterations is {self.iterations}; needed: zero or more")
-        require(self.seed >= 0, f"--seed is {self.seed}; needed: zero or more")
-        for name in ("stop_tolerance", "time_limit"):
-            value = getattr(self, name)
-            option = "--" + name.replace("_", "-")
-            require(
-                value is None or 0 < value < math.inf, f"{option} is {value}; needed: a number above zero"
-            )
-        require(
-            self.checkpoint_every is None or self.checkpoint_every > 0,
-            f"--checkpoint-every is {self.checkpoint_every}; needed: 1 or more",
-        )
         require(
             self.observe == "none" or (self.observe.isdigit() and int(self.observe) > 0),
             f"--observe is {self.observe!r}; needed: none, or a whole number of iterations",
@@ -107,9 +92,6 @@ class Loop:
         require(
             not (self.stop_tolerance and self.observe == "none"),
             "--stop-tolerance needs measurements; leave out --observe none",
-        )
-        require(
-            self.stall_timeout >= 0, f"--stall-timeout is {self.stall_timeout}; needed: zero or more seconds"
         )
 
     @property
@@ -125,26 +107,17 @@ class Links:
     flags_title = "network"
 
     message_loss: float = flag(
-        0.0, help="probability that a message is lost; the last one received stands in"
+        0.0, help="probability that a message is lost; the last one received stands in", at_least=0, below=1
     )
     drop_out: str | None = flag(
         None, help="LEAVE:RETURN, probabilities that a node drops out and returns, an iteration"
     )
     latency: float | None = flag(
-        None, help="seconds a message takes; predicts the time on a wide-area network"
+        None, help="seconds a message takes; predicts the time on a wide-area network", at_least=0
     )
-    bandwidth: float | None = flag(None, help="bytes a second of each link, for the same prediction")
+    bandwidth: float | None = flag(None, help="bytes a second of each link, for the same prediction", above=0)
 
     def __post_init__(self) -> None:
-        require(
-            0 <= self.message_loss < 1, f"--message-loss is {self.message_loss}; needed: from 0 to below 1"
-        )
-        for name in ("latency", "bandwidth"):
-            value = getattr(self, name)
-            require(
-                value is None or 0 <= value < math.inf, f"--{name} is {value}; needed: a number of at least 0"
-            )
-        require(self.bandwidth != 0, "--bandwidth is 0; needed: bytes a second, above zero")
         if self.drop_out is not None:
             from distadmm.ranks.conditions import parse_drop_out
 
@@ -158,58 +131,44 @@ class Privacy:
     flags_title = "privacy"
 
     noise: str | None = flag(
-        None, help="gamma or gaussian (default: gamma once --epsilon or --alpha is given)"
+        None,
+        help="gamma or gaussian (default: gamma once --epsilon or --alpha is given)",
+        choices=("gamma", "gaussian"),
     )
     mechanism: str = flag("objective", help="where the noise goes: objective or output", choices=MECHANISMS)
     alpha: str | None = flag(
         None, help="noise parameter: rate of gamma noise, 1/sigma of gaussian; a number, 'node' or a table"
     )
     alpha_growth: str = flag("1", help="growth of alpha a solve: a number, 'node' or a table")
-    epsilon: float | None = flag(None, help="choose alpha so that the whole run spends at most this")
-    delta: float = flag(1e-5, help="delta of all (epsilon, delta) statements")
+    epsilon: float | None = flag(None, help="choose alpha so that the whole run spends at most this", above=0)
+    delta: float = flag(1e-5, help="delta of all (epsilon, delta) statements", above=0, below=1)
     adjacency: str | None = flag(
-        None, help="what one record may do: add-remove, replace or label; no default"
+        None, help="what one record may do: add-remove, replace or label; no default", choices=ADJACENCIES
     )
     public_rows: int | None = flag(
-        None, help="public divisor of the loss in place of a node's row count (add-remove)"
+        None, help="public divisor of the loss in place of a node's row count (add-remove)", at_least=1
     )
     form: str = flag(
         "sound", help="sound: certified solves with output noise; paper: as printed", choices=FORMS
     )
-    output_epsilon: float = flag(1e-3, help="epsilon a solve spends on the noise that covers its inexactness")
+    output_epsilon: float = flag(
+        1e-3, help="epsilon a solve spends on the noise that covers its inexactness", above=0
+    )
     rng: str = flag(
         "secure",
         help="secure noise, or a simulation that --seed repeats and that guarantees nothing",
         choices=RNGS,
     )
     budget_epsilon: float | None = flag(
-        None, help="stop all ranks (exit code 3) before this would be overspent"
+        None, help="stop all ranks (exit code 3) before this would be overspent", above=0
     )
-    budget_delta: float | None = flag(None, help="delta of the budget (default: --delta)")
+    budget_delta: float | None = flag(
+        None, help="delta of the budget (default: --delta)", at_least=0, below=1
+    )
 
     tables: ClassVar[dict[str, str]] = {"alpha": "alpha", "alpha_growth": "alpha_q"}
 
     def __post_init__(self) -> None:
-        for name in ("epsilon", "budget_epsilon", "output_epsilon"):
-            value = getattr(self, name)
-            option = "--" + name.replace("_", "-")
-            require(
-                value is None or 0 < value < math.inf,
-                f"{option} is {value}; needed: a finite number above zero",
-            )
-        require(0 < self.delta < 1, f"--delta is {self.delta}; needed: between 0 and 1")
-        require(
-            self.budget_delta is None or 0 <= self.budget_delta < 1,
-            f"--budget-delta is {self.budget_delta}; needed: from 0 to below 1",
-        )
-        require(
-            self.noise in (None, "gamma", "gaussian"),
-            f"--noise is {self.noise!r}; choose gamma or gaussian",
-        )
-        require(
-            self.public_rows is None or self.public_rows > 0,
-            f"--public-rows is {self.public_rows}; needed: 1 or more",
-        )
         require(
             not (self.epsilon and self.alpha), "--epsilon chooses alpha; give one of --epsilon and --alpha"
         )
@@ -220,8 +179,8 @@ class Privacy:
             )
             return
         require(
-            self.adjacency in ADJACENCIES,
-            f"--adjacency is {self.adjacency}; what one record may do matters, so there is no default: "
+            self.adjacency is not None,
+            "--adjacency is None; what one record may do matters, so there is no default: "
             f"choose one of {', '.join(ADJACENCIES)}",
         )
         require(

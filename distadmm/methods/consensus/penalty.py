@@ -29,7 +29,9 @@ class Penalties:
         help="penalty: a number, 'auto' (from the graph and public constants, and --epsilon), 'node' or a table",
     )
     eta_growth: str = flag("auto", help="growth q of eta_i q_i^k a solve: a number, 'node' or a table file")
-    eta_cap: float | None = flag(None, help="no penalty grows beyond this (default: ten times its start)")
+    eta_cap: float | None = flag(
+        None, help="no penalty grows beyond this (default: ten times its start)", above=0
+    )
     dual_step: str = flag(
         "common", help="dual step: 'common' to all nodes, 'own' eta_i (the paper's), or a number"
     )
@@ -39,7 +41,6 @@ class Penalties:
     tables: ClassVar[dict[str, str]] = {"eta": "eta", "eta_growth": "q"}
 
     def __post_init__(self) -> None:
-        require(self.eta_cap is None or self.eta_cap > 0, f"--eta-cap is {self.eta_cap}; needed: above zero")
         if self.dual_step not in ("common", "own"):
             step = as_number(self.dual_step, "--dual-step", "'common', 'own' or a number")
             require(0 < step < np.inf, f"--dual-step is {step:g}; needed: a finite number above zero")

@@ -12,7 +12,6 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from distadmm.algorithm import Node, register
-from distadmm.errors import require
 from distadmm.flags import flag
 from distadmm.methods.consensus.penalty import Penalties
 
@@ -49,11 +48,7 @@ class RADMM(Penalties):
 
     phases: ClassVar[int] = 2
 
-    gamma: float = flag(0.5, help="weight of the proximal term of even iterations, gamma >= 0")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(0 <= self.gamma < np.inf, f"--gamma is {self.gamma}; needed: a finite number, zero or more")
+    gamma: float = flag(0.5, help="weight of the proximal term of even iterations, gamma >= 0", at_least=0)
 
     def init(self, node: Node) -> State:
         f = node.start

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-import numpy as np
-
 from distadmm.data import joint as tables
 from distadmm.errors import require
 from distadmm.flags import flag
 from distadmm.methods.funnel.model import Joint
-from distadmm.methods.funnel.solvers import METHODS, Effort
+from distadmm.methods.funnel.solvers import METHODS
+from distadmm.structs import struct
 
 
-@dataclass(frozen=True)
+@struct
 class Data:
     """Which S and X."""
 
@@ -28,9 +25,11 @@ class Data:
     )
     private: tuple[str, ...] = flag((), help="columns that make S, comma separated")
     public: tuple[str, ...] = flag((), help="columns that make X, comma separated")
-    smooth: float = flag(0.0, help="pseudo-count added to every cell of a table of counts")
+    smooth: float = flag(0.0, help="pseudo-count added to every cell of a table of counts", at_least=0)
     perturb: float = flag(
-        0.0, help="added to every cell of the normalised table (the paper: 1e-3); told as pseudo-counts"
+        0.0,
+        help="added to every cell of the normalised table (the paper: 1e-3); told as pseudo-counts",
+        at_least=0,
     )
 
     def __post_init__(self) -> None:
@@ -46,9 +45,6 @@ class Data:
                 not (self.private or self.public),
                 "--private and --public name columns of --rows FILE or --data NAME; give one of these",
             )
-        for name in ("smooth", "perturb"):
-            value = getattr(self, name)
-            require(np.isfinite(value) and value >= 0, f"--{name} is {value:g}; needed: 0 or more")
 
     def table(self) -> tables.Table:
         if self.input:
@@ -69,14 +65,16 @@ class Data:
         return table.joint(self.smooth, self.perturb), table.column
 
 
-@dataclass(frozen=True)
+@struct
 class Goal:
     """How much Y must tell of X, and by which method."""
 
     flags_title = "goal"
     rates: tuple[float, ...] = flag((), help="R in nats, comma separated: I(X;Y) >= R")
-    fractions: tuple[float, ...] = flag((0.8,), help="R as fractions of H(X), when no --rates")
-    points: int | None = flag(None, help="a curve instead: this many R, evenly up to H(X)")
+    fractions: tuple[float, ...] = flag(
+        (0.8,), help="R as fractions of H(X), when no --rates", at_least=0, at_most=1
+    )
+    points: int | None = flag(None, help="a curve instead: this many R, evenly up to H(X)", at_least=2)
     method: str = flag(
         "lp", choices=METHODS, help="lp proves or prices its result; the others are for comparison"
     )
@@ -88,11 +86,8 @@ class Goal:
     certify: bool = flag(True, help="lp: prove a lower bound where the problem is small enough")
 
     def __post_init__(self) -> None:
-        require(self.points is None or self.points >= 2, f"--points is {self.points}; needed: at least 2")
         require(self.points is None or not self.rates, "--points and --rates both choose R; keep one")
         require(self.rates or self.fractions or self.points, "no R is asked for; give --fractions 0.8")
-        bad = [f for f in self.fractions if not 0 <= f <= 1]
-        require(not bad, f"--fractions holds {bad[:1]}; needed: 0 to 1, since R may not exceed H(X)")
         require(
             self.form == "right" or self.method in ("lp", "aem"),
             f"--form paper is Algorithm 1, which is aem; it does not go with --method {self.method}",
@@ -107,29 +102,7 @@ class Goal:
         return [joint.demand(R) for R in wanted]
 
 
-@dataclass(frozen=True)
-class Work:
-    """How hard to try."""
-
-    flags_title = "effort"
-    symbols: int | None = flag(None, help="|Y| of all methods but lp, greedy, submodular (default: |X| + 1)")
-    starts: int = flag(30, help="starts of aem and aem-adaptive, a third of them for nlp")
-    iterations: int | None = flag(None, help="most iterations (default: 500 aem, 3000 drs, 300 nlp)")
-    tol: float = flag(1e-11, help="aem rests when I(S;Y) falls by no more in three iterations running")
-    repeats: int = flag(4, help="runs of lp, with other random starts")
-    rounds: int = flag(60, help="linear programs in each run of lp")
-    seed: int = flag(0, help="seed of all random choices")
-
-    def __post_init__(self) -> None:
-        self.effort()
-
-    def effort(self) -> Effort:
-        return Effort(
-            self.symbols, self.starts, self.iterations, self.tol, self.repeats, self.rounds, self.seed
-        )
-
-
-@dataclass(frozen=True)
+@struct
 class Output:
     flags_title = "output"
     out: str | None = flag(None, help="run directory (default: runs/funnel-DATE-TIME)")

@@ -7,41 +7,37 @@ number of ranks that share the pieces out.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from distadmm.errors import require
+from distadmm.flags import flag
 from distadmm.methods.funnel import aem, drs, greedy, lp, multistart, nlp, perfect, submodular
 from distadmm.methods.funnel.model import Array, Joint, informations
+from distadmm.structs import struct
 
 METHODS = ("lp", "aem", "aem-adaptive", "drs", "greedy", "submodular", "nlp")
 EVERY = -1  # a piece that serves all R
 FEASIBLE = 1e-9  # nats by which a baseline's channel may miss R and still be used
 
 
-@dataclass(frozen=True)
+@struct
 class Effort:
     """How long and how often; every number is a bound on work, none is a time."""
 
-    symbols: int | None = None  # |Y| of aem, aem-adaptive, drs and nlp; |X| + 1 when not given
-    starts: int = 30  # of aem, aem-adaptive; nlp uses a third
-    iterations: int | None = None  # 500 for aem and aem-adaptive, 3000 for drs, 300 for nlp
-    tol: float = 1e-11  # aem rests when three iterations in a row lower I(S;Y) by no more
-    repeats: int = 4  # of lp
-    rounds: int = 60  # linear programs in each repeat of lp
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        for name in ("starts", "repeats", "rounds"):
-            require(getattr(self, name) >= 1, f"--{name} is {getattr(self, name)}; needed: at least 1")
-        require(
-            self.iterations is None or self.iterations >= 1,
-            f"--iterations is {self.iterations}; needed: >= 1",
-        )
-        require(self.tol >= 0, f"--tol is {self.tol:g}; needed: 0 or more")
-        require(self.seed >= 0, f"--seed is {self.seed}; needed: 0 or more")
+    flags_title = "effort"
+    symbols: int | None = flag(None, help="|Y| of all methods but lp, greedy, submodular (default: |X| + 1)")
+    starts: int = flag(30, help="starts of aem and aem-adaptive, a third of them for nlp", at_least=1)
+    iterations: int | None = flag(
+        None, help="most iterations (default: 500 aem, 3000 drs, 300 nlp)", at_least=1
+    )
+    tol: float = flag(
+        1e-11, help="aem rests when I(S;Y) falls by no more in three iterations running", at_least=0
+    )
+    repeats: int = flag(4, help="runs of lp, with other random starts", at_least=1)
+    rounds: int = flag(60, help="linear programs in each run of lp", at_least=1)
+    seed: int = flag(0, help="seed of all random choices", at_least=0)
 
     def alphabet(self, joint: Joint) -> int:
         """N; fewer symbols than X has may not be able to tell R."""

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-import numpy as np
-
 from distadmm.data.joint_parts import adult, from_rows, read_problem
 from distadmm.errors import require
 from distadmm.flags import flag
@@ -14,9 +10,10 @@ from distadmm.methods.ias.design import EPS, STARTS
 from distadmm.methods.ias.inference import Inference, stand_in
 from distadmm.methods.ias.measures import MEASURES
 from distadmm.methods.ias.multistart import METHODS, Method
+from distadmm.structs import struct
 
 
-@dataclass(frozen=True)
+@struct
 class Data:
     """Which S and Y."""
 
@@ -31,7 +28,7 @@ class Data:
     data: str | None = flag(None, choices=("adult",), help="bundled rows; with --infer and --column")
     infer: str | None = flag(None, help="column of the parameter S that the server is to infer")
     column: str | None = flag(None, help="column of the data Y that the mapping replaces")
-    smooth: float = flag(0.0, help="pseudo-count added to every cell of counted rows")
+    smooth: float = flag(0.0, help="pseudo-count added to every cell of counted rows", at_least=0)
 
     def __post_init__(self) -> None:
         sources = [name for name in ("input", "rows", "data") if getattr(self, name) is not None]
@@ -44,9 +41,6 @@ class Data:
                 self.infer is None and self.column is None,
                 "--infer and --column name columns of --rows FILE or --data adult; give one of these",
             )
-        require(
-            np.isfinite(self.smooth) and self.smooth >= 0, f"--smooth is {self.smooth:g}; needed 0 or more"
-        )
         require(
             self.smooth == 0 or self.rows or self.data, "--smooth adds to counted rows; give --rows or --data"
         )
@@ -61,7 +55,7 @@ class Data:
         return adult(self.infer, self.column, self.smooth)
 
 
-@dataclass(frozen=True)
+@struct
 class Goal:
     """What is maximised, over which mappings."""
 
@@ -69,26 +63,20 @@ class Goal:
     f: str = flag(
         "mi", help=f"privacy measure: {', '.join(MEASURES)}, or a Python file that defines f, f1 and f2"
     )
-    u_size: int | None = flag(None, help="|U|, the number of symbols (default: |Y|, which is always enough)")
-    eps: float = flag(EPS, help="least p(u|y) allowed")
+    u_size: int | None = flag(
+        None, help="|U|, the number of symbols (default: |Y|, which is always enough)", at_least=1
+    )
+    eps: float = flag(EPS, help="least p(u|y) allowed", above=0)
     certify: bool | None = flag(
         None, help="bound the global optimum, close what was missed, show beta's range"
     )
-    restarts: int | None = flag(None, help="number of starts (default: 20; 1 for admm, bregman, cccp)")
-    seed: int = flag(0, help="seed of all random choices")
-
-    def __post_init__(self) -> None:
-        require(self.u_size is None or self.u_size >= 1, f"--u-size is {self.u_size}; needed at least 1")
-        require(
-            self.restarts is None or self.restarts >= 1, f"--restarts is {self.restarts}; needed at least 1"
-        )
-        require(
-            np.isfinite(self.eps) and self.eps > 0, f"--eps is {self.eps:g}; needed above 0, at most 1/|U|"
-        )
-        require(self.seed >= 0, f"--seed is {self.seed}; needed 0 or more")
+    restarts: int | None = flag(
+        None, help="number of starts (default: 20; 1 for admm, bregman, cccp)", at_least=1
+    )
+    seed: int = flag(0, help="seed of all random choices", at_least=0)
 
 
-@dataclass(frozen=True)
+@struct
 class Output:
     flags_title = "output"
     out: str | None = flag(None, help="run directory (default: runs/ias-DATE-TIME)")
@@ -99,12 +87,12 @@ class Output:
     )
 
 
-@dataclass(frozen=True)
+@struct
 class Solver:
     """Which method, and its knobs."""
 
     flags_title = "method"
-    beta: float = flag(0.4, help="weight of the privacy leakage")
+    beta: float = flag(0.4, help="weight of the privacy leakage", above=0)
     method: str | None = flag(None, choices=METHODS, help="default: gba, or admm with --form paper")
     form: str = flag(
         "right",
@@ -114,34 +102,20 @@ class Solver:
     starts: str = flag(
         "sparse", choices=STARTS, help="random starts: near-deterministic rows, or as in the paper"
     )
-    iterations: int | None = flag(None, help="most iterations of the (outer) loop")
-    tolerance: float | None = flag(None, help="where the (outer) loop stops")
+    iterations: int | None = flag(None, help="most iterations of the (outer) loop", at_least=1)
+    tolerance: float | None = flag(None, help="where the (outer) loop stops", at_least=0)
     adaptive: bool = flag(True, help="gba: try longer steps than the proved one")
     polish: bool | None = flag(None, help="climb the best starts by Newton steps (default: for gba)")
-    rho: float = flag(1.0, help="admm, bregman: weight of the quadratic penalty")
-    tau: float = flag(10.0, help="bregman: weight of the kernels")
-    inner: int | None = flag(None, help="admm, bregman: most inner steps in an outer one")
+    rho: float = flag(1.0, help="admm, bregman: weight of the quadratic penalty", above=0)
+    tau: float = flag(10.0, help="bregman: weight of the kernels", above=0)
+    inner: int | None = flag(None, help="admm, bregman: most inner steps in an outer one", at_least=1)
     order: str = flag(
         "gauss-seidel", choices=("gauss-seidel", "jacobi"), help="admm: rows in turn or at once"
     )
-    alpha: float = flag(0.05, help="ga: step size")
+    alpha: float = flag(0.05, help="ga: step size", above=0)
     projection: str = flag("euclidean", choices=ga.PROJECTIONS, help="ga: how rows are made feasible again")
 
     def __post_init__(self) -> None:
-        for name in ("beta", "rho", "tau", "alpha"):
-            value = getattr(self, name)
-            require(
-                np.isfinite(value) and value > 0, f"--{name} is {value:g}; needed a finite number above 0"
-            )
-        require(
-            self.iterations is None or self.iterations >= 1,
-            f"--iterations is {self.iterations}; needed 1 or more",
-        )
-        require(self.inner is None or self.inner >= 1, f"--inner is {self.inner}; needed 1 or more")
-        require(
-            self.tolerance is None or self.tolerance >= 0,
-            f"--tolerance is {self.tolerance}; needed 0 or more",
-        )
         require(
             self.form == "right" or self.method in (None, "admm"),
             f"--form paper is Algorithm 1; it goes with --method admm, not {self.method}",
@@ -163,17 +137,14 @@ class Solver:
         )
 
 
-@dataclass(frozen=True)
+@struct
 class Range:
     """Which betas."""
 
     flags_title = "sweep"
     betas: tuple[float, ...] = flag(
-        (), help="the betas, with commas (default: --points of them up to beta_glob)"
+        (), help="the betas, with commas (default: --points of them up to beta_glob)", above=0
     )
-    points: int = flag(18, help="number of betas, evenly spaced from 1/18 of beta_glob to just above it")
-
-    def __post_init__(self) -> None:
-        bad = [beta for beta in self.betas if not (np.isfinite(beta) and beta > 0)]
-        require(not bad, f"--betas has {bad[:1]}; needed finite numbers above 0")
-        require(self.points >= 2, f"--points is {self.points}; needed at least 2")
+    points: int = flag(
+        18, help="number of betas, evenly spaced from 1/18 of beta_glob to just above it", at_least=2
+    )

@@ -6,7 +6,6 @@ import math
 import re
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,6 +20,7 @@ from distadmm.privacy.accounting.rounding import rounded_up
 from distadmm.privacy.noise.queries import Query, Releases, counted
 from distadmm.ranks.star import Star
 from distadmm.ranks.world import World
+from distadmm.structs import struct
 
 if TYPE_CHECKING:
     from distadmm.privacy.accounting.events import Adjacency
@@ -30,11 +30,13 @@ if TYPE_CHECKING:
 NOISES = ("simulation", "secure")
 
 
-@dataclass(frozen=True)
+@struct
 class PrivacyOptions:
     flags_title = "privacy"
-    epsilon: float | None = flag(None, help="budget of each answering party; turns the private mode on")
-    delta: float = flag(1e-5, help="delta of the budget")
+    epsilon: float | None = flag(
+        None, help="budget of each answering party; turns the private mode on", above=0
+    )
+    delta: float = flag(1e-5, help="delta of the budget", above=0, below=1)
     message: str = flag(
         "auto", help="vectors, or moments (the private default)", choices=("auto", "vectors", "moments")
     )
@@ -51,18 +53,21 @@ class PrivacyOptions:
     row_bound: tuple[float, ...] = flag(
         (),
         help="public bound on the norm of a record's features: one, or one a party (known for one-hot columns)",
+        above=0,
     )
     nonnegative: bool = flag(False, help="features are public to be >= 0; lower ones are cut to 0")
     neighbours: str = flag("replace", help="what may change: replace or zero one record", choices=NEIGHBOURS)
-    rounds: int | None = flag(None, help="gradients or vectors a party releases (default: the mechanism's)")
-    epsilon_one: float | None = flag(None, help="v2: budget of party 1 (default: --epsilon)")
+    rounds: int | None = flag(
+        None, help="gradients or vectors a party releases (default: the mechanism's)", at_least=1
+    )
+    epsilon_one: float | None = flag(None, help="v2: budget of party 1 (default: --epsilon)", above=0)
     protect: str = flag("label", help="v2: what of party 1's record is protected", choices=private.PROTECTED)
-    lambda_one: float = flag(10.0, help="v2: weight of party 1's regulariser")
-    radius: float = flag(2.0, help="s2, s3: each model is kept in a ball of this radius")
-    pull: float = flag(7.0, help="s2, s3: what a party is pulled to is cut to this")
-    clip: float = flag(2.0, help="s2, s3: messages are cut to this")
+    lambda_one: float = flag(10.0, help="v2: weight of party 1's regulariser", above=0)
+    radius: float = flag(2.0, help="s2, s3: each model is kept in a ball of this radius", above=0)
+    pull: float = flag(7.0, help="s2, s3: what a party is pulled to is cut to this", above=0)
+    clip: float = flag(2.0, help="s2, s3: messages are cut to this", above=0)
     sigma: float | None = flag(
-        None, help="paper: noise level (default: Theorem 1's for --epsilon an iteration)"
+        None, help="paper: noise level (default: Theorem 1's for --epsilon an iteration)", at_least=0
     )
     hide_labels: bool = flag(
         False, help="refuse to run where the centre's messages tell the parties the labels"
@@ -74,20 +79,6 @@ class PrivacyOptions:
         return self.rng or ("simulation" if self.mechanism == "paper" else "secure")
 
     def __post_init__(self) -> None:
-        require(
-            self.epsilon is None or (math.isfinite(self.epsilon) and self.epsilon > 0),
-            f"--epsilon is {self.epsilon}; needed: a number above 0",
-        )
-        require(0 < self.delta < 1, f"--delta is {self.delta:g}; needed: a number between 0 and 1")
-        require(
-            self.epsilon_one is None or self.epsilon_one > 0,
-            f"--epsilon-one is {self.epsilon_one}; needed: a number above 0",
-        )
-        require(self.lambda_one > 0, f"--lambda-one is {self.lambda_one:g}; needed: a weight above 0")
-        require(
-            all(math.isfinite(bound) and bound > 0 for bound in self.row_bound),
-            f"--row-bound is {','.join(f'{b:g}' for b in self.row_bound)}; needed: bounds above 0",
-        )
         if self.moments:
             private.rounds_of(self.mechanism or "v1", self.rounds)
         require(
@@ -112,7 +103,6 @@ class PrivacyOptions:
                 self.noise == "simulation" and (self.sigma is not None) != (self.epsilon is not None),
                 "--mechanism paper takes --sigma or --epsilon, and simulation noise: there is nothing to keep secure",
             )
-            require(self.sigma is None or self.sigma >= 0, f"--sigma is {self.sigma}; needed: a level >= 0")
         require(self.sigma is None or self.mechanism == "paper", "--sigma goes with --mechanism paper")
 
     @property

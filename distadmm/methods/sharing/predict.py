@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +22,7 @@ from distadmm.privacy.noise.queries import Query, Releases, noise_for
 from distadmm.ranks.launch import launch
 from distadmm.ranks.star import Star
 from distadmm.ranks.world import World
+from distadmm.structs import struct
 
 if TYPE_CHECKING:
     from distadmm.privacy.accounting.events import Adjacency
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 Array = np.ndarray
 
 
-@dataclass(frozen=True)
+@struct
 class PredictOptions:
     flags_title = "predict"
     scores: str = flag("scores.csv", help="file the centre writes the scores to")
     release: str = flag("refuse", help="of a private run: refuse, exact, round:STEP or noise:EPSILON")
-    seed: int = flag(0, help="seed of the noise, when the run used simulation noise")
+    seed: int = flag(0, help="seed of the noise, when the run used simulation noise", at_least=0)
 
     def __post_init__(self) -> None:
         kind, _, size = self.release.partition(":")
