@@ -19,6 +19,7 @@ _EXPORTS = {
     "Run": "distadmm.run.loop",
     "register": "distadmm.algorithm",
     "Node": "distadmm.algorithm",
+    "Planned": "distadmm.algorithm",
     "flag": "distadmm.flags",
     "Mapping": "distadmm.data.mapping",
 }

@@ -1,28 +1,31 @@
 """What an algorithm is, what it may see, and the table of those there are.
 
-An algorithm is a frozen dataclass: its fields are flags, `init(node)` makes the first state and
-`step(k, state, node)` the k-th, k = 1, 2, ...  It never prints, times, stops or touches a file.  Its state
-is a NamedTuple of arrays whose leading axis is "the nodes of this rank", with the models in field `f`.
+An algorithm is a frozen dataclass: its fields are flags, `init(place)` makes the first state and
+`step(k, state, place)` the k-th, k = 1, 2, ...  It never prints, times, stops or touches a file.  Its state
+is a NamedTuple of arrays whose leading axis is "the members of this rank".  What else it may say, `Defaults`
+lists.  There are two families: "graph" (nodes send rows to their neighbours; `place` is a `Node` and the
+models are the state's field `f`) and "star" (a centre and parties).
 
-Registering is what makes an algorithm a choice of `--algorithm`, and what gets it tested:
+Registering makes an algorithm a choice of `--algorithm`, checks that it is what is said here, and gets it tested:
 
-    @register("name", phases=2)      # phases: 2 when every second iteration reads no data
+    @register("name", family="graph")
     @dataclass(frozen=True)
     class Mine: ...
 """
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
-from distadmm.errors import InputError
+from distadmm.errors import InputError, require
 from distadmm.structs import mutable_struct
 
 if TYPE_CHECKING:
@@ -60,8 +63,11 @@ class Release(Protocol):
         """The value that may leave: f certified as solved to tolerance, plus output noise."""
         ...
 
-    def recycle(self, k: int) -> None:
-        """Note that iteration k sends what depends on earlier releases alone; it costs nothing."""
+    def recycle(self, k: int, f: Array | None = None) -> None:
+        """Note that iteration k sends `f`, which is made of earlier releases alone; it costs nothing.
+
+        This package's own algorithms are believed; of a file of one's own, nothing says what `f` was made of.
+        """
         ...
 
     def expose(self, k: int, what: str) -> None:
@@ -123,67 +129,216 @@ class Node:
         return self.network.degree
 
 
+class Planned(NamedTuple):
+    """One release of a private algorithm, as its schedule lists it; nothing in it may depend on data."""
+
+    k: int  # the iteration that draws
+    quadratic: Array | float  # the primal step adds at least quadratic_i |f|^2/2 to O_i
+    factor: Array | float = 1.0  # what the linear term multiplies the noise by
+
+
+class Defaults:
+    """What an algorithm may say besides `init` and `step`; left out, it says what stands here."""
+
+    phases: ClassVar[int] = 1
+    """Iterations a solve: 2 when every second iteration sends what was made of releases and costs nothing."""
+
+    tables: ClassVar[Mapping[str, str]] = {}
+    """Flags that also take a value a node ('node', or a CSV file): flag -> attribute of the graph file's nodes."""
+
+    spectrum: ClassVar[bool] = True
+    """Whether it reads `facts.mu` and `facts.theta_pinned`, which are not cheap for large graphs."""
+
+    releases: ClassVar[Callable[..., Sequence[Planned]] | None] = None
+    """`releases(self, node, iterations)`: the schedule of what reads data, as a value.  Without it there is no
+    private form, and `--epsilon` and `--alpha` are refused."""
+
+    def check(self, node: Any, iterations: int) -> None:
+        """Refuse, before anything runs, what cannot be run."""
+
+    def claims_optimum(self, node: Any) -> bool:
+        """Whether the fixed point is the optimum of the whole network's problem."""
+        return True
+
+
 class Algorithm(Protocol):
-    """An optional `check(node, iterations)` refuses, before anything runs, what cannot be run."""
+    """The two members that there is no default for."""
 
-    def init(self, node: Node) -> Any: ...
+    def init(self, node: Any) -> Any: ...
 
-    def step(self, k: int, st: Any, node: Node) -> Any: ...
+    def step(self, k: int, st: Any, node: Any) -> Any: ...
 
 
 class Entry(NamedTuple):
     name: str
     cls: Any
-    phases: int  # 2: every second iteration sends what costs no privacy
-    private: bool  # has a private form
+    family: str = "graph"
+    file: str = ""  # where code that is not this package's comes from
+
+    @property
+    def phases(self) -> int:
+        return self.cls.phases
+
+    @property
+    def private(self) -> bool:
+        """Has a private form."""
+        return self.cls.releases is not None
 
 
-_MODULES = {  # found by name without importing the others
-    "admm": "distadmm.methods.consensus.admm",
-    "madmm": "distadmm.methods.consensus.admm",
-    "radmm": "distadmm.methods.consensus.recycled",
-    "mradmm": "distadmm.methods.consensus.recycled",
+FAMILIES = {
+    "graph": "f",
+    "star": "",
+}  # and the field of the state that holds the models of this rank's members
+_MODULES = {  # of the built-in ones, found by name without importing the others
+    "graph": {
+        "admm": "distadmm.methods.consensus.admm",
+        "madmm": "distadmm.methods.consensus.admm",
+        "radmm": "distadmm.methods.consensus.recycled",
+        "mradmm": "distadmm.methods.consensus.recycled",
+    },
+    "star": {},
 }
-_REGISTERED: dict[str, Entry] = {}
+_REGISTERED: dict[str, dict[str, Entry]] = {family: {} for family in FAMILIES}
 
 
-def register(name: str, *, phases: int = 1, private: bool = False) -> Callable[[C], C]:
+def register(
+    name: str, *, family: str = "graph", phases: int | None = None, private: bool | None = None
+) -> Callable[[C], C]:
+    """Make the frozen dataclass below a choice of `--algorithm`.
+
+    `phases` and `private` are said by the class; given here as well, they have to agree with it.
+    """
+
     def note(cls: C) -> C:
-        _REGISTERED[name] = Entry(name, cls, phases, private)
+        _refuse_incomplete(name, cls, family)
+        said = _said(cls, "phases")
+        require(
+            phases in (None, 1, 2) and said in (None, 1, 2) and (None in (phases, said) or phases == said),
+            f"{cls.__name__} has phases = {said} and is registered with phases={phases}; needed: 1, or 2 when every "
+            "second iteration recycles, said once, in the class:\n\n"
+            f"    phases: ClassVar[int] = {phases if phases in (1, 2) else 1}",
+        )
+        if phases is not None:
+            cls.phases = phases  # type: ignore[attr-defined]
+        for member, default in vars(Defaults).items():
+            if not member.startswith("_") and _said(cls, member) is None:
+                setattr(cls, member, default)
+        entry = Entry(name, cls, family, _file_of(name, cls, family))
+        require(
+            not private or entry.private, f"{cls.__name__} is registered with private=True and {NO_SCHEDULE}"
+        )
+        _REGISTERED[family][name] = entry
         return cls
 
     return note
 
 
-def names() -> list[str]:
-    """Every registered algorithm, the built-in ones first."""
-    return [*_MODULES, *(name for name in _REGISTERED if name not in _MODULES)]
+NO_SCHEDULE = """has no schedule of its releases, without which it has no private form; write
+
+    def releases(self, node, iterations):  # what reads data; it may not depend on data itself
+        return [distadmm.Planned(k, quadratic) for k in range(1, iterations + 1)]
+
+and draw its noise in `step`, solve with it, and seal what leaves (docs/algorithms.md):
+
+    noise = node.release.draw(k, quadratic)
+    f = node.problem.argmin(linear=... + noise, quadratic=quadratic, start=st.f)
+    f = node.release.seal(k, f, node.problem.residual)"""
 
 
-def find(name: str) -> Entry:
+def _said(cls: type, member: str) -> Any:
+    return getattr(cls, member, None)
+
+
+def _refuse_incomplete(name: str, cls: Any, family: str) -> None:
+    """An `InputError` that names the class, what it lacks and the lines to write."""
+    known = ", ".join(repr(each) for each in FAMILIES)
+    require(
+        family in FAMILIES, f"register({name!r}, family={family!r}): no such family; choose one of {known}"
+    )
+    what = cls.__name__ if isinstance(cls, type) else repr(cls)
+    place = "node" if family == "graph" else "seat"
+    lines = f"\n\n    @distadmm.register({name!r}, family={family!r})\n    @dataclass(frozen=True)\n    class {what}:"
+    require(
+        isinstance(cls, type) and dataclasses.is_dataclass(cls) and "__dataclass_fields__" in vars(cls),
+        f"{what}, registered as {name!r}, is no dataclass; its fields become flags, so write{lines}",
+    )
+    require(
+        cls.__dataclass_params__.frozen or cls.__setattr__ is not object.__setattr__,  # as a `struct`
+        f"{what}, registered as {name!r}, is a dataclass that can change on the way; write{lines}",
+    )
+    missing = {
+        "init": f"    def init(self, {place}): ...  # the first state: a NamedTuple of arrays",
+        "step": f"    def step(self, k, st, {place}): ...  # the k-th state, k = 1, 2, ...",
+    }
+    missing = {member: line for member, line in missing.items() if not callable(_said(cls, member))}
+    require(
+        not missing,
+        f"{what}, registered as {name!r}, has no {' and no '.join(missing)}; write\n\n"
+        + "\n".join(missing.values()),
+    )
+    for each in dataclasses.fields(cls):
+        needless = each.default is not dataclasses.MISSING or each.default_factory is not dataclasses.MISSING
+        require(
+            not each.init or needless or "help" in each.metadata,
+            f"{what}, registered as {name!r}: nobody can give a value to its field {each.name}, which is no flag; "
+            f"write\n\n    {each.name}: float = distadmm.flag(1.0, help='...')",
+        )
+
+
+def _file_of(name: str, cls: Any, family: str) -> str:
+    """Where a class comes from that is not this package's own of that name; empty for those."""
+    if cls.__module__ == _MODULES[family].get(name):
+        return ""
+    module = sys.modules.get(cls.__module__)
+    return str(getattr(module, "__file__", None) or cls.__module__)
+
+
+def begin(algorithm: Any, node: Any, field: str = FAMILIES["graph"]) -> Any:
+    """The first state, refused in one line when it is none."""
+    state, what = algorithm.init(node), type(algorithm).__name__
+    made = f"{what}.init returned {'nothing' if state is None else 'a ' + type(state).__name__}"
+    lines = f"\n\n    class State(NamedTuple):\n        {field or 'x'}: np.ndarray  # one row a member of this rank"
+    fields: tuple[str, ...] = getattr(state, "_fields", ())
+    require(isinstance(state, tuple) and fields, f"{made}; needed: a NamedTuple of arrays:{lines}")
+    require(
+        not field or field in fields,
+        f"{made} without a field {field}, which holds the models; it has {', '.join(fields)}; write{lines}",
+    )
+    return state
+
+
+def names(family: str = "graph") -> list[str]:
+    """Every registered algorithm of a family, the built-in ones first."""
+    own = _MODULES[family]
+    return [*own, *(name for name in _REGISTERED[family] if name not in own)]
+
+
+def find(name: str, family: str = "graph") -> Entry:
     """The algorithm registered as `name`, or the one that the file `name` (ending in .py) registers."""
     if name.endswith(".py"):
-        return _from_file(Path(name))
-    if name not in _REGISTERED and name in _MODULES:
-        importlib.import_module(_MODULES[name])
-    if name not in _REGISTERED:
+        return _from_file(Path(name), family)
+    known = _REGISTERED[family]
+    if name not in known and name in _MODULES[family]:
+        importlib.import_module(_MODULES[family][name])
+    if name not in known:
         import difflib
 
-        near = difflib.get_close_matches(name, names(), n=1)
+        near = difflib.get_close_matches(name, names(family), n=1)
         hint = f"did you mean {near[0]}? " if near else ""
         raise InputError(
-            f"no algorithm {name!r}; {hint}known: {', '.join(names())}, or a file of yours ending in .py"
+            f"no algorithm {name!r}; {hint}known: {', '.join(names(family))}, or a file of yours ending in .py"
         )
-    return _REGISTERED[name]
+    return known[name]
 
 
-def _from_file(path: Path) -> Entry:
+def _from_file(path: Path, family: str) -> Entry:
     if not path.is_file():
-        raise InputError(f"no file {path}; --algorithm takes a name ({', '.join(names())}) or a Python file")
+        raise InputError(
+            f"no file {path}; --algorithm takes a name ({', '.join(names(family))}) or a Python file"
+        )
     import importlib.util
 
     module = f"distadmm_user_{path.stem}"
-    before = set(_REGISTERED)
     if module not in sys.modules:
         spec = importlib.util.spec_from_file_location(module, path)
         assert spec is not None
@@ -194,8 +349,10 @@ def _from_file(path: Path) -> Entry:
         except BaseException:
             del sys.modules[module]
             raise
-    found = [e for e in _REGISTERED.values() if e.cls.__module__ == module]
-    if not found:
-        _REGISTERED.update({k: v for k, v in _REGISTERED.items() if k in before})
-        raise InputError(f"{path} registers no algorithm; put @distadmm.register('name') above its dataclass")
-    return found[-1]
+    found = [e for e in _REGISTERED[family].values() if e.cls.__module__ == module]
+    require(
+        found,
+        f"{path} registers no algorithm of the family {family!r}; write above its dataclass\n\n"
+        f"    @distadmm.register('name', family={family!r})",
+    )
+    return found[-1]._replace(file=str(path))

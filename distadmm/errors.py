@@ -13,12 +13,16 @@ STALLED = 75
 
 
 class InputError(Exception):
-    """A bad flag, file or value.  `shared` says that every rank raises it, so all can leave together."""
+    """A bad flag, file or value; what follows an empty line are lines to write, shown as they are.
+
+    `shared` says that every rank raises it, so all can leave together.
+    """
 
     code = USAGE
 
     def __init__(self, message: str, *, shared: bool = False):
-        super().__init__(" ".join(str(message).split()))
+        line, gap, to_write = str(message).partition("\n\n")
+        super().__init__(" ".join(line.split()) + gap + to_write)
         self.shared = shared
 
 

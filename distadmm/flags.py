@@ -217,8 +217,22 @@ def read_config(path: str | Path) -> dict[str, Any]:
     return {key.replace("-", "_"): value for key, value in values.items()}
 
 
+def refuse_clashes(classes: Sequence[type]) -> None:
+    """Two classes of one command with the same flag: whoever wrote the last one has to rename it."""
+    of: dict[str, type] = {}
+    for cls in classes:
+        for name in fields_of(cls):
+            first = of.setdefault(name.rstrip("_"), cls)
+            require(
+                first is cls,
+                f"field {name} of {cls.__name__} becomes --{name.replace('_', '-')}, which is a flag of every run "
+                f"already ({first.__name__}); rename the field",
+            )
+
+
 def build(classes: Sequence[type], values: dict[str, Any], source: str = "--config") -> tuple[Any, ...]:
     """Instances of `classes` from one flat table of values; an unknown key is named with the known ones."""
+    refuse_clashes(classes)
     known = {name.rstrip("_"): name for cls in classes for name in fields_of(cls)}
     for key in values:
         if key.rstrip("_") not in known:
@@ -241,6 +255,7 @@ def build(classes: Sequence[type], values: dict[str, Any], source: str = "--conf
 
 def parse(prog: str, description: str, classes: Sequence[type], argv: Sequence[str]) -> tuple[Any, ...]:
     """Instances of the dataclasses `classes` from `argv`; flags win over `--config FILE`."""
+    refuse_clashes(classes)
     parser = _parser(prog, description)
     parser.add_argument("--config", metavar="FILE", help="TOML file, or config.json of a run; flags win")
     for cls in classes:

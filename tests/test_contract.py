@@ -85,7 +85,7 @@ class Spy(Unprotected):
         self.calls.append(("seal", k))
         return super().seal(k, f, residual)
 
-    def recycle(self, k: int) -> None:
+    def recycle(self, k: int, f: Any = None) -> None:
         self.calls.append(("recycle", k))
 
     def expose(self, k: int, what: str) -> None:

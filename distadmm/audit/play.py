@@ -209,7 +209,7 @@ class _Silent:
     def seal(self, k: int, f: Array, residual: Array) -> Array:
         return self.sealed[k].copy()
 
-    def recycle(self, k: int) -> None:
+    def recycle(self, k: int, f: Array | None = None) -> None:
         self.k = k
 
     def expose(self, k: int, what: str) -> None:

@@ -152,7 +152,7 @@ def shape(options: Options) -> tuple[int, int]:
 
 def candidates(options: Options, prepared: Prepared, world: World) -> list[Plan]:
     """All (K, eta) with the alpha that the budget allows, the best proxy first."""
-    phases = 2 if options.algorithm in ("radmm", "mradmm") else 1
+    phases = prepared.config.algorithm.phases
     solves = SOLVES if options.iterations is None else (-(-options.iterations // phases),)
     if options.eta is not None:
         etas = [options.eta]
@@ -225,7 +225,7 @@ def proxy(config: Config, node: Any, recipe: Any, K: int, eta: float, phases: in
     """Expected excess loss of the mean model, by the recursion of `forecast`."""
     factor = np.ravel(np.broadcast_to(config.algorithm.noise_factor(eta, node.degree), node.degree.shape))
     noise = factor**2 * ((recipe.dimension + 1) if recipe.noise == "gamma" else 1.0) / recipe.alpha[0] ** 2
-    A, gamma = forecast.adjacency(node.network), getattr(config.algorithm, "gamma", 0.0)
+    A, gamma = forecast.adjacency(node.network), config.algorithm.proximal
     assert A is not None
     return forecast.expected_excess(A, node.facts, recipe.dimension, noise, K, eta, gamma, phases)
 
@@ -240,9 +240,8 @@ class Outcome(NamedTuple):
 
 def outcome(options: Options, prepared: Prepared, plan: Plan) -> Outcome:
     """Run a plan on a surrogate."""
-    phases = 2 if options.algorithm in ("radmm", "mradmm") else 1
     config = prepared.config.replace(
-        iterations=phases * plan.solves, eta=repr(plan.eta), epsilon=None, alpha="1"
+        iterations=prepared.config.algorithm.phases * plan.solves, eta=repr(plan.eta), epsilon=None, alpha="1"
     )
     node = node_like(prepared.node, config, Problem(prepared.node.problem.objectives))
     node.start, node.table["alpha"] = prepared.node.start, plan.alpha
@@ -266,7 +265,7 @@ def outcome(options: Options, prepared: Prepared, plan: Plan) -> Outcome:
 
 
 def report(options: Options, prepared: Prepared, best: Plan, band: list[Outcome], found: list[Plan]) -> str:
-    phases = 2 if options.algorithm in ("radmm", "mradmm") else 1
+    phases = prepared.config.algorithm.phases
     errors = [100 * o.error for o in band]
     low, high = float(best.alpha.min()), float(best.alpha.max())
     alpha = f"{low:.4g}" if high - low < 1e-3 * low else f"{low:.4g} to {high:.4g} by node"

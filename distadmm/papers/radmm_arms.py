@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from distadmm import radmm
-from distadmm.algorithm import find
 from distadmm.methods.consensus import private as protect
 from distadmm.privacy.noise.protected import Protected
 from distadmm.problems.consensus import Problem
@@ -91,7 +90,7 @@ def prepare_like(loaded: Prepared, config: Any) -> Prepared:
     from distadmm.run.setup import node_like
 
     node = node_like(loaded.node, config, Problem(loaded.node.problem.objectives, config.problem.tolerance))
-    description = {**loaded.description, "phases": find(config.name).phases}
+    description = {**loaded.description, "phases": config.algorithm.phases}
     return replace(loaded, config=config, node=node, description=description)
 
 

@@ -198,8 +198,7 @@ def finish(prepared: Prepared, run: Run, folder: Path | None) -> Run:
 
 def _note(prepared: Prepared) -> str:
     """What the reader must know of the fixed point; empty when it is the optimum."""
-    claims = getattr(prepared.config.algorithm, "claims_optimum", None)
-    if claims is None or claims(prepared.node):
+    if prepared.config.algorithm.claims_optimum(prepared.node):
         return ""
     return (
         "penalties differ between nodes and each dual takes its own step (--dual-step own): the nodes agree on the "

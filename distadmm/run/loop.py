@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from distadmm.algorithm import find
+from distadmm.algorithm import begin
 from distadmm.errors import BudgetExhausted, InputError
 from distadmm.ranks.watch import Watchdog
 from distadmm.run import checkpoint, history
@@ -100,7 +100,7 @@ class Loop:
     def __init__(self, prepared: Prepared, folder: Path | None, signals: Signals | None = None):
         self.prepared, self.folder, self.signals = prepared, folder, signals or Signals()
         self.config, self.world, self.node = prepared.config, prepared.world, prepared.node
-        self.phases = find(self.config.name).phases
+        self.phases = self.config.algorithm.phases
         self.observer = Observer(self.node, self.world, prepared.source.test, error_rate)
         self.history: list[Measurement] = []
         self.ended, self.reason = "iterations", ""
@@ -149,7 +149,7 @@ class Loop:
 
     def _begin(self) -> tuple[int, Any]:
         """The state before the first iteration, or after the last one that a checkpoint holds."""
-        state = self.config.algorithm.init(self.node)
+        state = begin(self.config.algorithm, self.node)
         if self.config.loop.resume is None or self.folder is None:
             return 0, state
         place = self.folder / "checkpoint"

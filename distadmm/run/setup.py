@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from distadmm.algorithm import Facts, Node, find
+from distadmm.algorithm import Facts, Node
 from distadmm.data.source import Source, open_source
 from distadmm.data.table import dense, take
 from distadmm.errors import InputError, require
@@ -93,7 +93,7 @@ def _plan(config: Config, size: int) -> _Plan:
     curvature = 1.0 if config.problem.loss == "softmax" else loss_named(config.problem.loss).max_curvature
     degrees = np.diff(topology.indptr)
     # Wanted for automatic penalties alone, and not cheap for large graphs.
-    automatic = getattr(config.algorithm, "eta", "auto") == "auto"
+    automatic = config.algorithm.spectrum
     facts = Facts(
         n_nodes=topology.n,
         degrees=degrees,
@@ -106,7 +106,7 @@ def _plan(config: Config, size: int) -> _Plan:
     table = {
         name: _per_node(getattr(part, name), name, attribute, topology)
         for part in (config.algorithm, config.privacy)
-        for name, attribute in getattr(part, "tables", {}).items()
+        for name, attribute in part.tables.items()
     }
     graph = {
         "topology": config.problem.topology,
@@ -227,7 +227,6 @@ def objectives_of(config: Config, source: Source, nodes: Array, facts: Facts) ->
 
 def prepare(config: Config, world: World) -> Prepared:
     """Rank 0 reads the graph and tells each rank its neighbours; every rank reads the rows of its own nodes."""
-    entry = find(config.name)
     plan = world.on_root(lambda: _plan(config, world.size))
     part = plan.parts[world.rank]
     with world.together():  # ranks agree once on all that can be wrong with their own part
@@ -238,22 +237,17 @@ def prepare(config: Config, world: World) -> Prepared:
             source.test()  # a bad file is told before anything is written; the rows are read again when wanted
         network = Network(part, world)
         if plan.conditions is not None:
-            require(
-                getattr(config.algorithm, "tune", None) is not True,
-                "--tune assumes a network that stays as it is; leave it out, or the network's imperfections",
-            )
             network.endure(plan.conditions)
         start = np.zeros((network.n_local, problem.dimension))
         node = Node(network, problem, Unprotected(), plan.facts, start, plan.table)
-        if hasattr(config.algorithm, "check"):
-            config.algorithm.check(node, config.loop.iterations)
+        config.algorithm.check(node, config.loop.iterations)
     if not source.pooled_allowed:  # each node has a file of its own
         from distadmm.data.files import PatternSource, agree
 
         assert isinstance(source, PatternSource)
         with world.together():
             agree(world.allgather(source.signature()))
-    description = {"graph": plan.graph, "data": source.describe(), "phases": entry.phases}
+    description = {"graph": plan.graph, "data": source.describe(), "phases": config.algorithm.phases}
     return Prepared(config, world, node, source, description, plan.delays)
 
 
@@ -269,7 +263,7 @@ def node_like(node: Node, config: Config, problem: Problem) -> Node:
     )
     table: dict[str, Array | None] = {}
     for source in (config.algorithm, config.privacy):
-        for name in getattr(source, "tables", {}):
+        for name in source.tables:
             text = getattr(source, name)
             table[name] = None if text in (None, "auto") else np.full(node.facts.n_nodes, float(text))
     return Node(Network(part), problem, Unprotected(), node.facts, node.start, table)

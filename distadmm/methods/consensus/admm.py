@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from distadmm.algorithm import Node, register
+from distadmm.algorithm import Node, Planned, register
 from distadmm.errors import require
 from distadmm.flags import flag
 from distadmm.methods.consensus.penalty import Penalties
@@ -29,7 +29,7 @@ class State(NamedTuple):
     lam: Array  # duals lambda_i
 
 
-@register("admm", private=True)
+@register("admm")
 @dataclass(frozen=True)
 class ADMM(Penalties):
     """Conventional decentralised ADMM; tunes itself where nothing forbids.
@@ -53,7 +53,19 @@ class ADMM(Penalties):
             not self.tune or node.table["eta"] is None,
             "--tune chooses the penalties; leave out --eta, or --tune",
         )
+        require(
+            not self.tune or node.network.conditions is None,
+            "--tune assumes a network that stays as it is; leave it out, or the network's imperfections",
+        )
         super().check(node, iterations)
+
+    def releases(self, node: Node, iterations: int) -> list[Planned]:
+        require(
+            not self.tune,
+            "--tune is for runs without noise: its metric is made of the data, or its penalties differ from those "
+            "priced",
+        )
+        return super().releases(node, iterations)
 
     def tuned(self, node: Node) -> Tuned | None:
         """The self-tuned recursion, where it applies."""
@@ -84,7 +96,7 @@ class ADMM(Penalties):
         return State(f, z, st.lam + theta / 2 * apart)
 
 
-@register("madmm", private=True)
+@register("madmm")
 @dataclass(frozen=True)
 class MADMM(ADMM):
     """ADMM with a penalty of each node's own, which may grow.

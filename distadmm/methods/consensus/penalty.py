@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from distadmm.algorithm import Facts, Node
+from distadmm.algorithm import Facts, Node, Planned
 from distadmm.errors import InputError, require
 from distadmm.flags import flag
 from distadmm.methods.consensus.schedule import Schedule, schedule
@@ -51,13 +51,22 @@ class Penalties:
         if solves:
             self.whole_schedule(node)(solves)
 
-    def releases(self, node: Node, iterations: int) -> list[tuple[int, Array, Array | float]]:
-        """(k, quadratic, noise factor) of every iteration that will read the data; none of it depends on data."""
+    @property
+    def spectrum(self) -> bool:
+        return self.eta == "auto"
+
+    @property
+    def proximal(self) -> float:
+        """gamma of the iterations that recycle."""
+        return 0.0
+
+    def releases(self, node: Node, iterations: int) -> list[Planned]:
+        """Every iteration that will read the data; none of it depends on data."""
         planned = []
         for solve in range(1, -(-iterations // self.phases) + 1):
             k = self.phases * (solve - 1) + 1
             eta, V = self.penalty(solve, node), node.degree
-            planned.append((k, 2 * eta * V, self.noise_factor(eta, V)))
+            planned.append(Planned(k, 2 * eta * V, self.noise_factor(eta, V)))
         return planned
 
     def noise_factor(self, eta: Array, V: Array) -> Array | float:

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from distadmm.algorithm import NO_SCHEDULE
 from distadmm.errors import InputError, require
 from distadmm.methods.consensus import sizing
+from distadmm.methods.consensus.penalty import Penalties
 from distadmm.methods.consensus.schedule import schedule
 from distadmm.privacy.ledger.books import Books
 from distadmm.privacy.ledger.rules import MemoryLedger
@@ -120,14 +122,7 @@ def plan_of(prepared: Prepared) -> Recipe | None:
     config, node = prepared.config, prepared.node
     if not config.privacy.wanted:
         return None
-    require(
-        hasattr(config.algorithm, "releases"),
-        f"--algorithm {config.name} has no private form; choose admm, madmm, radmm or mradmm",
-    )
-    require(
-        not getattr(config.algorithm, "tune", False),
-        "--tune is for runs without noise: its metric is made of the data, or its penalties differ from those priced",
-    )
+    require(config.algorithm.releases is not None, f"--algorithm {config.name} {NO_SCHEDULE}")
     if config.privacy.adjacency == "add-remove":
         _require_rows_that_stay(config)
     with node.network.world.together():
@@ -140,7 +135,7 @@ def plan_of(prepared: Prepared) -> Recipe | None:
             _ask_for_patience(releases)
         if config.privacy.epsilon is None:
             sizing.leave_digits(recipe)
-        elif node.table["eta"] is None:
+        elif isinstance(config.algorithm, Penalties) and node.table["eta"] is None:
             recipe, prepared.description["penalty"] = sizing.with_penalty(config, node, recipe)
         else:
             recipe = sizing.calibrate(config.privacy, recipe, releases, node.network.world)

@@ -25,7 +25,7 @@ class State(NamedTuple):
     g: Array  # perturbed gradient of the last odd step, recovered from its KKT condition
 
 
-@register("radmm", phases=2, private=True)
+@register("radmm")
 @dataclass(frozen=True)
 class RADMM(Penalties):
     """Recycled ADMM: every second iteration costs no solve and no privacy.
@@ -49,6 +49,10 @@ class RADMM(Penalties):
     phases: ClassVar[int] = 2
 
     gamma: float = flag(0.5, help="weight of the proximal term of even iterations, gamma >= 0", at_least=0)
+
+    @property
+    def proximal(self) -> float:
+        return self.gamma
 
     def init(self, node: Node) -> State:
         f = node.start
@@ -75,7 +79,7 @@ class RADMM(Penalties):
         return State(f, node.network.meet(f)[0], st.lam, st.g)
 
 
-@register("mradmm", phases=2, private=True)
+@register("mradmm")
 @dataclass(frozen=True)
 class MRADMM(RADMM):
     """Recycled ADMM with a penalty eta_i(2k-1) of each node's own that never decreases: (14)-(17)."""

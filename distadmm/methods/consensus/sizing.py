@@ -200,7 +200,7 @@ def _forecast(config: Config, node: Node, recipe: Recipe, A: Array | None, rough
         return max(float(cost.max()) - config.privacy.epsilon / 2, 0.0)
     if cost.max() >= config.privacy.epsilon:
         return float("inf")
-    phases, gamma = config.algorithm.phases, getattr(config.algorithm, "gamma", 0.0)
+    phases, gamma = config.algorithm.phases, config.algorithm.proximal
     solves = -(-config.loop.iterations // phases)
     return forecast.expected_excess(A, node.facts, recipe.dimension, noise, solves, eta, gamma, phases)
 

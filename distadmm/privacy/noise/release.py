@@ -47,7 +47,7 @@ class Unprotected:
     def seal(self, k: int, f: Array, residual: Array) -> Array:
         return f
 
-    def recycle(self, k: int) -> None:
+    def recycle(self, k: int, f: Array | None = None) -> None:
         self._k = k
         if self.books is not None:
             self.books.post(iteration=k)

@@ -1,0 +1,176 @@
+"""What `register` and the first step refuse: one line that names the class and its lack, and the lines to write."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from distadmm import algorithm, radmm
+from distadmm.algorithm import Defaults, find, names, register
+from distadmm.errors import InputError
+from distadmm.methods.consensus.recycled import RADMM
+from distadmm.structs import struct
+
+SMALL = ["--data", "tiny", "--topology", "er5", "--iterations", "2", "--progress", "none"]
+
+
+class Two:
+    """The two members that every algorithm needs."""
+
+    def init(self, node: Any) -> Any: ...
+
+    def step(self, k: int, st: Any, node: Any) -> Any: ...
+
+
+@pytest.fixture(autouse=True)
+def as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(algorithm, "_REGISTERED", {k: dict(v) for k, v in algorithm._REGISTERED.items()})
+
+
+def refusal(cls: Any, **said: Any) -> tuple[str, str]:
+    """The line that refuses `cls`, and the lines to write."""
+    with pytest.raises(InputError) as caught:
+        register("mine", **said)(cls)
+    line, _, to_write = str(caught.value).partition("\n\n")
+    assert "mine" in line or cls.__name__ in line
+    assert "\n" not in line
+    return line, to_write
+
+
+def test_a_class_that_is_no_dataclass_is_refused_with_the_lines_to_write() -> None:
+    line, to_write = refusal(type("Plain", (Two,), {}))
+    assert "Plain" in line
+    assert "no dataclass" in line
+    assert to_write.splitlines() == [
+        "    @distadmm.register('mine', family='graph')",
+        "    @dataclass(frozen=True)",
+        "    class Plain:",
+    ]
+
+
+def test_a_dataclass_that_is_not_frozen_is_refused_and_a_struct_is_not() -> None:
+    line, to_write = refusal(dataclass(type("Loose", (Two,), {})))
+    assert "can change" in line
+    assert "frozen=True" in to_write
+    register("mine")(struct(type("Firm", (Two,), {})))
+    assert find("mine").name == "mine"
+
+
+def test_missing_members_are_named_each_with_its_line() -> None:
+    line, to_write = refusal(dataclass(frozen=True)(type("Empty", (), {})))
+    assert "no init and no step" in line
+    assert "def init(self, node)" in to_write
+    assert "def step(self, k, st, node)" in to_write
+    _, for_a_star = refusal(dataclass(frozen=True)(type("Empty", (), {})), family="star")
+    assert "def init(self, seat)" in for_a_star
+
+
+def test_a_field_that_nobody_can_set_is_refused() -> None:
+    line, to_write = refusal(
+        dataclass(frozen=True)(type("Bare", (Two,), {"__annotations__": {"rate": float}}))
+    )
+    assert "rate" in line
+    assert "distadmm.flag" in to_write
+
+
+def test_an_unknown_family_is_refused() -> None:
+    line, _ = refusal(Two, family="tree")
+    assert "'graph', 'star'" in line
+
+
+def test_phases_said_twice_differently_are_refused_and_a_subclass_takes_those_of_its_base() -> None:
+    recycling = dataclass(frozen=True)(type("Recycling", (RADMM,), {}))
+    line, to_write = refusal(recycling, phases=1)
+    assert "phases = 2" in line
+    assert "phases=1" in line
+    assert "phases: ClassVar[int]" in to_write
+    register("mine")(recycling)
+    assert find("mine").phases == 2
+    refusal(dataclass(frozen=True)(type("Three", (Two,), {"phases": 3})))
+
+
+def test_private_follows_from_the_schedule_of_releases() -> None:
+    frozen = dataclass(frozen=True)
+    line, to_write = refusal(frozen(type("Silent", (Two,), {})), private=True)
+    assert "no schedule" in line
+    assert "def releases(self, node, iterations)" in to_write
+    register("silent")(frozen(type("Silent", (Two,), {})))
+    register("speaking")(frozen(type("Speaking", (Two,), {"releases": lambda self, node, iterations: []})))
+    assert [find(name).private for name in ("silent", "speaking")] == [False, True]
+
+
+def test_what_an_algorithm_leaves_out_stands_in_the_defaults() -> None:
+    register("mine")(dataclass(frozen=True)(type("Mine", (Two,), {})))
+    for member in ("phases", "tables", "spectrum", "releases"):
+        assert getattr(find("mine").cls, member) == getattr(Defaults, member)
+    assert find("mine").cls().claims_optimum(None)
+
+
+def test_the_families_do_not_see_each_other() -> None:
+    register("mine", family="star")(dataclass(frozen=True)(type("Mine", (Two,), {})))
+    assert "mine" in names("star")
+    assert "mine" not in names()
+    with pytest.raises(InputError, match="no algorithm 'mine'"):
+        find("mine")
+
+
+def test_only_the_package_s_own_module_is_the_package_s_own_code() -> None:
+    assert find("radmm").file == ""
+    register("radmm")(dataclass(frozen=True)(type("Impostor", (RADMM,), {"__module__": __name__})))
+    assert find("radmm").file == __file__
+
+
+FILE = """
+from dataclasses import dataclass
+from typing import NamedTuple
+import distadmm
+
+class State(NamedTuple):
+    {field}: object
+
+@distadmm.register("mine")
+@dataclass(frozen=True)
+class Mine:
+    {flag}: float = distadmm.flag(0.1, help="a number")
+
+    def init(self, node):
+        return {state}
+
+    def step(self, k, st, node):
+        return st
+"""
+
+
+def run(path: Path, capsys: Any, *more: str, **words: str) -> str:
+    path.write_text(FILE.format(**{"field": "f", "flag": "rate", "state": "State(node.start)", **words}))
+    assert radmm.main([*SMALL, "--algorithm", str(path), *more]) == 2
+    said = capsys.readouterr().err
+    assert "Traceback" not in said
+    return said
+
+
+def test_a_flag_that_all_runs_have_is_refused_by_name(tmp_path: Path, capsys: Any) -> None:
+    assert "rho" in (said := run(tmp_path / "clashing.py", capsys, flag="rho"))
+    assert "Mine" in said
+    assert "Problem" in said
+    with pytest.raises(InputError, match="Problem"):
+        radmm.solve(str(tmp_path / "clashing.py"), data="tiny")
+
+
+def test_a_state_without_models_is_refused_at_the_first_step(tmp_path: Path, capsys: Any) -> None:
+    said = run(tmp_path / "without_f.py", capsys, field="x")
+    assert "Mine.init returned a State without a field f" in said
+    assert "class State(NamedTuple):" in said
+    assert "Mine.init returned a ndarray" in run(tmp_path / "no_tuple.py", capsys, state="node.start")
+    assert "Mine.init returned nothing" in run(tmp_path / "nothing.py", capsys, state="None")
+
+
+def test_noise_for_an_algorithm_without_a_schedule_is_refused_with_the_lines_to_write(
+    tmp_path: Path, capsys: Any
+) -> None:
+    said = run(tmp_path / "no_schedule.py", capsys, "--epsilon", "1", "--adjacency", "replace")
+    assert "no schedule of its releases" in said
+    assert "    def releases(self, node, iterations):" in said.splitlines()[2]
