@@ -4,6 +4,8 @@ An `InputError` is the user's to mend: its message is one line that says what wa
 needed and what to do.  Anything else that is raised is ours, and shows its traceback.
 """
 
+from collections.abc import Mapping
+
 DONE = 0
 FAILURE = 1
 USAGE = 2
@@ -36,3 +38,10 @@ def require(condition: object, message: str) -> None:
     """Raise `InputError(message)` unless `condition` holds."""
     if not condition:
         raise InputError(message)
+
+
+def require_members(what: str, thing: object, lines: Mapping[str, str]) -> None:
+    """Refuse a class of the user's that lacks a member of its contract, and show the lines to write."""
+    missing = [member for member in lines if not hasattr(thing, member)]
+    told = "; ".join(lines[member] for member in missing)
+    require(not missing, f"{what} lacks {', '.join(missing)}; write: {told}")

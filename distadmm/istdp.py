@@ -22,10 +22,10 @@ from distadmm.errors import DONE, UNCONVERGED, require
 from distadmm.files import write_json
 from distadmm.flags import flag, parse
 from distadmm.methods.istdp.fit import (
-    LOSSES,
     PrivateSolution,
     Solution,
     checked,
+    loss_of,
     rules,
     solve,
     solve_printed,
@@ -81,7 +81,7 @@ class Model:
     """What is minimised."""
 
     flags_title = "model"
-    loss: str = flag("logistic", help=f"one of {', '.join(LOSSES)}", choices=tuple(LOSSES))
+    loss: str = flag("logistic", help="logistic, huber, smooth-hinge, squared, or FILE.py:Name of your own")
     penalty: str = flag("mcp", help=f"one of {', '.join(PENALTIES)}", choices=PENALTIES)
     lambda_: float | None = flag(
         None,
@@ -99,6 +99,7 @@ class Model:
     )
 
     def __post_init__(self) -> None:
+        loss_of(self.loss)
         make(self.penalty, 0.0 if self.lambda_ is None else self.lambda_, self.alpha)
 
 
@@ -197,7 +198,7 @@ class Options:
         )
         if private.epsilon is not None:  # whatever is wrong with the plan is said before a row is read
             make_plan(
-                dimension=1, rows=1, loss=LOSSES[self.model.loss], iterations=self.model.iterations or 50,
+                dimension=1, rows=1, loss=loss_of(self.model.loss), iterations=self.model.iterations or 50,
                 lam=self.model.lambda_, alpha=self.model.alpha,
                 **({**private.planned(), "divisor": 1.0} if private.form == "paper" else private.planned()),
             )  # fmt: skip
@@ -224,7 +225,9 @@ def rows_of(options: Options) -> Rows:
         "target": data.target, "labels": data.labels, "schema": data.schema, "features": data.features,
         "test_fraction": data.test_fraction,
     }  # fmt: skip
-    rows = load(data.data, loss=options.model.loss, row_norm=data.norm(), seed=options.run.seed, **reading)
+    rows = load(
+        data.data, loss=loss_of(options.model.loss), row_norm=data.norm(), seed=options.run.seed, **reading
+    )
     checked(rows.X, rows.y, options.model.loss)
     sound = options.privacy.epsilon is not None and options.privacy.form == "sound"
     require(not (sound and rows.learnt), f"--data {data.data}, which one record can change: {rows.learnt}")
@@ -252,7 +255,7 @@ def run_open(options: Options, rows: Rows) -> Outcome:
     notes = ["No noise: not private."]
     if not found.converged:
         notes.append(f"Not converged after {found.iterations} iterations; raise --iterations or --tolerance.")
-    quality = rows.quality(found.theta, model.loss, options.data.intercept)
+    quality = rows.quality(found.theta, options.data.intercept)
     return Outcome(found.theta, history, facts, quality, notes, found.converged)
 
 
@@ -289,7 +292,7 @@ def run_private(options: Options, rows: Rows, repetition: int, folder: Path | No
     history = [line._asdict() for line in found.history]
     for line, value in zip(history, objectives):
         line["objective"] = value
-    quality = rows.quality(found.theta, model.loss, options.data.intercept)
+    quality = rows.quality(found.theta, options.data.intercept)
     return Outcome(
         found.theta, history, _facts(options, found), quality, _notes(options, found), not found.stuck
     )
@@ -325,7 +328,7 @@ def _notes(options: Options, found: PrivateSolution) -> list[str]:
 
 
 def _objective_watch(options: Options, rows: Rows, into: list[float]) -> Any:
-    loss, n = LOSSES[options.model.loss], len(rows.y)
+    loss, n = loss_of(options.model.loss), len(rows.y)
 
     def watch(k: int, theta: Any) -> None:
         z = rows.X @ theta[: rows.X.shape[1]] + (theta[-1] if options.data.intercept else 0.0)

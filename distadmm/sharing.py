@@ -26,8 +26,7 @@ from distadmm.methods.sharing import admm, loop, sgd
 from distadmm.methods.sharing.loop import FORMS, Plan
 from distadmm.methods.sharing.messages import PrivacyOptions
 from distadmm.problems.columns import Columns
-from distadmm.problems.losses import Loss
-from distadmm.problems.prox import LOSSES
+from distadmm.problems.losses import Logistic, loss_named
 from distadmm.problems.regularisers import region_named, regulariser_named
 from distadmm.ranks.launch import launch
 from distadmm.ranks.star import WIRES, Star
@@ -44,7 +43,9 @@ class ModelOptions:
         "admm", help="admm, or sgd: synchronous FDML for comparison", choices=("admm", "sgd")
     )
     form: str = flag("corrected", help="corrected, or paper: Algorithm 1 to the letter", choices=FORMS)
-    loss: str = flag("logistic", help=f"{', '.join(LOSSES)}, or FILE.py:Name of your own")
+    loss: str = flag(
+        "logistic", help="logistic, huber, smooth-hinge, hinge, squared, or FILE.py:Name of your own"
+    )
     reg: str = flag("l2", help="regulariser: l2, l1 or enet:ALPHA")
     region: str = flag("whole", help="where each model is kept: whole, box:LOW:HIGH or ball:RADIUS")
     lambda_: float = flag(
@@ -67,7 +68,7 @@ class ModelOptions:
     def __post_init__(self) -> None:
         regulariser_named(self.reg)
         region_named(self.region)
-        loss_named(self.loss)
+        loss_named(self.loss, kinks=True)
         self.plan(0)
         require(
             not (self.secure_aggregation and self.algorithm == "sgd"),
@@ -78,7 +79,7 @@ class ModelOptions:
         """The literal form has neither centring nor intercept."""
         scale = rows if self.mean else 1
         return admm.Problem(
-            loss_named(self.loss),
+            loss_named(self.loss, kinks=True),
             self.lambda_ * scale,
             regulariser_named(self.reg),
             region_named(self.region),
@@ -133,20 +134,6 @@ class Solution(NamedTuple):
     private: bool = False  # moments: models are for plain columns
 
 
-def loss_named(text: str) -> Loss:
-    """A known loss, or `FILE.py:Name`, a class that follows `distadmm.problems.losses.Loss`."""
-    if text in LOSSES:
-        return LOSSES[text]
-    path = text.rpartition(":")[0]
-    require(
-        path.endswith(".py"),
-        f"--loss is {text!r}; choose one of: {', '.join(LOSSES)}, or FILE.py:Name, a class of your own",
-    )
-    from distadmm.run.setup import loss_from_file
-
-    return loss_from_file(text)
-
-
 def solve(
     blocks: Sequence[Any],
     labels: Array,
@@ -161,7 +148,7 @@ def solve(
     >>> solution = solve([A, B], labels)
     >>> scores = predict([A_new, B_new], solution)
     """
-    problem = problem or admm.Problem(LOSSES["logistic"], intercept=True)
+    problem = problem or admm.Problem(Logistic(), intercept=True)
     star = Star(parties=len(blocks), wire=wire)
     matrices = {m: sparse_or_dense(block) for m, block in enumerate(blocks, 1)}
     labels = np.asarray(labels, dtype=float)
@@ -248,14 +235,14 @@ def work(options: tuple[DataOptions, ModelOptions, PrivacyOptions, RunOptions], 
     from distadmm.run import sharing_directory as sharing_run
 
     data, model, privacy, run = options
-    privacy.check_labels(loss_named(model.loss).one_signed)
+    privacy.check_labels(loss_named(model.loss, kinks=True).one_signed)
     if privacy.moments:
         return sharing_private.work(options, world)
     if privacy.noisy_vectors:
         from distadmm.methods.sharing import noisy as sharing_noisy
 
         return sharing_noisy.work(options, world)
-    loss = loss_named(model.loss)
+    loss = loss_named(model.loss, kinks=True)
     with world.together():
         star = Star(world, data.count(world), party_one_is_centre=data.labels_at_party_one, wire=model.wire)
     parts = load(data, star, run.seed, regression=not loss.labels)

@@ -66,10 +66,6 @@ TOP_MODULES, TOP_FOLDERS = 14, 11
 UPWARDS = {
     ("data.joint", "methods.funnel.model"),
     ("data.joint_parts", "methods.ias.inference"),
-    ("data.mapping", "methods.ias.inference"),
-    ("data.mapping", "privacy.accounting.events"),
-    ("data.mapping", "privacy.accounting.rounding"),
-    ("data.parties", "run.setup"),
     ("privacy.accounting.export", "privacy.ledger.tally"),
     ("methods.sharing.messages", "sharing"),
     ("methods.sharing.noisy", "sharing"),

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from distadmm import Mapping
 from distadmm.errors import InputError
+from distadmm.privacy.accounting.events import Leakage
 
 
 def random_mapping(seed: int, n: int = 4, k: int = 3) -> Mapping:
@@ -129,7 +130,7 @@ def test_symbols_drawn_by_a_known_seed_say_more_than_their_nats():
 
 def test_the_event_for_the_ledger_is_information_not_privacy():
     mapping = random_mapping(7)
-    event = mapping.release("education")
+    event = Leakage(*mapping.release("education"))
     assert event.nats == mapping.leakage().nats
     assert "education" in event.what
     assert event.to_json()["mech"] == "leakage"

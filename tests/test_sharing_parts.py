@@ -10,8 +10,8 @@ from scipy.optimize import brentq, minimize
 from distadmm.errors import InputError
 from distadmm.methods.sharing import admm, stability
 from distadmm.problems.columns import Columns, minimise
-from distadmm.problems.losses import HuberHinge, Logistic, Squared
-from distadmm.problems.prox import Hinge, SmoothHinge, prox
+from distadmm.problems.losses import Hinge, HuberHinge, Logistic, SmoothHinge, Squared
+from distadmm.problems.prox import prox
 from distadmm.problems.regularisers import Ball, Box, Regulariser, Whole, region_named, regulariser_named
 from distadmm.ranks.star import Star
 

@@ -12,7 +12,7 @@ import pytest
 
 from distadmm.methods.sharing import admm
 from distadmm.problems.columns import Columns
-from distadmm.problems.prox import LOSSES
+from distadmm.problems.losses import LOSSES
 from distadmm.problems.regularisers import Ball, Box, Regulariser, Whole
 from distadmm.ranks.star import Star
 

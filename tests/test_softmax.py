@@ -7,9 +7,8 @@ import pytest
 from scipy.optimize import check_grad
 
 from distadmm import radmm
-from distadmm.problems.consensus import GeneralisedLinear
-from distadmm.problems.losses import Logistic
-from distadmm.problems.softmax import MAX_SLOPE, Softmax, classes_of
+from distadmm.problems.consensus import GeneralisedLinear, Softmax, classes_of
+from distadmm.problems.losses import CrossEntropy, Logistic
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(50, 3))
@@ -40,7 +39,7 @@ def test_one_record_moves_the_gradient_by_no_more_than_the_stated_slope() -> Non
         for _ in range(200):
             O = Softmax(X[:1], RNG.integers(0, 4, 1), 4)
             worst = max(worst, float(np.linalg.norm(O.grad(size * RNG.normal(size=12)))))
-    assert 0.99 * MAX_SLOPE < worst <= MAX_SLOPE + 1e-12
+    assert 0.99 * CrossEntropy.max_slope < worst <= CrossEntropy.max_slope + 1e-12
 
 
 def test_huge_scores_do_not_overflow() -> None:

@@ -36,12 +36,12 @@ from distadmm.methods.consensus import private as protect
 from distadmm.privacy.accounting import accountant
 from distadmm.privacy.accounting.rounding import rounded_up
 from distadmm.privacy.noise.sources import Simulation
-from distadmm.problems.losses import Logistic
+from distadmm.problems.losses import Logistic, loss_named
 from distadmm.ranks.launch import launch
 from distadmm.ranks.world import World
 from distadmm.run.claim import claim_directory
 from distadmm.run.config import Choice, Config, Links, Loop, Privacy, Problem
-from distadmm.run.setup import Prepared, loss_named, prepare
+from distadmm.run.setup import Prepared, prepare
 from distadmm.structs import struct
 
 Array = np.ndarray

@@ -64,7 +64,9 @@ class Options:
         (), help="curvatures common to all nodes, for the rate (default: rho/N to M)", above=0
     )
     data: str | None = flag(None, help="take M_i and the curvatures from these data: adult, tiny or a file")
-    loss: str = flag("logistic", help="logistic, huber, squared, or FILE.py:Name with a loss of yours")
+    loss: str = flag(
+        "logistic", help="logistic, huber, smooth-hinge, squared, or FILE.py:Name with a loss of yours"
+    )
     weight: float = flag(1750.0, help="C: weight of each node's mean loss", above=0)
     rho: float = flag(
         0.22, help="rho: weight of the ridge |f|^2/2, shared by the nodes (rho/N each)", at_least=0
@@ -174,7 +176,7 @@ def penalties_of(options: Options, topology: Topology) -> Penalties:
     from distadmm.graphs.facts import mu
     from distadmm.methods.consensus.penalty import default_penalty
     from distadmm.methods.consensus.schedule import schedule
-    from distadmm.run.setup import loss_named
+    from distadmm.problems.losses import loss_named
 
     if options.eta == "auto":
         curvature = loss_named(options.loss).max_curvature
@@ -202,7 +204,7 @@ def penalties_of(options: Options, topology: Topology) -> Penalties:
 
 def bounds_of(options: Options, topology: Topology) -> Bounds:
     """M_i and curvatures: given, from data, or from public bounds, and which of the three."""
-    from distadmm.run.setup import loss_named
+    from distadmm.problems.losses import loss_named
 
     n = topology.n
     low = options.rho / n

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from decimal import ROUND_CEILING, Context
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,7 +18,6 @@ import numpy as np
 
 from distadmm.errors import InputError, require
 from distadmm.files import read_npz, write_csv, write_npz
-from distadmm.privacy.accounting.rounding import rounded_up
 
 Array = np.ndarray
 LOADABLE = 1e-9  # how far a row of a file may be from sum one
@@ -34,7 +34,9 @@ class LeakageReport(NamedTuple):
     inference_before: float | None  # I(S;Y)
 
     def text(self) -> str:
-        local = rounded_up(self.local_epsilon) if np.isfinite(self.local_epsilon) else "infinite"
+        upwards = Context(prec=4, rounding=ROUND_CEILING)
+        finite = np.isfinite(self.local_epsilon)
+        local = upwards.create_decimal_from_float(self.local_epsilon) if finite else "infinite"
         lines = [
             f"I(Y;U) = {self.nats:.6g} nats of H(Y) = {self.entropy:.6g}, on average over P_Y",
             f"maximal leakage {self.maximal:.6g} nats; local differential privacy epsilon {local}",
@@ -42,6 +44,13 @@ class LeakageReport(NamedTuple):
         if self.inference is not None:
             lines.append(f"I(S;U) = {self.inference:.6g} nats of I(S;Y) = {self.inference_before:.6g}")
         return "\n".join(lines)
+
+
+class Told(NamedTuple):
+    """The numbers of a ledger's event `Leakage`."""
+
+    nats: float
+    what: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,8 +64,6 @@ class Mapping:
     posterior: Array | None = field(default=None, repr=False)  # P_{S|Y}, one column per y
 
     def __post_init__(self) -> None:
-        from distadmm.methods.ias.inference import check_distribution
-
         matrix = check_distribution(self.matrix, "the mapping")
         require(matrix.ndim == 2, f"the mapping has shape {matrix.shape}; needed a row for every value of Y")
         n = len(matrix)
@@ -126,8 +133,6 @@ class Mapping:
         return Mapping(matrix, self.values, self.prior, self.column, self.posterior)
 
     def leakage(self) -> LeakageReport:
-        from distadmm.methods.ias.inference import entropy
-
         prior, P = np.asarray(self.prior), self.matrix
         with np.errstate(divide="ignore", invalid="ignore"):
             spread = P.max(0) / P.min(0)
@@ -145,16 +150,14 @@ class Mapping:
             inference_before=before,
         )
 
-    def release(self, column: str = "", *, seeded: bool = False) -> Any:
-        """The ledger's event for publishing a column through this mapping: information, not privacy.
+    def release(self, column: str = "", *, seeded: bool = False) -> Told:
+        """What a ledger lists for publishing a column through this mapping: information, not privacy.
 
         `seeded`: the symbols were drawn by a seed, and who knows it learns more.
         """
-        from distadmm.privacy.accounting.events import Leakage
-
         column = column or self.column or "the column"
         what = f"I({column}; its {self.n_outputs} symbols), average over P_Y"
-        return Leakage(self.leakage().nats, what + (", to those who do not know --seed" if seeded else ""))
+        return Told(self.leakage().nats, what + (", to those who do not know --seed" if seeded else ""))
 
     def save(self, path: str | Path) -> None:
         """Write `.npz` (everything) or `.csv` (value, prior and the row of each value)."""
@@ -196,6 +199,41 @@ class Mapping:
             )
         except InputError as error:
             raise InputError(f"{path}: {error}") from None
+
+
+def named_mappings(pairs: Sequence[str]) -> dict[str, Any]:
+    """`COLUMN=mapping.npz` texts, as loaded mappings by column."""
+    found = {}
+    for pair in pairs:
+        column, _, path = pair.partition("=")
+        require(column and path, f"--sanitise is {pair!r}; needed: COLUMN=mapping.npz")
+        found[column] = Mapping.load(path)
+    return found
+
+
+def check_distribution(rows: Array, what: str) -> Array:
+    """`rows` as float64 if each is a probability distribution (to 1e-9), normalised."""
+    try:
+        rows = np.asarray(rows, dtype=float)
+    except (TypeError, ValueError):
+        rows = np.array(np.nan)
+    require(rows.ndim >= 1 and rows.size, f"{what} is not a table of numbers; give probabilities")
+    require(np.isfinite(rows).all(), f"{what} has a NaN or infinite entry; give finite probabilities")
+    require((rows >= 0).all(), f"{what} has the negative entry {rows.min():.6g}; probabilities are >= 0")
+    sums = rows.sum(-1)
+    off = np.abs(sums - 1)
+    where = f"row {int(off.argmax())} of {what}" if rows.ndim > 1 else what
+    require(
+        off.max() <= LOADABLE,
+        f"{where} sums to {np.ravel(sums)[off.argmax()]:.12g}; needed 1: divide it by its sum",
+    )
+    # What is one to rounding is left as it is, so that a file gives back the same bits.
+    return np.where(off[..., None] > 1e-13, rows / sums[..., None], rows)
+
+
+def entropy(p: Array) -> float:
+    p = p[p > 0]
+    return float(-(p * np.log(p)).sum())
 
 
 def _information(joint: Array) -> float:

@@ -101,8 +101,8 @@ def load(data: DataOptions, star: Star, seed: int, *, regression: bool = False) 
 def _from_table(data: DataOptions, star: Star, seed: int, regression: bool) -> Parts:
     """Each rank reads the table and keeps the columns of its parties."""
     from distadmm.data.identity import local_key
+    from distadmm.data.mapping import named_mappings
     from distadmm.data.source import WholeSource, open_source
-    from distadmm.run.setup import mappings
 
     reading: dict[str, Any] = {
         "target": data.target, "labels": data.labels, "features": data.features,
@@ -112,7 +112,7 @@ def _from_table(data: DataOptions, star: Star, seed: int, regression: bool) -> P
         reading["task"] = "regression"
     if data.data in BUNDLED:
         reading.pop("task", None)
-    washed = mappings(data.sanitise)
+    washed = named_mappings(data.sanitise)
     source = open_source(data.data, clip=None, seed=seed, sanitise=washed or None, **reading)
     require(
         isinstance(source, WholeSource),

@@ -9,30 +9,47 @@ Each loss is a function l(z; y) convex in z with three members to implement:
 and three public constants: `max_slope` and `max_curvature` bound |l'| and l'' for |y| = 1 (infinite where
 there is no bound), `one_signed` says that l' has one sign for each record, whatever z is.  Privacy theorems
 need these bounds; a loss that lies about them voids its guarantee.
+
+One name means one loss in every programme (`LOSSES`); what a programme cannot do is refused by name.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+import os
+from typing import Any, Protocol
 
 import numpy as np
 
+from distadmm.errors import InputError, require, require_members
 from distadmm.structs import struct
 
 Array = np.ndarray
 
 
 class Loss(Protocol):
+    """What a loss has; a class of one's own is named `FILE.py:Name` and made without arguments."""
+
     max_slope: float
     max_curvature: float
     one_signed: bool
-    labels: bool  # targets are exactly -1 or +1
+    labels: bool  # targets are exactly -1 or +1; otherwise they are numbers
 
     def value(self, z: Array, y: Array) -> Array: ...
 
     def slope(self, z: Array, y: Array) -> Array: ...
 
     def curvature(self, z: Array, y: Array) -> Array: ...
+
+
+LINES = {  # what is missing is shown as the line to write
+    "value": "def value(self, z, y): ...",
+    "slope": "def slope(self, z, y): ...",
+    "curvature": "def curvature(self, z, y): ...",
+    "max_slope": "max_slope = 1.0",
+    "max_curvature": "max_curvature = 0.25",
+    "one_signed": "one_signed = False",
+    "labels": "labels = True",
+}
 
 
 @struct
@@ -102,6 +119,132 @@ class Squared:
 
     def curvature(self, z: Array, y: Array) -> Array:
         return np.ones_like(z)
+
+
+@struct
+class Hinge:
+    """max(0, 1 - y z), the support vector machine's loss; it has a kink, so `slope` is a subgradient."""
+
+    max_slope = 1.0
+    max_curvature = float("inf")
+    one_signed = True
+    labels = True
+    kink = True
+
+    def value(self, z: Array, y: Array) -> Array:
+        return np.maximum(0.0, 1.0 - y * z)
+
+    def slope(self, z: Array, y: Array) -> Array:
+        return np.where(y * z < 1.0, -y, 0.0)
+
+    def curvature(self, z: Array, y: Array) -> Array:
+        return np.zeros_like(z)
+
+
+@struct
+class SmoothHinge:
+    """The hinge with its kink replaced by a parabola on the margins [1 - width, 1]; l'' <= 1/width."""
+
+    width: float = 0.5
+    max_slope = 1.0
+    one_signed = True
+    labels = True
+
+    @property
+    def max_curvature(self) -> float:
+        return 1.0 / self.width
+
+    def value(self, z: Array, y: Array) -> Array:
+        return self._huber.value(z + 0.5 * self.width * y, y)
+
+    def slope(self, z: Array, y: Array) -> Array:
+        return self._huber.slope(z + 0.5 * self.width * y, y)
+
+    def curvature(self, z: Array, y: Array) -> Array:
+        return self._huber.curvature(z + 0.5 * self.width * y, y)
+
+    @property
+    def _huber(self) -> HuberHinge:
+        """The same parabola, centred on the kink instead of ending there."""
+        return HuberHinge(0.5 * self.width)
+
+
+@struct
+class CrossEntropy:
+    """log sum_k exp(z_k) - z_y over one score a class; `problems.consensus.Softmax` is its objective.
+
+    Its slope in z has norm at most sqrt(2); a record's Hessian has rank K - 1, not one.
+    """
+
+    max_slope = float(np.sqrt(2.0))
+    max_curvature = 1.0
+    one_signed = False
+    labels = False
+    several = True
+
+
+LOSSES: dict[str, Any] = {
+    "logistic": Logistic(),
+    "huber": HuberHinge(),
+    "smooth-hinge": SmoothHinge(),
+    "hinge": Hinge(),
+    "squared": Squared(),
+    "softmax": CrossEntropy(),
+}
+
+
+def loss_named(text: str, *, kinks: bool = False, several: bool = False) -> Loss:
+    """The loss of that name, or the user's own, `FILE.py:Name`.
+
+    `kinks`: this programme solves losses without a curvature, by a closed form; `several`: it knows models with one
+    score a class.
+    """
+    path, _, name = text.rpartition(":")
+    if text in LOSSES:
+        loss = LOSSES[text]
+    else:
+        known = ", ".join(name for name in LOSSES if _fits(LOSSES[name], kinks, several))
+        require(
+            path.endswith(".py"),
+            f"--loss is {text!r}; choose one of: {known}, or FILE.py:Name, a class of your own",
+        )
+        loss = _from_file(text, path, name)
+    if not kinks:
+        require(
+            not getattr(loss, "kink", False),
+            f"--loss {text} has a kink, where Newton's method has no curvature to go by; choose smooth-hinge, "
+            "which rounds it (distadmm.sharing takes hinge as it is)",
+        )
+    require(
+        several or task_of(loss) != "multiclass",
+        f"--loss {text} has one score a class and this programme one score a record; use distadmm.radmm, or logistic",
+    )
+    return loss
+
+
+def _fits(loss: Any, kinks: bool, several: bool) -> bool:
+    return (kinks or not getattr(loss, "kink", False)) and (several or task_of(loss) != "multiclass")
+
+
+def task_of(loss: Any) -> str:
+    """How targets are read for it: as two classes, as several, or as numbers."""
+    if getattr(loss, "several", False):
+        return "multiclass"
+    return "binary" if loss.labels else "regression"
+
+
+def _from_file(text: str, path: str, name: str) -> Any:
+    import runpy
+
+    require(os.path.isfile(path), f"--loss {text}: no file {path}; give FILE.py:Name")
+    found = runpy.run_path(path)
+    require(name in found, f"--loss {text}: no class {name!r} in {path}; see docs/algorithms.md")
+    try:
+        loss = found[name]()
+    except TypeError as error:
+        raise InputError(f"--loss {text} cannot be made: {error}; give all its fields defaults") from None
+    require_members(f"--loss {text}", loss, LINES)
+    return loss
 
 
 def _sigmoid(z: Array) -> Array:

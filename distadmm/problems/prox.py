@@ -7,76 +7,18 @@ Squared loss and hinge have closed forms; any other `Loss` is solved by Newton s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
-
 import numpy as np
 
-from distadmm.problems.losses import HuberHinge, Logistic, Loss, Squared
+from distadmm.problems.losses import Hinge, Logistic, Loss, Squared
 
 Array = np.ndarray
 
 
-@dataclass(frozen=True)
-class Hinge:
-    """max(0, 1 - y z), the support vector machine's loss; it has a kink, so `slope` is a subgradient."""
-
-    max_slope = 1.0
-    max_curvature = float("inf")
-    one_signed = True
-    labels = True
-
-    def value(self, z: Array, y: Array) -> Array:
-        return np.maximum(0.0, 1.0 - y * z)
-
-    def slope(self, z: Array, y: Array) -> Array:
-        return np.where(y * z < 1.0, -y, 0.0)
-
-    def curvature(self, z: Array, y: Array) -> Array:
-        return np.zeros_like(z)
-
-
-@dataclass(frozen=True)
-class SmoothHinge:
-    """The hinge with its kink replaced by a parabola on the margins [1 - width, 1]; l'' <= 1/width."""
-
-    width: float = 0.5
-    max_slope = 1.0
-    one_signed = True
-    labels = True
-
-    @property
-    def max_curvature(self) -> float:
-        return 1.0 / self.width
-
-    def value(self, z: Array, y: Array) -> Array:
-        return self._huber.value(z + 0.5 * self.width * y, y)
-
-    def slope(self, z: Array, y: Array) -> Array:
-        return self._huber.slope(z + 0.5 * self.width * y, y)
-
-    def curvature(self, z: Array, y: Array) -> Array:
-        return self._huber.curvature(z + 0.5 * self.width * y, y)
-
-    @property
-    def _huber(self) -> HuberHinge:
-        """The same parabola, centred on the kink instead of ending there."""
-        return HuberHinge(0.5 * self.width)
-
-
-LOSSES: dict[str, Any] = {
-    "logistic": Logistic(),
-    "squared": Squared(),
-    "smooth-hinge": SmoothHinge(),
-    "hinge": Hinge(),
-}
-
-
 def prox(loss: Loss, target: Array, rho: float, n: Array, start: Array | None = None) -> Array:
     """argmin_z l(z; target) + rho/2 (z - n)^2, entry by entry; `start` warms it up."""
-    if isinstance(loss, Squared):
+    if type(loss) is Squared:
         return (target + rho * n) / (1.0 + rho)
-    if isinstance(loss, Hinge):
+    if type(loss) is Hinge:
         margin = target * n
         return np.where(margin >= 1.0, n, np.where(margin <= 1.0 - 1.0 / rho, n + target / rho, target))
     return _newton(loss, target, rho, n, n if start is None else start)
@@ -125,7 +67,7 @@ def _bracketed(loss: Loss, target: Array, rho: float, n: Array, z: Array, low: A
 
 def _equation(loss: Loss, target: Array, rho: float, n: Array, z: Array) -> tuple[Array, Array, Array]:
     """(g, l'', whether g is zero up to its rounding)."""
-    if isinstance(loss, Logistic):  # one exponential serves both derivatives
+    if type(loss) is Logistic:  # one exponential serves both derivatives
         margin = target * z
         decay = np.exp(-np.abs(margin))
         below = 1.0 + decay

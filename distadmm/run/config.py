@@ -27,7 +27,8 @@ class Problem:
     target: str | None = flag(None, help="target column of a CSV (default: the last)")
     topology: str = flag("er20", help="a graph file, the name of a bundled one, or a spec such as ring:20")
     loss: str = flag(
-        "logistic", help="logistic, huber, squared, softmax, or FILE.py:Name with a loss of yours"
+        "logistic",
+        help="logistic, huber, smooth-hinge, squared, softmax, or FILE.py:Name with a loss of yours",
     )
     weight: float = flag(1750.0, help="C: weight of each node's mean loss", above=0)
     rho: float = flag(

@@ -74,7 +74,7 @@ def error_rate(f: Array, X: Any, y: Array) -> float:
     NaN where the targets are numbers: there a row is not right or wrong.
     """
     if len(f) > X.shape[1]:
-        from distadmm.problems.softmax import classes_of
+        from distadmm.problems.consensus import classes_of
 
         return float(np.mean(classes_of(f, X) != y))
     if not np.all(np.abs(y) == 1):

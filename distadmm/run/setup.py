@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +12,8 @@ from distadmm.data.source import Source, open_source
 from distadmm.data.table import dense, take
 from distadmm.errors import InputError, require
 from distadmm.privacy.noise.release import Unprotected
-from distadmm.problems.consensus import GeneralisedLinear, Problem
-from distadmm.problems.losses import HuberHinge, Logistic, Loss, Squared
+from distadmm.problems.consensus import Problem, objective
+from distadmm.problems.losses import Loss, loss_named, task_of
 from distadmm.ranks.graph_network import Neighbourhood, Network, split
 from distadmm.ranks.world import World
 from distadmm.run.config import Config
@@ -24,22 +23,6 @@ if TYPE_CHECKING:
     from distadmm.ranks.conditions import Conditions, Delays
 
 Array = np.ndarray
-LOSSES = {"logistic": Logistic, "huber": HuberHinge, "squared": Squared}
-
-
-def loss_from_file(text: str) -> Loss:
-    """The class that `FILE.py:Name` names, with all that `Loss` asks for."""
-    import runpy
-
-    path, _, name = text.rpartition(":")
-    require(os.path.isfile(path), f"--loss {text}: no file {path}; give FILE.py:Name")
-    found = runpy.run_path(path)
-    require(name in found, f"--loss {text}: no class {name!r} in {path}; see docs/algorithms.md")
-    loss: Loss = found[name]()
-    needed = ("value", "slope", "curvature", "max_slope", "max_curvature", "one_signed", "labels")
-    missing = [member for member in needed if not hasattr(loss, member)]
-    require(not missing, f"--loss {text} lacks {', '.join(missing)}; see docs/algorithms.md")
-    return loss
 
 
 @mutable_struct
@@ -54,15 +37,6 @@ class Prepared:
     delays: Delays | None = None
     data_id: str = ""  # keyed name of the data; empty where nothing is written
     run: str = ""  # a name no other run has; empty where nothing is written
-
-
-def loss_named(name: str) -> Loss:
-    """A built-in loss, or `FILE.py:Name`, a loss class of the user's own."""
-    if name in LOSSES:
-        return LOSSES[name]()
-    if ":" in name and name.split(":")[0].endswith(".py"):
-        return loss_from_file(name)
-    raise InputError(f"--loss is {name!r}; choose one of: {', '.join(LOSSES)}, softmax, or FILE.py:Name")
 
 
 @mutable_struct
@@ -90,7 +64,6 @@ def _plan(config: Config, size: int) -> _Plan:
         f"{size} ranks for the {topology.n} nodes of {config.problem.topology}; "
         f"start at most {topology.n}: mpiexec -n {topology.n} python -m distadmm.radmm",
     )
-    curvature = 1.0 if config.problem.loss == "softmax" else loss_named(config.problem.loss).max_curvature
     degrees = np.diff(topology.indptr)
     # Wanted for automatic penalties alone, and not cheap for large graphs.
     automatic = config.algorithm.spectrum
@@ -100,7 +73,7 @@ def _plan(config: Config, size: int) -> _Plan:
         mu=graph_mu(topology) if automatic else float("nan"),
         weight=config.problem.weight,
         ridge=config.problem.rho / topology.n,
-        max_curvature=curvature,
+        max_curvature=loss_of(config).max_curvature,
         theta_pinned=theta_pinned(topology) if automatic else float("nan"),
     )
     table = {
@@ -205,8 +178,13 @@ def _from_table(path: str, option: str, topology: Any) -> Array:
     return np.array(values)[:, 0] if len(values[0]) == 1 else np.array(values).T
 
 
+def loss_of(config: Config) -> Loss:
+    return loss_named(config.problem.loss, several=True)
+
+
 def objectives_of(config: Config, source: Source, nodes: Array, facts: Facts) -> Iterator[Any]:
     """The local objectives of these nodes, one after the other, each made from its own rows only."""
+    loss = loss_of(config)
     for i in nodes.tolist():
         X, y = source.node(i, facts.n_nodes)
         if config.problem.rows_per_node is not None:
@@ -217,12 +195,7 @@ def objectives_of(config: Config, source: Source, nodes: Array, facts: Facts) ->
             "ridge": facts.ridge,
             "divisor": config.privacy.public_rows,
         }
-        if config.problem.loss == "softmax":
-            from distadmm.problems.softmax import Softmax
-
-            yield Softmax(dense(X), y, len(source.classes), **shared)
-        else:
-            yield GeneralisedLinear(dense(X), y, loss_named(config.problem.loss), **shared)
+        yield objective(dense(X), y, loss, len(source.classes), **shared)
 
 
 def prepare(config: Config, world: World) -> Prepared:
@@ -275,26 +248,14 @@ def source_options(config: Config) -> dict[str, Any]:
     options: dict[str, Any] = {
         "clip": 1.0 if problem.clip else None,
         "intercept": problem.intercept,
-        "task": {"squared": "regression", "softmax": "multiclass"}.get(problem.loss, "binary"),
+        "task": task_of(loss_of(config)),
         "seed": config.loop.seed,
     }
     for name in ("target", "labels", "schema", "features", "test_fraction", "test_data"):
         if getattr(problem, name):
             options[name] = getattr(problem, name)
     if problem.sanitise:
-        options["sanitise"] = mappings(problem.sanitise)
+        from distadmm.data.mapping import named_mappings
+
+        options["sanitise"] = named_mappings(problem.sanitise)
     return options
-
-
-def mappings(pairs: tuple[str, ...]) -> dict[str, Any]:
-    """`COLUMN=mapping.npz` texts, as loaded mappings by column."""
-    if not pairs:
-        return {}
-    from distadmm.data.mapping import Mapping
-
-    found = {}
-    for pair in pairs:
-        column, _, path = pair.partition("=")
-        require(column and path, f"--sanitise is {pair!r}; needed: COLUMN=mapping.npz")
-        found[column] = Mapping.load(path)
-    return found

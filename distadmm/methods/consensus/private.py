@@ -22,10 +22,10 @@ from distadmm.methods.consensus.schedule import schedule
 from distadmm.privacy.ledger.books import Books
 from distadmm.privacy.ledger.rules import MemoryLedger
 from distadmm.privacy.noise.release import STATEMENTS, Unprotected
-from distadmm.problems.softmax import MAX_SLOPE
+from distadmm.problems.losses import LOSSES, task_of
 from distadmm.run.config import Config
 from distadmm.run.loop import Run
-from distadmm.run.setup import LOSSES, Prepared, mappings
+from distadmm.run.setup import Prepared
 
 # Every rank of every run loads this module; what only a private run needs is imported where it is used.
 if TYPE_CHECKING:
@@ -44,17 +44,18 @@ def unverified(config: Config, objectives: Sequence[Any]) -> str:
     """The first hypothesis that does not hold here or that no code can check; empty when all are verified."""
     if config.problem.data == "a9a":
         return "the columns of a9a are cut at quantiles of the data, which are not public constants"
-    if config.problem.loss == "softmax":
+    known = LOSSES.get(config.problem.loss)
+    if known is None:
+        return f"the bounds on the slope and curvature of the loss {config.problem.loss} are not verified by code"
+    if task_of(known) == "multiclass":
         require(
             config.privacy.mechanism == "output",
-            "--loss softmax under objective perturbation: its Hessian has rank K - 1 a record, which no theorem here "
-            "covers; use --mechanism output",
+            f"--loss {config.problem.loss} under objective perturbation: its Hessian has rank K - 1 a record, which no "
+            "theorem here covers; use --mechanism output",
         )
         for objective in objectives:
             _require_short(objective.A)
         return ""
-    if config.problem.loss not in LOSSES:
-        return f"the bounds on the slope and curvature of the loss {config.problem.loss} are not verified by code"
     for objective in objectives:
         loss = objective.loss
         if not loss.labels or not np.isfinite(loss.max_slope) or not np.isfinite(loss.max_curvature):
@@ -92,18 +93,16 @@ def recipe_of(config: Config, prepared: Prepared, releases: Sequence[Any]) -> Re
     from distadmm.privacy.noise.protected import Recipe
 
     node, privacy = prepared.node, config.privacy
-    problem, loss = node.problem, LOSSES.get(config.problem.loss)
+    problem, bounds = node.problem, LOSSES.get(config.problem.loss)
     own = unverified(config, problem.objectives) or prepared.source.learnt
     reasons = [r for r in node.network.world.allgather(own) if r]
-    bounds = loss() if loss is not None else None
-    slope = MAX_SLOPE if config.problem.loss == "softmax" else 1.0
     return Recipe(
         noise=privacy.kind,
         mechanism=privacy.mechanism,
         dimension=problem.dimension,
         alpha=noise_table(config, prepared, releases),
         weight=np.array([objective.scale for objective in problem.objectives]),
-        slope=bounds.max_slope if bounds is not None and np.isfinite(bounds.max_slope) else slope,
+        slope=bounds.max_slope if bounds is not None and np.isfinite(bounds.max_slope) else 1.0,
         curvature=bounds.max_curvature if bounds is not None else 1.0,
         ridge=node.facts.ridge,
         adjacency=cast("Adjacency", privacy.adjacency),
@@ -196,11 +195,14 @@ def arm(prepared: Prepared, recipe: Recipe | None, folder: Path | None) -> None:
 def _note_sanitised(prepared: Prepared, books: Books) -> None:
     """A column that was randomised first leaks some nats on average: listed, never added to an epsilon."""
     config, seeded = prepared.config, prepared.source.pooled_allowed
-    if config.loop.resume is not None:
+    if config.loop.resume is not None or not config.problem.sanitise:
         return
-    for column, mapping in mappings(config.problem.sanitise).items():
+    from distadmm.data.mapping import named_mappings
+    from distadmm.privacy.accounting.events import Leakage
+
+    for column, mapping in named_mappings(config.problem.sanitise).items():
         for ledger in books.ledgers:
-            ledger.charge(mapping.release(column, seeded=seeded), iteration=0)
+            ledger.charge(Leakage(*mapping.release(column, seeded=seeded)), iteration=0)
 
 
 def noise_source(config: Config) -> Source:

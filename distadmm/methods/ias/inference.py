@@ -7,35 +7,10 @@ from functools import cached_property
 
 import numpy as np
 
+from distadmm.data.mapping import check_distribution
 from distadmm.errors import require
 
 Array = np.ndarray
-SUM_TOLERANCE = 1e-9
-
-
-def check_distribution(rows: Array, what: str) -> Array:
-    """`rows` as float64 if each is a probability distribution (to 1e-9), normalised."""
-    try:
-        rows = np.asarray(rows, dtype=float)
-    except (TypeError, ValueError):
-        rows = np.array(np.nan)
-    require(rows.ndim >= 1 and rows.size, f"{what} is not a table of numbers; give probabilities")
-    require(np.isfinite(rows).all(), f"{what} has a NaN or infinite entry; give finite probabilities")
-    require((rows >= 0).all(), f"{what} has the negative entry {rows.min():.6g}; probabilities are >= 0")
-    sums = rows.sum(-1)
-    off = np.abs(sums - 1)
-    where = f"row {int(off.argmax())} of {what}" if rows.ndim > 1 else what
-    require(
-        off.max() <= SUM_TOLERANCE,
-        f"{where} sums to {np.ravel(sums)[off.argmax()]:.12g}; needed 1: divide it by its sum",
-    )
-    # What is one to rounding is left as it is, so that a file gives back the same bits.
-    return np.where(off[..., None] > 1e-13, rows / sums[..., None], rows)
-
-
-def entropy(p: Array) -> float:
-    p = p[p > 0]
-    return float(-(p * np.log(p)).sum())
 
 
 @dataclass(frozen=True, eq=False)

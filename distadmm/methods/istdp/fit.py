@@ -20,7 +20,7 @@ from distadmm.methods.istdp import printed, private, solver
 from distadmm.methods.istdp.plan import Plan, make_plan
 from distadmm.methods.istdp.solver import Solution
 from distadmm.problems.concave import Penalty, WithIntercept, make
-from distadmm.problems.losses import Logistic, Loss, Squared
+from distadmm.problems.losses import Loss, loss_named
 
 if TYPE_CHECKING:
     from distadmm.methods.istdp.release import Release
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 Array = np.ndarray
 
-LOSSES: dict[str, Loss] = {"logistic": Logistic(), "squared": Squared()}
 NOT_COVERED = (
     "Not covered: losses and diagnostics on private data, preprocessing, hyper-parameter choice, timing, aborts, "
     "floating point."
@@ -217,9 +216,19 @@ def solve_printed(
     return PrivateSolution(theta + 0.0, history, plan, sigma, math.inf, statement, ledger, tuple(stuck))
 
 
+def loss_of(name: str) -> Loss:
+    """A loss that GIST can take steps on: its curvature is what the first of them is chosen by."""
+    loss = loss_named(name)
+    require(
+        math.isfinite(loss.max_curvature),
+        f"--loss {name}: its max_curvature is infinite and steps are chosen by it; give the loss a finite one",
+    )
+    return loss
+
+
 def checked(X: Any, y: Any, loss: str) -> tuple[Array, Array, Loss]:
     """X and y as floats, labels as -1/+1; one line says what is wrong with them."""
-    require(loss in LOSSES, f"the loss is {loss!r}; choose one of: {', '.join(LOSSES)}")
+    chosen = loss_of(loss)
     X, y = np.asarray(X, dtype=float), np.asarray(y, dtype=float)
     require(
         X.ndim == 2 and X.shape[0] >= 1 and X.shape[1] >= 1,
@@ -231,14 +240,14 @@ def checked(X: Any, y: Any, loss: str) -> tuple[Array, Array, Loss]:
         if not finite.all():
             first = np.argwhere(~finite)[0].tolist()
             raise InputError(f"{name} holds a NaN or an infinity, first at {first}; remove or fill it in")
-    if not LOSSES[loss].labels:
-        return X, y, LOSSES[loss]
+    if not chosen.labels:
+        return X, y, chosen
     found = set(np.unique(y).tolist())
     for low in (0.0, -1.0):
         if found <= {low, 1.0}:
-            return X, np.where(y == 1.0, 1.0, -1.0), LOSSES[loss]
+            return X, np.where(y == 1.0, 1.0, -1.0), chosen
     shown = ", ".join(f"{value:g}" for value in sorted(found)[:5])
-    raise InputError(f"y holds {shown}; the logistic loss needs labels 0 and 1 (or -1 and 1)")
+    raise InputError(f"y holds {shown}; the {loss} loss needs labels 0 and 1 (or -1 and 1)")
 
 
 def _line(k: int, step: float, theta: Array) -> Step:
@@ -271,4 +280,4 @@ def _statement(plan: Plan, spent: float, mode: str) -> str:
     return f"All {plan.iterations} iterates together are {bound}. {NOT_COVERED}"
 
 
-__all__ = ["LOSSES", "PrivateSolution", "Solution", "rules", "solve", "solve_printed", "solve_private"]
+__all__ = ["PrivateSolution", "Solution", "rules", "solve", "solve_printed", "solve_private"]

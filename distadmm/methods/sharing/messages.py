@@ -206,12 +206,14 @@ class Books(NamedTuple):
         scope: str = "person",
     ) -> Books:
         """Called by every rank."""
+        from distadmm.privacy.accounting.events import Leakage
         from distadmm.privacy.noise.mechanism import source_of
 
         name = star.world.broadcast(secrets.token_hex(8))
         with star.world.together():
             source = source_of(options.noise, seed if options.noise == "simulation" else None)
-        return cls(folder, options, parts.dataset or {}, name, claim, scope, source, parts.leakage or {})
+        told = {m: tuple(Leakage(*one) for one in found) for m, found in (parts.leakage or {}).items()}
+        return cls(folder, options, parts.dataset or {}, name, claim, scope, source, told)
 
     def ledger(
         self, node: int, queries: Sequence[Query], adjacency: Adjacency, epsilon: float | None
@@ -264,11 +266,12 @@ def open_releases(books: Books, star: Star, parts: Parts, agreed: private.Agreem
 def work(options: tuple[Any, ...], world: World) -> int:
     """A run in moment mode; the counterpart of `sharing.work`."""
     from distadmm.data.parties import load, require_public_width
+    from distadmm.problems.losses import loss_named
     from distadmm.run import sharing_directory as sharing_run
-    from distadmm.sharing import Solution, loss_named
+    from distadmm.sharing import Solution
 
     data, model, privacy, run = options
-    loss = loss_named(model.loss)
+    loss = loss_named(model.loss, kinks=True)
     with world.together():
         if privacy.epsilon is not None:
             require_public_width(data)

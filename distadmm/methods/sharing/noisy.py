@@ -17,6 +17,7 @@ from distadmm.methods.sharing.stability import proximal_weight
 from distadmm.privacy.accounting.rounding import rounded_up
 from distadmm.privacy.noise.queries import Releases
 from distadmm.problems.columns import Columns
+from distadmm.problems.losses import loss_named
 from distadmm.ranks.star import Star
 from distadmm.ranks.world import World
 
@@ -49,10 +50,9 @@ def work(options: tuple[Any, ...], world: World) -> int:
     """The counterpart of `sharing.work` for noisy vectors."""
     from distadmm.data.parties import load
     from distadmm.run import sharing_directory as sharing_run
-    from distadmm.sharing import loss_named
 
     data, model, privacy, run = options
-    loss = loss_named(model.loss)
+    loss = loss_named(model.loss, kinks=True)
     by_party_one = privacy.mechanism == "s3" or data.labels_at_party_one
     with world.together():
         if privacy.mechanism != "paper":
