@@ -14,6 +14,7 @@ import pytest
 from distadmm import istdp, radmm, sharing
 from distadmm.commands import audit, ledger, report, transcript
 from distadmm.files import read_json, read_npz
+from distadmm.run import kinds
 
 OLD = Path(__file__).parent / "fixtures" / "runs"
 NAMES = sorted(path.name for path in OLD.iterdir() if path.is_dir())
@@ -133,3 +134,75 @@ def test_old_runs_of_sharing_give_scores(name: str, capsys, tmp_path: Path) -> N
         given += ["--release", "noise:1"]
     worked(capsys, sharing, *given)
     assert len((tmp_path / "scores.csv").read_text().splitlines()) == 1 + 114
+
+
+# -- of which kind a directory is, and what has no meaning for it -------------------------------------
+
+COMMANDS = {
+    "report": (report, [], ["--out", "none"]),
+    "transcript": (transcript, [], []),
+    "audit": (audit, [], ["--level", "0"]),
+    "ledger": (ledger, ["show"], []),
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_directory_is_known(name: str) -> None:
+    found = kinds.find(OLD / name)
+    assert found is not None
+    assert found.kind == name.partition("-")[0]
+    assert found.summary is not None
+    assert found.summary["ended"] in ("iterations", "converged")
+    assert bool(found.data_id) == (OLD / name / "ledger").is_dir()
+    if found.kind in ("radmm", "sharing", "istdp"):
+        bounded = float(found.summary["epsilon"]) < float("inf")
+        assert bounded == (found.summary["statement"] in ("certificate", "simulation"))
+
+
+@pytest.mark.parametrize(("verb", "kind"), kinds.HOLES)
+def test_a_command_without_a_meaning_names_the_kind(
+    verb: str, kind: str, capsys, tmp_path: Path, monkeypatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    command, before, after = COMMANDS[verb]
+    for name in (name for name in NAMES if name.startswith(kind)):
+        code, out, err = call(capsys, command, *before, OLD / name, *after)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert f"{OLD / name} is a run of {kind}, {kinds.HOLES[verb, kind]}" in err
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("verb", COMMANDS)
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (
+            {"schema": 1, "kind": "gossip", "config": {}},
+            "a run of 'gossip', which is none of: radmm, sharing",
+        ),
+        ({"schema": 7, "kind": "radmm", "config": {}}, "a run directory of schema 7, this version reads 1"),
+        ({"kind": "radmm", "config": {}}, "a run directory of schema None"),
+    ],
+)
+def test_what_this_version_does_not_know_is_refused_by_name(
+    verb: str, content: dict[str, Any], told: str, capsys, tmp_path: Path
+) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "config.json").write_text(json.dumps(content))
+    command, before, after = COMMANDS[verb]
+    code, out, err = call(capsys, command, *before, tmp_path / "run", *after)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert told in err
+
+
+@pytest.mark.parametrize("verb", COMMANDS)
+@pytest.mark.parametrize("content", [None, "[]", "{}", '{"config": {"colour": "red"}}', "{"])
+def test_what_is_no_run_is_refused_in_one_line(
+    verb: str, content: str | None, capsys, tmp_path: Path
+) -> None:
+    if content is not None:
+        (tmp_path / "config.json").write_text(content)
+    command, before, after = COMMANDS[verb]
+    code, out, err = call(capsys, command, *before, tmp_path, *after)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert str(tmp_path) in err

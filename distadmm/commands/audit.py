@@ -120,7 +120,7 @@ def white_box(config: Config, *, prepared: Prepared | None = None) -> whitebox.V
 
 def white_box_of_run(folder: str | Path) -> whitebox.Verdict:
     """Level 0 of a finished run, by somebody who holds its data: the messages are the ones that were sent."""
-    found = transcript.of_run(folder)
+    found = transcript.of_run(folder, "audit")
     require(
         found.recording is not None,
         f"{folder} is a run without noise: its ledger claims nothing to be audited",

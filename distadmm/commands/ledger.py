@@ -27,6 +27,7 @@ from distadmm.flags import flag, parse
 from distadmm.privacy.ledger import check as ledger_check
 from distadmm.ranks.launch import launch
 from distadmm.ranks.world import World
+from distadmm.run import kinds
 from distadmm.structs import struct
 
 PROG = "distadmm ledger"
@@ -86,6 +87,8 @@ def _files(path: Path) -> list[Path]:
         return [path]
     folder = path / "ledger" if (path / "ledger").is_dir() else path
     found = sorted(folder.rglob("*.jsonl"))  # scores that were given later have ledgers of their own
+    if not found and kinds.find(path):
+        kinds.opened(path, "ledger").refuse("but it holds no ledgers: nothing bounds what it released")
     require(found, f"{path} holds no ledgers; give a run directory with a ledger/ folder, or .jsonl files")
     return found
 

@@ -16,6 +16,7 @@ import numpy as np
 from distadmm.errors import InputError, require
 from distadmm.files import read_json
 from distadmm.flags import fields_of
+from distadmm.run import kinds
 from distadmm.run.config import Privacy
 from distadmm.structs import struct
 
@@ -115,11 +116,8 @@ def _is_shown(folder: Path) -> bool:
 
 
 def _is_run(folder: Path) -> bool:
-    path = folder / "config.json"
-    if not path.is_file():
-        return False
-    content = read_json(path)
-    return isinstance(content, dict) and {"config", "graph", "data_id"} <= content.keys()
+    found = kinds.find(folder)
+    return found is not None and found.kind == "radmm"
 
 
 def read(folder: Path) -> Trace:

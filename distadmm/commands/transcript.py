@@ -21,7 +21,7 @@ from distadmm import radmm
 from distadmm.audit import play
 from distadmm.audit.play import Message, Recording, Solve
 from distadmm.audit.views import View, arrays, coalition, view
-from distadmm.errors import DONE, InputError, require
+from distadmm.errors import DONE, InputError
 from distadmm.files import read_json, write_json, write_npz
 from distadmm.flags import fields_of, flag, parse
 from distadmm.methods.consensus import private as protect
@@ -31,6 +31,7 @@ from distadmm.privacy.noise.sources import Simulation
 from distadmm.problems.consensus import Problem as Objectives
 from distadmm.ranks.launch import launch
 from distadmm.ranks.world import World
+from distadmm.run import kinds
 from distadmm.run.claim import claim_directory
 from distadmm.run.config import Choice, Config, Links, Loop, Privacy, Problem
 from distadmm.run.setup import Prepared, prepare
@@ -64,22 +65,19 @@ class Transcript:
         return view(members, self.prepared.node.network, self.messages, self.solves)
 
 
-def configuration_of(folder: str | Path) -> Config:
-    """The configuration of a run directory."""
-    known = {**read_json(Path(folder) / "config.json")}
-    require("config" in known, f"{folder} has no run's config.json; give a run directory of distadmm.radmm")
-    table: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in known["config"].items()}
+def configuration_of(folder: str | Path, verb: str = "transcript") -> Config:
+    """The configuration of a run directory of the consensus family, for one of the commands of `kinds`."""
+    known = kinds.opened(folder, verb)
+    if known.kind != "radmm":
+        known.refuse("whose messages cannot be played again")
+    table: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in known.config.items()}
     return radmm.configure(**{**table, "out": None})
 
 
-def of_run(folder: str | Path) -> Transcript:
+def of_run(folder: str | Path, verb: str = "transcript") -> Transcript:
     """The messages of a finished run: the stored bytes where noise cannot be drawn again."""
     folder = Path(folder)
-    require(
-        (folder / "config.json").is_file(),
-        f"{folder} is no run directory; give one, or flags of distadmm.radmm",
-    )
-    config = configuration_of(folder)
+    config = configuration_of(folder, verb)
     if not config.privacy.wanted:
         return of_flags(config)
     prepared = prepare(config, World())
