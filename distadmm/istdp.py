@@ -25,6 +25,7 @@ from distadmm.methods.istdp.fit import (
     PrivateSolution,
     Solution,
     checked,
+    claim_of,
     loss_of,
     rules,
     solve,
@@ -268,7 +269,8 @@ def run_private(options: Options, rows: Rows, repetition: int, folder: Path | No
     assert privacy.adjacency is not None
     scope = "record" if run.repetitions == 1 else "unknown"  # repetitions meet the same records
     header: dict[str, Any] = {
-        "adjacency": privacy.adjacency, "mode": privacy.rng, "scope": scope, "dataset": rows.dataset
+        "adjacency": privacy.adjacency, "mode": privacy.rng, "scope": scope, "dataset": rows.dataset,
+        "claim": claim_of(privacy.adjacency, privacy.form),
     }  # fmt: skip
     ledger = Ledger(folder, repetition, **header) if folder else MemoryLedger(repetition, **header)
     common: dict[str, Any] = {
@@ -299,7 +301,7 @@ def run_private(options: Options, rows: Rows, repetition: int, folder: Path | No
 
 
 def _facts(options: Options, found: PrivateSolution) -> dict[str, Any]:
-    from distadmm.privacy.accounting.rounding import rounded_up
+    from distadmm.privacy.accounting.statements import rounded_up
 
     plan = found.plan
     divisor = {} if options.privacy.form == "paper" else {"divisor": plan.divisor}

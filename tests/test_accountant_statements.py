@@ -1,6 +1,8 @@
 """What may be printed: word for word, with everything verified; otherwise infinity, with the reason's name."""
 
+import json
 import math
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -8,23 +10,30 @@ from hypothesis import strategies as st
 
 from distadmm.errors import InputError
 from distadmm.privacy.accounting.accountant import (
-    Certificate,
     Gaussian,
     Leakage,
     ObjectivePerturbation,
-    OdometerReading,
     PostProcessing,
-    Simulation,
     Unbounded,
     bounds,
     epsilon,
     published_epsilon,
     statement,
 )
-from distadmm.privacy.accounting.rounding import rounded_down, rounded_up
-from distadmm.privacy.accounting.statements import HYPOTHESES, NOT_COVERED, SCOPES, weakest
+from distadmm.privacy.accounting.gaussian import mu_at
+from distadmm.privacy.accounting.scopes import HYPOTHESES, SCOPES, Hypothesis, claim, established
+from distadmm.privacy.accounting.statements import (
+    NOT_COVERED,
+    Sharing,
+    of_claim,
+    of_sharing,
+    rounded_down,
+    rounded_up,
+    weakest,
+)
 
 DELTA = 1e-5
+RUNS = Path(__file__).parent / "fixtures" / "runs"
 SOLVED = ObjectivePerturbation("gamma", 105, 1.0, 1750 / 8000, 0.25, 8.2, 50, output_epsilon=1e-3)
 STEPS = Gaussian(26.4, 50)
 
@@ -36,7 +45,7 @@ def said(kind, events, adjacency, scope, verified=tuple(HYPOTHESES), **others):
 def test_the_sentence_of_radmm():
     found = said("certificate", [SOLVED, PostProcessing(1)], "replace", "radmm", tolerance=1e-10)
     spent = epsilon([SOLVED], DELTA, "replace")
-    assert isinstance(found, Certificate)
+    assert found.kind == "certificate"
     assert found.epsilon == spent
     assert found.published == published_epsilon([SOLVED], "replace") > 20
     assert found.text == (
@@ -98,7 +107,7 @@ def test_an_odometer_reads_what_holds_for_adaptive_releases():
     found = said(
         "odometer", [SOLVED], "replace", "radmm", [h for h in HYPOTHESES if h != "committed-schedule"]
     )
-    assert isinstance(found, OdometerReading)
+    assert (found.kind, found.reading) == ("conditional", "odometer")
     assert found.epsilon == bounds([SOLVED], DELTA, "replace").renyi > epsilon([SOLVED], DELTA, "replace")
     assert "no guarantee" in found.text
     exact = said("odometer", STEPS, "replace", "istdp")
@@ -107,7 +116,7 @@ def test_an_odometer_reads_what_holds_for_adaptive_releases():
 
 def test_a_simulation_guarantees_nothing():
     found = said("simulation", [SOLVED], "replace", "radmm")
-    assert isinstance(found, Simulation)
+    assert (found.kind, found.reading) == ("unbounded", "simulation")
     assert math.isinf(found.epsilon)
     assert found.would_be == epsilon([SOLVED], DELTA, "replace")
     assert found.text.startswith("SIMULATION: noise from a seed guarantees nothing; epsilon = infinity.")
@@ -116,17 +125,44 @@ def test_a_simulation_guarantees_nothing():
     assert "-DP" not in nothing.text
 
 
-def test_kinds_never_mix():
-    certificate = said("certificate", STEPS, "replace", "istdp")
-    reading = said("odometer", STEPS, "replace", "istdp")
-    worse = said("certificate", Gaussian(3.0), "replace", "istdp")
-    assert weakest([certificate, worse]) is worse
-    with pytest.raises(TypeError, match="never mix"):
-        weakest([certificate, reading])
-    with pytest.raises(InputError):
-        weakest([certificate, said("certificate", STEPS, "add-remove", "istdp")])
-    assert not isinstance(certificate, OdometerReading | Simulation)
-    assert not isinstance(reading, Certificate | Simulation)
+def test_several_ledgers_are_worth_what_the_weakest_of_them_is():
+    assert weakest(["certificate", "odometer"]) == "odometer"
+    assert weakest(["certificate", "simulation", "odometer"]) == "simulation"
+
+
+def test_what_was_only_declared_makes_a_statement_conditional_and_no_certificate():
+    declared = [Hypothesis(h, "declared" if h == "clipped-examples" else "flag") for h in HYPOTHESES]
+    found = said("certificate", STEPS, "replace", "istdp", declared)
+    assert (found.kind, found.declared) == ("conditional", ("clipped-examples",))
+    assert found.epsilon == epsilon(STEPS, DELTA, "replace")
+    assert found.text.startswith("If what was only declared holds: the gradient of each example is clipped")
+    nobody = [Hypothesis(h, "nobody" if h == "clipped-examples" else "code") for h in HYPOTHESES]
+    found = said("certificate", STEPS, "replace", "istdp", nobody)
+    assert (found.kind, found.unverified, found.epsilon) == ("unbounded", ("clipped-examples",), math.inf)
+
+
+def test_what_somebody_claims_is_no_bound():
+    found = said("certificate", Unbounded("refuted", claimed=1.0), "replace", "istdp")
+    assert (found.kind, found.epsilon, found.published) == ("claimed", math.inf, 1.0)
+    assert said("certificate", Unbounded("no noise"), "replace", "istdp").kind == "unbounded"
+
+
+def test_a_claim_in_a_ledger_keeps_who_established_what():
+    flag = Hypothesis("public-divisor", "flag")
+    kept = claim("istdp", ["clipped-examples", flag, Hypothesis("fresh-noise", "declared")], tolerance=0.1)
+    assert kept["verified"] == ["clipped-examples", "public-divisor"]
+    assert kept["tolerance"] == 0.1
+    assert established(kept) == [
+        Hypothesis("clipped-examples"), flag, Hypothesis("fresh-noise", "declared")
+    ]  # fmt: skip
+    assert established({"verified": ["public-rows"]}) == [
+        Hypothesis("public-rows")
+    ]  # as version 0.1.0 wrote it
+    found = of_claim("certificate", kept, [STEPS], "replace", DELTA, committed=False)
+    assert found.reading == "odometer"
+    assert found.unverified == ("data-free-steps", "data-free-schedule")
+    with pytest.raises(InputError, match="established by"):
+        claim("istdp", [Hypothesis("fresh-noise", "hearsay")])
 
 
 def test_leakage_is_listed_and_not_added():
@@ -151,9 +187,26 @@ def test_bounds_are_printed_to_the_safe_side(value, digits):
         lambda: said("certificate", STEPS, "replace", "funnel"),
         lambda: said("certificate", STEPS, "label", "istdp"),
         lambda: said("certificate", STEPS, "replace", "istdp", ["good-will"]),
-        lambda: weakest([]),
+        lambda: said("certificate", STEPS, "replace", "istdp", [Hypothesis("fresh-noise", "me")]),
     ],
 )
 def test_bad_requests(bad):
     with pytest.raises(InputError):
         bad()
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["paper", "s1", "s2", "s3", "v1-secure", "v1-simulation", "v2-secure", "v2-simulation"],
+)
+def test_runs_of_sharing_are_spoken_of_as_before(name):
+    kept = json.loads((RUNS / f"sharing-{name}" / "config.json").read_text())
+    flags, told = kept["config"], kept["result"]["privacy"]["statement"]
+    mechanism = flags["mechanism"] or "v1"
+    facts = Sharing(
+        mechanism, flags["epsilon"], flags["delta"],
+        None if mechanism == "paper" else mu_at(flags["epsilon"], flags["delta"]),
+        len(kept["ranks"]) - ("centre" in kept["ranks"]), flags["neighbours"], flags["rounds"] or 10,
+        flags["epsilon_one"], flags["protect"], flags["rng"] == "simulation",
+    )  # fmt: skip
+    assert " ".join(of_sharing(facts)) == told

@@ -11,7 +11,7 @@ import numpy as np
 from distadmm.audit.bounds import Claim, Outcome
 from distadmm.audit.whitebox import LEVEL, Verdict
 from distadmm.files import write_json, write_npz
-from distadmm.privacy.accounting.rounding import rounded_down, rounded_up
+from distadmm.privacy.accounting.statements import rounded_down, rounded_up
 
 Array = np.ndarray
 REFUTED, STANDS, NOTHING = "refuted", "not refuted", "nothing is claimed"

@@ -29,8 +29,7 @@ from distadmm.errors import DONE, require
 from distadmm.flags import flag, parse
 from distadmm.privacy.accounting import accountant
 from distadmm.privacy.accounting.accountant import ADJACENCIES, Adjacency, Event
-from distadmm.privacy.accounting.rounding import rounded_up
-from distadmm.privacy.accounting.statements import NOT_COVERED
+from distadmm.privacy.accounting.statements import NOT_COVERED, rounded_up
 from distadmm.ranks.launch import launch
 from distadmm.ranks.world import World
 from distadmm.structs import struct

@@ -34,7 +34,7 @@ from distadmm.errors import DONE, FAILURE, InputError, require
 from distadmm.flags import build, fields_of, flag, parse
 from distadmm.methods.consensus import private as protect
 from distadmm.privacy.accounting import accountant
-from distadmm.privacy.accounting.rounding import rounded_up
+from distadmm.privacy.accounting.statements import rounded_up
 from distadmm.privacy.noise.sources import Simulation
 from distadmm.problems.losses import Logistic, loss_named
 from distadmm.ranks.launch import launch

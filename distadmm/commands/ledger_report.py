@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from distadmm.errors import require
-from distadmm.privacy.accounting import pricing, statements
+from distadmm.privacy.accounting import pricing
 from distadmm.privacy.accounting.events import Adjacency, Event, Leakage, Unbounded, event_from_json
 from distadmm.privacy.accounting.export import dp_event
-from distadmm.privacy.accounting.statements import NOT_COVERED
+from distadmm.privacy.accounting.statements import NOT_COVERED, READINGS, of_claim, weakest
 from distadmm.privacy.ledger import chain, compose
 from distadmm.privacy.ledger.filter import filter_from_json
 from distadmm.privacy.ledger.tally import Tally, is_committed, statement_kind
@@ -26,11 +26,6 @@ ADJACENCY_WORDS = {
     "add-remove": "one record more or less",
     "replace": "one record replaced by another",
     "label": "the label of one record flipped",
-}
-STATEMENTS = {
-    "certificate": "bounds the whole run",
-    "odometer": "spent so far; no guarantee if stopping depended on data",
-    "simulation": "SIMULATION: noise from a seed guarantees nothing",
 }
 
 
@@ -58,19 +53,20 @@ class Book:
 
 
 def shown(books: Sequence[Book], delta: float, records: int = 1) -> dict[str, Any]:
-    """What `show` prints, as data: one block a run, which is one folder, and adjacency: parties may differ in it."""
-    runs: dict[tuple[Path, Any], list[Book]] = {}
+    """What `show` prints, as data: one block a run, which is one folder, and claim: parties may differ in it."""
+    runs: dict[tuple[Path, Any, Any], list[Book]] = {}
     for book in books:
-        runs.setdefault((book.path.parent, book.header["adj"]), []).append(book)
+        claimed = (book.header["claim"] or {}).get("scope")
+        runs.setdefault((book.path.parent, book.header["adj"], claimed), []).append(book)
     return {
         "delta": delta,
         "records": records,
         "runs": [
             {
                 **_run(those, delta, records),
-                "apart": sorted(adj for place, adj in runs if place == folder and adj != own),
+                "apart": sorted(other[1] for other in runs if other[0] == place[0] and other != place),
             }
-            for (folder, own), those in runs.items()
+            for place, those in runs.items()
         ],
         "not_covered": NOT_COVERED,
     }
@@ -95,7 +91,7 @@ def _run(books: Sequence[Book], delta: float, records: int) -> dict[str, Any]:
     adjacency, scope = _one(books, "adj"), _one(books, "scope")
     spent = [compose.spending(book.tally.events, records) for book in books]
     committed = all(is_committed(book.tally) for book in books)
-    kind = _weakest(statement_kind(book.tally) for book in books)
+    kind = weakest([statement_kind(book.tally) for book in books])
     nodes = [_node(book, each, delta, adjacency) for book, each in zip(books, spent)]
     return {
         "run": _name(books),
@@ -160,29 +156,13 @@ def _sentence(books: Sequence[Book], kind: str, committed: bool, delta: float) -
             books, key=lambda b: _prices(compose.spending(b.tally.events), delta, adjacency, committed)[1]
         )
         events = dearest.tally.events
-    if kind == "certificate" and not committed:
-        kind = "odometer"  # what is certified is the budget, not this sum
-    verified = [*claim["verified"], *(["committed-schedule"] if committed else [])]
-    said = statements.statement(
-        kind,  # type: ignore[arg-type]
-        events,
-        adjacency,
-        delta,
-        scope=claim["scope"],
-        verified=verified,
-        tolerance=claim.get("tolerance"),
-    )
+    said = of_claim(kind, claim, events, adjacency, delta, committed=committed)  # type: ignore[arg-type]
     return said.text
 
 
 def _float_exact(books: Iterable[Book]) -> bool:
     paid = [entry for book in books for entry in book.found.entries if entry["kind"] in ("commit", "charge")]
     return bool(paid) and all(entry["float_exact"] for entry in paid)
-
-
-def _weakest(kinds: Iterable[str]) -> str:
-    found = set(kinds)
-    return next(kind for kind in ("simulation", "odometer", "certificate") if kind in found)
 
 
 def tables(report: dict[str, Any], rows: int = 30) -> str:
@@ -220,7 +200,7 @@ def _block(run: dict[str, Any], delta: float, records: int, rows: int) -> Iterab
     yield from dict.fromkeys(
         f"average leakage, not added: {leak['nats']:g} nats about {leak['what']}" for leak in run["leakage"]
     )
-    yield f"{run['statement']}: {STATEMENTS[run['statement']]}"
+    yield f"{run['statement']}: {READINGS[run['statement']]}"
     if run["sentence"]:
         yield run["sentence"]
     if not run["float_exact"]:
@@ -301,7 +281,7 @@ def _together(data: str, books: Sequence[Book], delta: float) -> dict[str, Any]:
         ],
         "published_epsilon": compose.published(spent, scope, adjacency),
         "epsilon": compose.over_runs(spent, scope, delta, adjacency, committed),
-        "statement": _weakest(kinds),
+        "statement": weakest([*kinds]),
     }
 
 
@@ -331,7 +311,7 @@ def merged_text(report: dict[str, Any]) -> str:
             f"  together ({data['nodes_compose']}; runs add up): published {_cell(data['published_epsilon'])}, "
             f"epsilon {_cell(data['epsilon'])} at delta {report['delta']:g}"
         )
-        lines.append(f"  {data['statement']}: {STATEMENTS[data['statement']]}")
+        lines.append(f"  {data['statement']}: {READINGS[data['statement']]}")
     return "\n".join([*lines, NOT_COVERED])
 
 

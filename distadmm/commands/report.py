@@ -24,7 +24,7 @@ from distadmm.commands.report_runs import Group
 from distadmm.errors import DONE, require
 from distadmm.files import write_text
 from distadmm.flags import flag, parse
-from distadmm.privacy.accounting.rounding import rounded_up
+from distadmm.privacy.accounting.statements import rounded_up
 from distadmm.ranks.launch import launch
 from distadmm.ranks.world import World
 from distadmm.structs import struct

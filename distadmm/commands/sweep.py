@@ -33,7 +33,7 @@ from distadmm.commands.grid import Point
 from distadmm.errors import DONE, FAILURE, USAGE, InputError, require
 from distadmm.files import read_json, write_text
 from distadmm.flags import fields_of, flag, parse, read_config
-from distadmm.privacy.accounting.rounding import rounded_up
+from distadmm.privacy.accounting.statements import rounded_up
 from distadmm.ranks.launch import launch
 from distadmm.ranks.world import World, launched_size
 from distadmm.run.config import Config

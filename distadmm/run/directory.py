@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from distadmm.errors import require
 from distadmm.files import read_json, write_json, write_npz
 from distadmm.methods.consensus.sizing import events_of
-from distadmm.privacy.accounting.rounding import rounded_up
+from distadmm.privacy.accounting.statements import loss_in_words, planned_loss
 from distadmm.privacy.noise.release import HEAD_BYTES
 from distadmm.run import checkpoint
 from distadmm.run.claim import claim_directory
@@ -271,10 +271,10 @@ def plan(prepared: Prepared, recipe: Recipe | None) -> str:
 
 def _planned_loss(prepared: Prepared, recipe: Recipe | None) -> str:
     """What the whole schedule would cost, before anything is drawn."""
-    if recipe is None:
-        return "unbounded: no noise was asked for (--epsilon, --adjacency)"
-    if recipe.unverified:
-        return f"unbounded: {recipe.unverified}"
+    delta = prepared.config.privacy.delta
+    if recipe is None or recipe.unverified:
+        why = "no noise was asked for (--epsilon, --adjacency)" if recipe is None else recipe.unverified
+        return planned_loss(math.inf, delta, "", math.inf, 0, why)
 
     from distadmm.privacy.accounting import accountant
 
@@ -283,13 +283,10 @@ def _planned_loss(prepared: Prepared, recipe: Recipe | None) -> str:
     worst = published = 0.0
     for i in range(node.network.n_local):
         events = events_of(recipe, releases, i)
-        worst = max(worst, accountant.epsilon(events, config.privacy.delta, recipe.adjacency))
+        worst = max(worst, accountant.epsilon(events, delta, recipe.adjacency))
         published = max(published, accountant.published_epsilon(events, recipe.adjacency))
     worst, published = max(prepared.world.allgather((worst, published)))
-    return (
-        f"epsilon {rounded_up(worst)} at delta {config.privacy.delta:g} ({recipe.adjacency}; derived for this "
-        f"project, not peer-reviewed); published bound: {rounded_up(published)}; {len(releases)} releases a node"
-    )
+    return planned_loss(worst, delta, recipe.adjacency, published, len(releases))
 
 
 def table(run: Run) -> str:
@@ -335,14 +332,3 @@ def table(run: Run) -> str:
     if run.path is not None:
         rows.append(("run directory", str(run.path)))
     return "\n".join(f"{name:<14} {value}" for name, value in rows)
-
-
-def loss_in_words(s: dict[str, Any]) -> str:
-    """The privacy loss of a summary, with whose bound it is and what it is worth."""
-    if math.isinf(s["epsilon"]):
-        return f"unbounded: {s['statement']}"
-    text = f"epsilon {rounded_up(s['epsilon'])} at delta {s['delta']:g} ({s['adjacency']})"
-    text += f"; published bound {rounded_up(s['published_epsilon'])}"
-    if s["statement"] == "simulation":
-        return text + "; a SIMULATION: seeded noise, no guarantee"
-    return f"{text}; {s['statement']}"

@@ -19,9 +19,10 @@ from distadmm.errors import InputError, require
 from distadmm.methods.consensus import sizing
 from distadmm.methods.consensus.penalty import Penalties
 from distadmm.methods.consensus.schedule import schedule
+from distadmm.privacy.accounting.statements import READINGS
 from distadmm.privacy.ledger.books import Books
 from distadmm.privacy.ledger.rules import MemoryLedger
-from distadmm.privacy.noise.release import STATEMENTS, Unprotected
+from distadmm.privacy.noise.release import Unprotected
 from distadmm.problems.losses import LOSSES, task_of
 from distadmm.run.config import Config
 from distadmm.run.loop import Run
@@ -236,31 +237,23 @@ def _books(prepared: Prepared, recipe: Recipe | None, folder: Path | None, sourc
     return Books.open(folder / "ledger", nodes, ghosts, budgets=budgets, **header)
 
 
-def claim(recipe: Recipe) -> dict[str, Any] | None:
-    """What the ledgers may be quoted for: the hypotheses that this module and the run's own code have checked.
+def claim(recipe: Recipe) -> dict[str, Any]:
+    """What the ledgers may be quoted for: the hypotheses that this module and the run's own code have checked."""
+    from distadmm.privacy.accounting import scopes
 
-    None for output perturbation: the sentence speaks of objective perturbation and of its hypotheses.
-    """
-    if recipe.mechanism == "output":
-        return None
     verified = [
-        "public-weight",
-        "public-rows",
-        "fresh-noise",
-        "data-free-schedule",
-        "own-parameters",
-        "free-domain",
+        *("public-weight", "public-rows", "fresh-noise", "data-free-schedule", "own-parameters"),
+        *("free-domain", "curvature-floor"),
     ]
-    verified += [
-        "curvature-floor",
-        "certified-solve",
-        "one-signed-slope" if recipe.one_signed else "bounded-slope",
-    ]
-    return {
-        "scope": "radmm",
-        "verified": [] if recipe.unverified else verified,
-        "tolerance": recipe.tolerance,
-    }
+    if recipe.mechanism == "output":
+        verified += ["bounded-gradient", "certified-gradient"]
+    else:
+        verified += ["certified-solve", "one-signed-slope" if recipe.one_signed else "bounded-slope"]
+    return scopes.claim(
+        "radmm-output" if recipe.mechanism == "output" else "radmm",
+        [] if recipe.unverified else verified,
+        tolerance=recipe.tolerance,
+    )
 
 
 def _budgets(config: Config, recipe: Recipe | None, prepared: Prepared) -> list[Filter | None]:
@@ -302,7 +295,7 @@ def spent(prepared: Prepared) -> float:
 
 def weakest_statement(prepared: Prepared) -> str:
     """What the ledgers of all ranks together are worth."""
-    return min(prepared.world.allgather(prepared.node.release.statement), key=("none", *STATEMENTS).index)
+    return min(prepared.world.allgather(prepared.node.release.statement), key=("none", *READINGS).index)
 
 
 def unbounded(prepared: Prepared) -> str:

@@ -19,6 +19,8 @@ from distadmm.errors import InputError, require
 from distadmm.methods.istdp import printed, private, solver
 from distadmm.methods.istdp.plan import Plan, make_plan
 from distadmm.methods.istdp.solver import Solution
+from distadmm.privacy.accounting.scopes import Hypothesis, claim
+from distadmm.privacy.accounting.statements import of_iterates, refuted
 from distadmm.problems.concave import Penalty, WithIntercept, make
 from distadmm.problems.losses import Loss, loss_named
 
@@ -29,11 +31,6 @@ if TYPE_CHECKING:
     from distadmm.privacy.noise.mechanism import Noise
 
 Array = np.ndarray
-
-NOT_COVERED = (
-    "Not covered: losses and diagnostics on private data, preprocessing, hyper-parameter choice, timing, aborts, "
-    "floating point."
-)
 
 
 class Step(NamedTuple):
@@ -127,7 +124,7 @@ def solve_private(
         epsilon=epsilon, delta=delta, adjacency=adjacency, dimension=d, rows=n, loss=smooth, **planned
     )
     mode = "secure" if seed is None else "simulation"
-    ledger = _ledger(ledger, plan.adjacency, mode)
+    ledger = _ledger(ledger, plan.adjacency, mode, "sound")
     chosen: Penalty = make(penalty, plan.lam, plan.alpha)
     if intercept:
         chosen = WithIntercept(chosen)
@@ -140,7 +137,8 @@ def solve_private(
         history.append(_line(k, iterate.step, theta))
         if watch is not None:
             watch(k, theta)
-    return PrivateSolution(theta + 0.0, history, plan, xi.sigma, spent, _statement(plan, spent, mode), ledger)
+    said = of_iterates(spent, delta, plan.adjacency, plan.iterations, plan.divisor, seeded=seed is not None)
+    return PrivateSolution(theta + 0.0, history, plan, xi.sigma, spent, said, ledger)
 
 
 def _release(X: Array, y: Array, loss: Loss, plan: Plan, noise: Noise) -> tuple[Release, float]:
@@ -192,7 +190,7 @@ def solve_printed(
         dimension=d, noise_multiplier=event.noise_multiplier, steps=steps, lam=lam, alpha=alpha or 30.0,
     )  # fmt: skip
     mode = "secure" if seed is None else "simulation"
-    ledger = _ledger(ledger, adjacency, mode)
+    ledger = _ledger(ledger, adjacency, mode, "paper")
     noise = Noise(ledger, source_of(mode, seed))
 
     def draw(k: int) -> Array:
@@ -210,10 +208,8 @@ def solve_printed(
         history.append(_line(k, state.step, theta))
         if not state.accepted:
             stuck.append(k)
-    statement = (
-        f"No guarantee: epsilon is infinite. The paper claims ({epsilon:g}, {delta:g}); {printed.REFUTED}."
-    )
-    return PrivateSolution(theta + 0.0, history, plan, sigma, math.inf, statement, ledger, tuple(stuck))
+    said = refuted(epsilon, delta, printed.REFUTED)
+    return PrivateSolution(theta + 0.0, history, plan, sigma, math.inf, said, ledger, tuple(stuck))
 
 
 def loss_of(name: str) -> Loss:
@@ -254,30 +250,27 @@ def _line(k: int, step: float, theta: Array) -> Step:
     return Step(k, step, int(np.count_nonzero(theta)), float(np.sqrt(theta @ theta)))
 
 
-def _ledger(ledger: MemoryLedger | None, adjacency: Adjacency, mode: str) -> MemoryLedger:
+def claim_of(adjacency: str | None, form: str = "sound") -> dict[str, Any]:
+    """What this module and `private` establish: of the printed form, that its noise is fresh."""
+    if form == "paper":
+        return claim("istdp", ["fresh-noise"])
+    divisor = Hypothesis("public-divisor", "code" if adjacency == "replace" else "flag")
+    return claim(
+        "istdp", ["clipped-examples", divisor, "data-free-steps", "fresh-noise", "data-free-schedule"]
+    )
+
+
+def _ledger(ledger: MemoryLedger | None, adjacency: Adjacency, mode: str, form: str) -> MemoryLedger:
     if ledger is None:
         from distadmm.privacy.ledger.rules import MemoryLedger
 
-        return MemoryLedger(adjacency=adjacency, mode=mode, scope="record")
+        said = claim_of(adjacency, form)
+        return MemoryLedger(adjacency=adjacency, mode=mode, scope="record", claim=said)
     require(
         ledger.mode == mode,
         f"the ledger is for {ledger.mode} noise; a seed makes it a simulation, no seed secure: give both or neither",
     )
     return ledger
-
-
-def _statement(plan: Plan, spent: float, mode: str) -> str:
-    """What may be printed about the coefficients and all that led to them."""
-    whom = (
-        "replacing one record, the number of records public"
-        if plan.adjacency == "replace"
-        else f"adding or removing one record, fixed public divisor {plan.divisor:g}"
-    )
-    upwards = math.ceil(spent * 1e4) / 1e4
-    bound = f"({upwards:.10g}, {plan.delta:g})-differentially private for {whom}"
-    if mode == "simulation":
-        return f"Simulation: noise that a seed repeats protects nobody. Drawn in secret it would be {bound}."
-    return f"All {plan.iterations} iterates together are {bound}. {NOT_COVERED}"
 
 
 __all__ = ["PrivateSolution", "Solution", "rules", "solve", "solve_printed", "solve_private"]

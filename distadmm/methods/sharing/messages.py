@@ -16,7 +16,7 @@ from distadmm.errors import DONE, require
 from distadmm.flags import flag
 from distadmm.methods.sharing import admm, private, vectors
 from distadmm.methods.sharing.moments import NEIGHBOURS, Bounds
-from distadmm.privacy.accounting.rounding import rounded_up
+from distadmm.privacy.accounting.statements import rounded_up
 from distadmm.privacy.noise.queries import Query, Releases, counted
 from distadmm.ranks.star import Star
 from distadmm.ranks.world import World

@@ -14,7 +14,7 @@ from distadmm.errors import DONE, InputError, require
 from distadmm.methods.sharing import admm, loop, vectors
 from distadmm.methods.sharing.messages import NO_BOUND, Books, PrivacyOptions, given_bounds, schema_bounds
 from distadmm.methods.sharing.stability import proximal_weight
-from distadmm.privacy.accounting.rounding import rounded_up
+from distadmm.privacy.accounting.statements import rounded_up
 from distadmm.privacy.noise.queries import Releases
 from distadmm.problems.columns import Columns
 from distadmm.problems.losses import loss_named

@@ -17,7 +17,7 @@ from distadmm.errors import DONE, require
 from distadmm.files import read_json, read_npz, write_csv
 from distadmm.flags import flag, parse
 from distadmm.methods.sharing.moments import Bounds, Rows
-from distadmm.privacy.accounting.rounding import rounded_up
+from distadmm.privacy.accounting.statements import rounded_up
 from distadmm.privacy.noise.queries import Query, Releases, noise_for
 from distadmm.ranks.launch import launch
 from distadmm.ranks.star import Star

@@ -42,13 +42,7 @@ from distadmm.privacy.accounting.pricing import (
     published_epsilon,
 )
 from distadmm.privacy.accounting.rdp import ORDERS, rdp_budget, rdp_to_epsilon
-from distadmm.privacy.accounting.statements import (
-    Certificate,
-    OdometerReading,
-    Simulation,
-    Statement,
-    statement,
-)
+from distadmm.privacy.accounting.statements import Statement, statement
 
 
 def to_dp_event(events: Event | Iterable[Event]) -> Any:
@@ -68,7 +62,6 @@ __all__ = [
     "ORDERS",
     "Adjacency",
     "Bounds",
-    "Certificate",
     "Combined",
     "DiscreteGaussian",
     "Event",
@@ -76,10 +69,8 @@ __all__ = [
     "KNorm",
     "Leakage",
     "ObjectivePerturbation",
-    "OdometerReading",
     "PostProcessing",
     "Pure",
-    "Simulation",
     "Statement",
     "Unbounded",
     "bounds",

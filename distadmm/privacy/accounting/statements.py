@@ -1,22 +1,23 @@
-"""What may be printed about privacy: five sentences, three kinds, one rule.
+"""The one speaker: what may be printed about privacy, of whatever programme.
 
-The rule: a hypothesis that no code has verified makes epsilon infinite, under the hypothesis' name.
+Four kinds of statement, and nothing turns one into another:
+    certificate   bounds the whole run, by theorems whose hypotheses were all verified
+    conditional   a number that holds if something holds that was declared or left open, which it names
+    claimed       somebody states a number that nothing here proves; epsilon is infinite
+    unbounded     nothing is known; epsilon is infinite
 
-The kinds are types, and nothing turns one into another:
-    Certificate      bounds a whole run whose schedule was committed before its first release
-    OdometerReading  what was spent so far; no guarantee after a stop that depended on data
-    Simulation       noise that a seed can repeat; guarantees nothing, epsilon is infinite
+What a ledger is (`reading`) decides with them: a committed schedule or a kept budget ("certificate"), what was spent
+so far ("odometer"), noise that a seed repeats ("simulation").  The rule: a hypothesis that nobody has established
+makes epsilon infinite, under the hypothesis' name.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple, TypeVar
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 from distadmm.errors import require
-from distadmm.privacy.accounting import pricing
 from distadmm.privacy.accounting.events import (
     Adjacency,
     Event,
@@ -26,260 +27,304 @@ from distadmm.privacy.accounting.events import (
     Unbounded,
     check_adjacency,
 )
-from distadmm.privacy.accounting.rounding import rounded_up
+from distadmm.structs import struct
 
-Kind = Literal["certificate", "odometer", "simulation"]
+if TYPE_CHECKING:
+    from distadmm.privacy.accounting.scopes import Hypothesis
+
+Kind = Literal["certificate", "conditional", "claimed", "unbounded"]
+Reading = Literal["certificate", "odometer", "simulation"]
+READINGS = {  # weakest first
+    "simulation": "SIMULATION: noise from a seed guarantees nothing",
+    "odometer": "spent so far; no guarantee if stopping depended on data",
+    "certificate": "bounds the whole run",
+}
 
 NOT_COVERED = (
     "Not covered: losses and diagnostics on private data, preprocessing, hyper-parameter choice, timing, aborts, "
     "floating point."
 )
-
-#: Hypotheses by name, each in the words in which it is missed.
-HYPOTHESES = {
-    "public-weight": "the weight C/B of a record is a public constant",
-    "one-signed-slope": "the slope of the loss has one sign for each record and labels are exactly -1 or +1",
-    "bounded-slope": "the loss is a function of y x'f with a slope of at most 1",
-    "public-rows": "each row depends on its own record and public constants only and has norm at most 1",
-    "fresh-noise": "noise is fresh given the whole past and is drawn after the ledger is charged",
-    "data-free-schedule": "start, scales, penalties and stopping do not depend on data",
-    "own-parameters": "each rank holds its own floor, weight and scale, whatever its neighbours send",
-    "free-domain": "models range over R^d, or a public convex set or regulariser stands inside the argmin",
-    "curvature-floor": "rho/N + 2 eta V bounds the curvature from below at every release",
-    "certified-solve": "each solve is certified to its tolerance and released with its output noise",
-    "exact-solve": "each solve is exact (no output noise covers its error)",
-    "committed-schedule": "the schedule was committed before the first release",
-    "centred-regulariser": "the constraint is convex, the regulariser least at 0 in it, or messages are projected",
-    "released-anchor": "a party's target is a function of released values only",
-    "constrained-minimiser": "messages come from the constrained minimiser itself, clipped as stated",
-    "strong-convexity": "the regulariser of each party is strongly convex with a public constant",
-    "uncentred-rows": "rows are clipped and not centred or scaled by data",
-    "clean-traffic": "no un-noised data traffic (such as power iterations) takes place",
-    "public-labels": "labels and the number of samples are public",
-    "clipped-examples": "the gradient of each example is clipped to a public constant",
-    "public-divisor": "the divisor of the mean is public: n itself (replacing), or a fixed estimate of it (add/remove)",
-    "data-free-steps": "step sizes come from released values or constants, without an exact line search",
-}
+_OBSERVER = "the curves and comparisons of an observer, preprocessing, the choice of settings, timing, aborts, floating"
+SEEDED = "Simulation noise: whoever has the seed takes it off, so this run guarantees nothing."
 
 
-class Scope(NamedTuple):
-    """What a sentence is about: its words, its hypotheses, and the adjacencies it can be said for."""
-
-    sentence: str
-    hypotheses: tuple[str, ...]
-    adjacencies: dict[str, str]
-
-
-_SHARING = ("released-anchor", "fresh-noise", "data-free-schedule")
-_RECORDS = (
-    "constrained-minimiser",
-    "strong-convexity",
-    "uncentred-rows",
-    "clean-traffic",
-    "public-labels",
-    *_SHARING,
-)
-_FEATURES = "labels and N public; local models and predictions not covered"
-
-SCOPES = {
-    "radmm": Scope(
-        "All messages of all ranks together are {claim} for {change} held by one rank, against any coalition of other "
-        "ranks, for {releases}, weight C/B fixed, {solves}. Derivation not peer-reviewed; exact arithmetic.",
-        (
-            "public-weight",
-            "one-signed-slope",
-            "public-rows",
-            "fresh-noise",
-            "data-free-schedule",
-            "own-parameters",
-            "free-domain",
-            "curvature-floor",
-            "certified-solve",
-        ),
-        {
-            "add-remove": "adding or removing one record",
-            "replace": "replacing one record",
-            "label": "flipping the label of one record",
-        },
-    ),
-    "sharing-party": Scope(
-        "All messages of a party are {claim} at party level ({change}), for {releases}. Exact arithmetic.",
-        ("centred-regulariser", *_SHARING),
-        {"replace": "its whole table replaced"},
-    ),
-    "sharing-record": Scope(
-        "All messages of all parties together are {claim} for {change}; " + _FEATURES + "; for {releases}. "
-        "Derivation not peer-reviewed; exact arithmetic.",
-        _RECORDS,
-        {"replace": "replacing one sample's features"},
-    ),
-    "sharing-outside": Scope(
-        "All messages of the parties outside party 1 together are {claim} for {change}; "
-        + _FEATURES
-        + "; for {releases}. "
-        "Derivation not peer-reviewed; exact arithmetic.",
-        _RECORDS,
-        {"replace": "replacing one sample's features, only those outside party 1"},
-    ),
-    "istdp": Scope(
-        "The released iterates are {claim} for {change}, for {releases}. Exact arithmetic.",
-        ("clipped-examples", "public-divisor", "data-free-steps", "fresh-noise", "data-free-schedule"),
-        {"replace": "replacing one record, n public", "add-remove": "add/remove, fixed divisor n-hat"},
-    ),
-}
+def rounded_up(value: float, digits: int = 4) -> str:
+    """`value` in so many digits, never below it."""
+    if not math.isfinite(value) or value == 0:
+        return f"{value:g}"
+    places = digits - 1 - math.floor(math.log10(abs(value)))
+    text = f"{value:.{max(places, 0)}f}" if -3 < places < 12 else f"{value:.{digits - 1}e}"
+    if float(text) < value:
+        step = 10.0**-places
+        raised = (math.floor(value / step) + 1) * step
+        text = f"{raised:.{max(places, 0)}f}" if -3 < places < 12 else f"{raised:.{digits - 1}e}"
+    return text
 
 
-@dataclass(frozen=True)
+def rounded_down(value: float, digits: int = 4) -> str:
+    """`value`, a bound from below and not negative, in so many digits, never above it."""
+    return rounded_up(-value, digits).lstrip("-")
+
+
+@struct
 class Statement:
-    """One printable statement.  `epsilon` is infinite when it is no guarantee; see the subclasses."""
+    """One printable statement; `epsilon` is infinite where it is no bound."""
 
+    kind: Kind
+    reading: Reading
     text: str
     epsilon: float
     delta: float
     adjacency: str
     published: float  # the papers' own bound (delta = 0)
-    assumptions: tuple[str, ...]  # what was verified by code and is relied on
-    unverified: tuple[str, ...]  # names of hypotheses that were not
+    assumptions: tuple[str, ...]  # what was verified and is relied on
+    unverified: tuple[str, ...]  # names of hypotheses that nobody established
+    declared: tuple[str, ...] = ()  # names of those that somebody only declared
     listed: tuple[str, ...] = ()  # leakages: information, not differential privacy; never added
+    would_be: float = math.inf  # of a simulation: what secret noise of the same law would have given
     not_covered: str = NOT_COVERED
-    kind: ClassVar[str] = ""
-
-
-@dataclass(frozen=True)
-class Certificate(Statement):
-    """Bounds the whole run."""
-
-    kind: ClassVar[str] = "certificate"
-
-
-@dataclass(frozen=True)
-class OdometerReading(Statement):
-    """Spent so far."""
-
-    kind: ClassVar[str] = "odometer"
-
-
-@dataclass(frozen=True)
-class Simulation(Statement):
-    """Guarantees nothing; `would_be` is what secret noise of the same law would have given."""
-
-    would_be: float = math.inf
-    kind: ClassVar[str] = "simulation"
-
-
-S = TypeVar("S", bound=Statement)
-
-
-def weakest(statements: Iterable[S]) -> S:
-    """The statement with the largest epsilon, of statements of one kind about one delta and adjacency."""
-    listed = list(statements)
-    require(listed, "no statement was given; needed: at least one")
-    kinds = {type(s) for s in listed}
-    if len(kinds) > 1:
-        raise TypeError(
-            f"statements of different kinds: {', '.join(sorted(k.kind for k in kinds))}; they never mix"
-        )
-    about = {(s.delta, s.adjacency) for s in listed}
-    require(len(about) == 1, "statements about different delta or adjacency cannot be compared; restate them")
-    return max(listed, key=lambda s: s.epsilon)
 
 
 def statement(
-    kind: Kind,
+    reading: Reading,
     events: Event | Iterable[Event],
     adjacency: Adjacency,
     delta: float,
     *,
     scope: str,
-    verified: Collection[str] = (),
+    verified: Collection[str | Hypothesis] = (),
     tolerance: float | None = None,
 ) -> Statement:
     """What may be said of `events`, the releases of the node that spent most (`nodes.combine` finds it).
 
-    `verified` names the hypotheses that code has checked; `tolerance` is tau of certified solves.
+    `verified` holds the hypotheses and who established them (a bare name: code); `tolerance` is tau of certified
+    solves.
     """
+    from distadmm.privacy.accounting import pricing, scopes
+
     check_adjacency(adjacency)
-    require(scope in SCOPES, f"scope is {scope!r}; choose one of {', '.join(SCOPES)}")
+    require(reading in READINGS, f"what is read is {reading!r}; choose certificate, odometer or simulation")
+    require(scope in scopes.SCOPES, f"scope is {scope!r}; choose one of {', '.join(scopes.SCOPES)}")
+    changes = scopes.SCOPES[scope].adjacencies
     require(
-        adjacency in SCOPES[scope].adjacencies,
-        f"nothing is proved for {scope} under {adjacency}; choose one of {', '.join(SCOPES[scope].adjacencies)}",
+        adjacency in changes,
+        f"nothing is proved for {scope} under {adjacency}; choose one of {', '.join(changes)}",
     )
-    unknown = sorted(set(verified) - set(HYPOTHESES))
-    require(not unknown, f"unknown hypothesis {''.join(unknown[:1])!r}; known: {', '.join(HYPOTHESES)}")
+    known = scopes.hypotheses(verified)
     listed = [events] if isinstance(events, Event) else list(events)
-    needed = _needed(kind, scope, listed)
-    missed = tuple(name for name in needed if name not in verified)
-    price = _price(kind, listed, delta, adjacency)
-    common = {
-        "delta": delta,
-        "adjacency": adjacency,
-        "published": pricing.published_epsilon(listed, adjacency),
-        "assumptions": tuple(HYPOTHESES[name] for name in needed if name in verified),
-        "unverified": missed,
-        "listed": tuple(f"{e.nats:.4g} nats about {e.what}" for e in listed if isinstance(e, Leakage)),
-    }
-    sentence = _sentence(scope, listed, adjacency, _claim(price, delta), tolerance, kind)
-    if kind == "simulation":
-        text = "SIMULATION: noise from a seed guarantees nothing; epsilon = infinity. " + (
-            f"With secret noise of the same law: {sentence}" if not missed and math.isfinite(price) else ""
-        )
-        would_be = math.inf if missed else price
-        return Simulation(text=text.strip(), epsilon=math.inf, would_be=would_be, **common)  # type: ignore[arg-type]
-    reasons = [f"not verified: {HYPOTHESES[name]} ({name})" for name in missed]
+    needed = _needed(scopes.SCOPES[scope].hypotheses, listed, reading)
+    missed = tuple(name for name in needed if name not in known or known[name].by == "nobody")
+    declared = tuple(name for name in needed if name in known and known[name].by == "declared")
+    price = (pricing.adaptive_epsilon if reading == "odometer" else pricing.epsilon)(listed, delta, adjacency)
+    sentence = _sentence(scope, listed, adjacency, _bound(price, delta), tolerance, reading)
+    if declared:
+        words = "; ".join(f"{scopes.HYPOTHESES[name]} ({name})" for name in declared)
+        sentence = f"If what was only declared holds: {words}: {sentence}"
+    reasons = [f"not verified: {scopes.HYPOTHESES[name]} ({name})" for name in missed]
     reasons += [f"no bound is proved for: {e.reason}" for e in listed if isinstance(e, Unbounded)]
-    if reasons:
-        price, sentence = math.inf, "No guarantee, epsilon = infinity: " + "; ".join(reasons) + "."
-    elif math.isinf(price):
-        sentence = "No guarantee, epsilon = infinity: nothing is proved at this delta."
-    if kind == "odometer":
-        text = f"Spent so far; after a stop that depended on data this is no guarantee. {sentence}"
-        return OdometerReading(text=text, epsilon=price, **common)  # type: ignore[arg-type]
-    return Certificate(text=sentence, epsilon=price, **common)  # type: ignore[arg-type]
-
-
-def _needed(kind: Kind, scope: str, listed: list[Event]) -> tuple[str, ...]:
-    """The hypotheses of a scope for these events."""
-    require(
-        kind in ("certificate", "odometer", "simulation"),
-        f"kind is {kind!r}; choose certificate, odometer or simulation",
+    would_be, kind = math.inf, "conditional" if declared or reading == "odometer" else "certificate"
+    if reading == "simulation":
+        would_be = math.inf if missed else price
+        text = "SIMULATION: noise from a seed guarantees nothing; epsilon = infinity. " + (
+            f"With secret noise of the same law: {sentence}" if math.isfinite(would_be) else ""
+        )
+        kind, price, sentence = "unbounded", math.inf, text.strip()
+    elif reasons or math.isinf(price):
+        claims = [e.claimed for e in listed if isinstance(e, Unbounded)]
+        kind = "claimed" if claims and None not in claims and not missed else "unbounded"
+        why = "; ".join(reasons) or "nothing is proved at this delta"
+        price, sentence = math.inf, f"No guarantee, epsilon = infinity: {why}."
+    if reading == "odometer":
+        sentence = f"Spent so far; after a stop that depended on data this is no guarantee. {sentence}"
+    return Statement(
+        kind=kind,  # type: ignore[arg-type]
+        reading=reading,
+        text=sentence,
+        epsilon=price,
+        delta=delta,
+        adjacency=adjacency,
+        published=pricing.published_epsilon(listed, adjacency),
+        assumptions=tuple(known[name].words for name in needed if name in known and known[name].verified),
+        unverified=missed,
+        declared=declared,
+        listed=tuple(f"{e.nats:.4g} nats about {e.what}" for e in listed if isinstance(e, Leakage)),
+        would_be=would_be,
     )
-    names = SCOPES[scope].hypotheses
+
+
+def _needed(names: tuple[str, ...], listed: list[Event], reading: Reading) -> tuple[str, ...]:
+    """The hypotheses of a scope for these events."""
     solved = [e for e in listed if isinstance(e, ObjectivePerturbation)]
     if any(not e.one_signed for e in solved):
         names = tuple("bounded-slope" if name == "one-signed-slope" else name for name in names)
     if any(not e.output_epsilon for e in solved):
         names = tuple("exact-solve" if name == "certified-solve" else name for name in names)
-    return (*names, "committed-schedule") if kind == "certificate" else names
+    return (*names, "committed-schedule") if reading == "certificate" else names
 
 
-def _price(kind: Kind, listed: list[Event], delta: float, adjacency: Adjacency) -> float:
-    """The tightest bound; for a reading of the odometer only those that hold for adaptively chosen releases."""
-    price = pricing.adaptive_epsilon if kind == "odometer" else pricing.epsilon
-    return price(listed, delta, adjacency)
-
-
-def _claim(epsilon: float, delta: float) -> str:
+def _bound(epsilon: float, delta: float) -> str:
     return f"({rounded_up(epsilon)}, {delta:g})-DP" if delta else f"{rounded_up(epsilon)}-DP"
 
 
 def _sentence(
-    scope: str, listed: list[Event], adjacency: str, claim: str, tolerance: float | None, kind: Kind
+    scope: str, listed: list[Event], adjacency: str, bound: str, tolerance: float | None, reading: Reading
 ) -> str:
+    from distadmm.privacy.accounting.scopes import SCOPES
+
     said = SCOPES[scope]
     releases = sum(e.releases for e in listed if not isinstance(e, (PostProcessing, Leakage)))
     outputs = sorted(
         {e.output_epsilon for e in listed if isinstance(e, ObjectivePerturbation) and e.output_epsilon}
     )
+    certified = "" if tolerance is None else f" to {tolerance:g}"
     solves = "solves exact"
     if outputs:
         noise = " to ".join(f"{x:g}" for x in dict.fromkeys((outputs[0], outputs[-1])))
-        certified = "" if tolerance is None else f" to {tolerance:g}"
         solves = f"solves certified{certified} with output noise {noise}"
-    return said.sentence.format(
-        claim=claim,
-        change=said.adjacencies[adjacency],
-        releases=f"the {releases} releases so far"
-        if kind == "odometer"
-        else f"the committed {releases} releases",
-        solves=solves,
+    many = (
+        f"the {releases} releases so far" if reading == "odometer" else f"the committed {releases} releases"
     )
+    change = said.adjacencies[adjacency]
+    return said.sentence.format(claim=bound, change=change, releases=many, solves=solves, certified=certified)
+
+
+def of_claim(
+    reading: Reading,
+    claim: Mapping[str, Any],
+    events: Iterable[Event],
+    adjacency: Adjacency,
+    delta: float,
+    *,
+    committed: bool,
+) -> Statement:
+    """What may be said of a ledger with this `claim` in its header (`scopes.claim`)."""
+    from distadmm.privacy.accounting import scopes
+
+    known: list[str | Hypothesis] = list(scopes.established(claim))
+    if committed:
+        known.append("committed-schedule")
+    elif reading == "certificate":
+        reading = "odometer"  # what is certified is the budget, not this sum
+    return statement(
+        reading, events, adjacency, delta,
+        scope=claim["scope"], verified=known, tolerance=claim.get("tolerance"),
+    )  # fmt: skip
+
+
+def loss_in_words(summary: Mapping[str, Any]) -> str:
+    """The privacy loss of a run's summary, with whose bound it is and what it is worth."""
+    if math.isinf(summary["epsilon"]):
+        return f"unbounded: {summary['statement']}"
+    text = f"epsilon {rounded_up(summary['epsilon'])} at delta {summary['delta']:g} ({summary['adjacency']})"
+    text += f"; published bound {rounded_up(summary['published_epsilon'])}"
+    if summary["statement"] == "simulation":
+        return text + "; a SIMULATION: seeded noise, no guarantee"
+    return f"{text}; {summary['statement']}"
+
+
+def planned_loss(
+    epsilon: float, delta: float, adjacency: str, published: float, releases: int, reason: str = ""
+) -> str:
+    """What a whole schedule would cost, before anything is drawn; `reason`: why nothing bounds it."""
+    if reason:
+        return f"unbounded: {reason}"
+    return (
+        f"epsilon {rounded_up(epsilon)} at delta {delta:g} ({adjacency}; derived for this project, not "
+        f"peer-reviewed); published bound: {rounded_up(published)}; {releases} releases a node"
+    )
+
+
+def of_iterates(
+    epsilon: float, delta: float, adjacency: str, iterations: int, divisor: float, *, seeded: bool
+) -> str:
+    """Of the noisy clipped gradients of istdp: the coefficients and all that led to them."""
+    whom = (
+        "replacing one record, the number of records public"
+        if adjacency == "replace"
+        else f"adding or removing one record, fixed public divisor {divisor:g}"
+    )
+    bound = f"({float(rounded_up(epsilon, 5)):g}, {delta:g})-differentially private for {whom}"
+    if seeded:
+        return f"Simulation: noise that a seed repeats protects nobody. Drawn in secret it would be {bound}."
+    return f"All {iterations} iterates together are {bound}. {NOT_COVERED}"
+
+
+def refuted(epsilon: float, delta: float, why: str) -> str:
+    """Of a mechanism as its paper prints it, whose claim is refuted."""
+    return f"No guarantee: epsilon is infinite. The paper claims ({epsilon:g}, {delta:g}); {why}."
+
+
+#: Why the noise of the paper on ADMM sharing guarantees nothing.
+EQUATION_10 = (
+    "claimed by the paper, refuted: the noise lies in the column space of D, which differs between neighbours, so one "
+    "message can tell them apart (delta = 1); and Lemma 1, which scales it, is false"
+)
+
+
+@struct
+class Sharing:
+    """The public facts of a private run of ADMM sharing that its sentences need."""
+
+    mechanism: str  # v1, v1-t, v1-admm, v2; s1, s2, s3; paper
+    epsilon: float | None  # of each releasing party; None: no noise
+    delta: float
+    mu: float | None
+    parties: int
+    neighbours: str = "replace"  # or zero
+    rounds: int = 1  # vectors: messages of a party
+    epsilon_one: float | None = None  # v2: party 1's
+    protect: str = "label"  # v2: what of party 1's record
+    seeded: bool = False
+
+
+_VECTORS = {
+    "s1": "party-level: replacing all data of one party",
+    "s2": "replacing one record's features at one party; labels and the number of records public",
+    "s3": "replacing one record's features at one party other than party 1; labels and their number public",
+}
+
+
+def of_sharing(run: Sharing) -> list[str]:
+    """What may be said of a run of moments or of noisy vectors, a sentence a line."""
+    if run.mechanism == "paper":
+        return [f"equation (10): {EQUATION_10}.  epsilon = infinity."]
+    if run.mu is None:
+        return ["no noise: the replies reveal what they reveal, and the ledgers say epsilon = infinity"]
+    vectors = run.mechanism in _VECTORS
+    releasing = run.parties - (run.mechanism != "s1" and run.mechanism != "s2")
+    bound = f"({run.epsilon:g}, {run.delta:g})-DP"
+    if vectors:
+        lines = [
+            f"{run.mechanism.upper()}: the {run.rounds} messages of each releasing party are {bound}, "
+            f"{_VECTORS[run.mechanism]}.  Derivation not peer-reviewed; exact arithmetic."
+        ]
+    else:
+        change = "replacing" if run.neighbours == "replace" else "blanking"
+        lines = [
+            f"{run.mechanism}: the reply of each party but the first is {bound} for {change} one record's features at "
+            "that party, with the number of records, the labels and party 1's columns known.  Derivation not "
+            "peer-reviewed; exact arithmetic."
+        ]
+    if run.mechanism != "s1" and releasing > 1:
+        from distadmm.privacy.accounting.gaussian import epsilon
+
+        together = rounded_up(epsilon(run.mu * math.sqrt(releasing), run.delta))
+        who = "releasing" if vectors else "answering"
+        lines.append(f"One person at all {releasing} {who} parties together: epsilon = {together}.")
+    if vectors:
+        lines.append("The centre's first message tells every party all labels.")
+    elif run.mechanism == "v2":
+        what = "one label" if run.protect == "label" else "one record of party 1, its label included,"
+        one = run.epsilon_one or run.epsilon
+        lines.append(f"Party 1's slopes are ({one:g}, {run.delta:g})-DP for replacing {what}.")
+    else:
+        lines.append("Party 1 is not protected: the others receive all labels and its scores.")
+    scores = (
+        "the parties' own models and any score or prediction from them" if vectors else "scores of records"
+    )
+    return [*lines, *([SEEDED] if run.seeded else []), f"Not covered: {scores}, {_OBSERVER} point."]
+
+
+def weakest(readings: Sequence[str]) -> str:
+    """What several ledgers together are worth."""
+    return next(reading for reading in READINGS if reading in readings)

@@ -32,10 +32,11 @@ from distadmm.privacy.accounting.events import (
     Unbounded,
 )
 from distadmm.privacy.accounting.pricing import adaptive_epsilon
+from distadmm.privacy.accounting.statements import weakest
 from distadmm.privacy.ledger.books import Books
 from distadmm.privacy.ledger.tally import is_committed
 from distadmm.privacy.noise.mechanism import Noise, k_norm
-from distadmm.privacy.noise.release import STATEMENTS, Unprotected
+from distadmm.privacy.noise.release import Unprotected
 from distadmm.privacy.noise.sources import PURPOSES, Source, Stream
 from distadmm.ranks.graph_network import Network
 
@@ -141,7 +142,7 @@ class Protected(Unprotected):
         kinds = {ledger.statement_kind for ledger in self.books.ledgers}
         if not self.committed:  # what a budget certifies is itself, not the sum that is quoted
             kinds.add("odometer")
-        return next(kind for kind in STATEMENTS if kind in kinds)
+        return weakest(list(kinds))
 
     @property
     def committed(self) -> bool:

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 Array = np.ndarray
 HEAD_BYTES = 32  # of the ledger's head, which travels with a private message
-STATEMENTS = ("simulation", "odometer", "certificate")  # what a number from a ledger is worth, weakest first
 
 
 class Unprotected:

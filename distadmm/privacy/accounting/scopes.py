@@ -1,0 +1,191 @@
+"""What sentences about privacy rest on: hypotheses, who established them, and what each kind of run may say.
+
+A hypothesis is a fact without which the theorem behind a price does not hold.  Who established it decides what may
+be said: what code checked, a flag or a schema states or a bundled table brings is verified; what an author merely
+declared makes a statement conditional; what nobody established makes epsilon infinite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, NamedTuple
+
+from distadmm.errors import require
+
+By = Literal["code", "flag", "schema", "bundled", "declared", "nobody"]
+VERIFIED: tuple[By, ...] = ("code", "flag", "schema", "bundled")
+
+#: Hypotheses by name, each in the words in which it is missed.
+HYPOTHESES = {
+    "public-weight": "the weight C/B of a record is a public constant",
+    "one-signed-slope": "the slope of the loss has one sign for each record and labels are exactly -1 or +1",
+    "bounded-slope": "the loss is a function of y x'f with a slope of at most 1",
+    "public-rows": "each row depends on its own record and public constants only and has norm at most 1",
+    "fresh-noise": "noise is fresh given the whole past and is drawn after the ledger is charged",
+    "data-free-schedule": "start, scales, penalties and stopping do not depend on data",
+    "own-parameters": "each rank holds its own floor, weight and scale, whatever its neighbours send",
+    "free-domain": "models range over R^d, or a public convex set or regulariser stands inside the argmin",
+    "curvature-floor": "rho/N + 2 eta V bounds the curvature from below at every release",
+    "certified-solve": "each solve is certified to its tolerance and released with its output noise",
+    "certified-gradient": "each solve is certified to the gradient norm that its noise allows for",
+    "exact-solve": "each solve is exact (no output noise covers its error)",
+    "committed-schedule": "the schedule was committed before the first release",
+    "centred-regulariser": "the constraint is convex, the regulariser least at 0 in it, or messages are projected",
+    "released-anchor": "a party's target is a function of released values only",
+    "constrained-minimiser": "messages come from the constrained minimiser itself, clipped as stated",
+    "strong-convexity": "the regulariser of each party is strongly convex with a public constant",
+    "uncentred-rows": "rows are clipped and not centred or scaled by data",
+    "clean-traffic": "no un-noised data traffic (such as power iterations) takes place",
+    "public-labels": "labels and the number of samples are public",
+    "clipped-examples": "the gradient of each example is clipped to a public constant",
+    "public-divisor": "the divisor of the mean is public: n itself (replacing), or a fixed estimate of it (add/remove)",
+    "data-free-steps": "step sizes come from released values or constants, without an exact line search",
+    "bounded-gradient": "the gradient of each record's loss is at most the stated weight",
+    "cut-rows": "each party cuts each of its rows to its bound, whatever the other rows are",
+    "public-bound": "the bound on the norm of a row is a public number",
+    "bounded-curvature": "the curvature of party 1's loss is at most 1/4, and its slope at most 1",
+    "own-slopes": "party 1's slopes are those of a model solved to a gradient of norm 1e-9",
+}
+
+
+class Scope(NamedTuple):
+    """What a sentence is about: its words, its hypotheses, and the adjacencies it can be said for."""
+
+    sentence: str
+    hypotheses: tuple[str, ...]
+    adjacencies: dict[str, str]
+
+
+_SHARING = ("released-anchor", "fresh-noise", "data-free-schedule")
+_RECORDS = (
+    "constrained-minimiser",
+    "strong-convexity",
+    "uncentred-rows",
+    "clean-traffic",
+    "public-labels",
+    *_SHARING,
+)
+_MOMENTS = ("cut-rows", "public-bound", "bounded-slope", "fresh-noise", "data-free-schedule")
+_FEATURES = "labels and N public; local models and predictions not covered"
+
+SCOPES = {
+    "radmm": Scope(
+        "All messages of all ranks together are {claim} for {change} held by one rank, against any coalition of other "
+        "ranks, for {releases}, weight C/B fixed, {solves}. Derivation not peer-reviewed; exact arithmetic.",
+        (
+            "public-weight",
+            "one-signed-slope",
+            "public-rows",
+            "fresh-noise",
+            "data-free-schedule",
+            "own-parameters",
+            "free-domain",
+            "curvature-floor",
+            "certified-solve",
+        ),
+        {
+            "add-remove": "adding or removing one record",
+            "replace": "replacing one record",
+            "label": "flipping the label of one record",
+        },
+    ),
+    "radmm-output": Scope(
+        "All messages of all ranks together are {claim} for {change} held by one rank, against any coalition of other "
+        "ranks, for {releases}, each the minimiser under noise, weight C/B fixed, solves certified{certified}. Exact "
+        "arithmetic.",
+        (
+            "public-weight",
+            "bounded-gradient",
+            "public-rows",
+            "fresh-noise",
+            "data-free-schedule",
+            "own-parameters",
+            "free-domain",
+            "curvature-floor",
+            "certified-gradient",
+        ),
+        {
+            "add-remove": "adding or removing one record",
+            "replace": "replacing one record",
+            "label": "flipping the label of one record",
+        },
+    ),
+    "moments": Scope(
+        "All replies of the answering parties together are {claim} for {change}; the number of records, the labels and "
+        "party 1's columns known; for {releases}. Derivation not peer-reviewed; exact arithmetic.",
+        _MOMENTS,
+        {"replace": "replacing one person's features at these parties", "add-remove": "blanking them"},
+    ),
+    "moments-slopes": Scope(
+        "Party 1's slopes are {claim} for {change}; for {releases}. Derivation not peer-reviewed; exact arithmetic.",
+        ("cut-rows", "public-bound", "bounded-curvature", "own-slopes", "fresh-noise", "data-free-schedule"),
+        {"label": "replacing one label", "replace": "replacing one record of party 1, its label included"},
+    ),
+    "sharing-party": Scope(
+        "All messages of a party are {claim} at party level ({change}), for {releases}. Exact arithmetic.",
+        ("centred-regulariser", *_SHARING),
+        {"replace": "its whole table replaced"},
+    ),
+    "sharing-record": Scope(
+        "All messages of all parties together are {claim} for {change}; " + _FEATURES + "; for {releases}. "
+        "Derivation not peer-reviewed; exact arithmetic.",
+        _RECORDS,
+        {"replace": "replacing one sample's features"},
+    ),
+    "sharing-outside": Scope(
+        "All messages of the parties outside party 1 together are {claim} for {change}; "
+        + _FEATURES
+        + "; for {releases}. "
+        "Derivation not peer-reviewed; exact arithmetic.",
+        _RECORDS,
+        {"replace": "replacing one sample's features, only those outside party 1"},
+    ),
+    "istdp": Scope(
+        "The released iterates are {claim} for {change}, for {releases}. Exact arithmetic.",
+        ("clipped-examples", "public-divisor", "data-free-steps", "fresh-noise", "data-free-schedule"),
+        {"replace": "replacing one record, n public", "add-remove": "add/remove, fixed divisor n-hat"},
+    ),
+}
+
+
+class Hypothesis(NamedTuple):
+    """A hypothesis and who established it."""
+
+    name: str
+    by: By = "code"
+
+    @property
+    def words(self) -> str:
+        return HYPOTHESES[self.name]
+
+    @property
+    def verified(self) -> bool:
+        return self.by in VERIFIED
+
+
+def hypotheses(established: Iterable[Hypothesis | str]) -> dict[str, Hypothesis]:
+    """By name; a bare name was established by code."""
+    found = [Hypothesis(each) if isinstance(each, str) else each for each in established]
+    for each in found:
+        require(each.name in HYPOTHESES, f"unknown hypothesis {each.name!r}; known: {', '.join(HYPOTHESES)}")
+        require(
+            each.by in (*VERIFIED, "declared", "nobody"),
+            f"{each.name} is established by {each.by!r}; choose one of {', '.join(VERIFIED)}, declared, nobody",
+        )
+    return {each.name: each for each in found}
+
+
+def claim(scope: str, established: Iterable[Hypothesis | str], **facts: Any) -> dict[str, Any]:
+    """What a ledger's header keeps of it, so that `ledger show` can say the sentence again."""
+    require(scope in SCOPES, f"scope is {scope!r}; choose one of {', '.join(SCOPES)}")
+    found = hypotheses(established)
+    by = {name: each.by for name, each in found.items() if each.by != "code"}
+    verified = [name for name, each in found.items() if each.verified]
+    return {"scope": scope, "verified": verified, **({"by": by} if by else {}), **facts}
+
+
+def established(claim: Mapping[str, Any]) -> list[Hypothesis]:
+    """The hypotheses of a claim as a ledger keeps it; without `by`, code established them."""
+    by = claim.get("by", {})
+    names = dict.fromkeys([*claim["verified"], *by])
+    return [Hypothesis(name, by.get(name, "code")) for name in names if name in HYPOTHESES]
