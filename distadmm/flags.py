@@ -6,12 +6,14 @@ Nothing heavy is imported here: `entering` must run before numpy is loaded.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import os
 import signal
+import sys
 import types
 import typing
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -80,21 +82,34 @@ def flag(
     default: Any = dataclasses.MISSING,
     *,
     help: str,
+    note: str = "",
     choices: Sequence[Any] | None = None,
     above: float | None = None,
     at_least: float | None = None,
     below: float | None = None,
     at_most: float | None = None,
+    was: Mapping[str, Mapping[Any, Any]] | None = None,
 ) -> Any:
     """A dataclass field that is also a command-line flag.
 
     Its limits hold for each entry of a tuple; `build` refuses what breaks them, and so does a `struct` at once.
+    `was` are the flag's names of the last release, each with the words that mean something in this one:
+    they are taken, and said to be old.
     """
     taken = _Range(above, at_least, below, at_most, tuple(choices) if choices is not None else None)
-    metadata = {"help": help, "choices": taken.choices, "check": taken.check}
+    metadata: dict[str, Any] = {
+        "help": help + note, "choices": taken.choices, "check": taken.check, "was": was or {},
+        "said": {"help": help, **taken._asdict(), "was": was},
+    }  # fmt: skip
     if default is dataclasses.MISSING:
         return dataclasses.field(metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)
+
+
+def again(cls: type, name: str, **changes: Any) -> Any:
+    """The flag `name` of the group `cls` where another has other choices, another default, or a note on it."""
+    field = fields_of(cls)[name][0]
+    return flag(**{"default": field.default, **field.metadata["said"], **changes})
 
 
 def option(name: str) -> str:
@@ -190,6 +205,12 @@ def _add_flags(parser: Any, cls: type) -> None:
                 else option(name).strip("-").upper().replace("-", "_")
             )
             group.add_argument(option(name), **given)
+        for old, words in field.metadata["was"].items():
+            hidden: dict[str, Any] = {"dest": old, "default": argparse.SUPPRESS, "help": argparse.SUPPRESS}
+            if True in words:
+                hidden["action"] = argparse.BooleanOptionalAction
+            if old != name:
+                group.add_argument(option(old), **hidden)
 
 
 def read_config(path: str | Path) -> dict[str, Any]:
@@ -234,12 +255,13 @@ def build(classes: Sequence[type], values: dict[str, Any], source: str = "--conf
     """Instances of `classes` from one flat table of values; an unknown key is named with the known ones."""
     refuse_clashes(classes)
     known = {name.rstrip("_"): name for cls in classes for name in fields_of(cls)}
+    values = today(values, classes, source)
     for key in values:
         if key.rstrip("_") not in known:
             near = _nearest(key, known)
             hint = f"did you mean {near}? " if near else ""
             raise InputError(f"{source}: unknown key {key!r}; {hint}known: {', '.join(sorted(known))}")
-    values = {known[key.rstrip("_")]: value for key, value in values.items()}
+    values = build_values(values, classes)
     built = []
     for cls in classes:
         arguments = {}
@@ -268,8 +290,39 @@ def parse(prog: str, description: str, classes: Sequence[type], argv: Sequence[s
         raise InputError(f"unknown argument {unknown[0]!r}; {hint}")
     flags = vars(given)
     config = flags.pop("config")
-    from_file = build_values(read_config(config), classes) if config else {}
+    flags, from_file = today(flags, classes, prog), {}
+    if config:  # a run of the last release is no reader's fault
+        kept = str(config).endswith(".json")
+        from_file = today(read_config(config), classes, "" if kept else f"{prog}: --config {config}")
     return build(classes, {**from_file, **flags}, source=f"--config {config}" if config else "flags")
+
+
+def today(values: dict[str, Any], classes: Sequence[type], where: str = "") -> dict[str, Any]:
+    """`values` with the names and words of this release; what is old is said, if there is a `where` to name."""
+    values = build_values(values, classes)
+    fields = [pair for cls in classes for pair in fields_of(cls).items()]
+    for name, old, words in [
+        (n, old, words) for n, (f, _) in fields for old, words in f.metadata["was"].items()
+    ]:
+        given = values.get(old)
+        new = words.get(given, given) if isinstance(given, (str, bool)) else given
+        if old not in values or (old == name and new == given):
+            continue
+        require(
+            old == name or name not in values, f"{option(old)} is now {option(name)}; give this one alone"
+        )
+        del values[old]
+        values[name] = new
+        if where:
+            said = f"{option(old)} {given} is now {option(name)} {new}"
+            _tell(f"{where}: {said}; the old word goes with the next release")
+    return values
+
+
+@functools.cache
+def _tell(line: str) -> None:
+    """Once, however many runs of a sweep it holds for."""
+    print(line, file=sys.stderr)
 
 
 def build_values(values: dict[str, Any], classes: Sequence[type]) -> dict[str, Any]:

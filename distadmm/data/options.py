@@ -1,0 +1,59 @@
+"""The flags that say which rows are read, and how: the same words in every programme that reads a table."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from distadmm.errors import require
+from distadmm.flags import flag
+from distadmm.structs import struct
+
+
+@struct
+class Rows:
+    flags_title = "data"
+
+    data: str = flag(
+        "adult",
+        help="adult, tiny, a9a, or a file (CSV, npz, libsvm); radmm also 'shard-{rank}.csv', one file a node, "
+        "and istdp synthetic:ROWS[xCOLUMNS]",
+    )
+    target: str | None = flag(None, help="target column of a CSV (default: the last)")
+    labels: tuple[str, ...] = flag(
+        (), help="the classes of a file, the negative one first: no,yes (default: found)"
+    )
+    schema: str | None = flag(None, help="TOML file with the public domains and bounds of a CSV's columns")
+    features: int | None = flag(None, help="columns of a libsvm file; private runs need it", at_least=1)
+    test_fraction: float = flag(0.0, help="share of a file's rows kept for testing", at_least=0, below=1)
+
+    def reading(self) -> dict[str, Any]:
+        """How a user's file is to be read, as far as flags say so."""
+        names = ("target", "labels", "schema", "features", "test_fraction", "test_data")
+        return {name: value for name in names if (value := getattr(self, name, None))}
+
+
+@struct
+class MoreRows(Rows):
+    test_data: str | None = flag(None, help="a file of test rows")
+    sanitise: tuple[str, ...] = flag(
+        (), help="COLUMN=mapping.npz,...: randomise columns by privacy mappings first"
+    )
+
+
+def norms(text: str) -> tuple[float, ...] | None:
+    """What `--row-norm` states: nothing for auto or none, one bound for all, or one a party."""
+    if text in ("auto", "none"):
+        return None
+    try:
+        bounds = tuple(float(part) for part in text.split(","))
+    except ValueError:
+        bounds = (math.nan,)
+    require(
+        all(0 < bound < math.inf for bound in bounds),
+        f"--row-norm is {text!r}; needed: a number above 0 (sharing: or one a party), none or auto",
+    )
+    return bounds
+
+
+ROW_NORM = "cut rows to this public norm (sharing: or one a party); none: leave them; auto: a bound that is known, or 1"

@@ -1,0 +1,120 @@
+"""Flags that programmes share: a name means one thing in all of them.
+
+`distadmm.data.options` has those of the rows that are read.
+"""
+
+from __future__ import annotations
+
+from distadmm.flags import flag
+from distadmm.structs import struct
+
+ADJACENCIES = ("add-remove", "replace", "label")
+RNGS = ("secure", "simulation")
+FORMS = ("sound", "paper")
+
+
+@struct
+class Output:
+    flags_title = "output"
+
+    out: str | None = flag(None, help="directory for the results (default: runs/<kind>-<date>-<time>)")
+    force: bool = flag(
+        False, help="replace a directory that is not empty; one that has spent privacy is kept beside it"
+    )
+
+
+@struct
+class Job(Output):
+    """One start of a programme."""
+
+    flags_title = "run"
+
+    seed: int = flag(0, help="seed of all random choices that are not secret", at_least=0)
+    strict: bool = flag(False, help="exit with code 4 when the result is not as good as was asked for")
+    dry_run: bool = flag(False, help="print what would be run and stop")
+
+
+@struct
+class Run(Job):
+    """A job of many iterations, which can be watched, stopped and taken up again."""
+
+    time_limit: float | None = flag(
+        None, help="stop after so many seconds (state saved if checkpoints are on)", above=0
+    )
+    observe: str = flag(
+        "1",
+        help="measure every so many iterations, or none; changes no bit of the result",
+        was={"observe": {"each": "1"}},
+    )
+    checkpoint_every: int | None = flag(None, help="save the state every so many iterations", at_least=1)
+    resume: str | None = flag(None, help="go on from the last checkpoint of this run directory")
+    progress: str = flag("auto", help="bar, lines, none, or auto", choices=("auto", "bar", "lines", "none"))
+    yield_: str = flag(
+        "auto",
+        help="how ranks wait: spin, yield, or auto (yield where there are more ranks than cores)",
+        choices=("auto", "spin", "yield"),
+    )
+    stall_timeout: float = flag(
+        600.0, help="end the job when no rank moves for so many seconds; 0: never", at_least=0
+    )
+
+
+@struct
+class Budget:
+    flags_title = "privacy"
+
+    epsilon: float | None = flag(
+        None, help="choose the noise so that each ledger of the run spends at most this", above=0
+    )
+    delta: float = flag(1e-5, help="delta of all (epsilon, delta) statements", above=0, below=1)
+    adjacency: str | None = flag(
+        None,
+        help="what one record may do: add-remove, replace or label",
+        choices=ADJACENCIES,
+    )
+    rng: str = flag(
+        "secure",
+        help="secure noise, or a simulation that --seed repeats and that guarantees nothing",
+        choices=RNGS,
+    )
+
+
+@struct
+class Shared:
+    """Flags that several programmes have, each in a group of its own: they take them from here by `again`."""
+
+    algorithm: str = flag(
+        "radmm", help="a name (see: python -m distadmm list) or a file of yours ending in .py"
+    )
+    form: str = flag(
+        "sound",
+        help="sound, or paper: as printed, with what becomes of it",
+        choices=("sound", "paper"),
+        was={"form": {"right": "sound"}},
+    )
+    method: str | None = flag(None, help="by which method")
+    loss: str = flag("logistic", help="loss of a record: a name, or FILE.py:Name with a loss of yours")
+    lambda_: float | None = flag(None, help="lambda: weight of the regulariser, or slope of the penalty at 0")
+    intercept: bool = flag(False, help="fit an intercept")
+    iterations: int | None = flag(None, help="most iterations", at_least=1)
+    stop_tolerance: float | None = flag(
+        None,
+        help="stop when the method's residual is below this",
+        above=0,
+    )
+    penalty_rho: float | None = flag(None, help="rho: weight of the quadratic penalty", above=0)
+    mechanism: str | None = flag(None, help="what makes the releases private")
+    public_rows: int | None = flag(
+        None, help="public divisor of the loss in place of the number of rows (add-remove)", at_least=1
+    )
+    problem: str = flag("", help="an experiment of the paper, or a stand-in for one")
+    input: str | None = flag(
+        None, help="joint table of the private S (down) and the public Y or X: .csv or .npz"
+    )
+    rows: str | None = flag(None, help="CSV file of data rows, with the flags that name its columns")
+    data: str | None = flag(None, help="bundled rows, with the flags that name their columns")
+    smooth: float = flag(0.0, help="pseudo-count added to every cell of a table of counts", at_least=0)
+    points: int | None = flag(None, help="points of a curve, evenly spaced", at_least=2)
+    certify: bool | None = flag(None, help="prove how far from the best the result can be")
+    figure: bool = flag(True, help="draw an SVG (needs matplotlib)")
+    restarts: int | None = flag(None, help="number of starts", at_least=1)
