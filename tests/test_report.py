@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from distadmm import radmm, sharing
+from distadmm import radmm
 from distadmm.commands import report, report_page, report_runs
 
 TINY = ["--data", "tiny", "--weight", "20", "--progress", "none"]
@@ -190,9 +190,8 @@ def test_names_are_text_and_not_markup(runs: Path, tmp_path: Path) -> None:
     odd = tmp_path / "a<b>&c.edgelist"
     odd.write_text("".join(f"{i} {(i + 1) % 5}\n" for i in range(5)))
     folder = run(tmp_path / "odd<i>", "--algorithm", "admm", "--topology", str(odd), "--iterations", "3")
-    found = report_runs.groups([report_runs.read(folder), report_runs.read(runs / "plain" / "star5")])
-    header, rows = report.table(found, (1e-3,))
-    text = report_page.page(report.MARK, found, header, rows, [])
+    told = report.sections([report_runs.read(folder), report_runs.read(runs / "plain" / "star5")])
+    text = report_page.page(report.MARK, told)
     assert "a<b>" not in text
     assert "odd<i>" not in text
     assert "a&lt;b&gt;&amp;c" in text
@@ -219,8 +218,7 @@ def test_a_file_that_is_no_report_is_kept(runs: Path, tmp_path: Path, capsys) ->
     [
         ([], "no run is named"),
         (["{missing}"], "is no directory"),
-        (["{empty}"], "holds no run of the consensus family"),
-        (["{sharing}"], "holds no run of the consensus family"),
+        (["{empty}"], "holds no run"),
         (["{broken}"], "is not a history written by distadmm"),
         (["{plain}", "--gaps", "0"], "--gaps is 0.0"),
         (["{plain}", "--gaps", ","], "--gaps is empty"),
@@ -230,11 +228,8 @@ def test_a_file_that_is_no_report_is_kept(runs: Path, tmp_path: Path, capsys) ->
     ],
 )
 def test_bad_input_is_one_line(argv: list[str], told: str, runs: Path, tmp_path: Path, capsys) -> None:
-    places = {name: tmp_path / name for name in ("missing", "empty", "sharing", "broken")}
+    places = {name: tmp_path / name for name in ("missing", "empty", "broken")}
     places["empty"].mkdir()
-    if "{sharing}" in argv:
-        flags = ["--parties", "2", "--iterations", "2"]
-        assert sharing.main([*flags, "--out", str(places["sharing"])]) == 0
     if "{broken}" in argv:
         run(places["broken"], "--algorithm", "admm", "--topology", "ring:5", "--iterations", "3")
         (places["broken"] / "history.csv").write_text("iteration,gap\n1,a\n")
@@ -262,7 +257,7 @@ def test_a_run_that_was_replaced_is_named_and_not_compared(tmp_path: Path, capsy
 def test_a_loss_is_never_shown_below_what_was_spent(spent: float) -> None:
     nothing = defaultdict(lambda: np.array([]))
     trace = report_runs.Trace(
-        Path("run"), {}, "", 1, {"epsilon": spent, "statement": "", "ended": ""}, nothing
+        Path("run"), "radmm", {}, "", 1, {"epsilon": spent, "statement": "", "ended": ""}, nothing, {}
     )
     heads, (row,) = report.table([report_runs.Group((("epsilon", "4"),), (trace,))], ())
     assert spent <= float(row[heads.index("epsilon")]) <= 1.001 * spent

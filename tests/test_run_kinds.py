@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 
 from distadmm import istdp, radmm, sharing
-from distadmm.commands import audit, ledger, report, transcript
+from distadmm.commands import audit, ledger, report, report_kinds, transcript
 from distadmm.files import read_json, read_npz
 from distadmm.run import kinds
 
@@ -61,12 +62,58 @@ def test_old_ledgers_are_shown_and_verified_and_added(name: str, capsys) -> None
         assert "together" in worked(capsys, ledger, "merge", OLD / name)
 
 
-@pytest.mark.parametrize("name", OF_RADMM)
-def test_old_runs_of_the_consensus_family_are_reported(name: str, capsys) -> None:
-    out = worked(capsys, report, OLD / name, "--out", "none")
-    with open(OLD / name / "history.csv", newline="") as file:
-        last = list(csv.DictReader(file))[-1]
-    assert f"{float(last['gap']):.2e}" in out
+def lines_of(folder: Path) -> list[dict[str, str]]:
+    with open(folder, newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_old_runs_of_every_kind_are_reported(name: str, capsys, tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    out = worked(capsys, report, OLD / name, "--out", page, "--gaps", "1e-1")
+    folder, kind = OLD / name, name.partition("-")[0]
+    table = out.partition("note:")[0]
+    if kind == "radmm":
+        assert f"{float(lines_of(folder / 'history.csv')[-1]['gap']):.2e}" in table
+    elif kind == "sharing":
+        own = list(read_json(folder / "config.json")["result"]["comparison"].values())[-1]
+        assert f"{own['objective']:.6g}" in table
+        assert f"{100 * (1 - own['accuracy']):.2f}" in table
+    elif kind == "istdp":
+        told = read_json(folder / "summary.json")
+        assert f"{100 * (1 - told['test_accuracy']):.2f}" in table
+        assert f"{told['nonzeros']:.4g}" in table
+    elif kind == "ias":
+        told = read_json(folder / "result.json")
+        for point in told.get("points", [told]):
+            assert re.search(rf"beta {point['beta']:g}.*{point['I_SU']:.6f}  *{point['E_d']:.6f}", table) or (
+                len(told.get("points", [])) < 2 and f"{point['I_SU']:.6f}  {point['E_d']:.6f}" in table
+            )
+    else:
+        for line in lines_of(folder / "curve.csv") if name == "funnel-curve" else []:
+            assert re.search(rf"R {float(line['R']):g} .*{float(line['I_SY']):.8f}", table)
+    if kind in ("radmm", "sharing", "istdp"):
+        summary = kinds.opened(folder, "report").summary
+        assert summary is not None
+        assert summary["statement"] in table
+        assert (" inf " in table) == (float(summary["epsilon"]) == float("inf"))
+        assert ("note: simulation" in out) == (summary["statement"] == "simulation")
+    assert report_kinds.KINDS[kind].reading.replace("'", "&#x27;") in page.read_text()
+
+
+def test_runs_of_different_kinds_have_a_table_each_and_add_up(capsys, tmp_path: Path) -> None:
+    out = worked(capsys, report, OLD, "--out", tmp_path / "all.html")
+    assert [line for line in out.splitlines() if line.rstrip(":") in kinds.KINDS] == [
+        f"{k}:" for k in kinds.KINDS
+    ]
+    assert out.count("these have spent more than any row says") == 1
+    page = (tmp_path / "all.html").read_text()
+    assert re.findall("<h2>(.*?)</h2>", page) == [*kinds.KINDS, "Where it comes from"]
+    assert "objectives differ" not in out.partition("istdp:")[2]
+    alone = worked(capsys, report, OLD / "sharing-s2", OLD / "istdp-secure", "--out", "none")
+    assert "these have spent more than any row says" in alone  # one table holds the records of both
+    alone = worked(capsys, report, OLD / "sharing-s1", OLD / "istdp-secure", "--out", "none")
+    assert "these have spent more than any row says" not in alone  # a simulation spends nothing
 
 
 @pytest.mark.parametrize("name", OF_RADMM)

@@ -2,8 +2,8 @@
 
 python -m distadmm report RUN [RUN ...]     a table here, and one offline page with curves (report.html)
 
-RUN is a run directory of the consensus family, or a folder that holds several.  Runs that differ in --seed alone are
-one row: its median, and its range in brackets.  Nothing but these directories is read.
+RUN is a run directory of any programme, or a folder that holds several.  Runs that differ in --seed alone are one row:
+its median, and its range in brackets; each kind of run has a table of its own.  Nothing but these directories is read.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from distadmm.commands import report_runs
-from distadmm.commands.report_runs import Group
+from distadmm.commands.report_kinds import KINDS, Column
+from distadmm.commands.report_runs import Group, Trace
 from distadmm.errors import DONE, require
 from distadmm.files import write_text
 from distadmm.flags import flag, parse
@@ -46,6 +48,16 @@ class Options:
         require(self.gaps, "--gaps is empty; give at least one relative gap, like 1e-3")
 
 
+class Told(NamedTuple):
+    """What is said of the runs of one kind."""
+
+    kind: str
+    runs: list[Group]
+    header: list[str]
+    rows: list[list[str]]
+    notes: list[str]
+
+
 @dataclass(frozen=True)
 class Request:
     paths: tuple[Path, ...]
@@ -65,13 +77,12 @@ def work(request: Request, world: World) -> int:
         return DONE
     options = request.options
     _refuse_foreign(options.out)
-    found = report_runs.groups([report_runs.read(folder) for folder in report_runs.find(request.paths)])
-    print("\n".join(["", *in_words(found, options.gaps)]))
+    told = sections([report_runs.read(folder) for folder in report_runs.find(request.paths)], options.gaps)
+    print("\n".join(["", *in_words(told)]))
     if options.out != "none":
         from distadmm.commands import report_page
 
-        page = report_page.page(MARK, found, *table(found, options.gaps), report_runs.warnings(found))
-        write_text(Path(options.out), page)
+        write_text(Path(options.out), report_page.page(MARK, told))
         print(f"\npage  {options.out}")
     return DONE
 
@@ -87,30 +98,53 @@ def _refuse_foreign(out: str) -> None:
     require(MARK in start, f"--out {out} exists and is no report; give another name")
 
 
-def in_words(found: Sequence[Group], gaps: Sequence[float]) -> list[str]:
-    """The lines of the table, and what must be known to read it."""
-    return [*aligned(*table(found, gaps)), *(f"note: {line}" for line in report_runs.warnings(found))]
+def sections(traces: Sequence[Trace], gaps: Sequence[float] = Options().gaps) -> list[Told]:
+    """The runs by their kind, each with its table and its notes."""
+    found = []
+    for kind in KINDS:
+        some = [trace for trace in traces if trace.kind == kind]
+        if some:
+            runs = report_runs.groups(some)
+            rows = report_runs.groups([point for trace in some for point in trace.points()])
+            found.append(Told(kind, runs, *table(rows, gaps), report_runs.warnings(runs)))
+    if found:
+        found[-1].notes.extend(report_runs.add_up(traces))
+    return found
+
+
+def in_words(told: Sequence[Told]) -> list[str]:
+    """The lines of the tables, and what must be known to read them."""
+    lines: list[str] = []
+    for one in told:
+        lines += [*([f"{one.kind}:"] if len(told) > 1 else []), *aligned(one.header, one.rows)]
+        lines += [f"note: {note}" for note in one.notes]
+    return lines
 
 
 def table(found: Sequence[Group], gaps: Sequence[float]) -> tuple[list[str], list[list[str]]]:
     """The heads of the columns, and a row a group; columns in which nothing is known are left out."""
+    kind = KINDS[found[0].traces[0].kind]
+
+    def measured(column: Column) -> list[str]:
+        return [
+            _range([column.unit * t.last(column.name) for t in g.traces], column.show.format) for g in found
+        ]
+
     columns: dict[str, list[str]] = {
         "setting": [group.label for group in found],
         "runs": [str(len(group.traces)) for group in found],
-        "iterations": [_range([trace.last("iteration") for trace in group.traces]) for group in found],
     }
-    for gap in gaps:
+    if not kind.point:
+        columns["iterations"] = [_range([trace.iterations for trace in group.traces]) for group in found]
+    for gap in gaps if kind.gaps else ():
         columns[f"to {gap:g}"] = [_reached(group, gap, "iteration") for group in found]
         columns[f"MB to {gap:g}"] = [_reached(group, gap, "bytes", 1e-6) for group in found]
+    columns |= {column.head: measured(column) for column in kind.columns}
     columns |= {
-        "final gap": [_range([t.last("gap") for t in g.traces], "{:.2e}".format) for g in found],
-        "test error %": [
-            _range([100 * t.last("test_error") for t in g.traces], "{:.2f}".format) for g in found
-        ],
         "epsilon": [_range([t.epsilon for t in g.traces], rounded_up) for g in found],
         "statement": [", ".join(dict.fromkeys(t.statement for t in g.traces if t.statement)) for g in found],
-        "MB sent": [_range([1e-6 * t.last("bytes") for t in g.traces], "{:.2f}".format) for g in found],
-        "seconds": [_range([t.last("seconds") for t in g.traces], "{:.2f}".format) for g in found],
+        "MB sent": measured(Column("", "bytes", "{:.2f}", 1e-6)),
+        "seconds": measured(Column("", "seconds", "{:.2f}")),
         "ended": [", ".join(dict.fromkeys(t.ended for t in g.traces)) for g in found],
     }
     if all(len(group.traces) == 1 for group in found):

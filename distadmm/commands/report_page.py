@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from html import escape
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from distadmm.commands.report_runs import Group, Trace, common
+from distadmm.commands.report_kinds import KINDS, Curve
+from distadmm.commands.report_runs import Group, common
+
+if TYPE_CHECKING:
+    from distadmm.commands.report import Told
 
 Array = np.ndarray
 
@@ -27,36 +31,33 @@ figure { display: inline-block; margin: 0 1.5rem 1rem 0; max-width: 100% }
 figure svg { max-width: 100%; height: auto }
 p.note { border-left: 4px solid #c60; padding-left: 0.75rem }
 """
-_READING = (
-    "gap: objective of the mean model over the optimum of all rows together, minus 1. Bytes are those of the protocol, "
-    "of all nodes. epsilon is that of the node that has spent most. Brackets: the range over seeds; bands likewise."
-)
 _LOWEST = 1e-16  # a smaller gap is rounding, and is drawn here
 
 
-def page(
-    mark: str,
-    found: Sequence[Group],
-    header: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    notes: Sequence[str],
-) -> str:
+def page(mark: str, told: Sequence[Told]) -> str:
     """The whole file."""
-    runs = sum(len(group.traces) for group in found)
-    title = f"{runs} run{'s' * (runs > 1)}, {len(found)} setting{'s' * (len(found) > 1)}"
+    groups = [group for one in told for group in one.runs]
+    runs = sum(len(group.traces) for group in groups)
+    title = f"{runs} run{'s' * (runs > 1)}, {len(groups)} setting{'s' * (len(groups) > 1)}"
     parts = [
         f'<!doctype html>\n{mark}\n<html lang="en">\n<meta charset="utf-8">',
         '<meta name="viewport" content="width=device-width">',
         f"<title>{title}</title>\n<style>{_STYLE}</style>\n<h1>{title}</h1>",
-        *(f'<p class="note">{escape(note)}</p>' for note in notes),
-        '<div class="wide">' + _table(header, rows) + "</div>",
-        f"<p>{escape(_READING)}</p>",
-        "<details><summary>common to all</summary>"
-        + _table(["setting", "value"], common(found))
-        + "</details>",
-        *(f"<figure>{svg}</figure>" for svg in figures(found)),
-        "<h2>Where it comes from</h2>\n" + _table(["setting", "directory", "seed", "data"], _sources(found)),
     ]
+    for one in told:
+        parts += [
+            *([f"<h2>{one.kind}</h2>"] if len(told) > 1 else []),
+            *(f'<p class="note">{escape(note)}</p>' for note in one.notes),
+            '<div class="wide">' + _table(one.header, one.rows) + "</div>",
+            f"<p>{escape(KINDS[one.kind].reading)}</p>",
+            "<details><summary>common to all</summary>"
+            + _table(["setting", "value"], common(one.runs))
+            + "</details>",
+            *(f"<figure>{svg}</figure>" for svg in figures(one.runs)),
+        ]
+    parts.append(
+        "<h2>Where it comes from</h2>\n" + _table(["setting", "directory", "seed", "data"], _sources(groups))
+    )
     return "\n".join(parts) + "\n</html>\n"
 
 
@@ -78,12 +79,8 @@ def figures(found: Sequence[Group]) -> list[str]:
     """The curves as SVG; a line that says why where matplotlib is missing."""
     if find_spec("matplotlib") is None:
         return ["<p>no curves: matplotlib is missing; pip install 'distadmm[plot]'</p>"]
-    drawn = [
-        _curves(found, "iteration", lambda t: t.history["iteration"], "gap"),
-        _curves(found, "MB sent by all nodes", lambda t: 1e-6 * t.history["bytes"], "gap"),
-        _curves(found, "iteration", lambda t: t.history["iteration"], "test_error"),
-        _spent(found),
-    ]
+    kind = KINDS[found[0].traces[0].kind]
+    drawn = [*(_curves(found, curve) for curve in kind.curves), _spent(found, *kind.spent)]
     return [svg for svg in drawn if svg]
 
 
@@ -101,51 +98,60 @@ def _pyplot(salt: str) -> Any:
     return pyplot
 
 
-def _curves(found: Sequence[Group], x_label: str, x_of: Callable[[Trace], Array], column: str) -> str:
-    """Median and range over the seeds of each group; nothing where no run has measured `column`."""
-    pyplot = _pyplot(f"{column} over {x_label}")
+def _curves(found: Sequence[Group], curve: Curve) -> str:
+    """Median and range over the seeds of each group; nothing where no run has measured it."""
+    measured = [
+        (at, group.label, [t.history for t in group.traces if not np.isnan(t.history[curve.y]).all()])
+        for at, group in enumerate(found)
+    ]
+    measured = [(at, label, histories) for at, label, histories in measured if histories]
+    if not measured:
+        return ""
+    pyplot = _pyplot(f"{curve.y} over {curve.x_label}")
     figure, axis = pyplot.subplots(figsize=(6.0, 3.8))
-    logarithmic = column == "gap"
-    some = False
-    for at, group in enumerate(found):
-        traces = [t for t in group.traces if not np.isnan(t.history[column]).all() and len(t.history[column])]
-        if not traces:
-            continue
-        some, length = True, min(len(t.history[column]) for t in traces)
-        y = np.array([t.history[column][:length] for t in traces])
-        y = np.maximum(y, _LOWEST) if logarithmic else 100 * y
-        x = np.median([x_of(t)[:length] for t in traces], axis=0)
+    for at, label, histories in measured:
+        length = min(len(history[curve.y]) for history in histories)
+        y = curve.y_unit * np.array([history[curve.y][:length] for history in histories])
+        y = np.maximum(y, _LOWEST) if curve.logarithmic else y
+        x = curve.x_unit * np.median([history[curve.x][:length] for history in histories], axis=0)
         style = {"color": f"C{at % 10}", "ls": ("-", "--", ":", "-.")[at // 10 % 4]}
-        axis.plot(x, np.median(y, axis=0), lw=1.3, label=group.label, **style)
-        if len(traces) > 1:
+        style |= {"marker": "o"} if length < 3 else {}
+        axis.plot(x, np.median(y, axis=0), lw=1.3, label=label, **style)
+        if len(histories) > 1:
             axis.fill_between(x, y.min(axis=0), y.max(axis=0), color=style["color"], alpha=0.15, lw=0)
-    if logarithmic and some:
+    if curve.logarithmic:
         axis.set_yscale("log")
-    axis.set(xlabel=x_label, ylabel="relative gap" if logarithmic else "test error, %")
-    return _svg(pyplot, figure, axis) if some else ""
+    axis.set(xlabel=curve.x_label, ylabel=curve.y_label)
+    return _svg(pyplot, figure, axis)
 
 
-def _spent(found: Sequence[Group]) -> str:
-    """Final gap over epsilon, a point a run; nothing where no run has spent a finite one."""
+def _spent(found: Sequence[Group], label: str, name: str) -> str:
+    """A final quantity over epsilon, a point a run; nothing where no run has spent a finite one."""
+    logarithmic = name == "gap"
     points = [
         (
             at,
             group.label,
-            [(t.epsilon, max(t.last("gap"), _LOWEST)) for t in group.traces if math.isfinite(t.epsilon)],
+            [
+                (t.epsilon, max(t.last(name), _LOWEST if logarithmic else 0.0))
+                for t in group.traces
+                if math.isfinite(t.epsilon)
+            ],
         )
         for at, group in enumerate(found)
     ]
     points = [(at, label, some) for at, label, some in points if some and not np.isnan(np.array(some)).any()]
     if not points:
         return ""
-    pyplot = _pyplot("gap over epsilon")
+    pyplot = _pyplot(f"{name} over epsilon")
     figure, axis = pyplot.subplots(figsize=(6.0, 3.8))
-    for at, label, some in points:
+    for at, setting, some in points:
         axis.plot(
-            *zip(*some), "o", color=f"C{at % 10}", mfc=f"C{at % 10}" if at < 10 else "none", label=label
+            *zip(*some), "o", color=f"C{at % 10}", mfc=f"C{at % 10}" if at < 10 else "none", label=setting
         )
-    axis.set_yscale("log")
-    axis.set(xlabel="epsilon spent", ylabel="final relative gap")
+    if logarithmic:
+        axis.set_yscale("log")
+    axis.set(xlabel="epsilon spent", ylabel=label)
     return _svg(pyplot, figure, axis)
 
 

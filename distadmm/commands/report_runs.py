@@ -8,13 +8,14 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from distadmm.commands.report_kinds import KINDS
 from distadmm.errors import InputError, require
-from distadmm.files import read_json
 from distadmm.flags import fields_of
 from distadmm.run import kinds
 from distadmm.run.config import Privacy
@@ -24,42 +25,42 @@ Array = np.ndarray
 
 # What a run is called and how it is carried out; none of it changes what a run computes.
 _MANNER = {
-    "out",
-    "force",
-    "resume",
-    "checkpoint_every",
-    "dry_run",
-    "progress",
-    "yield",
-    "stall_timeout",
-    "observe",
+    *(
+        "out",
+        "force",
+        "resume",
+        "checkpoint_every",
+        "dry_run",
+        "progress",
+        "yield",
+        "stall_timeout",
+        "observe",
+    ),
+    *("strict", "figure"),
 }
-# What changes the function that is minimised, and so what a gap is relative to.
-_PROBLEM = {
-    *("data", "target", "loss", "weight", "rho", "clip", "intercept", "labels", "schema", "features"),
-    *("test_fraction", "test_data", "sanitise", "rows_per_node", "data_id"),
-}
+_TELLING = ("algorithm", "topology", "command")  # whose values need no name before them
 _UNSET = "none"
 _ASIDE = re.compile(r"\.spent-\d+$")
-_NUMBERS = ("iteration", "gap", "test_error", "bytes", "seconds")
 
 
 @struct
 class Trace:
-    """One run: its settings, how it ended (None: it has not), and its history by column."""
+    """One run: its settings, how it ended (None: it has not), its history by column, and its last numbers."""
 
     folder: Path
+    kind: str
     config: dict[str, Any]
     data_id: str
     nodes: int
     summary: dict[str, Any] | None
     history: dict[str, Array]
+    final: dict[str, float]
 
     def last(self, column: str) -> float:
         """The latest value that was measured; NaN when none was."""
-        values = self.history[column]
+        values = self.history.get(column, np.empty(0))
         known = values[~np.isnan(values)]
-        return float(known[-1]) if len(known) else math.nan
+        return float(known[-1]) if len(known) else self.final.get(column, math.nan)
 
     def first_below(self, gap: float) -> int | None:
         """The line of the history in which the objective gap is first at most `gap`."""
@@ -67,17 +68,35 @@ class Trace:
         return int(reached[0]) if len(reached) else None
 
     @property
+    def iterations(self) -> float:
+        return self.final.get("iterations", self.last("iteration"))
+
+    @property
     def ended(self) -> str:
         return str(self.summary["ended"]) if self.summary else "unfinished"
 
     @property
     def epsilon(self) -> float:
-        """What was spent; NaN while a run is unfinished, whose ledgers say more."""
-        return float(self.summary["epsilon"]) if self.summary else math.nan
+        """What was spent; NaN while a run is unfinished, whose ledgers say more, and where nothing counts it."""
+        return float(self.summary.get("epsilon", math.nan)) if self.summary else math.nan
 
     @property
     def statement(self) -> str:
-        return str(self.summary["statement"]) if self.summary else ""
+        return str(self.summary.get("statement", "")) if self.summary else ""
+
+    def points(self) -> list[Trace]:
+        """A run that holds several results as one trace each; any other is one itself."""
+        apart = KINDS[self.kind].point
+        if not apart or self.summary is None:
+            return [self]
+        return [
+            replace(
+                self,
+                config={**self.config, **{name: line[name] for name in apart if name in line}},
+                history={name: values[at : at + 1] for name, values in self.history.items()},
+            )
+            for at, line in enumerate(_points(self.summary))
+        ]
 
 
 @struct
@@ -90,9 +109,10 @@ class Group:
     @property
     def label(self) -> str:
         if not self.settings:
-            return "{algorithm} on {topology}".format(**self.traces[0].config)
+            kind, config = self.traces[0].kind, self.traces[0].config
+            return "{algorithm} on {topology}".format(**config) if kind == "radmm" else kind
         told = [(name, value) for name, value in self.settings if value != _UNSET]
-        return ", ".join(v if name in ("algorithm", "topology") else f"{name} {v}" for name, v in told)
+        return ", ".join(v if name in _TELLING else f"{name} {v}" for name, v in told)
 
 
 def find(paths: Iterable[Path]) -> list[Path]:
@@ -100,55 +120,85 @@ def find(paths: Iterable[Path]) -> list[Path]:
     found: list[Path] = []
     for path in paths:
         require(path.is_dir(), f"{path} is no directory; give run directories, or a folder that holds some")
-        below = [path] if _is_run(path) else sorted(filter(_is_shown, path.iterdir()))
-        require(
-            below,
-            f"{path} holds no run of the consensus family (no config.json with a graph); "
-            "give what --out named in python -m distadmm.radmm, or the folder above",
-        )
+        # A run that --force has moved aside is not compared with the one in its place; see `_of_privacy`.
+        below = [
+            one
+            for one in sorted(path.iterdir())
+            if one.is_dir() and not _ASIDE.search(one.name) and kinds.find(one)
+        ]
+        below = [path] if kinds.find(path) else below
+        require(below, f"{path} holds no run; give what --out named, or the folder above")
         found += [folder for folder in below if folder not in found]
     return found
 
 
-def _is_shown(folder: Path) -> bool:
-    """A run that --force has moved aside is not compared with the one in its place; see `_of_privacy`."""
-    return _is_run(folder) and not _ASIDE.search(folder.name)
-
-
-def _is_run(folder: Path) -> bool:
-    found = kinds.find(folder)
-    return found is not None and found.kind == "radmm"
-
-
 def read(folder: Path) -> Trace:
     """The run in `folder`; one that was killed has what its last checkpoint wrote."""
-    content, summary = read_json(folder / "config.json"), folder / "summary.json"
-    config = content["config"]
-    if (
-        config.get("epsilon") is None and config.get("alpha") is None
-    ):  # no noise: how it would be drawn says nothing
+    found = kinds.opened(folder, "report")
+    config, told = found.config, found.told
+    if found.kind == "radmm" and config.get("epsilon") is None and config.get("alpha") is None:
+        # Without noise: how it would be drawn says nothing.
         config = {name: value for name, value in config.items() if name not in fields_of(Privacy)}
+    if found.kind == "ias":
+        config = {**config, "command": "sweep" if "points" in config else "design"}
+    nodes = int(told["graph"]["nodes"]) if "graph" in told else 0
     return Trace(
         folder,
+        found.kind,
         config,
-        str(content["data_id"]),
-        int(content["graph"]["nodes"]),
-        read_json(summary) if summary.is_file() else None,
-        _history(folder / "history.csv"),
+        found.data_id,
+        nodes,
+        found.summary,
+        _history(found),
+        _final(found.summary),
     )
 
 
-def _history(path: Path) -> dict[str, Array]:
-    if not path.is_file():  # --observe none
-        return {name: np.empty(0) for name in _NUMBERS}
-    with open(path, newline="") as file:
-        lines = list(csv.DictReader(file))
+def _points(summary: dict[str, Any]) -> list[dict[str, Any]]:
+    """The results that one run holds."""
+    return summary.get("points") or summary.get(kinds.REFUTED) or [summary]
+
+
+def _history(found: kinds.RunDirectory) -> dict[str, Array]:
+    path, names = found.path / "history.csv", KINDS[found.kind].history
+    lines: list[dict[str, Any]] = []
+    if KINDS[found.kind].point:
+        lines = _points(found.summary or {})
+    elif path.is_file():  # not with --observe none
+        with open(path, newline="") as file:
+            lines = list(csv.DictReader(file))
     try:
-        return {name: np.array([float(line[name] or "nan") for line in lines]) for name in _NUMBERS}
-    except (KeyError, TypeError, ValueError) as error:
+        history = {name: np.array([float(line.get(name) or "nan") for line in lines]) for name in names}
+    except (TypeError, ValueError) as error:
         raise InputError(
             f"{path} is not a history written by distadmm ({error}); leave this run out"
         ) from None
+    if lines and "repetition" in lines[0]:  # means, as in the summary
+        repetitions = len({line["repetition"] for line in lines})
+        history = {name: values.reshape(repetitions, -1).mean(axis=0) for name, values in history.items()}
+    if "accuracy" in history:
+        history["test_error"] = 1 - history["accuracy"]
+    return history
+
+
+def _final(summary: dict[str, Any] | None) -> dict[str, float]:
+    """The numbers of a summary, under the names of the columns."""
+    if summary is None:
+        return {}
+    told = dict(summary)
+    compared = [line or {} for line in told.get("comparison", {}).values()]
+    if compared:
+        told |= compared[-1]
+        shares = {name: line.get("accuracy") for name, line in zip(("alone", "pooled"), compared)}
+        told |= {name: 1 - share for name, share in shares.items() if share is not None}
+    for name in ("accuracy", "test_accuracy"):
+        if told.get(name) is not None:
+            told["test_error"] = 1 - told[name]
+    if isinstance(told.get("traffic"), dict):
+        told["bytes"] = sum(kind["bytes"] for kind in told["traffic"].values())
+    return {
+        name: float(v) for name, v in told.items() if isinstance(v, (int, float)) and not isinstance(v, bool)
+    }
 
 
 def groups(traces: Sequence[Trace]) -> list[Group]:
@@ -159,7 +209,7 @@ def groups(traces: Sequence[Trace]) -> list[Group]:
     differing = [
         name for name in names if len({_shown(t.config[name]) for t in traces if name in t.config}) > 1
     ]
-    if len({t.data_id for t in traces}) > 1 and "data" not in differing:
+    if len({t.data_id for t in traces} - {""}) > 1 and "data" not in differing:
         differing.append("data_id")
     found: dict[tuple[tuple[str, str], ...], list[Trace]] = {}
     for trace in traces:
@@ -203,14 +253,17 @@ def _in_order(group: Group) -> list[tuple[float, str]]:
 def warnings(found: Sequence[Group]) -> list[str]:
     """What a reader of the comparison must know before believing it."""
     traces = [trace for group in found for trace in group.traces]
-    said = []
-    apart = [name for name, _ in found[0].settings if name in _PROBLEM]
+    said, kind = [], KINDS[traces[0].kind]
+    apart = [name for name, _ in found[0].settings if name in kind.objective]
     if len({trace.nodes for trace in traces}) > 1:
         apart.append("number of nodes")
     if apart:
-        said.append(
-            f"the objectives differ ({', '.join(apart)}): a gap is relative to the optimum of its own run"
+        means = (
+            "a gap is relative to the optimum of its own run"
+            if kind.gaps
+            else "compare errors, not objectives"
         )
+        said.append(f"the objectives differ ({', '.join(apart)}): {means}")
     unfinished = [trace.folder.name for trace in traces if trace.summary is None]
     if unfinished:
         said.append(
@@ -224,25 +277,14 @@ def _of_privacy(traces: Sequence[Trace]) -> list[str]:
     """Whose bounds the epsilons are, what they leave out, and that runs on the same data add up."""
     said = []
     private = [trace for trace in traces if math.isfinite(trace.epsilon)]
-    for delta, adjacency, published in dict.fromkeys(map(_terms, private)):
-        whose = (
-            "published bound for Gaussian noise"
-            if published
-            else "derived for this project, not peer-reviewed"
-        )
+    for delta, adjacency, whose in dict.fromkeys(map(_terms, private)):
         said.append(
-            f"epsilon at delta {delta:g} for {adjacency}, of the node that has spent most: {whose}; "
+            f"epsilon at delta {delta:g} for {adjacency}, of the {KINDS[traces[0].kind].whose}: {whose}; "
             "what it assumes: python -m distadmm ledger show RUN"
         )
     if any(trace.statement == "simulation" for trace in traces):
         said.append(
             "simulation: noise that a seed repeats protects nobody; its epsilon is what real noise would spend"
-        )
-    real = Counter(trace.data_id for trace in traces if trace.statement not in ("", "simulation"))
-    if private and max(real.values(), default=0) > 1:
-        said.append(
-            "runs on the same data add up: together these have spent more than any row says; "
-            "python -m distadmm ledger merge RUN RUN ..."
         )
     aside = [
         path.name for t in traces for path in t.folder.parent.glob(glob.escape(t.folder.name) + ".spent-*")
@@ -254,11 +296,26 @@ def _of_privacy(traces: Sequence[Trace]) -> list[str]:
     return said
 
 
-def _terms(trace: Trace) -> tuple[float, str, bool]:
-    """delta, adjacency, and whether the bound is a published one."""
-    config = trace.config
+def add_up(traces: Sequence[Trace]) -> list[str]:
+    """Said of runs of any kind on the same data."""
+    real = Counter(t.data_id for t in traces if t.data_id and t.statement not in ("", "simulation"))
+    if max(real.values(), default=0) < 2 or not any(math.isfinite(trace.epsilon) for trace in traces):
+        return []
+    return [
+        "runs on the same data add up: together these have spent more than any row says; "
+        "python -m distadmm ledger merge RUN RUN ..."
+    ]
+
+
+def _terms(trace: Trace) -> tuple[float, str, str]:
+    """delta, adjacency, and whose bound it is."""
+    config, summary = trace.config, trace.summary or {}
     published = config.get("mechanism") == "output" and config.get("noise") == "gaussian"
-    return float(config["delta"]), str(config["adjacency"]), published
+    whose = (
+        "published bound for Gaussian noise" if published else "derived for this project, not peer-reviewed"
+    )
+    known = {**config, **summary}
+    return float(known["delta"]), str(known["adjacency"]), whose
 
 
 def _of_seeds(found: Sequence[Group]) -> list[str]:

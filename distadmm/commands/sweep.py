@@ -303,8 +303,8 @@ def work(request: Request, world: World) -> int:
 def _conclude(out: Path, chosen: Sequence[Point], codes: Sequence[int], stopped_by: int) -> int:
     folders = [point.folder(out) for point in chosen if is_finished(point.folder(out))]
     if len(chosen) > 1 and folders:
-        found = report_runs.groups([report_runs.read(folder) for folder in folders])
-        print("\n".join(["", *report.in_words(found, report.Options().gaps)]))
+        told = report.sections([report_runs.read(folder) for folder in folders])
+        print("\n".join(["", *report.in_words(told)]))
         print(f"\nfigures  python -m distadmm report {shlex.quote(str(out))}")
     if stopped_by:
         print(f"stopped by signal {stopped_by}; the same command goes on")

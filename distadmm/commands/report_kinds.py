@@ -1,0 +1,146 @@
+"""What a report shows of each kind of run: its columns, its curves, and what must be known to read them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Column(NamedTuple):
+    head: str
+    name: str  # of the quantity, in history.csv or summary.json
+    show: str = "{:.4g}"
+    unit: float = 1.0
+
+
+class Curve(NamedTuple):
+    """One figure: two columns of the history against each other."""
+
+    x_label: str
+    x: str
+    y_label: str
+    y: str
+    x_unit: float = 1.0
+    y_unit: float = 1.0
+    logarithmic: bool = False
+
+
+class Kind(NamedTuple):
+    history: tuple[str, ...]  # columns of history.csv that are read
+    columns: tuple[Column, ...]
+    curves: tuple[Curve, ...]
+    spent: tuple[str, str]  # what is drawn over epsilon: label, quantity
+    reading: str
+    whose: str  # of whom an epsilon is
+    objective: frozenset[str]  # flags that change the function that is minimised
+    gaps: bool = False  # whether the iteration and the bytes at which a gap is reached are columns
+    point: tuple[str, ...] = ()  # what sets apart the points that one run holds
+
+
+_ROWS = frozenset(
+    {
+        *(
+            "data",
+            "target",
+            "loss",
+            "intercept",
+            "labels",
+            "schema",
+            "features",
+            "test_fraction",
+            "test_data",
+        ),
+        *("sanitise", "data_id", "clip", "rho", "weight", "rows_per_node"),
+    }
+)
+_ERROR = Column("test error %", "test_error", "{:.2f}", 100)
+_WRONG = Curve("iteration", "iteration", "test error, %", "test_error", 1, 100)
+_SEEDS = "Brackets: the range over seeds; bands likewise."
+
+KINDS = {
+    "radmm": Kind(
+        ("iteration", "gap", "test_error", "bytes", "seconds"),
+        (Column("final gap", "gap", "{:.2e}"), _ERROR),
+        (
+            Curve("iteration", "iteration", "relative gap", "gap", logarithmic=True),
+            Curve("MB sent by all nodes", "bytes", "relative gap", "gap", 1e-6, logarithmic=True),
+            _WRONG,
+        ),
+        ("final relative gap", "gap"),
+        "gap: objective of the mean model over the optimum of all rows together, minus 1. Bytes are those of the "
+        f"protocol, of all nodes. epsilon is that of the node that has spent most. {_SEEDS}",
+        "node that has spent most",
+        _ROWS,
+        gaps=True,
+    ),
+    "sharing": Kind(
+        ("iteration", "residual", "objective", "test_loss", "accuracy", "bytes", "seconds"),
+        (
+            Column("objective/N", "objective", "{:.6g}"),
+            Column("test loss", "test_loss"),
+            _ERROR,
+            Column("party 1 alone %", "alone", "{:.2f}", 100),
+            Column("all in one place %", "pooled", "{:.2f}", 100),
+        ),
+        (
+            Curve("iteration", "iteration", "objective/N", "objective"),
+            Curve("iteration", "iteration", "residual", "residual", logarithmic=True),
+            _WRONG,
+        ),
+        ("test error", "test_error"),
+        "objective/N: loss and regulariser of the parties' models together, a record. alone and in one place: the test "
+        "error of party 1's columns and of all columns without a protocol. epsilon is that of the party that has spent "
+        f"most; a person at several parties spends more (ledger show). {_SEEDS}",
+        "party that has spent most",
+        (_ROWS - {"rho", "clip"}) | {"lambda", "mean", "reg", "region", "key", "party_files"},
+    ),
+    "istdp": Kind(
+        ("iteration", "objective", "nonzeros", "length", "seconds"),
+        (
+            Column("objective", "objective", "{:.6g}"),
+            Column("nonzeros", "nonzeros"),
+            _ERROR,
+            Column("test mean squared error", "test_mean_squared_error"),
+            Column("excess error", "excess_error"),
+            Column("support F1", "support_f1", "{:.3f}"),
+        ),
+        (
+            Curve("iteration", "iteration", "objective", "objective"),
+            Curve("iteration", "iteration", "columns with a coefficient", "nonzeros"),
+        ),
+        ("test error", "test_error"),
+        f"objective: mean loss and penalty. Several repetitions of one run are shown by their means. {_SEEDS}",
+        "run as a whole",
+        (_ROWS - {"rho", "clip"}) | {"penalty", "lambda", "alpha", "row_norm"},
+    ),
+    "ias": Kind(
+        ("beta", "F", "I_SU", "E_d", "gap"),
+        (
+            Column("I(S;U)", "I_SU", "{:z.6f}"),
+            Column("E[d]", "E_d", "{:z.6f}"),
+            Column("F", "F", "{:z.8f}"),
+            Column("proved gap", "gap", "{:.1e}"),
+        ),
+        (Curve("leakage E[d]", "E_d", "I(S;U), nats", "I_SU"),),
+        ("", ""),
+        "I(S;U): what the server still learns. E[d]: what it learns of the data, by the measure, an average over the "
+        "data: no epsilon.",
+        "",
+        frozenset(),
+        point=("beta",),
+    ),
+    "funnel": Kind(
+        ("R", "I_SY", "I_XY", "lower_bound"),
+        (
+            Column("I(S;Y)", "I_SY", "{:z.8f}"),
+            Column("I(X;Y)", "I_XY", "{:z.8f}"),
+            Column("proven lower", "lower_bound", "{:z.8f}"),
+        ),
+        (Curve("I(X;Y), nats", "I_XY", "I(S;Y), nats", "I_SY"),),
+        ("", ""),
+        "I(S;Y): what the released Y tells of the private S, I(X;Y) what it tells of the useful X, both in nats and "
+        "averages over the data: no epsilon.",
+        "",
+        frozenset(),
+        point=("R", "reading"),
+    ),
+}  # fmt: skip
