@@ -222,16 +222,17 @@ def read(argv: list[str]) -> Options:
 
 def rows_of(options: Options) -> Rows:
     data = options.data
+    sound = options.privacy.epsilon is not None and options.privacy.form == "sound"
     reading = {
         "target": data.target, "labels": data.labels, "schema": data.schema, "features": data.features,
-        "test_fraction": data.test_fraction,
+        "test_fraction": data.test_fraction, "private": sound,
     }  # fmt: skip
     rows = load(
         data.data, loss=loss_of(options.model.loss), row_norm=data.norm(), seed=options.run.seed, **reading
     )
     checked(rows.X, rows.y, options.model.loss)
-    sound = options.privacy.epsilon is not None and options.privacy.form == "sound"
-    require(not (sound and rows.learnt), f"--data {data.data}, which one record can change: {rows.learnt}")
+    if sound and rows.facts is not None:
+        rows.facts.require_public(data.data)
     return rows
 
 

@@ -75,7 +75,7 @@ def test_csv_npz_and_libsvm_give_the_same_rows(tmp_path_factory, seed, n_nodes, 
 @pytest.mark.parametrize(("write", "suffix"), [(write_csv, "csv"), (write_npz, "npz"), (write_libsvm, "svm")])
 def test_a_rank_that_is_told_the_facts_reads_the_same_rows(tmp_path, table, write, suffix):
     first = open_source(write(tmp_path / f"t.{suffix}", *table), seed=3)
-    other = FileSource(first.path, first.reading, facts=first.facts, clip=1.0)
+    other = FileSource(first.path, first.reading, form=first.form, clip=1.0)
     for node in range(4):
         X, y = first.node(node, 4)
         Z, z = other.node(node, 4)
@@ -456,8 +456,9 @@ def test_classes_spelt_differently_at_two_nodes(tmp_path, table):
     write_csv(tmp_path / "s-0.csv", X, y)
     write_csv(tmp_path / "s-1.csv", X, (y + 1) // 2)
     source = open_source(str(tmp_path / "s-{rank}.csv"))
-    source.node(0, 2)
-    assert "write them alike" in refused(lambda: source.node(1, 2))
+    np.testing.assert_array_equal(source.node(0, 2)[1], source.node(1, 2)[1])
+    write_csv(tmp_path / "t-0.csv", X, np.where(y > 0, "yes", "no"))
+    assert "--labels" in refused(lambda: open_source(str(tmp_path / "t-{rank}.csv")).node(0, 1))
 
 
 @pytest.mark.parametrize(

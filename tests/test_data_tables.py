@@ -6,13 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
-from distadmm.data.identity import data_id, local_key
 from distadmm.data.table import (
     NOTHING_CLIPPED,
     ClipReport,
     Sparse,
     clip_rows,
+    data_id,
     dense,
+    local_key,
     shard,
     take,
     with_intercept,

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
-from distadmm.data.sanitise import ColumnMapping, replace, symbol_names
+from distadmm.data.formats import numbered_lines, read_text
+from distadmm.data.mapping import ColumnMapping, replace, symbol_names
 from distadmm.data.schema import Category, Number, Schema
 from distadmm.data.table import Array, Matrix
-from distadmm.data.textfile import numbered_lines, read_text
 from distadmm.errors import InputError, require
 
 

@@ -8,31 +8,30 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from distadmm.data import sanitise
-from distadmm.data.identity import data_id, local_key
+from distadmm.data.formats import kind
+from distadmm.data.mapping import ColumnMapping
+from distadmm.data.public import Fact
 from distadmm.data.reading import LIBSVM, Reading, file_digest
 from distadmm.data.schema import read_schema
 from distadmm.data.source import Source, WholeSource
-from distadmm.data.table import Array, Matrix, permutation, take
-from distadmm.data.targets import find_classes, to_targets
-from distadmm.data.textfile import kind
+from distadmm.data.table import Array, Matrix, data_id, local_key, permutation, take
 from distadmm.errors import InputError, require
 
 HELD_OUT = 0x7FFFFFFF  # stands where a node's number would, in the random choices of a test file
 
 
-class Facts(NamedTuple):
+class Form(NamedTuple):
     """What every rank must know of a whole file before it reads its rows."""
 
     n_rows: int
     feature_names: tuple[str, ...]
-    classes: tuple[Any, ...]
+    classes: Fact
 
 
 class FileSource(WholeSource):
     """One file, cut into shards by a permutation seeded by `seed`.
 
-    The process without `facts` reads and checks all rows; one that is told the facts reads its own only.
+    The process without `form` reads and checks all rows; one that is told the form reads its own only.
     """
 
     def __init__(
@@ -42,33 +41,30 @@ class FileSource(WholeSource):
         *,
         test_fraction: float = 0.0,
         test_data: Path | None = None,
-        facts: Facts | None = None,
+        form: Form | None = None,
         **options: Any,
     ):
         super().__init__(task=reading.task, **options)
         self.path, self.reading, self.name, self.source = path, reading, path.name, str(path)
         self.test_data = test_data
         self._rows: tuple[Matrix, Array] | None = None
-        self.file = (reading if facts is None else _with_width(reading, facts)).open(path)
-        if facts is None or reading.sanitise:
-            facts = self._read_all()
+        self.file = (reading if form is None else _with_width(reading, form)).open(path)
+        if form is None or reading.sanitise:
+            form = self._read_all()
         require(
-            facts.n_rows == self.file.n_rows,
-            f"{path} has {self.file.n_rows} rows here and {facts.n_rows} on rank 0; give all ranks the same file",
+            form.n_rows == self.file.n_rows,
+            f"{path} has {self.file.n_rows} rows here and {form.n_rows} on rank 0; give all ranks the same file",
         )
-        self.facts, self.classes = facts, facts.classes
-        self.learnt = _learnt(path, reading)
-        self.feature_names = (*facts.feature_names, *(("intercept",) if self.intercept else ()))
+        self.form, self.classes = form, form.classes.value
+        self.facts = reading.facts(path, form.feature_names, form.classes, self.clip)
+        self.feature_names = (*form.feature_names, *(("intercept",) if self.intercept else ()))
         self._deal(test_fraction)
 
-    def _read_all(self) -> Facts:
+    def _read_all(self) -> Form:
         X, target, names = self.reading.read(self.file)
-        where = f"{self.path}: the target"
-        classes = self.reading.given()
-        if classes is None:
-            classes = find_classes(target, self.task, where, whole=True)
-        self._rows = X, to_targets(target, classes, self.task, where, self.file.place)
-        return Facts(self.file.n_rows, names, classes)
+        y, classes = self.reading.targets(target, f"{self.path}: the target", self.file.place)
+        self._rows = X, y
+        return Form(self.file.n_rows, names, classes)
 
     def _deal(self, test_fraction: float) -> None:
         require(
@@ -93,12 +89,12 @@ class FileSource(WholeSource):
         def place(i: int) -> str:
             return self.file.place(int(rows[i]))
 
-        return X, to_targets(target, self.classes, self.task, f"{self.path}: the target", place)
+        return X, self.reading.targets(target, f"{self.path}: the target", place, self.form.classes)[0]
 
     def test(self, *, sparse: bool = False) -> tuple[Matrix, Array] | None:
         if self.test_data is None:
             return super().test(sparse=sparse)
-        X, y = _held_out(self.test_data, self.reading, self.facts, self.path)
+        X, y = _held_out(self.test_data, self.reading, self.form, self.path)
         return self.finish(X, sparse=sparse, count=False), y
 
     def data_id(self, key: bytes | None = None) -> str:
@@ -106,28 +102,19 @@ class FileSource(WholeSource):
         return data_id(content, key or local_key())
 
 
-def _learnt(path: Path, reading: Reading) -> str:
-    """One record can change the width of a libsvm file and the number of its classes, and with them the model's."""
-    if kind(path) in LIBSVM and reading.features is None:
-        return "the number of columns is the largest index in the rows; give --features N"
-    if reading.task == "multiclass" and reading.given() is None:
-        return "the classes are those found in the rows; give --labels A,B,C"
-    return ""
-
-
-def _held_out(path: Path, reading: Reading, facts: Facts, training: Path) -> tuple[Matrix, Array]:
+def _held_out(path: Path, reading: Reading, form: Form, training: Path) -> tuple[Matrix, Array]:
     """X and y of a file of test rows, which has the columns and the classes of the training file."""
-    file = _with_width(reading, facts).open(path)
+    file = _with_width(reading, form).open(path)
     X, target, names = reading.read(file, HELD_OUT)
-    _same_columns(training, facts.feature_names, path, names)
-    return X, to_targets(target, facts.classes, reading.task, f"{path}: the target", file.place)
+    _same_columns(training, form.feature_names, path, names)
+    return X, reading.targets(target, f"{path}: the target", file.place, form.classes)[0]
 
 
-def _with_width(reading: Reading, facts: Facts) -> Reading:
-    """A libsvm file says its width only when all of it is read; `facts` know it."""
+def _with_width(reading: Reading, form: Form) -> Reading:
+    """A libsvm file says its width only when all of it is read; `form` knows it."""
     if reading.features is not None:
         return reading
-    return dataclasses.replace(reading, features=len(facts.feature_names))
+    return dataclasses.replace(reading, features=len(form.feature_names))
 
 
 def _same_columns(path: Path, names: tuple[str, ...], other: Path, other_names: tuple[str, ...]) -> None:
@@ -166,8 +153,9 @@ class PatternSource(Source):
             )
         self.feature_names = ()
         self.classes = ()
+        self.facts = reading.facts(self.path(0), (), Fact((), "header"), self.clip)
         self.nodes_read: set[int] = set()
-        self.facts: Facts | None = None  # of the first file read
+        self.form: Form | None = None  # of the first file read
         self.read_from: Path | None = None
 
     def path(self, node: int) -> Path:
@@ -178,16 +166,12 @@ class PatternSource(Source):
         self._check_number(n_nodes, path)
         file = self.reading.open(path)
         X, target, names = self.reading.read(file, node)
-        where = f"{path}: the target"
-        classes = self.reading.given()
-        if classes is None:
-            classes = find_classes(target, self.task, where, whole=False)
-        y = to_targets(target, classes, self.task, where, file.place)
-        if self.facts is None:
-            self.facts, self.read_from = Facts(0, names, classes), path
+        y, classes = self.reading.targets(target, f"{path}: the target", file.place, whole=False)
+        if self.form is None:
+            self.form, self.read_from = Form(0, names, classes), path
             self.feature_names = (*names, *(("intercept",) if self.intercept else ()))
-            self.classes = classes
-        agree([self.signature(), Signature(str(path), names, classes)])
+            self.classes, self.facts = classes.value, self.reading.facts(path, names, classes, self.clip)
+        agree([self.signature(), Signature(str(path), names)])
         self.nodes_read.add(node)
         return self.finish(X, sparse=sparse), y
 
@@ -209,14 +193,14 @@ class PatternSource(Source):
 
     def signature(self) -> Signature:
         """What must be the same in all files; it tells nothing of the rows."""
-        assert self.facts is not None, "read a node first"
-        return Signature(str(self.read_from), self.facts.feature_names, self.facts.classes)
+        assert self.form is not None, "read a node first"
+        return Signature(str(self.read_from), self.form.feature_names)
 
     def test(self, *, sparse: bool = False) -> tuple[Matrix, Array] | None:
         """The held-out file, which everybody may know; read after a node's own file."""
-        if self.test_data is None or self.facts is None or self.read_from is None:
+        if self.test_data is None or self.form is None or self.read_from is None:
             return None
-        X, y = _held_out(self.test_data, self.reading, self.facts, self.read_from)
+        X, y = _held_out(self.test_data, self.reading, self.form, self.read_from)
         return self.finish(X, sparse=sparse, count=False), y
 
     def node_ids(self, key: bytes | None = None) -> dict[int, str]:
@@ -237,7 +221,6 @@ class PatternSource(Source):
 class Signature(NamedTuple):
     file: str
     feature_names: tuple[str, ...]
-    classes: tuple[Any, ...]
 
 
 def _check_pattern(pattern: str) -> None:
@@ -253,15 +236,10 @@ def _check_pattern(pattern: str) -> None:
 
 
 def agree(signatures: Sequence[Signature]) -> None:
-    """Files of different nodes have the same columns and name their classes alike."""
+    """Files of different nodes have the same columns; their classes are stated, never taken from one of them."""
     first = signatures[0]
     for other in signatures[1:]:
         _same_columns(Path(first.file), first.feature_names, Path(other.file), other.feature_names)
-        require(
-            first.classes == other.classes,
-            f"the classes are {first.classes} in {first.file} and {other.classes} in {other.file}; "
-            "write them alike, or give --labels",
-        )
 
 
 def from_text(
@@ -274,14 +252,22 @@ def from_text(
     features: int | None = None,
     test_fraction: float = 0.0,
     test_data: str | None = None,
-    sanitise: Mapping[str, sanitise.ColumnMapping] | None = None,
+    sanitise: Mapping[str, ColumnMapping] | None = None,
     seed: int = 0,
+    private: bool = False,
     world: Any = None,
     **options: Any,
 ) -> Source:
     """The source of a file name or of a pattern."""
     reading = Reading(
-        target, task, tuple(labels), read_schema(schema) if schema else None, features, sanitise or {}, seed
+        target,
+        task,
+        tuple(labels),
+        read_schema(schema) if schema else None,
+        features,
+        sanitise or {},
+        seed,
+        private,
     )
     held_out = Path(test_data) if test_data else None
     if "{" in text:
@@ -291,21 +277,21 @@ def from_text(
         )
         return PatternSource(text, reading, test_data=held_out, **options)
 
-    def whole(facts: Facts | None = None) -> FileSource:
+    def whole(form: Form | None = None) -> FileSource:
         return FileSource(
-            Path(text), reading, test_fraction=test_fraction, test_data=held_out, facts=facts, **options
+            Path(text), reading, test_fraction=test_fraction, test_data=held_out, form=form, **options
         )
 
     if world is None or world.size == 1:
         return whole()
     mine: list[FileSource] = []
 
-    def inspect() -> Facts:
+    def inspect() -> Form:
         mine.append(whole())
-        return mine[0].facts
+        return mine[0].form
 
-    facts = world.on_root(inspect)
+    form = world.on_root(inspect)
     with world.together():
         if not mine:
-            mine.append(whole(facts))
+            mine.append(whole(form))
     return mine[0]

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from distadmm.data.libsvm import LibsvmFile
-from distadmm.data.npzfile import load_arrays
+from distadmm.data.formats import LibsvmFile, load_arrays
 from distadmm.data.table import Array, Matrix, Table
 from distadmm.errors import InputError, require
 

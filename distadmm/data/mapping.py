@@ -3,24 +3,35 @@
 A `Mapping` is a row-stochastic matrix p(u|y), one row a value y.  Applying it to a column draws one symbol for
 every row.  What it leaks is a number of nats on average over P_Y: an information-theoretic statement, not a
 differentially private one, unless `local_epsilon` is finite.
+
+A column is replaced before anything else is done with the rows (`replace`).  Which symbol a row gets depends on the
+row, the column and the seed alone, never on the rank that reads it, and a run that is resumed draws the same again.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping as Mappings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from decimal import ROUND_CEILING, Context
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from distadmm.data.table import Array
 from distadmm.errors import InputError, require
 from distadmm.files import read_npz, write_csv, write_npz
 
-Array = np.ndarray
+PURPOSE = 0x53414E49  # of the random choices made here
 LOADABLE = 1e-9  # how far a row of a file may be from sum one
+
+
+class ColumnMapping(Protocol):
+    n_inputs: int  # categories that go in: 0, ..., n_inputs - 1, in the order of the column's domain
+    n_outputs: int  # symbols that come out: 0, ..., n_outputs - 1
+
+    def apply(self, column: Array, rng: np.random.Generator) -> Array: ...
 
 
 class LeakageReport(NamedTuple):
@@ -34,6 +45,8 @@ class LeakageReport(NamedTuple):
     inference_before: float | None  # I(S;Y)
 
     def text(self) -> str:
+        from decimal import ROUND_CEILING, Context
+
         upwards = Context(prec=4, rounding=ROUND_CEILING)
         finite = np.isfinite(self.local_epsilon)
         local = upwards.create_decimal_from_float(self.local_epsilon) if finite else "infinite"
@@ -269,3 +282,69 @@ def _load_csv(path: Path) -> Mapping:
         return Mapping(numbers[:, first - 1 :], tuple(row[0] for row in rows[1:]), prior)
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
+
+
+class Replaced(NamedTuple):
+    """What a sanitised column holds instead of its categories."""
+
+    codes: Array
+    size: int
+
+
+def generator(seed: int, column: str, node: int) -> np.random.Generator:
+    spelled = int.from_bytes(column.encode(), "big")
+    words = tuple((spelled >> shift) & 0xFFFFFFFF for shift in range(0, max(spelled.bit_length(), 1), 32))
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(PURPOSE, node, *words)))
+
+
+def replace(
+    mapping: ColumnMapping, codes: Array, domain: tuple[str, ...], column: str, seed: int, node: int = 0
+) -> Replaced:
+    """The mapping applied to all of `codes`, with its sizes checked."""
+    require(
+        mapping.n_inputs == len(domain),
+        f"--sanitise {column}: the mapping takes {mapping.n_inputs} categories, the column has {len(domain)}; "
+        "design it on this column's domain",
+    )
+    require(
+        (codes >= 0).all(),
+        f"--sanitise {column}: a row has no value there; a mapping needs one: leave such rows out",
+    )
+    symbols = np.asarray(
+        mapping.apply(_rows_of(mapping, domain, column)[codes], generator(seed, column, node))
+    )
+    if (
+        symbols.shape != codes.shape
+        or symbols.min(initial=0) < 0
+        or symbols.max(initial=0) >= mapping.n_outputs
+    ):
+        raise ValueError(
+            f"the mapping of {column} gave something else than {mapping.n_outputs} symbols a row"
+        )
+    return Replaced(symbols.astype(np.int64), mapping.n_outputs)
+
+
+def _rows_of(mapping: ColumnMapping, domain: tuple[str, ...], column: str) -> Array:
+    """The mapping's row for each category of the domain: by name where the mapping names its values."""
+    values = tuple(getattr(mapping, "values", ()))
+    if not values or values == tuple(f"y{y}" for y in range(len(values))):  # it does not: rows are in order
+        return np.arange(len(domain))
+    require(
+        set(values) == set(domain),
+        f"--sanitise {column}: the mapping is for the values {', '.join(values[:4])}, ...; the column has "
+        f"{', '.join(domain[:4])}, ...; design it on this column",
+    )
+    row_of = {value: row for row, value in enumerate(values)}
+    return np.array([row_of[category] for category in domain])
+
+
+def symbol_names(column: str, size: int) -> tuple[str, ...]:
+    return tuple(f"{column}~{symbol}" for symbol in range(size))
+
+
+def check_columns(mappings: Mappings[str, ColumnMapping], categorical: Mappings[str, object]) -> None:
+    for column in mappings:
+        require(
+            column in categorical,
+            f"--sanitise {column}: no such categorical column; there are: {', '.join(categorical) or 'none'}",
+        )

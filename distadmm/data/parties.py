@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from distadmm.data.parts import Parts, sparse_or_dense, split
+from distadmm.data.public import Fact
 from distadmm.errors import require
 from distadmm.flags import flag
 from distadmm.ranks.star import Star
@@ -91,22 +92,27 @@ class DataOptions:
         return len(self.split) or len(self.party_files) or self.parties or max(ranks, 2)
 
 
-def load(data: DataOptions, star: Star, seed: int, *, regression: bool = False) -> Parts:
-    """The parts of this rank, in one order of records everywhere; called by every rank."""
+def load(
+    data: DataOptions, star: Star, seed: int, *, regression: bool = False, private: bool = False
+) -> Parts:
+    """The parts of this rank, in one order of records everywhere; called by every rank.
+
+    A `private` run is refused what only the rows could tell of the table.
+    """
     if data.party_files:
-        return _from_files(data, star, seed, regression)
-    return _from_table(data, star, seed, regression)
+        return _from_files(data, star, seed, regression, private)
+    return _from_table(data, star, seed, regression, private)
 
 
-def _from_table(data: DataOptions, star: Star, seed: int, regression: bool) -> Parts:
+def _from_table(data: DataOptions, star: Star, seed: int, regression: bool, private: bool) -> Parts:
     """Each rank reads the table and keeps the columns of its parties."""
-    from distadmm.data.identity import local_key
     from distadmm.data.mapping import named_mappings
     from distadmm.data.source import WholeSource, open_source
+    from distadmm.data.table import local_key
 
     reading: dict[str, Any] = {
         "target": data.target, "labels": data.labels, "features": data.features,
-        "test_data": data.test_data, "test_fraction": data.test_fraction,
+        "test_data": data.test_data, "test_fraction": data.test_fraction, "private": private,
     }  # fmt: skip
     if regression:
         reading["task"] = "regression"
@@ -119,6 +125,9 @@ def _from_table(data: DataOptions, star: Star, seed: int, regression: bool) -> P
         f"--data {data.data} is a file a rank; for a file a party give --party-files and --key",
     )
     assert isinstance(source, WholeSource)
+    if private:
+        columns = Fact(sum(data.split), "flag") if data.split else source.facts.columns
+        replace(source.facts, columns=columns).require_public(data.data)
     X, y = source.everything(sparse=True)
     held_out = source.test(sparse=True)
     test = (_matrix(held_out[0]), held_out[1]) if held_out else None
@@ -143,16 +152,15 @@ def _matrix(X: Any) -> Any:
     return sparse_or_dense(X.to_scipy() if hasattr(X, "to_scipy") else X)
 
 
-def _from_files(data: DataOptions, star: Star, seed: int, regression: bool) -> Parts:
+def _from_files(data: DataOptions, star: Star, seed: int, regression: bool, private: bool) -> Parts:
     """Each rank reads the files of its own parties; only keys and row numbers are exchanged."""
     from distadmm.data.files import Reading, file_digest
-    from distadmm.data.identity import data_id, local_key
+    from distadmm.data.table import data_id, local_key
     from distadmm.data.vertical import common_keys, in_order, positions, read_party
 
     assert data.key is not None
-    reading = Reading(
-        target=data.target, task="regression" if regression else "binary", labels=data.labels, seed=seed
-    )
+    task = "regression" if regression else "binary"
+    reading = Reading(target=data.target, task=task, labels=data.labels, seed=seed, private=private)
     files = dict(enumerate(data.party_files, 1))
     own, labels = {}, None
     with star.world.together():
@@ -212,16 +220,3 @@ def _hold_out(rows: int, fraction: float, seed: int) -> tuple[Array, Array]:
     stream = np.random.default_rng(np.random.SeedSequence(entropy=seed, spawn_key=(HOLD_OUT, 0)))
     order = stream.permutation(rows)
     return np.sort(order[held:]), np.sort(order[:held])
-
-
-def require_public_width(data: DataOptions) -> None:
-    """A libsvm file says its width by its rows, and messages are as wide."""
-    from distadmm.data.reading import LIBSVM
-    from distadmm.data.textfile import kind
-
-    stated = data.features is not None or bool(data.split) or bool(data.party_files)
-    require(
-        stated or kind(Path(data.data)) not in LIBSVM,
-        f"--data {data.data}, which one record can change: the number of columns is the largest index in the rows; "
-        "give --features N, or the parties' columns by --split",
-    )

@@ -69,16 +69,19 @@ def split(
     )
 
 
-def check(star: Star, parts: Parts, loss: Loss) -> None:
-    """Refuse, on all ranks with one line, what cannot be trained on."""
+def check(star: Star, parts: Parts, loss: Loss, *, private: bool = False) -> None:
+    """Refuse, on all ranks with one line, what cannot be trained on.
+
+    A `private` run is not refused for a column without spread or a class without a record: one record decides these.
+    """
     with star.world.together():
         require(
             star.parties >= 2, f"{star.parties} party; sharing needs at least 2: give --split or --parties"
         )
         for m, matrix in parts.train.items():
-            _check_columns(m, matrix)
+            _check_columns(m, matrix, private)
         if star.is_centre:
-            _check_labels(parts.labels, loss)
+            _check_labels(parts.labels, loss, private)
     counts = star.world.gather({m: int(matrix.shape[0]) for m, matrix in parts.train.items()})
 
     def compare() -> None:
@@ -94,7 +97,7 @@ def check(star: Star, parts: Parts, loss: Loss) -> None:
     star.world.on_root(compare)
 
 
-def _check_columns(m: int, matrix: Any) -> None:
+def _check_columns(m: int, matrix: Any, private: bool) -> None:
     values = matrix.data if hasattr(matrix, "tocsr") else matrix
     require(matrix.shape[1] > 0, f"party {m} holds no columns; give it at least one, or leave the party out")
     require(matrix.shape[0] > 1, f"party {m} holds {matrix.shape[0]} rows; needed: at least 2")
@@ -102,9 +105,8 @@ def _check_columns(m: int, matrix: Any) -> None:
         np.isfinite(values).all(),
         f"party {m} holds values that are not finite (NaN or infinite); fill them in or leave the rows out",
     )
-    spread = _spread(matrix)
     require(
-        spread.max() > 0,
+        private or _spread(matrix).max() > 0,
         f"party {m}: all {matrix.shape[1]} columns are constant and can explain nothing; leave the party out",
     )
 
@@ -117,14 +119,14 @@ def _spread(matrix: Any) -> Array:
     return np.asarray(high).ravel() - np.asarray(low).ravel()
 
 
-def _check_labels(labels: Array | None, loss: Loss) -> None:
+def _check_labels(labels: Array | None, loss: Loss, private: bool) -> None:
     if labels is None:
         raise InputError("the centre holds no labels; needed: a target for every record; give --target")
     require(np.isfinite(labels).all(), "the labels are not all finite; fill them in or leave the rows out")
     if loss.labels:
         found = np.unique(labels)
         require(
-            set(found.tolist()) == {-1.0, 1.0},
+            set(found.tolist()) <= {-1.0, 1.0} and (private or found.size == 2),
             f"the labels are {_shown(found)}; the loss needs exactly -1 and +1, both present",
         )
 

@@ -1,27 +1,32 @@
-"""How a user's file is read: by its suffix, and by what is publicly known of its columns."""
+"""How a user's file is read: by its suffix, and by what is publicly known of its columns and classes."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from distadmm.data import sanitise
+from distadmm.data import mapping as mappings
 from distadmm.data.csvfile import CsvFile
-from distadmm.data.libsvm import LibsvmFile
-from distadmm.data.npzfile import NpzFile
+from distadmm.data.formats import LibsvmFile, NpzFile, kind
+from distadmm.data.public import ROWS, Fact, PublicFacts
 from distadmm.data.schema import Category, Schema
 from distadmm.data.table import Array, Matrix
-from distadmm.data.targets import TASKS, given_classes
-from distadmm.data.textfile import kind
-from distadmm.errors import InputError, require
+from distadmm.data.targets import TASKS, conventional, find_classes, given_classes, to_targets
+from distadmm.errors import InputError, require, require_members
 
 LIBSVM = (".libsvm", ".svm", ".txt")
 
 
 class TableFile(Protocol):
+    """What a data format's reader has; it is made by `reader(path, reading)` and registered for a suffix.
+
+    `n_rows` and `feature_names` are known when it is made.  `read` gives X (an array, or `data.table.Sparse`) and the
+    target cells as they stand, of these rows or of all; `place` says where a row stands, for errors.
+    """
+
     path: Path
     n_rows: int
     feature_names: tuple[str, ...]
@@ -31,17 +36,46 @@ class TableFile(Protocol):
     def read(self, rows: Array | None = None) -> tuple[Matrix, Array]: ...
 
 
+LINES = {
+    "path": "self.path = path",
+    "n_rows": "self.n_rows = ...",
+    "feature_names": "self.feature_names = (...)",
+    "place": "def place(self, row): return f'line {row + 1}'",
+    "read": "def read(self, rows=None): return X, target",
+}
+FORMATS: dict[str, Callable[[Path, Reading], TableFile]] = {}  # of the user's own, by suffix
+
+
+def register_format(suffix: str) -> Callable[[Any], Any]:
+    """`@register_format(".fixed")` over a `TableFile`: files of that suffix are read by it."""
+    require(
+        suffix[:1] == ".", f"the suffix of a format is {suffix!r}; needed: a dot and a name, as in '.fixed'"
+    )
+
+    def keep(reader: Any) -> Any:
+        methods = {name: LINES[name] for name in ("place", "read")}
+        require_members(f"the reader of {suffix} files", reader, methods)
+        FORMATS[suffix] = reader
+        return reader
+
+    return keep
+
+
 @dataclass(frozen=True)
 class Reading:
-    """How a file is read: what is public about it, none of it computed from its rows."""
+    """How a file is read: what is public about it, none of it computed from its rows.
+
+    A `private` reading learns no name of a class from the rows.
+    """
 
     target: str | None = None
     task: str = "binary"
     labels: tuple[str, ...] = ()
     schema: Schema | None = None
     features: int | None = None
-    sanitise: Mapping[str, sanitise.ColumnMapping] = field(default_factory=dict)
+    sanitise: Mapping[str, mappings.ColumnMapping] = field(default_factory=dict)
     seed: int = 0
+    private: bool = False
 
     def __post_init__(self) -> None:
         require(self.task in TASKS, f"task is {self.task!r}; choose one of: {', '.join(TASKS)}")
@@ -54,23 +88,13 @@ class Reading:
         categorical = {
             c.name: c for c in (self.schema.columns if self.schema else ()) if isinstance(c, Category)
         }
-        sanitise.check_columns(self.sanitise, categorical)
+        mappings.check_columns(self.sanitise, categorical)
 
     def open(
         self, path: Path, *, drop: Sequence[str] = (), targetless: bool = False, featureless: bool = False
     ) -> TableFile:
         """The file, by its suffix: without the columns `drop`, and, where allowed, without target or features."""
         suffix = kind(path)
-        if suffix in LIBSVM:
-            require(self.schema is None, f"{path}: a --schema describes CSV columns; leave it out for libsvm")
-            require(
-                self.target is None,
-                f"{path}: a libsvm file begins each row with its label; leave out --target",
-            )
-            return LibsvmFile(path, features=self.features)
-        if suffix == ".npz":
-            require(self.schema is None, f"{path}: a --schema describes CSV columns; leave it out for .npz")
-            return NpzFile(path, target=self.target, targetless=targetless)
         if suffix in (".csv", ".tsv"):
             return CsvFile(
                 path,
@@ -80,17 +104,57 @@ class Reading:
                 targetless=targetless,
                 featureless=featureless,
             )
+        what = "libsvm" if suffix in LIBSVM else suffix
+        require(self.schema is None, f"{path}: a --schema describes CSV columns; leave it out for {what}")
+        if suffix in LIBSVM:
+            require(
+                self.target is None,
+                f"{path}: a libsvm file begins each row with its label; leave out --target",
+            )
+            return LibsvmFile(path, features=self.features)
+        if suffix == ".npz":
+            return NpzFile(path, target=self.target, targetless=targetless)
+        if suffix in FORMATS:
+            file = FORMATS[suffix](path, self)
+            require_members(f"{path}: the reader of {suffix} files", file, LINES)
+            return file
         raise InputError(
             f"{path}: what is {suffix or 'a file without suffix'}? Known: .csv, .tsv, .npz, {', '.join(LIBSVM)}, "
             "the texts also as .gz, .bz2, .xz"
         )
 
-    def given(self) -> tuple[Any, ...] | None:
+    def given(self) -> Fact | None:
         """The classes where they are stated, not found."""
         if self.task == "regression":
-            return ()
-        labels = self.labels or (self.schema.labels if self.schema else ())
-        return given_classes(labels, self.task) if labels else None
+            return Fact((), "flag")
+        labels, source = (
+            (self.labels, "flag") if self.labels else (self.schema and self.schema.labels, "schema")
+        )
+        return Fact(given_classes(labels, self.task), source) if labels else None
+
+    def targets(
+        self, cells: Array, where: str, place: Any, classes: Fact | None = None, *, whole: bool = True
+    ) -> tuple[Array, Fact]:
+        """y and the classes; `whole` says that these are the cells of every row there is."""
+        classes = classes or self.given()
+        if classes is None and (not whole or (self.private and self.task == "binary")):
+            classes = Fact((-1.0, 1.0), "convention")
+        if classes is None:
+            wanted = "NEGATIVE,POSITIVE" if self.task == "binary" else "A,B,C"
+            why = f"the classes are those found in the rows; give --labels {wanted}"
+            classes = Fact(find_classes(cells, self.task, where), ROWS, why)
+        if classes.source == "convention":
+            return conventional(cells, self.task, where), classes
+        return to_targets(cells, classes.value, self.task, where, place), classes
+
+    def facts(self, path: Path, names: Sequence[str], classes: Fact, norm: float | None) -> PublicFacts:
+        """What is known of a file beside its rows."""
+        columns = Fact(len(names), "schema" if self.schema else "header")
+        if kind(path) in LIBSVM:
+            why = "the number of columns is the largest index in the rows; give --features N"
+            columns = Fact(len(names), "flag") if self.features else Fact(len(names), ROWS, why)
+        bounds = Fact(self.schema.columns, "schema") if self.schema else Fact(None, "header")
+        return PublicFacts(classes, columns, bounds, Fact(norm, "flag"))
 
     def read(self, file: TableFile, node: int = 0) -> tuple[Matrix, Array, tuple[str, ...]]:
         """All of X with its sanitised columns in place, the target cells, and the names of the columns."""

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from distadmm.data import synthetic
+from distadmm.data.public import PublicFacts
 from distadmm.errors import InputError
 from distadmm.problems.losses import Loss, task_of
 
@@ -25,7 +26,7 @@ class Rows:
     dataset: str  # keyed name of the data, for the ledger
     truth: synthetic.Problem | None = None
     labels: bool = True  # targets are -1/+1, not numbers
-    learnt: str = ""  # what of the table's form was read off its rows
+    facts: PublicFacts | None = None  # what is known of the table, and by what; None: made up
 
     def quality(self, theta: Array, intercept: bool) -> dict[str, float]:
         """How good coefficients are on the held-out rows, and against the truth where it is known."""
@@ -53,8 +54,8 @@ def load(text: str, *, loss: Loss, row_norm: float | None, seed: int, **reading:
     """The rows that `--data TEXT` names; `reading` says how a user's file is to be read."""
     if text.startswith("synthetic"):
         return _made_up(text, loss, seed)
-    from distadmm.data.identity import local_key
     from distadmm.data.source import BUNDLED, open_source
+    from distadmm.data.table import local_key
 
     if text not in BUNDLED:
         reading["task"] = task_of(loss)
@@ -73,7 +74,7 @@ def load(text: str, *, loss: Loss, row_norm: float | None, seed: int, **reading:
         },
         dataset=source.data_id(None if text in BUNDLED else local_key()),
         labels=loss.labels,
-        learnt=source.learnt,
+        facts=source.facts,
     )
 
 

@@ -14,16 +14,18 @@ from typing import Any
 
 import numpy as np
 
-from distadmm.data.identity import PUBLIC_KEY, data_id
-from distadmm.data.sanitise import ColumnMapping
+from distadmm.data.mapping import ColumnMapping
+from distadmm.data.public import PUBLISHED, Fact, PublicFacts
 from distadmm.data.table import (
     NOTHING_CLIPPED,
+    PUBLIC_KEY,
     Array,
     ClipReport,
     Matrix,
     Sparse,
     Table,
     clip_rows,
+    data_id,
     dense,
     shard,
     take,
@@ -47,7 +49,7 @@ class Source(ABC):
     test_rows: int = 0
     rows_dropped: int | None = None  # rows of the source left out for missing values, where it is known
     duplicates: int | None = None  # rows equal to an earlier one, kept, where it is known
-    learnt: str = ""  # what of the form of X and y was read off the rows, and the flag that states it instead
+    facts: PublicFacts  # what is known of the table, and by what
 
     def __init__(self, *, clip: float | None = 1.0, intercept: bool = False, task: str = "binary"):
         require(task in TASKS, f"task is {task!r}; choose one of: {', '.join(TASKS)}")
@@ -86,6 +88,7 @@ class Source(ABC):
             "intercept": self.intercept,
             "licence": self.licence,
             "source": self.source,
+            "known_by": self.facts.sources(),
         }
 
     def finish(self, X: Matrix, *, sparse: bool, count: bool = True) -> Matrix:
@@ -151,15 +154,27 @@ class WholeSource(Source):
         self.n_rows, self.test_rows = len(training), len(testing)
 
 
+BUNDLED_BOUNDS = Fact("as its SOURCE.md states", "bundled")
+
+
+def _bundled(source: Source, bounds: Fact = BUNDLED_BOUNDS) -> PublicFacts:
+    """What is known of a table that comes with distadmm."""
+    columns = Fact(source.n_features, "bundled")
+    return PublicFacts(Fact(source.classes, "bundled"), columns, bounds, Fact(source.clip, "flag"))
+
+
 class TableSource(WholeSource):
     """A table in memory."""
 
-    def __init__(self, table: Table, training: Array, testing: Array, **options: Any):
+    def __init__(
+        self, table: Table, training: Array, testing: Array, *, bounds: Fact = BUNDLED_BOUNDS, **options: Any
+    ):
         super().__init__(**options)
         self.table = table
         self.name, self.licence, self.source = table.name, table.licence, table.source
         self.rows_dropped, self.duplicates = table.rows_dropped, table.duplicates
         self.feature_names = (*table.feature_names, *(("intercept",) if self.intercept else ()))
+        self.facts = _bundled(self, bounds)
         self.deal(training, testing)
 
     def read(self, rows: Array, *, sparse: bool) -> tuple[Matrix, Array]:
@@ -185,6 +200,7 @@ class AdultSource(WholeSource):
             *adult.columns(self.replaced),
             *(("intercept",) if self.intercept else ()),
         )
+        self.facts = _bundled(self)
         self.deal(*adult.dealt())
 
     def read(self, rows: Array, *, sparse: bool) -> tuple[Matrix, Array]:
@@ -214,7 +230,8 @@ def _tiny(**options: Any) -> Source:
 def _a9a(**options: Any) -> Source:
     from distadmm.data.adult import a9a
 
-    return TableSource(a9a.table(), *a9a.split(), **options)
+    why = "the columns of a9a are cut at quantiles of the data, which are not public constants"
+    return TableSource(a9a.table(), *a9a.split(), bounds=Fact(a9a.EDGES, PUBLISHED, why), **options)
 
 
 BUNDLED: dict[str, Callable[..., Source]] = {"adult": AdultSource, "tiny": _tiny, "a9a": _a9a}
@@ -232,7 +249,7 @@ def open_source(
 ) -> Source:
     """The source that `--data TEXT` names: a bundled table, a file, or a pattern with {rank} or {node}.
 
-    `reading` says how a user's file is to be read (see `filesource.from_text`).  With a `world` of several
+    `reading` says how a user's file is to be read (see `files.from_text`).  With a `world` of several
     ranks, all of them call this together: rank 0 checks a whole file and tells the others what they need.
     """
     if clip is not None:
@@ -240,6 +257,7 @@ def open_source(
     options: dict[str, Any] = {"clip": clip, "intercept": intercept}
     if text in BUNDLED:
         options["task"] = reading.pop("task", "binary")
+        reading.pop("private", None)
         for name, value in reading.items():
             flag = name.replace("_", "-")
             require(not value, f"--{flag} is for files of your own; the bundled table {text!r} needs none")

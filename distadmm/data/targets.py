@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from distadmm.data.table import Array
-from distadmm.errors import InputError
+from distadmm.errors import InputError, require
 
 TASKS = ("binary", "multiclass", "regression")
 _FAMILIAR = ((-1.0, 1.0), (0.0, 1.0))  # these need no look at the column as a whole
@@ -33,24 +33,33 @@ def _distinct(values: Array) -> list[Any]:
     return sorted({str(v).strip() for v in values})
 
 
-def find_classes(values: Array, task: str, where: str, *, whole: bool) -> tuple[Any, ...]:
-    """The classes of a target column in the order of y; empty for regression.
+def conventional(values: Array, task: str, where: str) -> Array:
+    """The target cells with -1 for 0, where no class may be learnt from them: 1 is positive, -1 or 0 negative.
 
-    `whole` says that `values` is the target of every row.  A node that sees only its own file may not take
-    the classes from it: another node could find others.
+    Neither a private run nor a node that sees only its own file takes the classes from the rows: with another
+    record, or at another node, they would be others.
     """
+    require(
+        task == "binary", f"{where}: the classes are not taken from these rows; state them: --labels A,B,C"
+    )
+    found = _distinct(values)
+    require(
+        any(set(found) <= set(pair) for pair in _FAMILIAR),
+        f"{where} holds {_shown(found)}; what two classes are called is not learnt from private rows or from one "
+        "node's file: write -1 and 1 (or 0 and 1), or give --labels NEGATIVE,POSITIVE",
+    )
+    return np.where(np.asarray(values, dtype=float) == 1.0, 1.0, -1.0)
+
+
+def find_classes(values: Array, task: str, where: str) -> tuple[Any, ...]:
+    """The classes of the target of every row in the order of y; empty for regression."""
     if task == "regression":
         return ()
     found = _distinct(values)
     if task == "binary":
         for pair in _FAMILIAR:
-            if set(found) <= set(pair) and (len(found) == 2 or not whole):
+            if set(found) == set(pair):
                 return pair
-        if not whole:
-            raise InputError(
-                f"{where} holds {_shown(found)}; a node that sees only its own file cannot know the "
-                "other class: write -1 and 1 (or 0 and 1), or give --labels NEGATIVE,POSITIVE"
-            )
         if len(found) == 1:
             raise InputError(
                 f"{where} holds one class only ({_shown(found)}); needed: two classes; check --target"
@@ -62,8 +71,6 @@ def find_classes(values: Array, task: str, where: str, *, whole: bool) -> tuple[
                 "(--loss squared)"
             )
         return tuple(found)
-    if not whole:
-        raise InputError(f"{where}: with one file a node the classes must be given: --labels A,B,C")
     if len(found) < 2:
         raise InputError(
             f"{where} holds one class only ({_shown(found)}); needed: two classes or more; check --target"

@@ -19,7 +19,6 @@ import numpy as np
 
 from distadmm.data.reading import Reading
 from distadmm.data.table import Array, Matrix, Sparse, take
-from distadmm.data.targets import find_classes, to_targets
 from distadmm.errors import InputError, require
 
 JOINS = ("refuse", "inner")
@@ -94,13 +93,8 @@ def read_party(path: str | Path, key: str, reading: Reading | None = None, *, ta
     X, cells, names = reading.read(file)
     if not target:
         return Party(str(path), keys, X, None, names, ())
-    where = f"{path}: the target"
-    classes = reading.given()
-    if classes is None:
-        classes = find_classes(cells, reading.task, where, whole=True)
-    return Party(
-        str(path), keys, X, to_targets(cells, classes, reading.task, where, file.place), names, classes
-    )
+    y, classes = reading.targets(cells, f"{path}: the target", file.place)
+    return Party(str(path), keys, X, y, names, classes.value)
 
 
 def common_keys(keys: Sequence[Sequence[str]], join: str = "refuse", files: Sequence[str] = ()) -> list[str]:

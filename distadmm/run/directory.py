@@ -50,8 +50,8 @@ def start(prepared: Prepared, commit: Commit | None = None) -> Path | None:
 
 def _data_id(prepared: Prepared) -> str:
     """The keyed name of a whole table."""
-    from distadmm.data.identity import local_key
     from distadmm.data.source import BUNDLED
+    from distadmm.data.table import local_key
 
     bundled = prepared.config.problem.data in BUNDLED
     return prepared.source.data_id(None if bundled else local_key())
@@ -60,7 +60,7 @@ def _data_id(prepared: Prepared) -> str:
 def _data_ids(prepared: Prepared) -> dict[str, str]:
     """The keyed name of each node's own file."""
     from distadmm.data.files import PatternSource
-    from distadmm.data.identity import local_key
+    from distadmm.data.table import local_key
 
     source, world = prepared.source, prepared.world
     assert isinstance(source, PatternSource)

@@ -250,6 +250,7 @@ def source_options(config: Config) -> dict[str, Any]:
         "intercept": problem.intercept,
         "task": task_of(loss_of(config)),
         "seed": config.loop.seed,
+        "private": config.privacy.wanted,
     }
     for name in ("target", "labels", "schema", "features", "test_fraction", "test_data"):
         if getattr(problem, name):

@@ -9,7 +9,7 @@ import numpy as np
 
 from distadmm.data.adult import raw
 from distadmm.data.adult.domains import ATTRIBUTES, DOMAINS, MAXIMA
-from distadmm.data.sanitise import ColumnMapping, Replaced, check_columns, replace, symbol_names
+from distadmm.data.mapping import ColumnMapping, Replaced, check_columns, replace, symbol_names
 from distadmm.data.table import Matrix, Sparse, Table, clip_rows
 
 Array = np.ndarray

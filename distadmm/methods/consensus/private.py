@@ -30,21 +30,25 @@ from distadmm.run.setup import Prepared
 
 # Every rank of every run loads this module; what only a private run needs is imported where it is used.
 if TYPE_CHECKING:
+    from distadmm.data.public import PublicFacts
     from distadmm.privacy.accounting.events import Adjacency, Event
     from distadmm.privacy.ledger.filter import Filter
     from distadmm.privacy.noise.protected import Recipe
     from distadmm.privacy.noise.sources import Source
 
 Array = np.ndarray
-_NORM_SLACK = 1e-12  # rows are divided by their norm in floating point
 _MANY = 60  # different releases a node, from which pricing them takes seconds
 INEXACT = "solves are not certified: the published bound holds for exact minimisers only"
 
 
-def unverified(config: Config, objectives: Sequence[Any]) -> str:
+def unverified(config: Config, facts: PublicFacts, objectives: Sequence[Any]) -> str:
     """The first hypothesis that does not hold here or that no code can check; empty when all are verified."""
-    if config.problem.data == "a9a":
-        return "the columns of a9a are cut at quantiles of the data, which are not public constants"
+    require(
+        facts.norm.value is not None and facts.norm.value <= 1,
+        "privacy needs rows of norm at most 1, and whether they are is not read off them; leave out --no-clip",
+    )
+    if facts.doubt:
+        return facts.doubt
     known = LOSSES.get(config.problem.loss)
     if known is None:
         return f"the bounds on the slope and curvature of the loss {config.problem.loss} are not verified by code"
@@ -54,8 +58,6 @@ def unverified(config: Config, objectives: Sequence[Any]) -> str:
             f"--loss {config.problem.loss} under objective perturbation: its Hessian has rank K - 1 a record, which no "
             "theorem here covers; use --mechanism output",
         )
-        for objective in objectives:
-            _require_short(objective.A)
         return ""
     for objective in objectives:
         loss = objective.loss
@@ -63,18 +65,9 @@ def unverified(config: Config, objectives: Sequence[Any]) -> str:
             return f"the slope of the loss {config.problem.loss} has no bound"
         if objective.labels is None or not np.all(np.abs(objective.labels) == 1.0):
             return "labels are not all exactly -1 or +1"
-        _require_short(objective.A)
     if config.privacy.form == "paper" and config.privacy.mechanism == "objective":
         return INEXACT
     return ""
-
-
-def _require_short(rows: Array) -> None:
-    longest = float(np.sqrt(np.einsum("ij,ij->i", rows, rows).max()))
-    require(
-        longest <= 1 + _NORM_SLACK,
-        f"a row has norm {longest:.4g} and privacy needs norms of at most 1; leave out --no-clip",
-    )
 
 
 def noise_table(config: Config, prepared: Prepared, releases: Sequence[Any]) -> Array:
@@ -95,7 +88,7 @@ def recipe_of(config: Config, prepared: Prepared, releases: Sequence[Any]) -> Re
 
     node, privacy = prepared.node, config.privacy
     problem, bounds = node.problem, LOSSES.get(config.problem.loss)
-    own = unverified(config, problem.objectives) or prepared.source.learnt
+    own = unverified(config, prepared.source.facts, problem.objectives)
     reasons = [r for r in node.network.world.allgather(own) if r]
     return Recipe(
         noise=privacy.kind,

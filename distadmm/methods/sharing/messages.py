@@ -265,7 +265,7 @@ def open_releases(books: Books, star: Star, parts: Parts, agreed: private.Agreem
 
 def work(options: tuple[Any, ...], world: World) -> int:
     """A run in moment mode; the counterpart of `sharing.work`."""
-    from distadmm.data.parties import load, require_public_width
+    from distadmm.data.parties import load
     from distadmm.problems.losses import loss_named
     from distadmm.run import sharing_directory as sharing_run
     from distadmm.sharing import Solution
@@ -273,15 +273,14 @@ def work(options: tuple[Any, ...], world: World) -> int:
     data, model, privacy, run = options
     loss = loss_named(model.loss, kinks=True)
     with world.together():
-        if privacy.epsilon is not None:
-            require_public_width(data)
         parties = data.count(world, party_one_is_centre=True)
         star = Star(world, parties, party_one_is_centre=True)
         require(
             not data.label_file, "--label-file: in moment mode party 1 holds the labels; put them in its file"
         )
-    parts = load(data, star, run.seed, regression=not loss.labels)
-    check(star, parts, loss)
+    guarded = privacy.epsilon is not None
+    parts = load(data, star, run.seed, regression=not loss.labels, private=guarded)
+    check(star, parts, loss, private=guarded)
     problem = admm.Problem(loss, model.lambda_ * (parts.rows if model.mean else 1), intercept=True)
     with world.together():
         plain = model.reg == "l2" and model.region == "whole" and model.algorithm == "admm"

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from distadmm.data.parties import require_public_width
 from distadmm.data.parts import Parts, check
 from distadmm.errors import DONE, InputError, require
 from distadmm.methods.sharing import admm, loop, vectors
@@ -55,12 +54,11 @@ def work(options: tuple[Any, ...], world: World) -> int:
     loss = loss_named(model.loss, kinks=True)
     by_party_one = privacy.mechanism == "s3" or data.labels_at_party_one
     with world.together():
-        if privacy.mechanism != "paper":
-            require_public_width(data)
         parties = data.count(world, party_one_is_centre=by_party_one)
         star = Star(world, parties, party_one_is_centre=by_party_one, wire=model.wire)
-    parts = load(data, star, run.seed, regression=not loss.labels)
-    check(star, parts, loss)
+    guarded = privacy.mechanism != "paper"
+    parts = load(data, star, run.seed, regression=not loss.labels, private=guarded)
+    check(star, parts, loss, private=guarded)
     if privacy.mechanism == "paper":
         model = replace(model, form="paper", rho=model.rho or 0.2, rho_rule="fixed")
     problem = model.problem(parts.rows)

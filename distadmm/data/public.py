@@ -1,0 +1,48 @@
+"""What is publicly known of a table, and by what: the one way by which anything of a table's form reaches a claim.
+
+What is found in rows can change with one record, and with it what becomes of all others: two class names found as
+{a, b} are {b, c} after one record went, and every label turns.  No epsilon holds for a run on such a fact.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from distadmm.errors import require
+from distadmm.structs import struct
+
+ROWS, PUBLISHED = "rows", "published"  # found in these rows; stated, but found by others in rows like these
+
+
+class Fact(NamedTuple):
+    """`source`: flag, schema, header (of a file), convention, bundled, priced, published or rows."""
+
+    value: Any
+    source: str
+    why: str = ""  # where rows had a say: what they decided, and the flag that states it instead
+
+
+@struct
+class PublicFacts:
+    classes: Fact  # their names, the order of which is that of y; empty where the target is a number
+    columns: Fact  # number of columns
+    bounds: Fact  # domains and bounds of the columns; None: they stand as they are
+    norm: Fact  # bound on a row's norm; None: rows stay as long as they are
+
+    @property
+    def doubt(self) -> str:
+        """Why nothing may be claimed; empty where every fact is public."""
+        return next((f.why for f in self._all() if f.source in (ROWS, PUBLISHED)), "")
+
+    def require_public(self, data: str) -> None:
+        """Refuse, for a private run, what was found in the rows."""
+        found = next((f.why for f in self._all() if f.source == ROWS), "")
+        require(not found, f"--data {data}, which one record can change: {found}")
+
+    def _all(self) -> tuple[Fact, ...]:
+        return self.classes, self.columns, self.bounds, self.norm
+
+    def sources(self) -> dict[str, str]:
+        """By what each fact is known, for a run's description."""
+        names = ("classes", "columns", "bounds", "norm")
+        return {name: fact.source for name, fact in zip(names, self._all())}
