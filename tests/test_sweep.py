@@ -19,8 +19,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distadmm import radmm
-from distadmm.commands import grid, sweep
+from distadmm import radmm, sharing
+from distadmm.commands import grid, report, sweep
 from distadmm.files import read_json, read_npz
 from distadmm.privacy.ledger.chain import has_secret_noise
 
@@ -203,6 +203,7 @@ def test_a_killed_run_without_a_checkpoint_is_made_anew_and_what_it_spent_stays(
 
 def test_what_was_spent_is_told_rounded_up(tmp_path: Path) -> None:
     summary = {"iterations": 5, "ended": "iterations", "gap": None, "epsilon": 1.23441, "seconds": 1.0}
+    (tmp_path / "config.json").write_text(json.dumps({"schema": 1, "kind": "radmm", "config": {}}))
     (tmp_path / "summary.json").write_text(json.dumps(summary))
     assert "epsilon 1.235" in sweep.outcome(tmp_path)
 
@@ -369,3 +370,61 @@ def test_the_batch_script_deals_out_the_grid(tmp_path: Path) -> None:
         "ring-20_seed-0",
         "ring-20_seed-1",
     ]
+
+
+# -- other programmes ---------------------------------------------------------------------------------
+
+
+def test_a_sweep_over_sharing_and_its_report(tmp_path: Path, capsys) -> None:
+    out = tmp_path / "sweep"
+    words = ["sharing", "--split", "15,15", "--iterations", "6", "--lambda", "0.1", "10", "--seed", "0", "1"]
+    assert sweep.main([*words, "--out", str(out)]) == 0
+    said = capsys.readouterr().out
+    assert "4/4" in said
+    assert [line.split("  ")[0] for line in said.splitlines()[6:8]] == ["lambda 0.1", "lambda 10"]
+    mine = tmp_path / "mine"
+    assert sharing.main(["--split", "15,15", "--iterations", "6", "--lambda", "10", "--out", str(mine)]) == 0
+    for name in ("centre", "party-1", "party-2"):
+        found, wanted = (read_npz(f / "models" / f"{name}.npz") for f in (out / "lambda-10_seed-0", mine))
+        for key in wanted:
+            np.testing.assert_array_equal(found[key], wanted[key])
+    capsys.readouterr()
+    assert report.main([str(out), "--out", str(tmp_path / "report.html")]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[1].split()[:4] == ["setting", "runs", "iterations", "objective/N"]
+    assert "test error %" in shown[1]
+    assert "note: the objectives differ (lambda): compare errors, not objectives" in shown
+    page = (tmp_path / "report.html").read_text()
+    assert page.count("<svg") == 3  # objective, residual, test error
+    assert "lambda 0.1" in page
+    before = {path: path.stat().st_mtime_ns for path in out.rglob("*.npz")}
+    assert sweep.main([*words, "--out", str(out)]) == 0  # nothing is left to do
+    assert capsys.readouterr().out.count("finished before") == 4
+    assert before == {path: path.stat().st_mtime_ns for path in out.rglob("*.npz")}
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["istdp", "--data", "tiny", "--iterations", "5", "--lambda", "0.01", "0.05"], "lambda 0.01"),
+        (["ias", "--problem", "binom", "--restarts", "2", "--no-figure", "--beta", "0.3", "0.6"], "beta 0.3"),
+        (["funnel", "--no-figure", "--repeats", "1", "--fractions", "0.5", "0.9"], "fractions 0.5"),
+    ],
+)
+def test_every_programme_can_be_swept(words: list[str], told: str, tmp_path: Path, capsys) -> None:
+    assert sweep.main([*words, "--out", str(tmp_path)]) == 0
+    said = capsys.readouterr().out
+    assert "2/2" in said
+    assert told in said.partition("setting")[2]
+    assert sweep.main([*words, "--out", str(tmp_path), "--list"]) == 0
+    assert capsys.readouterr().out == ""
+
+
+def test_a_sweep_file_may_name_the_programme(tmp_path: Path) -> None:
+    (tmp_path / "grid.toml").write_text(
+        'programme = "sharing"\nparties = 2\nepsilon = [1.0, 2.0]\nrow-bound = 3\n'
+    )
+    found = sweep.read([str(tmp_path / "grid.toml")])
+    assert (found.options.programme, len(found.points), found.secret) == ("sharing", 2, 2)
+    assert sweep.read(["sharing", str(tmp_path / "grid.toml"), "--rng", "simulation"]).secret == 0
+    assert "distadmm.sharing" in sweep.command_of(found.points[0], found.options)

@@ -31,7 +31,7 @@ class Point(NamedTuple):
         return out / self.name
 
 
-def from_words(words: Sequence[str]) -> dict[str, list[str]]:
+def from_words(words: Sequence[str], prog: str = "distadmm.radmm") -> dict[str, list[str]]:
     """Flag -> its values, each as the word that sets it: `--seed 0 1 --clip` -> {seed: [--seed=0, --seed=1], ...}."""
     found: dict[str, list[str]] = {}
     bare: list[str] = []  # flags that nothing has followed yet
@@ -44,7 +44,7 @@ def from_words(words: Sequence[str]) -> dict[str, list[str]]:
             if not equals:
                 continue
         else:
-            require(name, f"unknown argument {word!r}; give flags of distadmm.radmm, each with its values")
+            require(name, f"unknown argument {word!r}; give flags of {prog}, each with its values")
             value = word
         bare = [other for other in bare if other != name]
         found[name].append(_word(name, {"true": True, "false": False}.get(value, value)))

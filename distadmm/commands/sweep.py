@@ -1,9 +1,10 @@
-"""A grid of consensus runs in one command: every combination of the values given, each in a directory of its own.
+"""A grid of runs in one command: every combination of the values given, each in a directory of its own.
 
 python -m distadmm sweep --topology ring:20 er20 star:20 --seed 0 1 2 --algorithm admm
+python -m distadmm sweep sharing --split 15,15 --lambda 0.1 1 --seed 0 1       of another programme than radmm
 python -m distadmm sweep launch/sweep.toml              the same from a file, where a list is taken value by value
 
-A flag of distadmm.radmm with several values takes each of them in turn.  The same command goes on where it stopped:
+A flag of the programme with several values takes each of them in turn.  The same command goes on where it stopped:
 finished runs are skipped, runs with a checkpoint resumed, others made anew.
 """
 
@@ -15,6 +16,8 @@ entering(__name__)
 
 import fcntl
 import glob
+import importlib
+import math
 import shlex
 import shutil
 import signal
@@ -27,16 +30,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from distadmm import radmm
 from distadmm.commands import grid, report, report_runs
 from distadmm.commands.grid import Point
+from distadmm.commands.report_kinds import KINDS
 from distadmm.errors import DONE, FAILURE, USAGE, InputError, require
-from distadmm.files import read_json, write_text
+from distadmm.files import write_text
 from distadmm.flags import fields_of, flag, parse, read_config
 from distadmm.privacy.accounting.statements import rounded_up
 from distadmm.ranks.launch import launch
 from distadmm.ranks.world import World, launched_size
-from distadmm.run.config import Config
+from distadmm.run import kinds
 from distadmm.structs import struct
 
 PROG = "distadmm sweep"
@@ -53,6 +56,7 @@ _OWN_BUSINESS = {  # flags of a run that a sweep sets itself
 class Options:
     flags_title = "sweep"
 
+    programme: str = flag("radmm", help="what is run; its name may come first", choices=kinds.KINDS)
     out: str = flag("runs/sweep", help="folder that gets a run directory for each combination")
     ranks: int = flag(1, help="MPI ranks of each run; decides nothing but speed", at_least=1)
     jobs: int = flag(1, help="runs at a time; with more than one their seconds say little", at_least=1)
@@ -75,24 +79,26 @@ class Request(NamedTuple):
 
 def read(argv: Sequence[str]) -> Request:
     """The sweep's own flags, and the grid; every combination is checked as the run itself would."""
+    kind, argv = (argv[0], argv[1:]) if argv and argv[0] in kinds.KINDS else ("radmm", argv)
     if not argv or {"-h", "--help"} & set(argv):
-        parse(PROG, f"{__doc__}\nflags of the runs: python -m distadmm.radmm --help", [Options], ["--help"])
+        parse(PROG, f"{__doc__}\nflags of the runs: python -m distadmm.{kind} --help", [Options], ["--help"])
     require(
         launched_size() is None,
         "start a sweep without mpiexec or srun; --ranks says how many ranks each run has",
     )
     if argv[0].endswith(".toml"):
         argv = ["--config", *argv]
-    flags = grid.from_words(argv)
+    flags = grid.from_words(argv, f"distadmm.{kind}")
     if "config" in flags:
         (word,) = _single("config", flags.pop("config"))
         flags = grid.from_table(read_config(word.partition("=")[2])) | flags
+    flags.setdefault("programme", [f"--programme={kind}"])
     own = [word for name in _own_names() for word in _single(name, flags.pop(name, []))]
     (options,) = parse(PROG, "", [Options], own)
     for name, why in _OWN_BUSINESS.items():
         require(name not in flags, f"--{name} is not for a sweep: {why}; leave it out")
     points = grid.points(flags)
-    secret = sum(_spends(radmm.read(point.words)) for point in points)
+    secret = sum(_spends(options.programme, _checked(options.programme, point.words)) for point in points)
     require(
         options.point is None or 1 <= options.point <= len(points),
         f"--point is {options.point}; there are {len(points)} combinations: needed: 1 to {len(points)}",
@@ -100,8 +106,19 @@ def read(argv: Sequence[str]) -> Request:
     return Request(options, points, secret)
 
 
-def _spends(config: Config) -> bool:
-    return config.privacy.wanted and config.privacy.rng == "secure"
+def _checked(kind: str, words: Sequence[str]) -> dict[str, Any]:
+    """The flags of one run, read as the programme itself would read them."""
+    module = importlib.import_module(f"distadmm.{kind}")
+    read = getattr(module, "read", None) or getattr(module, "_read", None)
+    options = read(list(words)) if read else ()
+    return (
+        options.table() if hasattr(options, "table") else {k: v for o in options for k, v in vars(o).items()}
+    )
+
+
+def _spends(kind: str, flags: dict[str, Any]) -> bool:
+    noisy = flags.get("epsilon") is not None or (kind == "radmm" and flags.get("alpha") is not None)
+    return noisy and flags.get("rng") in (None, "secure") and flags.get("mechanism") != "paper"
 
 
 def _own_names() -> list[str]:
@@ -118,8 +135,8 @@ def _single(name: str, words: list[str]) -> list[str]:
 
 def is_finished(folder: Path) -> bool:
     """Whether the run in `folder` came to its end; one that a signal stopped has a summary, but goes on."""
-    path = folder / "summary.json"
-    return path.is_file() and not str(read_json(path)["ended"]).startswith("signal")
+    run = kinds.find(folder)
+    return run is not None and run.summary is not None and not str(run.summary["ended"]).startswith("signal")
 
 
 def command_of(point: Point, options: Options) -> list[str]:
@@ -129,7 +146,8 @@ def command_of(point: Point, options: Options) -> list[str]:
         words = [f"--resume={folder}"]
     else:
         words = [*point.words, f"--out={folder}", *(["--force"] if folder.exists() else [])]
-    return [*_launcher(options), sys.executable, "-m", "distadmm.radmm", *words, "--progress=none"]
+    words += ["--progress=none"] if options.programme == "radmm" else []
+    return [*_launcher(options), sys.executable, "-m", f"distadmm.{options.programme}", *words]
 
 
 def _launcher(options: Options) -> list[str]:
@@ -153,15 +171,20 @@ def _find(launcher: list[str]) -> None:
 
 def outcome(folder: Path) -> str:
     """A finished run in a few words."""
-    s = read_json(folder / "summary.json")
-    words = [f"{s['iterations']} iterations"]
-    if s["ended"] != "iterations":
-        words.append(f"ended by: {s['ended']}")
-    if s["gap"] is not None:
-        words.append(f"gap {s['gap']:.2e}")
-    if isinstance(s["epsilon"], float):
-        words.append(f"epsilon {rounded_up(s['epsilon'])}")
-    words.append(f"{s['seconds']:.2f} s")
+    run = report_runs.read(folder)
+    words = [f"{run.iterations:.0f} iterations"] if math.isfinite(run.iterations) else []
+    if run.ended != "iterations":
+        words.append(f"ended by: {run.ended}")
+    told = [
+        f"{column.head.removeprefix('final ')} {column.show.format(column.unit * run.last(column.name))}"
+        for column in KINDS[run.kind].columns
+        if math.isfinite(run.last(column.name))
+    ]
+    words += told[:1]
+    if math.isfinite(run.epsilon):
+        words.append(f"epsilon {rounded_up(run.epsilon)}")
+    if math.isfinite(run.last("seconds")):
+        words.append(f"{run.last('seconds'):.2f} s")
     killed = sorted(path.name for path in folder.parent.glob(glob.escape(folder.name) + ".spent-*"))
     return ", ".join([*words, *(f"besides what {name} spent" for name in killed)])
 
