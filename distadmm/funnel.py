@@ -23,7 +23,7 @@ from distadmm.files import write_json
 from distadmm.flags import parse
 from distadmm.methods.funnel import curve as curves
 from distadmm.methods.funnel import literal, perfect, picture, report
-from distadmm.methods.funnel.model import Array, Joint, Solution, from_joint, informations
+from distadmm.methods.funnel.model import Array, Joint, Solution, from_joint, informations, of_table
 from distadmm.methods.funnel.options import Data, Goal, Output
 from distadmm.methods.funnel.perfect import Perfect
 from distadmm.methods.funnel.report import mapping
@@ -54,7 +54,7 @@ PROG = "distadmm.funnel"
 def problem(name: str, smooth: float = 0.0, perturb: float = 0.0) -> Joint:
     """A problem of the paper: synthetic-unif, synthetic-nonunif, heart or adult, from the data as they are."""
     table = tables.problem(name)
-    return (table if smooth or perturb else table.observed()).joint(smooth, perturb)
+    return of_table(table if smooth or perturb else table.observed(), smooth, perturb)
 
 
 def solve(

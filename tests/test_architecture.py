@@ -64,8 +64,6 @@ TOOLS = {"errors", "structs", "files", "flags", "algorithm", "moved"}
 TOP_MODULES, TOP_FOLDERS = 14, 11
 # Edges that still point upwards, each to go; none may be added.
 UPWARDS = {
-    ("data.joint", "methods.funnel.model"),
-    ("data.joint_parts", "methods.ias.inference"),
     ("privacy.accounting.export", "privacy.ledger.tally"),
     ("methods.sharing.messages", "sharing"),
     ("methods.sharing.noisy", "sharing"),

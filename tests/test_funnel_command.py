@@ -9,7 +9,7 @@ from distadmm import Mapping, funnel
 from distadmm.data import joint as tables
 from distadmm.errors import InputError
 from distadmm.files import read_npz
-from distadmm.methods.funnel.model import Joint, informations
+from distadmm.methods.funnel.model import Joint, informations, of_table
 from tests.vector_files import BUNDLED, load_all
 
 GOOD = "s,a,b,c\nyes,0.1,0.2,0.3\nno,0.2,0.1,0.1\n"
@@ -140,7 +140,7 @@ def test_heart_table_is_the_published_distribution():
 
 def test_perturbation_is_told_as_pseudo_counts():
     table = tables.problem("heart")
-    perturbed, smoothed = table.joint(perturb=1e-3), table.joint(smooth=0.299)
+    perturbed, smoothed = of_table(table, perturb=1e-3), of_table(table, smooth=0.299)
     assert "0.299 pseudo-counts in each of 64 cells (19.14 in all, to 299 records)" in perturbed.source
     np.testing.assert_allclose(perturbed.S, smoothed.S, rtol=0, atol=1e-12)
 
@@ -183,11 +183,11 @@ def test_bundled_rows_keep_the_documented_order():
 def test_joint_files(tmp_path):
     (tmp_path / "t.csv").write_text(GOOD)
     np.savez(tmp_path / "t.npz", joint=np.array([[0.1, 0.2, 0.3], [0.2, 0.1, 0.1]]))
-    joint = tables.read_joint(tmp_path / "t.csv").joint()
+    joint = of_table(tables.read_joint(tmp_path / "t.csv"))
     np.savez(tmp_path / "sp.npz", S=joint.S, p=joint.p)
     assert joint.private == ("yes", "no")
     for name in ("t.npz", "sp.npz"):
-        np.testing.assert_allclose(tables.read_joint(tmp_path / name).joint().S, joint.S, atol=1e-12)
+        np.testing.assert_allclose(of_table(tables.read_joint(tmp_path / name)).S, joint.S, atol=1e-12)
 
 
 # What cannot be
@@ -228,7 +228,7 @@ BAD_WORDS = {
         "names a column twice",
     ),
     "two problems": (["--data", "heart", "--input", "x.csv"], "keep one"),
-    "no file": (["--input", "nowhere.csv"], "cannot read"),
+    "no file": (["--input", "nowhere.csv"], "no file nowhere.csv"),
     "other file": (["--input", "table.txt"], "neither .csv nor .npz"),
     "smoothed probabilities": (["--smooth", "1"], "use --perturb"),
     "negative smoothing": (["--problem", "heart", "--smooth", "-1"], "zero or more"),

@@ -198,7 +198,7 @@ BAD = [
     (["--rows", "absent.csv", "--infer", "a", "--column", "b"], "absent.csv"),
     (["--infer", "a"], "give one of these"),
     (["--data", "adult", "--input", "x.json"], "both give the problem"),
-    (["--data", "adult", "--infer", "income", "--column", "age"], "no categorical column 'age'"),
+    (["--data", "adult", "--infer", "income", "--column", "fnlwgt"], "adult has no column 'fnlwgt'"),
     (["--data", "adult", "--infer", "sex", "--column", "sex"], "both 'sex'"),
     (["--data", "adult", "--infer", "income", "--column", "workclass"], "Never-worked"),
     (["--smooth", "1"], "--smooth adds"),
@@ -267,7 +267,7 @@ def test_bad_tables_are_one_line_and_leave_nothing(table, told, tmp_path, capsys
     [
         ("s,a,b\nx,1,2\ny,1\n", [], "line 3"),
         ("s,a,b\nx,1,two\ny,1,2\n", [], "--infer COLUMN"),
-        ("s,a,b\n", [], "needed a header and rows"),
+        ("s,a,b\n", [], "has a header and no rows"),
         ("a,b\nx,y\n", ["--infer", "c", "--column", "b"], "no column 'c'"),
         ("a,b\nx,y\nx,z\n", ["--infer", "a", "--column", "b"], "needed at least 2"),
     ],

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import csv
 import difflib
-import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from distadmm.data.formats import numbered_lines, read_text
+from distadmm.data.formats import Cells
 from distadmm.data.mapping import ColumnMapping, replace, symbol_names
 from distadmm.data.schema import Category, Number, Schema
 from distadmm.data.table import Array, Matrix
 from distadmm.errors import InputError, require
 
 
-class CsvFile:
+class CsvFile(Cells):
     """Cells are split when rows are read, and only of these rows."""
 
     def __init__(
@@ -30,20 +28,10 @@ class CsvFile:
         targetless: bool = False,
         featureless: bool = False,
     ):
-        self.path = path
-        text = read_text(path)
-        lines, self.line_numbers = numbered_lines(text.splitlines())
-        self.delimiter = max(",;\t", key=lines[0].count)
-        self._lines: list[str] | list[list[str]] = lines
-        if '"' in text:  # a quoted cell may hold the delimiter, even a line break
-            reader = csv.reader(
-                io.StringIO(text, newline=""), delimiter=self.delimiter, skipinitialspace=True
-            )
-            parsed = [(row, reader.line_num) for row in reader if any(cell.strip() for cell in row)]
-            self._lines, self.line_numbers = [row for row, _ in parsed], [number for _, number in parsed]
-        self.header = [cell.strip() for cell in self._split(0)]
+        super().__init__(path)
+        self.header = [cell.strip() for cell in self.split(0)]
         self._check_header()
-        self.n_rows = len(self._lines) - 1
+        self.n_rows = self.n_lines - 1
         require(self.n_rows > 0, f"{path} has a header line but no rows; needed: at least one row")
         for name in drop:
             self._find(name)
@@ -61,10 +49,6 @@ class CsvFile:
             f"{path} has no column but the target {self.target!r}; needed: feature columns",
         )
         self.feature_names = self.schema.feature_names
-
-    def _split(self, index: int) -> list[str]:
-        line = self._lines[index]
-        return line.split(self.delimiter) if isinstance(line, str) else line
 
     def _check_header(self) -> None:
         if all(_is_number(name) for name in self.header):
@@ -94,7 +78,7 @@ class CsvFile:
     def cells(self, rows: Array | None = None) -> tuple[Array, list[tuple[str, ...]]]:
         """Row numbers and the columns of these rows, as text."""
         rows = np.arange(self.n_rows) if rows is None else np.asarray(rows)
-        records = [self._split(row + 1) for row in rows.tolist()]
+        records = [self.split(row + 1) for row in rows.tolist()]
         width = len(self.header)
         for row, record in zip(rows.tolist(), records):
             if len(record) != width:

@@ -1,7 +1,9 @@
-"""Readers of whole files: text, plain or packed; LIBSVM's `label index:value ...`; numpy archives with X and y."""
+"""Readers of whole files: text, plain or packed, and its cells; LIBSVM's `label index:value ...`; numpy archives."""
 
 from __future__ import annotations
 
+import csv
+import io
 from pathlib import Path
 
 import numpy as np
@@ -63,6 +65,53 @@ def numbered_lines(lines: list[str]) -> tuple[list[str], list[int]]:
     """The lines that are not blank, and the number of each in the file."""
     numbers = [number for number, line in enumerate(lines, 1) if line and not line.isspace()]
     return [lines[number - 1] for number in numbers], numbers
+
+
+class Cells:
+    """The cells of a CSV file, split when they are asked for; comma, semicolon or tab, as its first line says."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        text = read_text(path)
+        lines, self.line_numbers = numbered_lines(text.splitlines())
+        self.delimiter = max(",;\t", key=lines[0].count)
+        self._lines: list[str] | list[list[str]] = lines
+        if '"' in text:  # a quoted cell may hold the delimiter, even a line break
+            reader = csv.reader(
+                io.StringIO(text, newline=""), delimiter=self.delimiter, skipinitialspace=True
+            )
+            parsed = [(row, reader.line_num) for row in reader if any(cell.strip() for cell in row)]
+            self._lines, self.line_numbers = [row for row, _ in parsed], [number for _, number in parsed]
+        self.n_lines = len(self._lines)
+
+    def split(self, index: int) -> list[str]:
+        line = self._lines[index]
+        return line.split(self.delimiter) if isinstance(line, str) else line
+
+
+def read_cells(path: str | Path, *, ragged: bool = False) -> list[list[str]]:
+    """All cells of a CSV file without the blanks around them, the header first; lines are as wide as it."""
+    cells = Cells(Path(path))
+    rows = [[cell.strip() for cell in cells.split(index)] for index in range(cells.n_lines)]
+    require(ragged or len(rows) >= 2, f"{path} has a header and no rows; needed: a header and rows")
+    for number, row in zip(cells.line_numbers, rows):
+        require(
+            ragged or len(row) == len(rows[0]),
+            f"line {number} of {path} has {len(row)} cells; needed: {len(rows[0])}, as in the header",
+        )
+    return rows
+
+
+def read_numbers(path: str | Path, instead: str) -> tuple[Array, tuple[str, ...], tuple[str, ...]]:
+    """A CSV table of numbers with names down and across; `instead` says what to do with a file that is none."""
+    rows = read_cells(path)
+    try:
+        numbers = np.array([[float(cell) for cell in row[1:]] for row in rows[1:]])
+    except ValueError as error:
+        raise InputError(
+            f"{path}: {error}; needed: numbers after the first cell of each line; {instead}"
+        ) from None
+    return numbers, tuple(row[0] for row in rows[1:]), tuple(rows[0][1:])
 
 
 class LibsvmFile:

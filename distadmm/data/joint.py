@@ -1,4 +1,4 @@
-"""Where a joint distribution of S and X comes from: a table, rows of data, or what is bundled.
+"""Where a joint distribution of S and X comes from (of S and Y in `ias`): a table, rows of data, what is bundled.
 
 Smoothing is stated as pseudo-counts: `smooth` adds that many to every cell of a table of counts.  `perturb` adds
 to every cell of the *normalised* table, as the paper's "perturbation of 1e-3 to each entry" does; times the
@@ -7,16 +7,19 @@ number of records it is a pseudo-count too, and for large tables an enormous one
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
+from distadmm.data.formats import read_cells, read_numbers
+from distadmm.data.mapping import check_distribution
 from distadmm.errors import InputError, require
-from distadmm.files import read_npz
-from distadmm.methods.funnel.model import Array, Joint, from_joint
+from distadmm.files import read_json, read_npz
+
+Array = np.ndarray
 
 LARGEST = 1000  # symbols of X
 PROBLEMS = ("synthetic-unif", "synthetic-nonunif", "heart", "adult")
@@ -38,8 +41,8 @@ class Table:
     column: str = ""  # what the columns are values of
     records: int | None = None  # rows of data that were counted; None for a table of probabilities
 
-    def joint(self, smooth: float = 0.0, perturb: float = 0.0) -> Joint:
-        """The joint distribution, with what was added to it said in `source`."""
+    def smoothed(self, smooth: float = 0.0, perturb: float = 0.0) -> Table:
+        """With pseudo-counts, and what was added said in `source`."""
         cells, source = self.cells.astype(float), self.source
         if smooth:
             require(self.records, "--smooth adds to counts, but the table holds probabilities; use --perturb")
@@ -50,7 +53,7 @@ class Table:
             source += f"; {perturb:g} added to every cell of the normalised table"
             if self.records:
                 source += f" = {_added(perturb * self.records, cells.size, self.records)}"
-        return from_joint(cells, private=self.private, public=self.public, source=source)
+        return replace(self, cells=cells, source=source)
 
     def observed(self) -> Table:
         """Without the rows and columns that no record has."""
@@ -117,15 +120,17 @@ def _age_bin(age: Array) -> Array:
     return np.searchsorted([30, 40, 50, 60], age, side="right")
 
 
-def from_rows(path: str | Path, private: Sequence[str], public: Sequence[str]) -> Table:
-    """Columns of a CSV file with a header, counted; values in alphabetical or numerical order."""
-    rows = _read_csv(Path(path))
-    head = [cell.strip() for cell in rows[0]]
+def from_rows(
+    path: str | Path, private: Sequence[str], public: Sequence[str], *, alphabetical: bool = False
+) -> Table:
+    """Columns of a CSV file with a header, counted; values in alphabetical or, where all are numbers, their order."""
+    rows = read_cells(path)
+    head = rows[0]
     _columns(private, public, head, str(path))
     codes, names = {}, {}
     for name in {*private, *public}:
-        values = [row[head.index(name)].strip() for row in rows[1:]]
-        names[name] = tuple(_sorted(set(values)))
+        values = [row[head.index(name)] for row in rows[1:]]
+        names[name] = tuple(sorted(set(values)) if alphabetical else _sorted(set(values)))
         place = {value: number for number, value in enumerate(names[name])}
         codes[name] = np.array([place[value] for value in values])
     return counted(codes, names, private, public, f"{Path(path).name}, {len(rows) - 1} rows")
@@ -179,12 +184,14 @@ def _columns(private: Sequence[str], public: Sequence[str], known: Sequence[str]
 def read_joint(path: str | Path) -> Table:
     """A joint table: .csv (names across and down), or .npz with `joint`, or with `S` = P(s|x) and `p` = P(x)."""
     path = Path(path)
+    require(
+        path.suffix in (".csv", ".npz"),
+        f"{path}: it is neither .csv nor .npz; give the table in one of these",
+    )
+    instead = "for rows of data use --rows, with --private and --public"
+    found = read_numbers(path, instead) if path.suffix == ".csv" else read_npz(path)
     try:
-        if path.suffix == ".csv":
-            cells, private, public = _csv_table(path)
-        else:
-            require(path.suffix == ".npz", "it is neither .csv nor .npz; give the table in one of these")
-            cells, private, public = _npz_table(read_npz(path))
+        cells, private, public = _npz_table(found) if isinstance(found, dict) else found
         require(cells.ndim == 2 and cells.size, f"the table has shape {cells.shape}; needed: K x M")
         require(np.isfinite(cells).all(), "the table holds NaN or infinite entries; needed: numbers")
         require((cells >= 0).all(), f"the table holds the negative entry {cells.min():g}; needed: >= 0")
@@ -203,25 +210,20 @@ def read_joint(path: str | Path) -> Table:
     return Table(cells, private, public, path.name, path.stem, int(total) if whole else None)
 
 
-def _csv_table(path: Path) -> tuple[Array, tuple[str, ...], tuple[str, ...]]:
-    rows = _read_csv(path)
-    try:
-        cells = np.array([[float(cell) for cell in row[1:]] for row in rows[1:]])
-    except ValueError as error:
-        raise InputError(
-            f"{error}; needed numbers after the first cell of each line; for rows of data use --rows, with "
-            "--private and --public"
-        ) from None
-    return cells, tuple(row[0] for row in rows[1:]), tuple(rows[0][1:])
-
-
 def _npz_table(arrays: dict[str, Array]) -> tuple[Array, tuple[str, ...], tuple[str, ...]]:
     if "joint" in arrays:
         cells = np.asarray(arrays["joint"], dtype=float)
     else:
         require("S" in arrays and "p" in arrays, "it holds neither `joint` nor `S` and `p`")
-        made = Joint(arrays["S"], arrays["p"])
-        cells = made.S * made.p
+        S, p = (
+            check_distribution(arrays["S"].T, "P(s|x), turned over,").T,
+            check_distribution(arrays["p"], "P(x)"),
+        )
+        require(
+            S.ndim == 2 and p.shape == S.shape[1:],
+            f"`S` has shape {S.shape} and `p` {p.shape}; needed: K x M, M",
+        )
+        cells = S * p
     K, M = cells.shape if cells.ndim == 2 else (0, 0)
     private = tuple(str(name) for name in arrays.get("private", [f"s{k}" for k in range(K)]))
     public = tuple(str(name) for name in arrays.get("public", [f"x{i}" for i in range(M)]))
@@ -229,16 +231,37 @@ def _npz_table(arrays: dict[str, Array]) -> tuple[Array, tuple[str, ...], tuple[
     return cells, private, public
 
 
-def _read_csv(path: Path) -> list[list[str]]:
+class Inferred(NamedTuple):
+    """A file of `ias`: p(s,y) or counts, or P_S and P_{Y|S} as they stand, one row per s."""
+
+    joint: Array | None
+    P_S: Array
+    P_YgS: Array
+    values: tuple[str, ...]  # names of the y's
+    name: str
+
+
+def read_inferred(path: str | Path) -> Inferred:
+    """P_S and P_YgS (JSON or npz), or a joint table p(s,y) or counts (npz `joint`, or CSV)."""
+    path, nothing = Path(path), np.empty(0)
+    if path.suffix == ".csv":
+        joint, _, across = read_numbers(path, "for rows of data say --infer COLUMN --column COLUMN")
+        return Inferred(joint, nothing, nothing, across, path.stem)
+    require(
+        path.suffix in (".json", ".npz"), f"{path} is not .json, .npz or .csv; give the table in one of these"
+    )
+    content = read_json(path) if path.suffix == ".json" else dict(read_npz(path))
+    require(isinstance(content, dict), f"{path} is not an object with P_S and P_YgS")
+    names = ("joint",) if "joint" in content else ("P_S", "P_YgS")
+    missing = [name for name in names if name not in content]
+    require(not missing, f"{path}: no {' and no '.join(missing)} in it; needed: P_S and P_YgS, or joint")
+    values = tuple(str(value) for value in content.get("values", ()))
     try:
-        with open(path, newline="", encoding="utf-8-sig") as file:
-            rows = [row for row in csv.reader(file) if any(cell.strip() for cell in row)]
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot read {path}: {error}; give a CSV file") from None
-    require(len(rows) >= 2, f"{path} has {len(rows)} lines; needed: a header and rows")
-    for number, row in enumerate(rows, 1):
-        require(
-            len(row) == len(rows[0]),
-            f"line {number} of {path} has {len(row)} cells; needed: {len(rows[0])}, as in the header",
-        )
-    return rows
+        found = [np.asarray(content[name], dtype=float) for name in names]
+    except (TypeError, ValueError):
+        raise InputError(
+            f"{path}: {' or '.join(names)} is not a table of numbers with rows of one length"
+        ) from None
+    if "joint" in content:
+        return Inferred(found[0], nothing, nothing, values, path.stem)
+    return Inferred(None, found[0], found[1], values, path.stem)

@@ -257,22 +257,15 @@ def _information(joint: Array) -> float:
 
 
 def _load_csv(path: Path) -> Mapping:
-    import csv
+    from distadmm.data.formats import read_cells
 
-    try:
-        with open(path, newline="") as file:
-            rows = list(csv.reader(file))
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot read {path}: {error}; give a CSV file written by Mapping.save") from None
-    require(len(rows) >= 2, f"{path} has no rows; needed a header and a row for every value")
+    rows = read_cells(path)
     head = rows[0]
     first = 2 if head[1:2] == ["prior"] else 1
     require(
         head[:1] == ["value"] and len(head) > first,
         f"{path} begins with {','.join(head)!r}; needed the columns value, prior (may be left out), u0, u1, ...",
     )
-    wrong = [number for number, row in enumerate(rows, 1) if len(row) != len(head)]
-    require(not wrong, f"line {wrong[:1]} of {path} has another number of cells than the header")
     try:
         numbers = np.array([[float(cell) for cell in row[1:]] for row in rows[1:]])
     except ValueError as error:

@@ -24,7 +24,7 @@ from distadmm.files import write_csv, write_text
 from distadmm.flags import flag, parse
 from distadmm.methods.funnel import curve as curves
 from distadmm.methods.funnel import literal, perfect, picture, solvers
-from distadmm.methods.funnel.model import Array, Joint, Solution
+from distadmm.methods.funnel.model import Array, Joint, Solution, of_table
 from distadmm.methods.funnel.report import CLOSE
 from distadmm.methods.funnel.solvers import EVERY, Effort
 from distadmm.ranks.launch import launch
@@ -76,7 +76,7 @@ class Panel:
 
 def panel(name: str, options: Options, world: World) -> Panel | None:
     """All methods on one problem, on rank 0; None elsewhere."""
-    joint = world.on_root(lambda: tables.problem(name).joint(perturb=PERTURBED.get(name, 0.0)))
+    joint = world.on_root(lambda: of_table(tables.problem(name), perturb=PERTURBED.get(name, 0.0)))
     large = joint.M > LARGE
     shares = CENSUS if large else np.arange(1, options.points + 1) / options.points
     rates = [min(float(share) * joint.HX, joint.HX) for share in shares]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -151,19 +152,16 @@ def _attribute(topology: Any, i: int, attribute: str, option: str) -> float:
 
 def _from_table(path: str, option: str, topology: Any) -> Array:
     """Lines `node,value` in any order, one a node; or `node,value1,value2,...` with a value for each solve."""
-    import csv
+    from distadmm.data.formats import read_cells
 
-    try:
-        with open(path, newline="") as file:
-            rows = [row for row in csv.reader(file) if row]
-    except OSError:
-        raise InputError(
-            f"{option} is {path!r}; needed: a number, 'auto', 'node' or a CSV of node,value"
-        ) from None
+    require(
+        os.path.isfile(path), f"{option} is {path!r}; needed: a number, 'auto', 'node' or a CSV of node,value"
+    )
+    rows = read_cells(path, ragged=True)
     found: dict[str, list[float]] = {}
     for line, row in enumerate(rows, 1):
         try:
-            found[row[0].strip()] = [float(cell) for cell in (row[1], *row[2:])]
+            found[row[0]] = [float(cell) for cell in (row[1], *row[2:])]
         except (IndexError, ValueError):
             if line > 1:  # the first line may be a heading
                 raise InputError(

@@ -10,6 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
+from distadmm.data.joint import Table
 from distadmm.errors import require
 
 Array = np.ndarray
@@ -124,6 +125,12 @@ def from_joint(J: Array, **names) -> Joint:
         missing = ", ".join(public[i] for i in np.flatnonzero(p <= 0)[:3])
         require(False, f"P(x) is zero at x = {missing}; leave such columns out, or add --pseudo-counts")
     return Joint(J / p, p, **names)
+
+
+def of_table(table: Table, smooth: float = 0.0, perturb: float = 0.0) -> Joint:
+    """The joint distribution of a table, with pseudo-counts."""
+    table = table.smoothed(smooth, perturb)
+    return from_joint(table.cells, private=table.private, public=table.public, source=table.source)
 
 
 def posteriors(joint: Joint, v: Array) -> tuple[Array, Array]:

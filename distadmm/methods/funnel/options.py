@@ -5,7 +5,7 @@ from __future__ import annotations
 from distadmm.data import joint as tables
 from distadmm.errors import require
 from distadmm.flags import flag
-from distadmm.methods.funnel.model import Joint
+from distadmm.methods.funnel.model import Joint, of_table
 from distadmm.methods.funnel.solvers import METHODS
 from distadmm.structs import struct
 
@@ -62,7 +62,7 @@ class Data:
     def load(self) -> tuple[Joint, str]:
         """The joint distribution, and the name of what X is made of."""
         table = self.table()
-        return table.joint(self.smooth, self.perturb), table.column
+        return of_table(table, self.smooth, self.perturb), table.column
 
 
 @struct

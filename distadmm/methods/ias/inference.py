@@ -7,8 +7,9 @@ from functools import cached_property
 
 import numpy as np
 
+from distadmm.data.joint import Table, read_inferred
 from distadmm.data.mapping import check_distribution
-from distadmm.errors import require
+from distadmm.errors import InputError, require
 
 Array = np.ndarray
 
@@ -70,6 +71,47 @@ class Inference:
         """The squared maximal correlation of S and Y."""
         singular = np.linalg.svd(self.joint / np.sqrt(np.outer(self.P_S, self.P_Y)), compute_uv=False)
         return float(singular[1] ** 2)
+
+
+def from_joint(joint: Array, values: tuple[str, ...] = (), name: str = "") -> Inference:
+    """From p(s,y), or from counts (whole numbers), one row per s."""
+    require(joint.ndim == 2 and joint.size, f"the joint table has shape {joint.shape}; needed a row per s")
+    require(np.isfinite(joint).all(), "the joint table has a NaN or infinite entry; give finite numbers")
+    require((joint >= 0).all(), f"the joint table has the negative entry {joint.min():.6g}; needed >= 0")
+    total = joint.sum()
+    counts = total > 0 and np.array_equal(joint, np.round(joint))
+    require(
+        counts or abs(total - 1) <= 1e-9,
+        f"the joint table sums to {total:.12g}; needed probabilities that sum to 1, or whole counts",
+    )
+    joint = joint / total
+    P_S = joint.sum(1)
+    empty = np.flatnonzero(P_S == 0)
+    require(not empty.size, f"symbol {empty[:1]} of S has probability zero; leave its row out")
+    return Inference(P_S, joint / P_S[:, None], values, name)
+
+
+def from_file(path: str) -> Inference:
+    """The problem that a file of P_S and P_YgS, or of a joint table, holds."""
+    P_S, P_YgS, values, name = (found := read_inferred(path))[1:]
+    try:
+        if found.joint is not None:
+            return from_joint(found.joint, values, name)
+        return Inference(P_S, P_YgS, values, name)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+
+
+def from_counts(table: Table, smooth: float = 0.0) -> Inference:
+    """From counted rows, with so many pseudo-counts in each cell."""
+    counts = table.cells + smooth
+    empty = [name for name, count in zip(table.public, counts.sum(0)) if count == 0]
+    require(
+        not empty,
+        f"no row has {table.column} = {', '.join(empty)}, a symbol of probability zero; leave it out of the domain, "
+        "or give --smooth 0.5 pseudo-counts a cell",
+    )
+    return from_joint(counts / counts.sum(), table.public, table.column)
 
 
 def _rows(weights: Array) -> Array:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from distadmm.data.joint_parts import adult, from_rows, read_problem
+from distadmm.data import joint as tables
 from distadmm.errors import require
 from distadmm.flags import flag
 from distadmm.methods.ias import admm, ga
 from distadmm.methods.ias.design import EPS, STARTS
-from distadmm.methods.ias.inference import Inference, stand_in
+from distadmm.methods.ias.inference import Inference, from_counts, from_file, stand_in
 from distadmm.methods.ias.measures import MEASURES
 from distadmm.methods.ias.multistart import METHODS, Method
 from distadmm.structs import struct
@@ -47,12 +47,15 @@ class Data:
 
     def load(self) -> Inference:
         if self.input:
-            return read_problem(self.input)
+            return from_file(self.input)
         if not (self.infer and self.column):
             return stand_in(self.problem)
-        if self.rows:
-            return from_rows(self.rows, self.infer, self.column, self.smooth)
-        return adult(self.infer, self.column, self.smooth)
+        require(self.infer != self.column, f"--infer and --column are both {self.infer!r}; name two columns")
+        sides = (self.infer,), (self.column,)
+        counted = (
+            tables.from_rows(self.rows, *sides, alphabetical=True) if self.rows else tables.adult(*sides)
+        )
+        return from_counts(counted, self.smooth)
 
 
 @struct
