@@ -149,6 +149,7 @@ def record(
     problem = Problem(node.problem.objectives, tolerance=node.problem.tolerance)
     playing = fresh(node, problem=problem)
     release = Protected(recipe, books, source, playing.network, phases)
+    release.watch(playing.network, playing.start, "")
     playing.network.stamp = None  # heads are no business of this attack
     release.commit(release.plans(algorithm.releases(playing, iterations)))
     recording = Recording(iterations, {}, None, [])

@@ -9,6 +9,7 @@ Held up by tests:
   * all rows that go from one rank to another in an iteration travel as one message, each row once;
   * neighbour sums add in ascending order of the neighbours' numbers, so the bits of a result do not
     depend on where the nodes live;
+  * a `guard`, where there is one, has seen every row before it leaves;
   * every message sent has been received when `close` returns.
 """
 
@@ -98,6 +99,8 @@ class Network:
         self._last: Array | None = None  # under conditions, the last row received at each edge
         self._met: Array | None = None  # and the sum of both its rows when it was there last
         self.traffic = Traffic()
+        # Asked before rows leave, (kind, rows); it raises where they may not.
+        self.guard: Callable[[str, Array], None] | None = None
         # Who signs messages: `stamp()` gives four numbers a row to send along, `notice` gets those that came.
         self.stamp: Callable[[], Array] | None = None
         self.notice: Callable[[Array], None] = lambda stamps: None
@@ -154,6 +157,8 @@ class Network:
         Row `columns[e]` of the result is the row of the neighbour at edge e (edges in the order of
         `indices`).  The result is a buffer that the next exchange of this width overwrites.
         """
+        if self.guard is not None:
+            self.guard("row", F)
         if self.stamp is None:
             return self._exchange(F)
         visible = self._exchange(np.concatenate((F, self.stamp()), axis=1))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from distadmm.algorithm import NO_SCHEDULE
+from distadmm.algorithm import NO_SCHEDULE, find
 from distadmm.errors import InputError, require
 from distadmm.methods.consensus import sizing
 from distadmm.methods.consensus.penalty import Penalties
@@ -22,7 +22,7 @@ from distadmm.methods.consensus.schedule import schedule
 from distadmm.privacy.accounting.statements import READINGS
 from distadmm.privacy.ledger.books import Books
 from distadmm.privacy.ledger.rules import MemoryLedger
-from distadmm.privacy.noise.release import Unprotected
+from distadmm.privacy.noise.release import UNCHECKED, Unprotected
 from distadmm.problems.losses import LOSSES, task_of
 from distadmm.run.config import Config
 from distadmm.run.loop import Run
@@ -70,6 +70,12 @@ def unverified(config: Config, facts: PublicFacts, objectives: Sequence[Any]) ->
     return ""
 
 
+def unchecked(config: Config) -> str:
+    """Why nothing that the algorithm says of its releases counts; empty for this package's own."""
+    file = find(config.name).file
+    return f"{UNCHECKED} {file}" if file else ""
+
+
 def noise_table(config: Config, prepared: Prepared, releases: Sequence[Any]) -> Array:
     """alpha of each solve and node of this rank, (K, n)."""
     node, privacy = prepared.node, config.privacy
@@ -88,7 +94,7 @@ def recipe_of(config: Config, prepared: Prepared, releases: Sequence[Any]) -> Re
 
     node, privacy = prepared.node, config.privacy
     problem, bounds = node.problem, LOSSES.get(config.problem.loss)
-    own = unverified(config, prepared.source.facts, problem.objectives)
+    own = unverified(config, prepared.source.facts, problem.objectives) or unchecked(config)
     reasons = [r for r in node.network.world.allgather(own) if r]
     return Recipe(
         noise=privacy.kind,
@@ -116,6 +122,10 @@ def plan_of(prepared: Prepared) -> Recipe | None:
     if not config.privacy.wanted:
         return None
     require(config.algorithm.releases is not None, f"--algorithm {config.name} {NO_SCHEDULE}")
+    require(
+        config.privacy.budget_epsilon is None or not unchecked(config),
+        f"--budget-epsilon with {unchecked(config)}: no budget admits what has no bound; leave it out",
+    )
     if config.privacy.adjacency == "add-remove":
         _require_rows_that_stay(config)
     with node.network.world.together():
@@ -168,12 +178,15 @@ def arm(prepared: Prepared, recipe: Recipe | None, folder: Path | None) -> None:
         books = _books(prepared, recipe, folder, source)
     if recipe is None or source is None:
         node.release = Unprotected(books)
+        if file := find(config.name).file:
+            node.release.watch(node.network, node.start, file)
         _note_sanitised(prepared, books)
         return
     from distadmm.privacy.noise.protected import Protected
 
     release = Protected(recipe, books, source, node.network, prepared.description["phases"])
     node.release = release
+    release.watch(node.network, node.start, find(config.name).file)
     plans = release.plans(config.algorithm.releases(node, config.loop.iterations))
     unreserved = not any(ledger.events for ledger in books.ledgers)  # also after a kill before anything was
     if any(world.allgather(unreserved)):

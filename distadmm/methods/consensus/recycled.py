@@ -73,9 +73,9 @@ class RADMM(Penalties):
 
     def even(self, k: int, st: State, node: Node) -> State:
         V, eta = node.degree, self.penalty(k // 2, node)
-        node.release.recycle(k)
         drift = st.g + 2 * st.lam + eta * (2 * V * st.f - st.z)
         f = st.f - drift / (2 * eta * V + self.gamma)
+        node.release.recycle(k, f)
         return State(f, node.network.meet(f)[0], st.lam, st.g)
 
 

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from distadmm.errors import BudgetExhausted
+from distadmm.errors import BudgetExhausted, require
 from distadmm.privacy.accounting import rdp
 from distadmm.privacy.accounting.events import (
     Adjacency,
@@ -36,7 +36,7 @@ from distadmm.privacy.accounting.statements import weakest
 from distadmm.privacy.ledger.books import Books
 from distadmm.privacy.ledger.tally import is_committed
 from distadmm.privacy.noise.mechanism import Noise, k_norm
-from distadmm.privacy.noise.release import Unprotected
+from distadmm.privacy.noise.release import UNCHECKED, Unprotected
 from distadmm.privacy.noise.sources import PURPOSES, Source, Stream
 from distadmm.ranks.graph_network import Network
 
@@ -69,6 +69,11 @@ class Recipe:
         alpha = float(self.alpha[solve - 1, i])
         if self.mechanism == "objective":
             alpha /= factor
+            if np.isinf(floor):  # nothing is solved: the noise stands in the gradient itself
+                moved = self.moved(i, 1.0)
+                if self.noise == "gamma":
+                    return KNorm(self.dimension, alpha, moved)
+                return Gaussian(1.0 / (alpha * moved))
             return ObjectivePerturbation(
                 noise=self.noise,
                 dimension=self.dimension,
@@ -80,6 +85,10 @@ class Recipe:
                 one_signed=self.one_signed,
                 logistic=self.logistic,
             )
+        require(
+            np.isfinite(floor),
+            "--mechanism output perturbs minimisers, and this algorithm minimises nothing; leave it out",
+        )
         if self.noise == "gamma":
             return KNorm(self.dimension, alpha, self.moved(i, floor))
         return Gaussian(1.0 / (alpha * self.moved(i, floor)))
@@ -96,6 +105,8 @@ class Recipe:
         """What the ledger is charged with: the price, or no bound when a hypothesis fails."""
         if not self.unverified:
             return event
+        if self.unverified.startswith(UNCHECKED):  # no paper claims anything of it
+            return Unbounded(self.unverified)
         pure = event.pure_epsilon(self.adjacency)
         return Unbounded(self.unverified, claimed=pure if np.isfinite(pure) else None)
 
@@ -112,6 +123,7 @@ class Protected(Unprotected):
         self.recipe, self.phases, self.world = recipe, phases, network.world
         self.noise = Noise(books.ledgers, source)
         self._events: list[Event] = []
+        self._paid: int | None = None  # the iteration that was drawn for and not sealed yet
         self._drawn = np.zeros((len(books), recipe.dimension))
         self._sent_before: Any = None
         self._quoted: tuple[int, float, float] | None = None  # entries that cost, epsilon and delta
@@ -152,6 +164,11 @@ class Protected(Unprotected):
     def events(self, k: int, quadratic: Array, factor: Array | float) -> list[Event]:
         """The price of iteration k's release, a node."""
         n, solve = len(self.books), (k - 1) // self.phases + 1
+        require(
+            solve <= len(self.recipe.alpha),
+            f"iteration {k} draws noise, and the schedule of releases ends after {len(self.recipe.alpha)}; list every "
+            "iteration that draws in `releases`, and say `phases = 2` only where every second one recycles",
+        )
         quadratic, factor = np.broadcast_to(quadratic, (n, 1)), np.broadcast_to(factor, (n, 1))
         alpha, weight = self.recipe.alpha[solve - 1].tolist(), self.recipe.weight.tolist()
         cases = list(zip(alpha, weight, quadratic[:, 0].tolist(), factor[:, 0].tolist()))
@@ -191,6 +208,7 @@ class Protected(Unprotected):
             self._drawn[i] = (
                 self._drawn_before(i, event, k) if self._is_replay(i) else self._pay_and_draw(i, event, k)
             )
+        self._paid = k
         # The price is that of the linear term, `factor` included, and so is the noise drawn at that price.
         return 0.0 if self.recipe.mechanism == "output" else self._drawn
 
@@ -238,7 +256,8 @@ class Protected(Unprotected):
 
     def _unpriced(self, i: int, event: Event, k: int) -> Array:
         stream = self.noise.source.at(self.books.nodes[i], PURPOSES["noise"], k)
-        return sample_unpriced(stream, event, self.recipe.dimension)
+        scale = self._unit(event, k, i) * event.noise_multiplier if isinstance(event, Gaussian) else 0.0
+        return sample_unpriced(stream, event, self.recipe.dimension, scale)
 
     def _query(self, i: int, event: Event, k: int) -> dict[str, Any]:
         """What a Gaussian event does not state: it has sigma / moved; drawn for sensitivity 1/alpha', sigma itself."""
@@ -247,6 +266,8 @@ class Protected(Unprotected):
         return {"shape": self.recipe.dimension, "sensitivity": self._unit(event, k, i)}
 
     def _unit(self, event: Gaussian, k: int, i: int) -> float:
+        if self.recipe.mechanism == "objective":  # of a gradient
+            return self.recipe.moved(i, 1.0)
         sigma = 1.0 / float(self.recipe.alpha[(k - 1) // self.phases, i])
         return sigma / event.noise_multiplier
 
@@ -264,6 +285,11 @@ class Protected(Unprotected):
             ):
                 sealed[i] += self.noise.output(self.recipe.tolerance, at=i)
         self.books.store(k, sealed)
+        if (
+            self.guard is not None and self._paid == k
+        ):  # what nobody drew for is not sealed, and is charged when sent
+            self.guard.seal(k, sealed, self._events)
+        self._paid = None
         return sealed
 
     def _certify(self, k: int, residual: Array) -> None:
@@ -289,8 +315,10 @@ class Protected(Unprotected):
             )
 
 
-def sample_unpriced(stream: Stream, event: Event, dimension: int) -> Array:
-    """Noise of the scale that `event` states, for a release that is charged as unbounded."""
+def sample_unpriced(stream: Stream, event: Event, dimension: int, scale: float) -> Array:
+    """Noise of the scale that `event` states (a Gaussian one states none), for a release charged as unbounded."""
+    if isinstance(event, Gaussian):
+        return scale * stream.standard_normal(dimension)
     if isinstance(event, KNorm):
         return k_norm(stream, dimension, event.alpha)
     assert isinstance(event, ObjectivePerturbation)

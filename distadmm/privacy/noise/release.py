@@ -14,8 +14,11 @@ from distadmm.errors import InputError
 
 if TYPE_CHECKING:
     from distadmm.privacy.ledger.books import Books
+    from distadmm.privacy.noise.seal import Guard
+    from distadmm.ranks.graph_network import Network
 
 Array = np.ndarray
+UNCHECKED = "unchecked code"  # of an algorithm that is not this package's own
 HEAD_BYTES = 32  # of the ledger's head, which travels with a private message
 
 
@@ -37,7 +40,26 @@ class Unprotected:
 
     def __init__(self, books: Books | None = None):
         self.books = books
+        self.guard: Guard | None = None
+        self._believed = True  # what the algorithm says of what it recycles
         self._k = 0
+
+    def watch(self, network: Network, start: Array, file: str) -> None:
+        """From now on `network` shows its messages to a guard; of unchecked code it believes nothing.
+
+        The common start is no release: it is known to all before any data is read.
+        """
+        from distadmm.privacy.noise.seal import Guard
+
+        def charge(at: int, reason: str, k: int) -> None:
+            if self.books is not None:
+                self.books.ledgers[at].expose(
+                    f"{UNCHECKED} {file}: {reason}" if file else reason, iteration=k
+                )
+
+        self.guard, self._believed = Guard(network.nodes.tolist(), charge), not file
+        self.guard.seal(0, start, purpose="start", uses=np.inf)
+        network.guard = self.guard
 
     def draw(self, k: int, quadratic: Array, factor: Array | float = 1.0) -> Array | float:
         self.expose(k, "no noise was asked for")
@@ -50,11 +72,15 @@ class Unprotected:
         self._k = k
         if self.books is not None:
             self.books.post(iteration=k)
+        if self.guard is not None and self._believed and f is not None:
+            self.guard.seal(k, f, purpose="recycled")
 
     def expose(self, k: int, what: str) -> None:
         self._k = k
         if self.books is not None:
             self.books.expose(what, iteration=k)
+        if self.guard is not None:
+            self.guard.permit(k, "open")
 
     def checkpoint(self, k: int) -> None:
         """A durable checkpoint holds everything up to iteration k."""

@@ -1,0 +1,194 @@
+"""What an algorithm of one's own sends has no bound; what no release covers is charged before it leaves."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from distadmm import algorithm, radmm
+from distadmm.commands import ledger
+from distadmm.errors import DONE, USAGE
+from distadmm.privacy.ledger import chain
+from distadmm.privacy.noise.protected import Protected
+from distadmm.privacy.noise.release import Unprotected
+
+HONEST = """
+from dataclasses import dataclass
+from typing import NamedTuple
+import numpy as np
+import distadmm
+
+class State(NamedTuple):
+    f: np.ndarray
+    z: np.ndarray
+    lam: np.ndarray
+
+@distadmm.register("mine")
+@dataclass(frozen=True)
+class Mine:
+    def releases(self, node, iterations):
+        return [distadmm.Planned(k, 40 * node.degree) for k in range(1, iterations + 1)]
+
+    def init(self, node):
+        f = node.start
+        return State(f, node.network.meet(f)[0], np.zeros_like(f))
+
+    def step(self, k, st, node):
+        V, pull = node.degree, 2 * st.lam - 20 * st.z
+        noise = node.release.draw(k, 40 * V)
+        f = node.problem.argmin(pull + noise, 40 * V, st.f)
+        f = node.release.seal(k, f, node.problem.residual)
+        z, apart = node.network.meet(f)
+        return State(f, z, st.lam + 10 * apart)
+"""
+DRAW, MEET = "noise = node.release.draw(k, 40 * V)\n", "z, apart = node.network.meet(f)\n"
+PLANTS = {
+    "raw gradients": (
+        "z, apart = node.network.meet(f)",
+        "z, apart = node.network.meet(node.problem.gradients(f))",
+    ),
+    "unused noise": ("argmin(pull + noise", "argmin(pull"),
+    "never draws": (DRAW, "noise = 0.0\n"),
+    "overstated curvature floor": ("draw(k, 40 * V)", "draw(k, 2e6 * V)"),
+    "recycles from data": (
+        DRAW,
+        "\n        if k % 2 == 0:\n"
+        "            g = node.problem.gradients(st.f)\n"
+        "            node.release.recycle(k, g)\n"
+        "            return State(st.f, node.network.meet(g)[0], st.lam)\n"
+        f"        {DRAW}",
+    ),
+    "forged residual": (
+        "node.release.seal(k, f, node.problem.residual)",
+        "node.release.seal(k, 2 * f, 0 * V[:, 0])",
+    ),
+    "starts from data": (
+        "f = node.start",
+        "f = node.problem.argmin(0 * node.start, node.degree, node.start)",
+    ),
+    "a second message": (MEET, MEET + "        node.network.neighbour_sum(node.problem.gradients(f))\n"),
+    "the same message twice": (MEET, MEET + "        node.network.neighbour_sum(f)\n"),
+}
+SEEN_BY_THE_GUARD = {
+    "raw gradients": "altered",
+    "never draws": "no release covers|altered|once more",
+    "starts from data": "altered",
+    "a second message": "once more",
+    "the same message twice": "once more",
+}
+SMALL = ["--data", "tiny", "--topology", "er5", "--iterations", "4", "--progress", "none", "--rho", "1"]
+NOISE = ["--epsilon", "2", "--adjacency", "replace", "--rng", "secure", "--tolerance", "1e-6"]
+
+
+def run(folder: Path, what: str, *more: str) -> Path:
+    """Run one algorithm from a file, and say where."""
+    path = folder / f"mine_{folder.name}.py"
+    text = HONEST.replace(*PLANTS.get(what, ("\n", "\n")))
+    assert (text == HONEST) == (what == "honest")
+    path.write_text(text)
+    out = folder / "run"
+    assert radmm.main([*SMALL, "--algorithm", str(path), "--out", str(out), *more]) == DONE
+    return out
+
+
+def reasons(out: Path) -> list[set[str]]:
+    """Why each node's ledger has no bound."""
+    found = []
+    for path in sorted((out / "ledger").glob("node-*.jsonl")):
+        entries = chain.parse(path.read_bytes(), str(path)).entries
+        found.append({e["params"]["reason"] for e in entries if "reason" in e.get("params", {})})
+    return found
+
+
+@pytest.mark.parametrize("what", ["honest", *PLANTS])
+def test_no_noise_of_unchecked_code_bounds_anything(what: str, tmp_path: Path, capsys: Any) -> None:
+    out = run(tmp_path, what, *NOISE)
+    assert "unbounded: unchecked code" in capsys.readouterr().out
+    assert all(any("unchecked code" in reason for reason in each) for each in reasons(out))
+    assert len(reasons(out)) == 5
+    summary = json.loads((out / "summary.json").read_text())
+    assert summary["epsilon"] in (None, math.inf, "inf", "Infinity")
+    for words in (["show", str(out)], ["merge", str(out), str(out)]):
+        assert ledger.main(words) == DONE
+        said = capsys.readouterr().out
+        assert "certificate" not in said.replace("no certificate", "")
+        assert "inf" in said
+
+
+@pytest.mark.parametrize("what", SEEN_BY_THE_GUARD)
+def test_what_no_release_covers_is_charged_as_it_leaves_even_from_code_that_is_believed(
+    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    found = algorithm._from_file
+    monkeypatch.setattr(algorithm, "_from_file", lambda *given: found(*given)._replace(file=""))
+    import re
+
+    assert all(
+        any(re.search(SEEN_BY_THE_GUARD[what], reason) for reason in each)
+        for each in reasons(run(tmp_path, what, *NOISE))
+    )
+    assert "certificate" not in capsys.readouterr().out
+
+
+def test_the_honest_one_would_be_certified_if_it_were_believed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    found = algorithm._from_file
+    monkeypatch.setattr(algorithm, "_from_file", lambda *given: found(*given)._replace(file=""))
+    assert reasons(run(tmp_path, "honest", *NOISE)) == [set()] * 5
+    assert "; certificate" in capsys.readouterr().out
+
+
+def test_code_that_never_says_what_it_sends_is_unbounded_at_its_first_message(tmp_path: Path) -> None:
+    out = run(tmp_path, "never draws")
+    assert all(any("no release covers" in r or "altered" in r for r in each) for each in reasons(out))
+
+
+def test_a_budget_takes_no_unchecked_code(tmp_path: Path, capsys: Any) -> None:
+    path = tmp_path / "honest.py"
+    path.write_text(HONEST)
+    assert radmm.main([*SMALL, *NOISE, "--budget-epsilon", "3", "--algorithm", str(path)]) == USAGE
+    assert "no budget admits what has no bound" in capsys.readouterr().err
+
+
+def test_a_draw_that_the_schedule_does_not_list_is_refused_in_one_line(tmp_path: Path, capsys: Any) -> None:
+    path = tmp_path / "shorter.py"
+    path.write_text(HONEST.replace("iterations + 1", "2"))
+    assert radmm.main([*SMALL, *NOISE, "--algorithm", str(path)]) == USAGE
+    said = capsys.readouterr().err
+    assert "the schedule of releases ends after 1" in said
+    assert "Traceback" not in said
+
+
+def test_a_gradient_is_priced_without_a_solve() -> None:
+    """An infinite floor: the noise stands in the gradient, which one record moves by 2 w."""
+    from distadmm.privacy.accounting.events import Gaussian, KNorm
+
+    prepared = radmm.prepare(
+        radmm.configure(
+            "radmm", data="tiny", topology="er5", alpha="0.5", adjacency="replace", noise="gaussian"
+        ),
+        radmm.World(),
+    )
+    from dataclasses import replace
+
+    from distadmm.methods.consensus.private import recipe_of
+
+    recipe = recipe_of(prepared.config, prepared, [None])
+    moved = 2 * float(recipe.weight[0]) * recipe.slope + 2 * recipe.tolerance
+    event = recipe.event(1, 0, np.inf, 3.0)
+    assert isinstance(event, Gaussian)
+    assert event.noise_multiplier == pytest.approx(3.0 / 0.5 / moved)
+    gamma = replace(recipe, noise="gamma").event(1, 0, np.inf, 1.0)
+    assert gamma == KNorm(recipe.dimension, 0.5, moved)
+
+
+def test_the_guard_stands_where_it_is_needed_alone() -> None:
+    """Code of this package without noise sends what the ledger calls unbounded from the first draw on."""
+    assert Unprotected().guard is None
+    assert Protected.watch is Unprotected.watch
