@@ -17,12 +17,15 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+import numpy as np
+
 from distadmm.data import joint as tables
 from distadmm.errors import DONE, UNCONVERGED
 from distadmm.files import write_json
 from distadmm.flags import parse
+from distadmm.graphs import figures
 from distadmm.methods.funnel import curve as curves
-from distadmm.methods.funnel import literal, perfect, picture, report
+from distadmm.methods.funnel import literal, perfect, report
 from distadmm.methods.funnel.model import Array, Joint, Solution, from_joint, informations, of_table
 from distadmm.methods.funnel.options import Data, Goal, Output
 from distadmm.methods.funnel.perfect import Perfect
@@ -31,6 +34,7 @@ from distadmm.methods.funnel.solvers import DEFAULT, METHODS, Effort
 from distadmm.ranks.launch import launch
 from distadmm.ranks.world import World
 from distadmm.run.claim import claim_directory
+from distadmm.run.pictures import draw_funnel
 
 __all__ = [
     "METHODS",
@@ -117,11 +121,15 @@ def work(given: tuple[Data, Goal, Effort, Output], world: World) -> int:
     code = DONE
     if found is not None:
         print("\n".join(report.head(joint, known) + report.table(joint, found)))
+        names = report.write(folder, joint, found, known, config, column)
         drawn = output.figure and len(found) > 1
-        if drawn and not picture.possible():
-            print("no figure: matplotlib is missing; pip install 'distadmm[plot]'", file=sys.stderr)
-            drawn = False
-        names = report.write(folder, joint, found, known, config, column, drawn)
+        if drawn and not figures.possible():
+            print(f"no figure: {figures.MISSING}", file=sys.stderr)
+        elif drawn:
+            points = np.array([(one.R, one.leakage, one.lower) for one in found])
+            whole, R0 = (joint.HX, joint.ISX), None if known is None else (known.R0, known.exact)
+            draw_funnel(folder / "curve.svg", points, found[0].method, whole, R0)
+            names.append("curve.svg")
         print(f"wrote {folder}: {', '.join(names)}")
         open_ = [one for one in found if not one.converged and one.leakage - one.lower > report.CLOSE]
         if output.strict and open_:

@@ -16,9 +16,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from distadmm.data.mapping import Mapping
 from distadmm.errors import DONE, UNCONVERGED
 from distadmm.flags import parse
+from distadmm.graphs import figures
 from distadmm.methods.ias import report
 from distadmm.methods.ias.certificate import Certificate, certify, thresholds
 from distadmm.methods.ias.design import EPS, Design, check_sizes, design
@@ -32,6 +35,7 @@ from distadmm.methods.ias.pareto import sweep as pareto_sweep
 from distadmm.ranks.launch import launch
 from distadmm.ranks.world import World
 from distadmm.run.claim import claim_directory
+from distadmm.run.pictures import draw_mapping, draw_pareto
 
 __all__ = [
     "Certificate",
@@ -151,8 +155,13 @@ def work(given: tuple[Data, Goal, Solver, Output], world: World) -> int:
 
             lines += told(objective, start, goal.eps, solver.rho)
         print("\n".join(lines))
-        figure = _figure(output.figure)
-        _wrote(folder, report.write_design(folder, found, _config(data, goal, solver), figure))
+        names = report.write_design(folder, found, _config(data, goal, solver))
+        if _figure(output.figure):
+            made = found.mapping
+            title = f"{found.problem.name} {found.measure} beta {found.beta:g}: F = {found.F:.6f}"
+            draw_mapping(folder / "mapping.svg", made.matrix, made.values, made.prior @ made.matrix, title)
+            names.append("mapping.svg")
+        _wrote(folder, names)
         open_ = found.certificate is not None and found.certificate.upper - found.certificate.attained > 1e-6
         if output.strict and (open_ or not found.converged.any()):
             print("not settled: see the lines above", file=sys.stderr)
@@ -182,8 +191,12 @@ def work_sweep(given: tuple[Data, Goal, Range, Output], world: World) -> int:
     code = DONE
     if curve is not None:
         print("\n".join(report.curve_lines(curve)))
-        figure = _figure(output.figure)
-        _wrote(folder, report.write_curve(folder, curve, problem, _config(data, goal, wanted), figure))
+        names = report.write_curve(folder, curve, problem, _config(data, goal, wanted))
+        if _figure(output.figure):
+            I, E, sure = (np.array([getattr(p, of) for p in curve.points]) for of in ("I", "E", "certified"))
+            draw_pareto(folder / "curve.svg", I, E, sure, f"{problem.name} {goal.f}")
+            names.append("curve.svg")
+        _wrote(folder, names)
         if output.strict and goal.certify is not False and not all(p.certified for p in curve.points):
             print("not all points are certified: see the table", file=sys.stderr)
             code = UNCONVERGED
@@ -197,10 +210,9 @@ def _measure_everywhere(f: str, world: World) -> Measure:
 
 
 def _figure(wanted: bool) -> bool:
-    possible, why = report.figure_possible(wanted)
-    if why:
-        print(why, file=sys.stderr)
-    return possible
+    if wanted and not figures.possible():
+        print(f"no figure: {figures.MISSING}", file=sys.stderr)
+    return wanted and figures.possible()
 
 
 def _wrote(folder: Path, names: list[str]) -> None:

@@ -61,9 +61,9 @@ def test_figure_of_a_curve(tmp_path):
 
 
 def test_without_matplotlib_one_line_says_so(tmp_path, capsys, monkeypatch):
-    from distadmm.methods.funnel import picture
+    from distadmm.graphs import figures
 
-    monkeypatch.setattr(picture, "possible", lambda: False)
+    monkeypatch.setattr(figures, "possible", lambda: False)
     out = tmp_path / "out"
     assert funnel.main(["--points", "2", "--repeats", "1", "--out", str(out)]) == 0
     error = capsys.readouterr().err

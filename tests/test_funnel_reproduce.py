@@ -38,7 +38,7 @@ def test_figure_one(tmp_path, capsys, quick):
 
 
 def test_figures_need_matplotlib(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(reproduce.picture, "possible", lambda: False)
+    monkeypatch.setattr(reproduce.figures, "possible", lambda: False)
     assert reproduce.main(["--figure", "1", "--out", str(tmp_path / "out")]) == 2
     error = capsys.readouterr().err
     assert len(error.splitlines()) == 1

@@ -198,7 +198,7 @@ def test_names_are_text_and_not_markup(runs: Path, tmp_path: Path) -> None:
 
 
 def test_without_matplotlib_the_page_says_why_it_has_no_curves(runs: Path, monkeypatch) -> None:
-    monkeypatch.setattr(report_page, "find_spec", lambda name: None)
+    monkeypatch.setattr(report_page.plotting, "possible", lambda: False)
     (said,) = report_page.figures(report_runs.groups([report_runs.read(runs / "plain" / "star5")]))
     assert "pip install 'distadmm[plot]'" in said
 

@@ -11,6 +11,7 @@ import numpy as np
 from distadmm.audit.bounds import Claim, Outcome
 from distadmm.audit.whitebox import LEVEL, Verdict
 from distadmm.files import write_json, write_npz
+from distadmm.graphs import figures
 from distadmm.privacy.accounting.statements import rounded_down, rounded_up
 
 Array = np.ndarray
@@ -155,22 +156,15 @@ def write(found: Audit, folder: Path) -> None:
         write_npz(folder / "scores.npz", {"D": found.scores[0], "D2": found.scores[1]})
     if found.scores is None and (found.white_box is None or not len(found.white_box.p_values)):
         return
-    try:
-        import matplotlib
-    except ImportError:
-        return
-    matplotlib.use("Agg")
-    figure = draw(found)
-    figure.savefig(folder / "audit.png", dpi=130)
+    if figures.possible():
+        figures.save(draw(found), folder / "audit.png", dpi=130)
 
 
 def draw(found: Audit) -> Any:
     """Left: the trade-off of the scores and the claimed limit.  Right: p-values of level 0."""
-    from matplotlib.figure import Figure
-
     tested = found.white_box is not None and len(found.white_box.p_values) > 0
     panels = [kind for kind, there in (("scores", found.scores is not None), ("level 0", tested)) if there]
-    figure = Figure(figsize=(5.2 * max(len(panels), 1), 4.4), layout="constrained")
+    figure = figures.pyplot().figure(figsize=(5.2 * max(len(panels), 1), 4.4), layout="constrained")
     axes = figure.subplots(1, max(len(panels), 1), squeeze=False)[0]
     for kind, ax in zip(panels, axes):
         (_trade_off if kind == "scores" else _p_values)(found, ax)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Sequence
 from html import escape
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from distadmm.commands.report_kinds import KINDS, Curve
 from distadmm.commands.report_runs import Group, common
+from distadmm.graphs import figures as plotting
 
 if TYPE_CHECKING:
     from distadmm.commands.report import Told
@@ -77,25 +76,11 @@ def _sources(found: Sequence[Group]) -> list[list[str]]:
 
 def figures(found: Sequence[Group]) -> list[str]:
     """The curves as SVG; a line that says why where matplotlib is missing."""
-    if find_spec("matplotlib") is None:
-        return ["<p>no curves: matplotlib is missing; pip install 'distadmm[plot]'</p>"]
+    if not plotting.possible():
+        return [f"<p>no curves: {plotting.MISSING}</p>"]
     kind = KINDS[found[0].traces[0].kind]
     drawn = [*(_curves(found, curve) for curve in kind.curves), _spent(found, *kind.spent)]
     return [svg for svg in drawn if svg]
-
-
-def _pyplot(salt: str) -> Any:
-    import matplotlib as mpl
-
-    mpl.use("svg")
-    # Text stays text; a salt a figure keeps their names apart on one page, and the bytes the same from run to run.
-    mpl.rcParams.update(
-        {"svg.fonttype": "none", "svg.hashsalt": salt, "font.size": 9, "legend.frameon": False}
-    )
-    mpl.rcParams.update({"axes.spines.top": False, "axes.spines.right": False})
-    from matplotlib import pyplot
-
-    return pyplot
 
 
 def _curves(found: Sequence[Group], curve: Curve) -> str:
@@ -107,8 +92,8 @@ def _curves(found: Sequence[Group], curve: Curve) -> str:
     measured = [(at, label, histories) for at, label, histories in measured if histories]
     if not measured:
         return ""
-    pyplot = _pyplot(f"{curve.y} over {curve.x_label}")
-    figure, axis = pyplot.subplots(figsize=(6.0, 3.8))
+    plt = plotting.pyplot(f"{curve.y} over {curve.x_label}")
+    figure, axis = plt.subplots(figsize=(6.0, 3.8))
     for at, label, histories in measured:
         length = min(len(history[curve.y]) for history in histories)
         y = curve.y_unit * np.array([history[curve.y][:length] for history in histories])
@@ -122,7 +107,7 @@ def _curves(found: Sequence[Group], curve: Curve) -> str:
     if curve.logarithmic:
         axis.set_yscale("log")
     axis.set(xlabel=curve.x_label, ylabel=curve.y_label)
-    return _svg(pyplot, figure, axis)
+    return _svg(figure, axis)
 
 
 def _spent(found: Sequence[Group], label: str, name: str) -> str:
@@ -143,8 +128,8 @@ def _spent(found: Sequence[Group], label: str, name: str) -> str:
     points = [(at, label, some) for at, label, some in points if some and not np.isnan(np.array(some)).any()]
     if not points:
         return ""
-    pyplot = _pyplot(f"{name} over epsilon")
-    figure, axis = pyplot.subplots(figsize=(6.0, 3.8))
+    plt = plotting.pyplot(f"{name} over epsilon")
+    figure, axis = plt.subplots(figsize=(6.0, 3.8))
     for at, setting, some in points:
         axis.plot(
             *zip(*some), "o", color=f"C{at % 10}", mfc=f"C{at % 10}" if at < 10 else "none", label=setting
@@ -152,13 +137,10 @@ def _spent(found: Sequence[Group], label: str, name: str) -> str:
     if logarithmic:
         axis.set_yscale("log")
     axis.set(xlabel="epsilon spent", ylabel=label)
-    return _svg(pyplot, figure, axis)
+    return _svg(figure, axis)
 
 
-def _svg(pyplot: Any, figure: Any, axis: Any) -> str:
+def _svg(figure: Any, axis: Any) -> str:
     axis.legend(loc="upper left", bbox_to_anchor=(0.0, -0.18), fontsize=8, ncols=2)
-    file = io.StringIO()
-    figure.savefig(file, format="svg", bbox_inches="tight", metadata={"Date": None})
-    pyplot.close(figure)
-    text = file.getvalue()
+    text = plotting.drawn(figure).decode()
     return text[text.index("<svg") :]

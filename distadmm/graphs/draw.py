@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from distadmm.errors import InputError, require
-from distadmm.files import write_bytes
+from distadmm.errors import require
+from distadmm.graphs import figures
 from distadmm.graphs.places import depths
 
 if TYPE_CHECKING:
@@ -64,19 +63,15 @@ def draw(topology: Topology, path: Path, caption: str, owner: Array | None = Non
         f"--draw: {topology.n} nodes make no readable picture; at most {NODES_MOST} are drawn",
     )
     require(path.parent.is_dir(), f"--draw {path}: no folder {path.parent}; make it first")
-    try:
-        import matplotlib
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.collections import LineCollection
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise InputError("--draw needs matplotlib; install it with: pip install 'distadmm[plot]'") from None
+    figures.demand("--draw")
+    plt = figures.pyplot()
+    from matplotlib.collections import LineCollection
+
     place = layout(topology)
     place = (place - place.min(axis=0)) / max(np.ptp(place, axis=0).max(), 1e-9)
     width, height = np.ptp(place, axis=0)
     rim = 0.07
-    figure: Any = Figure(figsize=(6.4, 6.4 * (height + 2 * rim) / (width + 2 * rim) + 0.5))
-    FigureCanvasAgg(figure)
+    figure: Any = plt.figure(figsize=(6.4, 6.4 * (height + 2 * rim) / (width + 2 * rim) + 0.5))
     axes = figure.add_axes((0.0, 0.0, 1.0, 1.0 - 0.5 / figure.get_figheight()))
     axes.set(aspect="equal", xlim=(-rim, width + rim), ylim=(-rim, height + rim))
     axes.axis("off")
@@ -84,7 +79,7 @@ def draw(topology: Topology, path: Path, caption: str, owner: Array | None = Non
     named = topology.n <= NAMED_MOST and max(map(len, topology.names)) <= 14
     short = named and max(map(len, topology.names)) <= 3
     size = 300 if short else 60 if topology.n <= 200 else 12
-    colour = "#2f6f9f" if owner is None else matplotlib.colormaps["tab10"](owner % 10)
+    colour = "#2f6f9f" if owner is None else plt.colormaps["tab10"](owner % 10)
     axes.scatter(*place.T, s=size, c=colour, edgecolors="white", linewidths=1.0, zorder=2)
     if named:
         for name, (x, y) in zip(topology.names, place):
@@ -99,9 +94,4 @@ def draw(topology: Topology, path: Path, caption: str, owner: Array | None = Non
                 name, (x, y), gap, textcoords="offset points", ha="center", fontsize=8, zorder=3, **style
             )
     figure.text(0.02, 1.0 - 0.15 / figure.get_figheight(), caption, va="top", fontsize=9, color="#222222")
-    content = io.BytesIO()
-    # No date and no random identifiers: the same network gives the same bytes.
-    metadata = {"Date": None} if path.suffix.lower() == ".svg" else None
-    with matplotlib.rc_context({"svg.hashsalt": "distadmm", "svg.fonttype": "none", "pdf.compression": 6}):
-        figure.savefig(content, format=path.suffix[1:].lower(), dpi=150, metadata=metadata)
-    write_bytes(path, content.getvalue())
+    figures.save(figure, path, dpi=150, bbox_inches=None)

@@ -22,8 +22,9 @@ from distadmm.data import joint as tables
 from distadmm.errors import DONE
 from distadmm.files import write_csv, write_text
 from distadmm.flags import flag, parse
+from distadmm.graphs import figures
 from distadmm.methods.funnel import curve as curves
-from distadmm.methods.funnel import literal, perfect, picture, solvers
+from distadmm.methods.funnel import literal, perfect, solvers
 from distadmm.methods.funnel.model import Array, Joint, Solution, of_table
 from distadmm.methods.funnel.report import CLOSE
 from distadmm.methods.funnel.solvers import EVERY, Effort
@@ -125,7 +126,7 @@ STYLES = {
 
 def draw(path: Path, panels: Sequence[Panel]) -> None:
     """The curves side by side."""
-    plt = picture.pyplot()
+    plt = figures.pyplot()
     figure, all_axes = plt.subplots(1, len(panels), figsize=(9.2, 4.4))
     for axes, found in zip(all_axes, panels):
         if len(found.scattered):
@@ -153,7 +154,7 @@ def draw(path: Path, panels: Sequence[Panel]) -> None:
     all_axes[0].set_ylabel("I(S;Y) (nats)")
     figure.tight_layout(rect=(0, 0.12, 1, 1))
     figure.legend(*all_axes[0].get_legend_handles_labels(), loc="lower center", ncol=3, fontsize=8)
-    picture.save(figure, path)
+    figures.save(figure, path)
 
 
 HEAD = """# The privacy funnel: figures 1 and 2 of Chen, Ye, Wu, Wu, Wu and Zhang (2024), made again
@@ -225,7 +226,7 @@ def _printed(found: Panel) -> Iterator[str]:
 
 
 def work(options: Options, world: World) -> int:
-    world.on_root(picture.demand)
+    world.on_root(figures.demand)
     folder = Path(
         world.on_root(lambda: str(claim_directory(options.out, "reproduce-funnel", force=options.force)))
     )

@@ -36,14 +36,14 @@ def figures(
     names: Sequence[str], out: str | Path, quick: bool = False, world: World | None = None
 ) -> dict[str, str]:
     """Make the figures `names` in the directory `out`; their texts, on rank 0."""
-    from distadmm.methods.ias.picture import pyplot
+    from distadmm.graphs.figures import demand
     from distadmm.papers.ias_figures import draw
     from distadmm.papers.ias_text import text
 
     world = world or World()
     unknown = [name for name in names if name not in FIGURES]
     require(not unknown, f"no figure {unknown[:1]}; choose from: {', '.join(FIGURES)}")
-    world.on_root(lambda: pyplot() and None)
+    world.on_root(demand)
     texts: dict[str, str] = {}
     for name in names:
 

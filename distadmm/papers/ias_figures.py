@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from distadmm.methods.ias.picture import pyplot, save
+from distadmm.graphs.figures import grouped, pyplot, save
 from distadmm.papers.ias_runs import Row
 
 COLOURS = {"euclidean": "tab:blue", "renormalise": "tab:orange"}
-
-
-def grouped(rows: Iterable[Row], *keys: str) -> dict[tuple[Any, ...], list[Row]]:
-    """Rows by the values of `keys`, in order of appearance."""
-    found: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
-    for row in rows:
-        found[tuple(row[key] for key in keys)].append(row)
-    return dict(found)
 
 
 def column(rows: Iterable[Row], name: str) -> np.ndarray:
@@ -38,7 +29,6 @@ def _panels(plt: Any, betas: Iterable[float], note: str = "") -> tuple[Any, dict
     for beta, axis in panels.items():
         trivial = " (nothing can be gained)" if beta >= 1.76 else ""
         axis.set_title(f"{note}beta = {beta:g}{trivial}")
-        axis.spines[["top", "right"]].set_visible(False)
     return figure, panels
 
 

@@ -24,6 +24,7 @@ from distadmm.data import synthetic
 from distadmm.errors import DONE, require
 from distadmm.files import write_csv, write_text
 from distadmm.flags import flag, parse
+from distadmm.graphs.figures import demand
 from distadmm.methods.istdp import leaks, printed
 from distadmm.papers import istdp_figures
 from distadmm.privacy.accounting import gaussian
@@ -222,7 +223,7 @@ PARTS: dict[str, Callable[[Any], Row]] = {
 
 
 def work(options: Options, world: World) -> int:
-    world.on_root(istdp_figures.available)
+    world.on_root(demand)
     folder = Path(
         world.on_root(lambda: str(claim_directory(options.out, "reproduce-istdp", force=options.force)))
     )

@@ -2,32 +2,15 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from distadmm.errors import InputError
+from distadmm.graphs.figures import grouped, pyplot, save
 
 Row = dict[str, Any]
-
-
-def available() -> None:
-    """One clear line when figures cannot be drawn."""
-    from importlib.util import find_spec
-
-    if find_spec("matplotlib") is None:
-        raise InputError("figures need matplotlib; install it with: pip install 'distadmm[plot]'")
-
-
-def grouped(rows: Iterable[Row], *keys: str) -> dict[tuple[Any, ...], list[Row]]:
-    """Rows by the values of `keys`, in order of appearance."""
-    found: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
-    for row in rows:
-        found[tuple(row[key] for key in keys)].append(row)
-    return dict(found)
 
 
 def mean(rows: Iterable[Row], name: str) -> float:
@@ -40,16 +23,7 @@ def spread(rows: Iterable[Row], name: str) -> float:
 
 def draw(figure: str, rows: list[Row], path: Path) -> None:
     """One SVG, the same bytes for the same rows."""
-    import matplotlib as mpl
-
-    mpl.use("svg")
-    mpl.rcParams.update({"svg.hashsalt": "distadmm", "font.size": 9, "axes.spines.top": False})
-    mpl.rcParams.update({"axes.spines.right": False, "legend.frameon": False})
-    from matplotlib import pyplot
-
-    drawn = _DRAW[figure](pyplot, rows)
-    drawn.savefig(path, bbox_inches="tight", metadata={"Date": None})
-    pyplot.close(drawn)
+    save(_DRAW[figure](pyplot(), rows), path)
 
 
 def _accounting(pyplot: Any, rows: list[Row]) -> Any:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from distadmm.flags import entering
+from distadmm.graphs.figures import demand
 
 entering(__name__)
 
 from collections.abc import Sequence
 from pathlib import Path
 
-from distadmm.errors import DONE, InputError, require
+from distadmm.errors import DONE, require
 from distadmm.files import write_csv, write_text
 from distadmm.flags import flag, parse
 from distadmm.ranks.launch import launch
@@ -47,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def work(options: Options, world: World) -> int:
     from distadmm.papers.radmm_arms import arms, trace
 
-    world.on_root(_drawing_is_possible)
+    world.on_root(demand)
     folder = Path(
         world.on_root(lambda: str(claim_directory(options.out, "reproduce-radmm", force=options.force)))
     )
@@ -57,13 +58,6 @@ def work(options: Options, world: World) -> int:
         if traces is not None:
             _write(folder, figure, [(arm, seed, found) for (arm, seed), found in zip(items, traces)])
     return DONE
-
-
-def _drawing_is_possible() -> None:
-    from importlib.util import find_spec
-
-    if find_spec("matplotlib") is None:
-        raise InputError("figures need matplotlib; install it with: pip install 'distadmm[plot]'")
 
 
 def _write(folder: Path, figure: str, found: list) -> None:

@@ -7,29 +7,23 @@ from typing import Any
 
 import numpy as np
 
+from distadmm.graphs.figures import pyplot, save
 from distadmm.papers.radmm_text import Curve
 
 
 def draw(figure: str, curves: list[Curve], path: Path) -> None:
-    import matplotlib as mpl
-
-    mpl.use("svg")
-    mpl.rcParams.update({"svg.hashsalt": "distadmm", "font.size": 9, "legend.frameon": False})
-    mpl.rcParams.update({"axes.spines.top": False, "axes.spines.right": False})
-    from matplotlib import pyplot
-
+    plt = pyplot()
     if figure == "2":
-        drawn = _errors(pyplot, curves)
+        drawn = _errors(plt, curves)
     else:
         tags = sorted({_tag(c) for c in curves}, key=lambda tag: [_tag(c) for c in curves].index(tag))
-        drawn, axes = pyplot.subplots(1, len(tags), figsize=(4.2 * len(tags), 3.6), squeeze=False)
+        drawn, axes = plt.subplots(1, len(tags), figsize=(4.2 * len(tags), 3.6), squeeze=False)
         for axis, tag in zip(axes[0], tags):
             _curves(axis, [c for c in curves if _tag(c) == tag], tag)
         lines, labels = axes[0, 0].get_legend_handles_labels()
         drawn.tight_layout()
         drawn.legend(lines, labels, ncols=4, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, 0.0))
-    drawn.savefig(path, bbox_inches="tight", metadata={"Date": None})
-    pyplot.close(drawn)
+    save(drawn, path)
 
 
 def _tag(curve: Curve) -> str:
@@ -57,8 +51,8 @@ def _curves(axis: Any, curves: list[Curve], tag: str) -> None:
     axis.set(xlabel="iteration", ylabel="mean loss L(t)", title=tag, ylim=(0.32, top))
 
 
-def _errors(pyplot: Any, curves: list[Curve]) -> Any:
-    drawn, axis = pyplot.subplots(figsize=(4.6, 3.2))
+def _errors(plt: Any, curves: list[Curve]) -> Any:
+    drawn, axis = plt.subplots(figsize=(4.6, 3.2))
     axis.semilogx([float(c.label) for c in curves], [100 * c.error for c in curves], "o-")
     axis.axvline(0.22, color="0.6", lw=0.8, ls="--")
     axis.annotate(

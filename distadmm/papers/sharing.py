@@ -27,6 +27,7 @@ from distadmm.data.table import dense
 from distadmm.errors import DONE, require
 from distadmm.files import write_csv, write_text
 from distadmm.flags import flag, parse
+from distadmm.graphs.figures import demand
 from distadmm.methods.sharing import admm, loop, sgd, vectors
 from distadmm.papers import sharing_figures
 from distadmm.problems.columns import Columns
@@ -254,7 +255,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def work(options: Options, world: World) -> int:
-    world.on_root(sharing_figures.available)
+    world.on_root(demand)
     out = Path(
         world.on_root(lambda: str(claim_directory(options.out, "reproduce-sharing", force=options.force)))
     )

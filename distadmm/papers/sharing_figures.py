@@ -6,31 +6,22 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from distadmm.papers.istdp_figures import available, grouped
-
-__all__ = ["available", "draw", "verdicts"]
+from distadmm.graphs.figures import grouped, pyplot, save
 
 Row = dict[str, Any]
 
 
 def draw(figure: str, rows: list[Row], path: Path) -> None:
     """One SVG, the same bytes for the same rows."""
-    import matplotlib as mpl
-
-    mpl.use("svg")
-    mpl.rcParams.update({"svg.hashsalt": "distadmm", "font.size": 9, "axes.spines.top": False})
-    mpl.rcParams.update({"axes.spines.right": False, "legend.frameon": False})
-    from matplotlib import pyplot
-
-    drawn = _traces(pyplot, rows) if figure[0] != "3" else _levels(pyplot, rows)
+    plt = pyplot()
+    drawn = _traces(plt, rows) if figure[0] != "3" else _levels(plt, rows)
     drawn.axes[0].set_title(f"Figure {figure}: {rows[0]['data']}", loc="left")
-    drawn.savefig(path, bbox_inches="tight", metadata={"Date": None})
-    pyplot.close(drawn)
+    save(drawn, path)
 
 
-def _traces(pyplot: Any, rows: list[Row]) -> Any:
+def _traces(plt: Any, rows: list[Row]) -> Any:
     """Test loss (and the objective, dotted, where methods are compared) against the epoch."""
-    drawn, axes = pyplot.subplots(figsize=(5, 3.2))
+    drawn, axes = plt.subplots(figsize=(5, 3.2))
     for index, ((name,), own) in enumerate(grouped(rows, "curve").items()):
         epochs = [row["epoch"] for row in own]
         axes.plot(epochs, [row["test_loss"] for row in own], color=f"C{index}", label=name)
@@ -41,8 +32,8 @@ def _traces(pyplot: Any, rows: list[Row]) -> Any:
     return drawn
 
 
-def _levels(pyplot: Any, rows: list[Row]) -> Any:
-    drawn, axes = pyplot.subplots(figsize=(5, 3.2))
+def _levels(plt: Any, rows: list[Row]) -> Any:
+    drawn, axes = plt.subplots(figsize=(5, 3.2))
     noisy = [row for row in rows if row["curve"].startswith("sigma")]
     labels = [row["curve"].removeprefix("sigma ") for row in noisy]
     axes.plot(range(len(noisy)), [row["test_loss"] for row in noisy], "o-", label="equation (10)")

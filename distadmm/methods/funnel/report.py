@@ -92,9 +92,8 @@ def write(
     known: Perfect | None,
     config: dict[str, Any],
     column: str,
-    figure: bool,
 ) -> list[str]:
-    """curve.csv, result.json, a mapping (.npz and .csv) for each R and, with matplotlib, curve.svg; their names."""
+    """curve.csv, result.json, a mapping (.npz and .csv) for each R; their names."""
     rows = [row(joint, one) for one in solutions]
     write_csv(folder / "curve.csv", HEADER, rows)
     perfect = known and {"R0": known.R0, "exact": known.exact, "upper_bound": known.upper}
@@ -110,11 +109,6 @@ def write(
         for suffix in (".npz", ".csv"):
             mapping(joint, one, column).save(folder / f"{stem}{suffix}")
             names.append(stem + suffix)
-    if figure:
-        from distadmm.methods.funnel.picture import draw_curve
-
-        draw_curve(folder / "curve.svg", joint, solutions, known)
-        names.append("curve.svg")
     return names
 
 

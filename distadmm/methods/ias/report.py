@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from distadmm.data.mapping import Mapping
-from distadmm.errors import InputError
 from distadmm.files import write_csv, write_json
 from distadmm.methods.ias.certificate import Certificate
 from distadmm.methods.ias.design import Design
@@ -84,22 +83,13 @@ def certificate_json(found: Certificate) -> dict[str, Any]:
     }
 
 
-def write_design(folder: Path, found: Design, config: dict[str, Any], figure: bool) -> list[str]:
-    """mapping.npz, mapping.csv, result.json and, with matplotlib, mapping.svg; the names written."""
+def write_design(folder: Path, found: Design, config: dict[str, Any]) -> list[str]:
+    """mapping.npz, mapping.csv and result.json; the names written."""
     mapping = found.mapping
     mapping.save(folder / "mapping.npz")
     mapping.save(folder / "mapping.csv")
     write_json(folder / "result.json", {"config": config, **summary(found)})
-    written = ["mapping.npz", "mapping.csv", "result.json"]
-    if figure:
-        from distadmm.methods.ias.picture import draw_mapping
-
-        title = f"{found.problem.name} {found.measure} beta {found.beta:g}: F = {found.F:.6f}"
-        draw_mapping(
-            folder / "mapping.svg", mapping.matrix, mapping.values, mapping.prior @ mapping.matrix, title
-        )
-        written.append("mapping.svg")
-    return written
+    return ["mapping.npz", "mapping.csv", "result.json"]
 
 
 def curve_rows(curve: Curve) -> list[list[Any]]:
@@ -111,10 +101,8 @@ def curve_rows(curve: Curve) -> list[list[Any]]:
 CURVE_HEADER = ["beta", "F", "I_SU", "E_d", "upper_bound", "gap", "certified", "found_by"]
 
 
-def write_curve(
-    folder: Path, curve: Curve, problem: Inference, config: dict[str, Any], figure: bool
-) -> list[str]:
-    """curve.csv, result.json, one mapping file a point and, with matplotlib, curve.svg."""
+def write_curve(folder: Path, curve: Curve, problem: Inference, config: dict[str, Any]) -> list[str]:
+    """curve.csv, result.json, one mapping file a point."""
     write_csv(folder / "curve.csv", CURVE_HEADER, curve_rows(curve))
     limits = curve.thresholds
     write_json(
@@ -131,28 +119,7 @@ def write_curve(
         Mapping(point.P, problem.values, problem.P_Y, problem.name, problem.A).compact().save(
             folder / f"mapping-{number:02d}.npz"
         )
-    written = ["curve.csv", "result.json", f"mapping-00.npz to mapping-{len(curve.points) - 1:02d}.npz"]
-    if figure:
-        from distadmm.methods.ias.picture import draw_curve
-
-        points = curve.points
-        I, E, sure = (np.array([getattr(p, name) for p in points]) for name in ("I", "E", "certified"))
-        draw_curve(folder / "curve.svg", I, E, sure, f"{problem.name} {config['f']}")
-        written.append("curve.svg")
-    return written
-
-
-def figure_possible(wanted: bool) -> tuple[bool, str]:
-    """Whether to draw, and the line to print when that cannot be done."""
-    if not wanted:
-        return False, ""
-    from distadmm.methods.ias.picture import pyplot
-
-    try:
-        pyplot()
-    except InputError as error:
-        return False, f"no figure: {error}"
-    return True, ""
+    return ["curve.csv", "result.json", f"mapping-00.npz to mapping-{len(curve.points) - 1:02d}.npz"]
 
 
 def curve_lines(curve: Curve) -> list[str]:
