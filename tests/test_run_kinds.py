@@ -136,6 +136,43 @@ def test_old_runs_of_the_consensus_family_are_audited(name: str, capsys, tmp_pat
     assert "NOT REFUTED" in out
 
 
+@pytest.mark.parametrize("name", ["istdp-simulation", "istdp-secure", "istdp-repetitions"])
+def test_the_mechanism_of_an_old_run_is_held_against_its_own_ledger(
+    name: str, capsys, tmp_path: Path
+) -> None:
+    few = ["--runs", "60", "--confidence", "0.999", "--force", "--out", tmp_path / "audit"]
+    out = worked(capsys, audit, OLD / name, *few)
+    assert out.count("NOT REFUTED") == 3
+    assert f"claim: the ledger of {OLD / name}" in out
+    run = shutil.copytree(OLD / name, tmp_path / name)
+    told = read_json(run / "summary.json")
+    (run / "summary.json").write_text(json.dumps({**told, "noise_multiplier": told["noise_multiplier"] / 4}))
+    code, out, _ = call(capsys, audit, run, *few)
+    assert (code, "level 0     REFUTED" in out) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("istdp-open", "a run of istdp without noise: its ledger claims nothing to be audited"),
+        (
+            "istdp-paper",
+            "a run of istdp, whose mechanism claims nothing; what the paper claims: python -m distadmm audit",
+        ),
+        ("sharing-plain", "a run of sharing without noise: its ledger claims nothing to be audited"),
+        (
+            "sharing-paper",
+            "a run of sharing, whose mechanism claims nothing; what the paper claims: python -m distadmm",
+        ),
+        ("radmm-plain", "is a run without noise: its ledger claims nothing to be audited"),
+    ],
+)
+def test_a_run_that_claims_nothing_is_not_audited(name: str, told: str, capsys, tmp_path: Path) -> None:
+    code, out, err = call(capsys, audit, OLD / name, "--out", tmp_path / "audit")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert told in err
+
+
 def test_an_old_run_is_made_again_from_its_configuration(capsys, tmp_path: Path) -> None:
     for command, name in ((radmm, "radmm-plain"), (istdp, "istdp-open"), (sharing, "sharing-plain")):
         given = ("--config", OLD / name / "config.json", "--out", tmp_path / name)

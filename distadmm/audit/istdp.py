@@ -20,11 +20,12 @@ from functools import partial
 import numpy as np
 
 from distadmm.audit.bounds import Claim, claim_of, point_claim
-from distadmm.audit.whitebox import Finding, Noise
+from distadmm.audit.whitebox import Finding, Noise, multiplier
 from distadmm.methods.istdp import printed
 from distadmm.methods.istdp.plan import Plan
 from distadmm.methods.istdp.private import ClippedGradient, iterate
 from distadmm.methods.istdp.release import NoisyGradient, schedule
+from distadmm.privacy.accounting.events import Event
 from distadmm.privacy.ledger.rules import MemoryLedger
 from distadmm.privacy.noise.mechanism import Noise as Source
 from distadmm.privacy.noise.sources import Simulation
@@ -88,13 +89,15 @@ def sound(plan: Plan, rows: int, runs: int, seed: int) -> tuple[Array, Array, Cl
     return scores[0], scores[1], claim_of(ledger.events, plan.adjacency, "the ledger of a run")
 
 
-def recovered(plan: Plan, rows: int, seed: int) -> tuple[list[Noise], list[Finding]]:
-    """Level 0 of one run: xi less the clipped mean gradient, against what the ledger claims."""
+def recovered(
+    plan: Plan, rows: int, seed: int, claimed: Event | None = None
+) -> tuple[list[Noise], list[Finding]]:
+    """Level 0 of one run: xi less the clipped mean gradient, against what its ledger claims, or `claimed`."""
     X, y = worlds(plan, rows)[1]
     seen, ledger = transcript(X, y, plan, 0, Simulation(seed))
     exact = ClippedGradient(X, y, Logistic(), plan.clip, plan.divisor)
-    (event,) = ledger.events
-    rate = 1.0 / (event.noise_multiplier * plan.sensitivity)  # type: ignore[attr-defined]
+    (event,) = [claimed] if claimed else ledger.events
+    rate = 1.0 / (multiplier(event) * plan.sensitivity)
     noises = [Noise(0, k, xi - exact(theta), event, rate) for k, (theta, xi) in enumerate(seen)]
     missing = len(seen) - ledger.tally.releases
     omitted = (

@@ -234,6 +234,12 @@ def judge(noises: Sequence[Noise]) -> tuple[list[Tested], Array]:
     return [Tested(min(1.0, t.p), t.finding) for t in tested], p
 
 
+def multiplier(event: Any) -> float:
+    """sigma over sensitivity of Gaussian noise, in floats or on a grid."""
+    on_grid = hasattr(event, "sigma_grid")
+    return float(event.sigma_grid / event.sensitivity_grid if on_grid else event.noise_multiplier)
+
+
 def lengths(noise: Noise) -> tuple[float, float]:
     """(shape, x): x ~ Gamma(shape, 1) when the claim is true."""
     d, r = noise.b.size, noise.rate * float(np.linalg.norm(noise.b))

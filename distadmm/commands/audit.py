@@ -1,7 +1,8 @@
 """Attack private runs and compare what comes out with what their ledgers claim.
 
 python -m distadmm audit --algorithm radmm --alpha 1 --adjacency replace ...    the consensus family
-python -m distadmm audit RUN                        a finished run, from the bytes it kept (level 0)
+python -m distadmm audit RUN                        a finished run: one of radmm from the bytes it kept (level 0),
+                                                    of istdp its mechanism against what its own ledger claims
 python -m distadmm audit istdp | sharing            private thresholding; noisy vectors of ADMM sharing
 python -m distadmm audit istdp-printed | sharing-printed    the papers' mechanisms as printed
 
@@ -20,14 +21,16 @@ entering(__name__)
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from distadmm import radmm
-from distadmm.audit import bounds, canary, play, whitebox
+from distadmm.audit import bounds, canary, play, runs, whitebox
 from distadmm.audit.report import Audit, Level, level_one, level_two, level_zero, table, write
+from distadmm.audit.runs import Play
 from distadmm.commands import transcript
 from distadmm.commands.transcript import split_words
 from distadmm.errors import DONE, FAILURE, InputError, require
@@ -39,6 +42,7 @@ from distadmm.privacy.noise.sources import Simulation
 from distadmm.problems.losses import Logistic, loss_named
 from distadmm.ranks.launch import launch
 from distadmm.ranks.world import World
+from distadmm.run import kinds
 from distadmm.run.claim import claim_directory
 from distadmm.run.config import Choice, Config, Links, Loop, Privacy, Problem
 from distadmm.run.setup import Prepared, prepare
@@ -245,19 +249,16 @@ def _levels(
 # -- other subjects ----------------------------------------------------------------------------------------
 
 
-def _other(subject: str, query: Query, options: Options) -> Audit:
+def _other(subject: str, query: Query, options: Options) -> Play:
+    """How a mechanism that no run is named of is attacked."""
     from distadmm.audit import istdp, sharing
     from distadmm.methods.istdp.plan import make_plan
     from distadmm.privacy.accounting.gaussian import mu_at
 
-    zero: whitebox.Verdict | None = None
-    runs, seed = options.runs, query.seed
-    wanted = options.wants(1) or options.wants(2)
-    found: tuple[Array, Array, bounds.Claim] | None = None
+    printed: dict[str, Any] = {"epsilon": query.epsilon, "delta": query.delta}
     if subject == "istdp":
         plan = make_plan(
-            epsilon=query.epsilon,
-            delta=query.delta,
+            **printed,
             adjacency=query.adjacency,  # type: ignore[arg-type]
             dimension=options.audit_columns or _WIDEST,
             rows=query.rows,
@@ -265,34 +266,39 @@ def _other(subject: str, query: Query, options: Options) -> Audit:
             loss=Logistic(),
             iterations=query.iterations,
         )
-        if options.wants(0):
-            zero = whitebox.verdict_of(*istdp.recovered(plan, query.rows, seed))
-        found = istdp.sound(plan, query.rows, runs, seed) if wanted else None
-    elif subject == "sharing":
+        return Play(
+            subject, partial(istdp.recovered, plan, query.rows), partial(istdp.sound, plan, query.rows)
+        )
+    if subject == "sharing":
         shape: dict[str, Any] = {
             "rows": query.rows,
             "rounds": query.iterations,
             "mu": mu_at(query.epsilon, query.delta),
         }
-        if options.wants(0):
-            zero = whitebox.verdict_of(*sharing.recovered(query.mechanism, seed, **shape))
-        found = sharing.sound(query.mechanism, runs, seed, **shape) if wanted else None
-    else:
-        require(
-            options.level != "0",
-            f"{subject} has no sound ledger entry to compare its noise with; use --level 1 or 2",
+        return Play(
+            f"sharing {query.mechanism}",
+            partial(sharing.recovered, query.mechanism, **shape),
+            partial(sharing.sound, query.mechanism, **shape),
         )
-        claimed: dict[str, Any] = {"epsilon": query.epsilon, "delta": query.delta}
-        if subject == "istdp-printed":
-            found = istdp.as_printed(runs, seed, iterations=query.iterations, **claimed)
-        else:
-            found = sharing.as_printed(runs, seed, **claimed)
+    require(
+        options.level != "0",
+        f"{subject} has no sound ledger entry to compare its noise with; use --level 1 or 2",
+    )
+    if subject == "istdp-printed":
+        return Play(subject, None, partial(istdp.as_printed, iterations=query.iterations, **printed))
+    return Play(subject, None, partial(sharing.as_printed, **printed))
+
+
+def _attacked(play: Play, options: Options, seed: int, delta: float) -> Audit:
+    zero = whitebox.verdict_of(*play.recovered(seed)) if play.recovered and options.wants(0) else None
+    found = play.sound(options.runs, seed) if options.wants(1) or options.wants(2) else None
     levels = [] if zero is None else [level_zero(zero)]
-    delta = query.delta if options.audit_delta is None else options.audit_delta
+    delta = delta if options.audit_delta is None else options.audit_delta
     if found is not None:
         levels += _levels(options, found[2], found[:2], delta)
-    words = f"{subject} {query.mechanism}" if subject == "sharing" else subject
-    return Audit(words, WATERMARK, levels, found[2] if found else None, found[:2] if found else None, zero)
+    return Audit(
+        play.words, WATERMARK, levels, found[2] if found else None, found[:2] if found else None, zero
+    )
 
 
 # -- the command -------------------------------------------------------------------------------------------
@@ -340,10 +346,12 @@ def work(asked: dict[str, Any], world: World) -> int:
             )
         found = _consensus(config, options, world)
     elif subject == "run":
-        found = world.on_root(lambda: _run(asked["folder"]))
+        found = world.on_root(lambda: _run(asked["folder"], options))
     else:
         (query,) = build([Query], values)
-        found = world.on_root(lambda: _other(subject, query, options))
+        found = world.on_root(
+            lambda: _attacked(_other(subject, query, options), options, query.seed, query.delta)
+        )
 
     def finish() -> tuple[str, bool]:
         assert found is not None
@@ -357,7 +365,11 @@ def work(asked: dict[str, Any], world: World) -> int:
     return FAILURE if refuted else DONE
 
 
-def _run(folder: str) -> Audit:
+def _run(folder: str, options: Options) -> Audit:
+    run = kinds.opened(folder, "audit")
+    if run.kind != "radmm":
+        play = runs.of_run(run, options.audit_columns or _WIDEST)
+        return _attacked(play, options, 0, float(run.config["delta"]))
     verdict = white_box_of_run(folder)
     return Audit(f"the run in {folder}", "", [level_zero(verdict)], None, None, verdict)
 

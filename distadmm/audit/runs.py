@@ -1,0 +1,87 @@
+"""The mechanism of a finished run, attacked: what its files say of its noise, played on two neighbouring tables.
+
+The run's own messages are not kept, so its code is run again on the worst pair of tables; what it is held against is
+what the ledger of the run claims.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from distadmm.audit import istdp
+from distadmm.audit.bounds import Claim, claim_of
+from distadmm.audit.whitebox import Finding, Noise
+from distadmm.errors import require
+from distadmm.methods.istdp.plan import Plan
+from distadmm.methods.istdp.private import NoisySteps
+from distadmm.privacy.accounting.events import Event
+from distadmm.privacy.ledger import chain
+from distadmm.privacy.ledger.tally import Tally
+from distadmm.run.kinds import REFUTED, RunDirectory
+
+Array = np.ndarray
+_ROWS = 50  # records of the attacked tables: all but one are the same, so that their number changes nothing
+
+
+class Play(NamedTuple):
+    """How a mechanism is attacked: level 0 of one play, and the scores of many with the claim they are held against."""
+
+    words: str
+    recovered: (
+        Callable[[int], tuple[list[Noise], list[Finding]]] | None
+    )  # seed -> level 0; None: nothing is sound
+    sound: Callable[[int, int], tuple[Array, Array, Claim]]  # plays, seed -> levels 1 and 2
+
+
+def of_run(run: RunDirectory, width: int) -> Play:
+    """How to attack `run`; `width` columns at most."""
+    if run.summary is None:
+        run.refuse("which has not ended; audit it when it has")
+    assert run.summary is not None
+    if run.summary["statement"] == REFUTED:
+        run.refuse(
+            f"whose mechanism claims nothing; what the paper claims: python -m distadmm audit {run.kind}-printed"
+        )
+    require(
+        run.config.get("epsilon") is not None,
+        f"{run.path} is a run of {run.kind} without noise: its ledger claims nothing to be audited",
+    )
+    if run.kind not in _OF_KIND:
+        run.refuse(f"whose mechanism is attacked by its flags: python -m distadmm audit {run.kind}")
+    return _OF_KIND[run.kind](run, width)
+
+
+def events_of(run: RunDirectory, node: int) -> list[Event]:
+    """What the ledger of one node has charged."""
+    path = run.path / "ledger" / f"node-{node:04d}.jsonl"
+    require(
+        path.is_file(),
+        f"{run.path} is a run of {run.kind}, but has no {path.name}: what it claims is unknown",
+    )
+    found = chain.read(path)
+    require(found.fault is None, f"{found.fault}; see: python -m distadmm ledger verify")
+    return Tally.of(found.entries).events
+
+
+def _istdp(run: RunDirectory, width: int) -> Play:
+    s = run.summary or {}
+    plan = Plan(
+        epsilon=run.config["epsilon"], delta=s["delta"], adjacency=s["adjacency"], clip=s["clip"],
+        divisor=s["divisor"], iterations=s["iterations"], dimension=width, noise_multiplier=s["noise_multiplier"],
+        steps=NoisySteps(), lam=s["lambda"], alpha=s["alpha"],
+    )  # fmt: skip
+    events = events_of(run, 0)
+    if len(events) != 1:
+        run.refuse(f"whose ledger has {len(events)} sorts of releases; needed: one")
+    claim = claim_of(events, plan.adjacency, f"the ledger of {run.path}")
+    return Play(
+        f"the mechanism of {run.path}, a run of istdp",
+        lambda seed: istdp.recovered(plan, _ROWS, seed, events[0]),
+        lambda runs, seed: (*istdp.sound(plan, _ROWS, runs, seed)[:2], claim),
+    )
+
+
+_OF_KIND = {"istdp": _istdp}
