@@ -108,7 +108,7 @@ def flag(
 
 def again(cls: type, name: str, **changes: Any) -> Any:
     """The flag `name` of the group `cls` where another has other choices, another default, or a note on it."""
-    field = fields_of(cls)[name][0]
+    field: dataclasses.Field = cls.__dataclass_fields__[name]  # type: ignore[attr-defined]
     return flag(**{"default": field.default, **field.metadata["said"], **changes})
 
 

@@ -21,7 +21,7 @@ import numpy as np
 from distadmm.data.parties import DataOptions, load
 from distadmm.data.parts import Parts, check, sparse_or_dense
 from distadmm.errors import DONE, UNCONVERGED, require
-from distadmm.flags import flag, parse
+from distadmm.flags import again, flag, parse
 from distadmm.methods.sharing import admm, loop, sgd
 from distadmm.methods.sharing.loop import FORMS, Plan
 from distadmm.methods.sharing.messages import PrivacyOptions
@@ -31,6 +31,7 @@ from distadmm.problems.regularisers import region_named, regulariser_named
 from distadmm.ranks.launch import launch
 from distadmm.ranks.star import WIRES, Star
 from distadmm.ranks.world import World
+from distadmm.run.groups import Job, Run
 from distadmm.structs import struct
 
 Array = np.ndarray
@@ -107,16 +108,8 @@ class ModelOptions:
 
 
 @struct
-class RunOptions:
-    flags_title = "run"
-    observe: str = flag(
-        "each", help="curves and comparisons: each iteration, end, or none", choices=("each", "end", "none")
-    )
-    dry_run: bool = flag(False, help="print what would be run and stop")
-    out: str | None = flag(None, help="run directory (default: runs/sharing-...)")
-    force: bool = flag(False, help="replace a non-empty --out; one that has spent privacy is kept beside it")
-    strict: bool = flag(False, help="exit with code 4 when the run did not converge")
-    seed: int = flag(0, help="seed of all random choices", at_least=0)
+class RunOptions(Job):
+    observe: str = again(Run, "observe", note="; end: the finished model alone", choices=("1", "end", "none"))
 
 
 class Solution(NamedTuple):

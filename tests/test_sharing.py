@@ -16,7 +16,9 @@ from distadmm.problems.losses import Logistic
 
 
 def run(*arguments):
-    return sharing.main([str(argument) for argument in arguments])
+    words = [str(argument) for argument in arguments]
+    named = {"predict", "--data", "--party-files"} & set(words)
+    return sharing.main(words if named else [*words, "--data", "tiny"])
 
 
 def _blocks(seed=0, rows=60, widths=(3, 2)):

@@ -84,7 +84,7 @@ def test_masks_are_honest_about_two_parties_and_about_noise(tmp_path, capsys):
         "s2",
         "--epsilon",
         "4",
-        "--row-bound",
+        "--row-norm",
         "3",
         "--rounds",
         "2",
@@ -102,7 +102,7 @@ def test_masks_are_honest_about_two_parties_and_about_noise(tmp_path, capsys):
         (["--form", "averaged"], "by itself"),
         (["--theta", "power"], "--theta power"),
         (["--algorithm", "sgd"], "--algorithm admm"),
-        (["--epsilon", "1", "--row-bound", "3"], "is for vectors"),
+        (["--epsilon", "1", "--row-norm", "3"], "is for vectors"),
     ],
 )
 def test_what_masks_cannot_go_with(arguments, expected, tmp_path, capsys):

@@ -14,11 +14,29 @@ A9A = ["--data", "a9a", "--split", "66,57"]
 
 
 def run(*arguments):
-    return sharing.main([str(argument) for argument in arguments])
+    words = [str(argument) for argument in arguments]
+    named = {"predict", "--data", "--party-files"} & set(words)
+    return sharing.main(words if named else [*words, "--data", "tiny"])
 
 
 def _comparison(folder):
     return json.loads((folder / "config.json").read_text())["result"]["comparison"]
+
+
+def test_rows_that_nothing_public_bounds_are_cut_to_norm_one_and_that_is_said(tmp_path, capsys):
+    """As radmm does: the same rows need no flag more."""
+    words = ["--data", "tiny", "--epsilon", 2, "--rng", "simulation", "--observe", "end"]
+    assert run(*words, "--out", tmp_path / "default") == 0
+    assert (
+        "Rows longer than 1 (party 2) are cut to that norm; --row-norm states another."
+        in capsys.readouterr().out
+    )
+    assert run(*words, "--row-norm", 1, "--out", tmp_path / "stated") == 0
+    assert "are cut to that norm" not in capsys.readouterr().out
+    for party in ("party-1", "party-2"):
+        one, other = (np.load(tmp_path / run / "models" / f"{party}.npz") for run in ("default", "stated"))
+        np.testing.assert_array_equal(one["x"], other["x"])
+    assert _comparison(tmp_path / "default") == _comparison(tmp_path / "stated")
 
 
 def test_the_default_private_mode_beats_party_one_alone(tmp_path, capsys):
@@ -73,7 +91,7 @@ def test_moments_without_a_budget_are_recorded_as_infinite(tmp_path, capsys):
 
 def test_a_dry_run_says_where_the_limits_are_and_writes_nothing(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    few = ["--data", "tiny", "--split", "15,15", "--row-bound", 3]
+    few = ["--data", "tiny", "--split", "15,15", "--row-norm", 3]
     assert run(*few, "--epsilon", 0.5, "--dry-run") == 0
     text = capsys.readouterr().out
     assert "more noise than signal" in text
@@ -92,7 +110,7 @@ def test_more_parties_answer_in_parallel_and_a_person_pays_for_all(tmp_path, cap
 
 
 def test_a_run_that_noise_has_spoilt_says_so(tmp_path, capsys):
-    arguments = ["--data", "tiny", "--row-bound", 3, "--epsilon", 0.5, "--mechanism", "v2"]
+    arguments = ["--data", "tiny", "--row-norm", 3, "--epsilon", 0.5, "--mechanism", "v2"]
     assert run(*arguments, "--out", tmp_path / "r", "--observe", "end") == 0
     assert "party 1 alone does better" in capsys.readouterr().out
 
@@ -115,7 +133,7 @@ def test_files_of_ones_own_in_the_private_mode(tmp_path):
         "id",
         "--epsilon",
         8,
-        "--row-bound",
+        "--row-norm",
         3,
         "--test-fraction",
         0.3,
@@ -134,17 +152,17 @@ def test_bounds_of_one_hot_columns():
 
 
 BAD = {
-    "no bound": (["--epsilon", "1"], "give --row-bound R"),
+    "no bound": (["--epsilon", "1", "--row-norm", "none"], "must be bounded"),
     "epsilon": (["--epsilon", "-1"], "--epsilon is -1"),
     "delta": (["--epsilon", "1", "--delta", "0"], "--delta is 0"),
-    "bounds": (["--epsilon", "1", "--row-bound", "1,2,3"], "3 bounds for 2 parties"),
-    "bound": (["--epsilon", "1", "--row-bound", "0"], "--row-bound is 0"),
+    "bounds": (["--epsilon", "1", "--row-norm", "1,2,3"], "3 bounds for 2 parties"),
+    "bound": (["--epsilon", "1", "--row-norm", "0"], "--row-norm is '0'"),
     "rounds": (["--epsilon", "1", "--rounds", "4"], "use --mechanism v1-t"),
-    "loss": (["--epsilon", "1", "--row-bound", "3", "--loss", "hinge"], "no bound on its slope or curvature"),
+    "loss": (["--epsilon", "1", "--row-norm", "3", "--loss", "hinge"], "no bound on its slope or curvature"),
     "mechanism": (["--epsilon", "1", "--mechanism", "v9"], "choose one of"),
-    "reg": (["--epsilon", "1", "--row-bound", "3", "--reg", "l1"], "moment mode has one"),
-    "sgd": (["--epsilon", "1", "--row-bound", "3", "--algorithm", "sgd"], "moment mode has one"),
-    "lambda one": (["--epsilon", "1", "--mechanism", "v2", "--row-bound", "30"], "needs R^2 <= 8"),
+    "reg": (["--epsilon", "1", "--row-norm", "3", "--reg", "l1"], "moment mode has one"),
+    "sgd": (["--epsilon", "1", "--row-norm", "3", "--algorithm", "sgd"], "moment mode has one"),
+    "lambda one": (["--epsilon", "1", "--mechanism", "v2", "--row-norm", "30"], "needs R^2 <= 8"),
 }
 
 

@@ -54,6 +54,3 @@ def norms(text: str) -> tuple[float, ...] | None:
         f"--row-norm is {text!r}; needed: a number above 0 (sharing: or one a party), none or auto",
     )
     return bounds
-
-
-ROW_NORM = "cut rows to this public norm (sharing: or one a party); none: leave them; auto: a bound that is known, or 1"

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from distadmm.data.options import MoreRows
 from distadmm.data.parts import Parts, sparse_or_dense, split
 from distadmm.data.public import Fact
 from distadmm.errors import require
@@ -24,9 +25,7 @@ HOLD_OUT = 0x484F4C44  # purpose of the permutation that holds records out
 
 
 @struct
-class DataOptions:
-    flags_title = "data"
-    data: str = flag("tiny", help="a bundled table (tiny, adult, a9a), or a file: libsvm, CSV or npz")
+class DataOptions(MoreRows):
     split: tuple[int, ...] = flag(
         (), help="columns a party, in order, such as 66,57 (default: equal)", at_least=1
     )
@@ -43,18 +42,16 @@ class DataOptions:
         help="when the parties' records differ: refuse, or inner: take the common ones",
         choices=("refuse", "inner"),
     )
-    target: str | None = flag(None, help="name of the label column (default: the last)")
-    labels: tuple[str, ...] = flag((), help="the two labels of a file, the negative one first")
-    features: int | None = flag(None, help="number of columns of a libsvm file", at_least=1)
-    test_data: str | None = flag(None, help="a file of test records with the columns of --data")
-    test_fraction: float = flag(0.0, help="share of the records held out for testing", at_least=0, below=1)
-    sanitise: tuple[str, ...] = flag((), help="COLUMN=mapping.npz,...: randomise columns of --data first")
 
     def __post_init__(self) -> None:
         files = len(self.party_files)
         require(
             not (files and self.sanitise),
             "--sanitise goes with --data; sanitise a party's own file before it is given to --party-files",
+        )
+        require(
+            not (files and self.schema),
+            "--schema describes the columns of --data; leave it out with --party-files",
         )
         given = {n for n in (len(self.split), self.parties or 0, files) if n}
         require(
@@ -110,14 +107,9 @@ def _from_table(data: DataOptions, star: Star, seed: int, regression: bool, priv
     from distadmm.data.source import WholeSource, open_source
     from distadmm.data.table import local_key
 
-    reading: dict[str, Any] = {
-        "target": data.target, "labels": data.labels, "features": data.features,
-        "test_data": data.test_data, "test_fraction": data.test_fraction, "private": private,
-    }  # fmt: skip
-    if regression:
+    reading = data.reading() | {"private": private}
+    if regression and data.data not in BUNDLED:
         reading["task"] = "regression"
-    if data.data in BUNDLED:
-        reading.pop("task", None)
     washed = named_mappings(data.sanitise)
     source = open_source(data.data, clip=None, seed=seed, sanitise=washed or None, **reading)
     require(

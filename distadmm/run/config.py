@@ -21,7 +21,7 @@ class Problem(MoreRows):
     flags_title = "problem"
 
     topology: str = flag("er20", help="a graph file, the name of a bundled one, or a spec such as ring:20")
-    loss: str = again(Shared, "loss", note=": logistic, huber, squared, softmax")
+    loss: str = again(Shared, "loss", note=": logistic, huber, smooth-hinge, squared, softmax")
     weight: float = flag(1750.0, help="C: weight of each node's mean loss", above=0)
     rho: float = flag(
         0.22, help="rho: weight of the ridge |f|^2/2, shared by the nodes (rho/N each)", at_least=0

@@ -104,6 +104,7 @@ class Shared:
     )
     penalty_rho: float | None = flag(None, help="rho: weight of the quadratic penalty", above=0)
     mechanism: str | None = flag(None, help="what makes the releases private")
+    row_norm: str = flag("auto", help="public norm to which longer rows are cut, none, or auto")
     public_rows: int | None = flag(
         None, help="public divisor of the loss in place of the number of rows (add-remove)", at_least=1
     )

@@ -34,7 +34,7 @@ class Recorder:
     """
 
     def __init__(self, star: Star, parts: Parts, problem: admm.Problem, observe: str):
-        self.star, self.each, self.centred = star, observe == "each", True
+        self.star, self.each, self.centred = star, observe == "1", True
         self.observer = Observer(star, parts, problem) if observe != "none" else None
         self.rows: list[Sequence[Any]] = []
 

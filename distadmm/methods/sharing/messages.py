@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from distadmm.data.options import norms
 from distadmm.data.parts import Parts, check
 from distadmm.errors import DONE, require
-from distadmm.flags import flag
+from distadmm.flags import again, flag
 from distadmm.methods.sharing import admm, private, vectors
-from distadmm.methods.sharing.moments import NEIGHBOURS, Bounds
+from distadmm.methods.sharing.moments import Bounds
 from distadmm.privacy.accounting.statements import rounded_up
 from distadmm.privacy.noise.queries import Query, Releases, counted
 from distadmm.ranks.star import Star
 from distadmm.ranks.world import World
+from distadmm.run.groups import Budget, Shared
 from distadmm.structs import struct
 
 if TYPE_CHECKING:
@@ -27,36 +29,34 @@ if TYPE_CHECKING:
     from distadmm.privacy.ledger.file import Ledger
     from distadmm.privacy.noise.sources import Source
 
-NOISES = ("simulation", "secure")
-
 
 @struct
-class PrivacyOptions:
-    flags_title = "privacy"
-    epsilon: float | None = flag(
-        None, help="budget of each answering party; turns the private mode on", above=0
-    )
-    delta: float = flag(1e-5, help="delta of the budget", above=0, below=1)
+class PrivacyOptions(Budget):
     message: str = flag(
         "auto", help="vectors, or moments (the private default)", choices=("auto", "vectors", "moments")
     )
-    mechanism: str | None = flag(
-        None,
-        help=f"moments: {', '.join(private.MECHANISMS)} (default: v1); vectors: s1, s2, s3, or paper (refuted)",
+    mechanism: str | None = again(
+        Shared,
+        "mechanism",
+        note=f"; moments: {', '.join(private.MECHANISMS)} (default: v1); vectors: s1, s2, s3, or paper (refuted)",
         choices=(*private.MECHANISMS, *vectors.MECHANISMS, "paper"),
     )
-    rng: str | None = flag(
-        None,
-        help="secure noise, or a simulation that --seed repeats and that guarantees nothing (default: secure)",
-        choices=NOISES,
-    )
-    row_bound: tuple[float, ...] = flag(
-        (),
-        help="public bound on the norm of a record's features: one, or one a party (known for one-hot columns)",
-        above=0,
+    rng: str | None = again(Budget, "rng", default=None)  # type: ignore[assignment]
+    row_norm: str = again(
+        Shared,
+        "row_norm",
+        note=", one or one a party; auto: of one-hot columns, else 1",
+        was={"row_bound": {}},
     )
     nonnegative: bool = flag(False, help="features are public to be >= 0; lower ones are cut to 0")
-    neighbours: str = flag("replace", help="what may change: replace or zero one record", choices=NEIGHBOURS)
+    adjacency: str | None = again(
+        Budget,
+        "adjacency",
+        default="replace",
+        choices=("replace", "add-remove"),
+        note="; add-remove: its features may become 0, and the number of records is public",
+        was={"neighbours": {"zero": "add-remove"}},
+    )
     rounds: int | None = flag(
         None, help="gradients or vectors a party releases (default: the mechanism's)", at_least=1
     )
@@ -65,13 +65,18 @@ class PrivacyOptions:
     lambda_one: float = flag(10.0, help="v2: weight of party 1's regulariser", above=0)
     radius: float = flag(2.0, help="s2, s3: each model is kept in a ball of this radius", above=0)
     pull: float = flag(7.0, help="s2, s3: what a party is pulled to is cut to this", above=0)
-    clip: float = flag(2.0, help="s2, s3: messages are cut to this", above=0)
+    message_norm: float = flag(2.0, help="s2, s3: messages are cut to this", above=0, was={"clip": {}})
     sigma: float | None = flag(
         None, help="paper: noise level (default: Theorem 1's for --epsilon an iteration)", at_least=0
     )
     hide_labels: bool = flag(
         False, help="refuse to run where the centre's messages tell the parties the labels"
     )
+
+    @property
+    def neighbours(self) -> str:
+        """A record that comes or goes has its features at 0: the parties' rows belong together by their order."""
+        return "zero" if self.adjacency == "add-remove" else "replace"
 
     @property
     def noise(self) -> str:
@@ -134,25 +139,38 @@ def one_hot_bound(names: Sequence[str]) -> float | None:
 
 
 NO_CHOICE = "moment mode has one --algorithm, --form, --reg (l2) and --region (whole); leave these flags out"
-NO_BOUND = (
-    "party {}: nothing public bounds the norm of a record's features; give --row-bound R "
-    "(longer rows are cut to it; it must not be computed from the data)"
-)
+DEFAULT_BOUND = 1.0  # to which longer rows are cut where nothing public bounds them
 
 
-def schema_bounds(star: Star, parts: Parts) -> dict[int, float | None]:
+def known_bounds(star: Star, parts: Parts) -> dict[int, float | None]:
     """What the names of the columns say about the norm of a row, by party."""
     gathered = star.world.allgather({m: one_hot_bound(names) for m, names in parts.names.items()})
     return {m: bound for part in gathered for m, bound in part.items()}
 
 
 def given_bounds(options: PrivacyOptions, star: Star) -> tuple[float, ...]:
-    given = options.row_bound
+    given = norms(options.row_norm) or ()
+    require(
+        options.row_norm != "none" or options.epsilon is None,
+        "--row-norm none: what a record adds to a private message must be bounded; give a number, or auto",
+    )
     require(
         len(given) in (0, 1, star.parties),
-        f"--row-bound gives {len(given)} bounds for {star.parties} parties; give one, or one each",
+        f"--row-norm gives {len(given)} bounds for {star.parties} parties; give one, or one each",
     )
     return given
+
+
+def row_bounds(
+    options: PrivacyOptions, star: Star, parts: Parts, releasing: Sequence[int]
+) -> tuple[dict[int, float], str]:
+    """The public norms to which these parties cut their rows, and what is to be said of those nobody stated."""
+    given, known = given_bounds(options, star), known_bounds(star, parts)
+    if given:
+        return {m: given[(m - 1) % len(given)] for m in releasing}, ""
+    silent = ", ".join(str(m) for m in releasing if known[m] is None)
+    said = f"Rows longer than {DEFAULT_BOUND:g} (party {silent}) are cut to that norm; --row-norm states another."
+    return {m: known[m] or DEFAULT_BOUND for m in releasing}, said if silent else ""
 
 
 def agreement(options: PrivacyOptions, star: Star, parts: Parts, loss: Any) -> private.Agreement:
@@ -160,25 +178,22 @@ def agreement(options: PrivacyOptions, star: Star, parts: Parts, loss: Any) -> p
     from distadmm.privacy.accounting.gaussian import mu_at
 
     mechanism = options.mechanism or "v1"
-    hot = schema_bounds(star, parts)
-    given = given_bounds(options, star)
-    bounds = {}
-    for m in star.home:
-        one_hot = hot.get(m)
-        row = given[(m - 1) % len(given)] if given else one_hot
-        if row is None and m == 1 and mechanism != "v2":
-            continue  # party 1's rows are in no release
-        require(row is not None, NO_BOUND.format(m))
-        assert row is not None
-        bounds[m] = Bounds(
+    known, given = known_bounds(star, parts), given_bounds(options, star)
+    # Party 1's rows are in no release but V2's.
+    stated = [m for m in star.home if m > 1 or mechanism == "v2" or given or known[m] is not None]
+    rows, note = row_bounds(options, star, parts, stated)
+    bounds = {
+        m: Bounds(
             row, loss.max_slope, loss.max_curvature, options.neighbours,
-            options.nonnegative or (one_hot is not None and not given), loss.one_signed,
-        )  # fmt: skip
+            options.nonnegative or (known[m] is not None and not given), loss.one_signed,
+        )
+        for m, row in rows.items()
+    }  # fmt: skip
     mu = mu_at(options.epsilon, options.delta) if options.epsilon else None
     one = options.epsilon_one or options.epsilon
     return private.Agreement(
         mechanism, bounds, mu, private.rounds_of(mechanism, options.rounds),
-        mu_at(one, options.delta) if one else None, options.protect, options.lambda_one,
+        mu_at(one, options.delta) if one else None, options.protect, options.lambda_one, note,
     )  # fmt: skip
 
 
@@ -337,6 +352,8 @@ def statement(agreed: private.Agreement, options: PrivacyOptions, parties: int) 
         lines.append(f"Party 1's slopes are ({one:g}, {options.delta:g})-DP for replacing {what}.")
     else:
         lines.append("Party 1 is not protected: the others receive all labels and its scores.")
+    if agreed.note:
+        lines.append(agreed.note)
     if options.noise == "simulation":
         lines.append("Simulation noise: whoever has the seed takes it off, so this run guarantees nothing.")
     lines.append(

@@ -55,7 +55,7 @@ class Bounds:
     def __post_init__(self) -> None:
         require(
             math.isfinite(self.row) and self.row > 0,
-            f"--row-bound is {self.row}; needed: a public bound > 0 on the norm of a record's features",
+            f"--row-norm is {self.row}; needed: a public bound > 0 on the norm of a record's features",
         )
         require(
             math.isfinite(self.slope) and math.isfinite(self.curvature),
@@ -64,7 +64,7 @@ class Bounds:
         )
         require(
             self.neighbours in NEIGHBOURS,
-            f"--neighbours is {self.neighbours!r}; choose one of: {', '.join(NEIGHBOURS)}",
+            f"--adjacency is {self.neighbours!r}; choose one of: {', '.join(NEIGHBOURS)}",
         )
 
     def gradient(self, *, same_slope: bool, slope: float | None = None) -> float:

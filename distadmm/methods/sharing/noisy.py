@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from distadmm.data.parts import Parts, check
-from distadmm.errors import DONE, InputError, require
+from distadmm.errors import DONE, require
 from distadmm.methods.sharing import admm, loop, vectors
-from distadmm.methods.sharing.messages import NO_BOUND, Books, PrivacyOptions, given_bounds, schema_bounds
+from distadmm.methods.sharing.messages import Books, PrivacyOptions, row_bounds
 from distadmm.methods.sharing.stability import proximal_weight
 from distadmm.privacy.accounting.statements import rounded_up
 from distadmm.privacy.noise.queries import Releases
@@ -96,24 +96,19 @@ def agree(
     assert privacy.epsilon is not None
     require(
         privacy.neighbours == "replace" or privacy.mechanism == "s1",
-        "S2 and S3 are proved for --neighbours replace",
+        "S2 and S3 are proved for --adjacency replace",
     )
     require(
         model.form == "corrected" and model.algorithm == "admm",
         "S1, S2 and S3 know --form corrected and --algorithm admm",
     )
-    hot, given = schema_bounds(star, parts), given_bounds(privacy, star)
-    row = []
-    for m in star.home:
-        bound = given[(m - 1) % len(given)] if given else hot.get(m)
-        bound = 1.0 if privacy.mechanism == "s1" else bound  # S1 bounds nothing row by row
-        if bound is None:
-            raise InputError(NO_BOUND.format(m))
-        row.append(bound)
+    bounds, note = row_bounds(privacy, star, parts, list(star.home))
+    if privacy.mechanism == "s1":  # bounds nothing row by row
+        bounds, note = dict.fromkeys(bounds, 1.0), ""
     tau = model.tau if model.tau is not None else proximal_weight(star.parties)
     terms = vectors.Terms(
         privacy.mechanism, mu_at(privacy.epsilon, privacy.delta), privacy.rounds or 10, model.rho or 0.2, tau,
-        tuple(row), privacy.radius, privacy.pull, privacy.clip,
+        tuple(bounds.values()), privacy.radius, privacy.pull, privacy.message_norm, note,
     )  # fmt: skip
     terms.query(problem, parts.rows, privacy.noise, star.parties)  # refuses what has no bound
     return terms
@@ -221,7 +216,9 @@ def statement(terms: vectors.Terms | None, privacy: PrivacyOptions, parties: int
         lines.append(
             f"One person at all {releasing} releasing parties together: epsilon = {rounded_up(together)}."
         )
-    lines.append("The centre's first message tells every party all labels.")
+    lines.extend(
+        [terms.note] * bool(terms.note) + ["The centre's first message tells every party all labels."]
+    )
     if privacy.noise == "simulation":
         lines.append("Simulation noise: whoever has the seed takes it off, so this run guarantees nothing.")
     lines.append(

@@ -51,6 +51,7 @@ class Agreement:
     mu_one: float | None = None  # V2: party 1's budget
     protect: str = "label"  # V2: what of party 1's record is protected
     weight_one: float = 10.0  # V2: lambda_1
+    note: str = ""  # what is to be said of the bounds
 
     def __post_init__(self) -> None:
         require(
@@ -86,7 +87,7 @@ def slope_sensitivity(protect: str, row: float, weight: float) -> float:
     if protect == "label":
         require(
             row**2 <= 8 * weight,
-            f"--row-bound {row:g} of party 1 and --lambda-one {weight:g}: V2 needs R^2 <= 8 lambda_1 = {8 * weight:g}",
+            f"--row-norm {row:g} of party 1 and --lambda-one {weight:g}: V2 needs R^2 <= 8 lambda_1 = {8 * weight:g}",
         )
         return math.sqrt(1.0 + row**2 / (16.0 * weight))
     return math.sqrt(4.0 + row**2 / (4.0 * weight))

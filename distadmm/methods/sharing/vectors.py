@@ -65,6 +65,7 @@ class Terms:
     radius: float = 2.0  # r
     pull: float = 7.0  # W
     message: float = 2.0  # B
+    note: str = ""  # what is to be said of the bounds on rows
 
     def __post_init__(self) -> None:
         require(
