@@ -14,10 +14,6 @@ pure                            any epsilon-DP mechanism"""
 
 from __future__ import annotations
 
-from distadmm.flags import entering
-
-entering(__name__)
-
 import json as json_
 import math
 import textwrap
@@ -375,9 +371,3 @@ def _finite(value: Any) -> Any:
 
 def main(argv: Sequence[str] | None = None) -> int:
     return launch(PROG, lambda arguments: parse(PROG, __doc__ or "", [Options], arguments)[0], work, argv)
-
-
-if __name__ == "__main__":
-    from distadmm.commands.account import main as run  # the real module, not its __main__ double
-
-    raise SystemExit(run())

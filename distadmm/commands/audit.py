@@ -15,10 +15,6 @@ Exit code 1 when a claim is refuted.
 
 from __future__ import annotations
 
-from distadmm.flags import entering
-
-entering(__name__)
-
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -49,7 +45,7 @@ from distadmm.run.setup import Prepared, prepare
 from distadmm.structs import struct
 
 Array = np.ndarray
-PROG = "distadmm.commands.audit"
+PROG = "distadmm audit"
 SUBJECTS = ("consensus", "istdp", "istdp-printed", "sharing", "sharing-printed")
 _BATCH = 250  # transcripts that one run of the product's code makes
 _WORLDS = 0x41554449  # purpose of the seeds
@@ -376,9 +372,3 @@ def _run(folder: str, options: Options) -> Audit:
 
 def main(argv: Sequence[str] | None = None) -> int:
     return launch(PROG, read, work, argv)
-
-
-if __name__ == "__main__":
-    from distadmm.commands.audit import main as run  # the real module, not its __main__ double
-
-    raise SystemExit(run())

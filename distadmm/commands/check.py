@@ -5,10 +5,6 @@ factor by which each iteration shrinks the error near the optimum, from the spec
 Without --data nothing is read: Lipschitz constants and curvatures come from public bounds.
 """
 
-from distadmm.flags import entering
-
-entering(__name__)  # as a command: one BLAS thread a rank, before numpy is loaded
-
 import json as json_format
 import math
 from collections.abc import Sequence
@@ -305,9 +301,3 @@ def _number(text: str, option: str) -> float:
         raise InputError(f"{option} is {text!r}; needed: a number (see --help for words)") from None
     require(0 < value < math.inf, f"{option} is {text}; needed: a finite number above zero")
     return value
-
-
-if __name__ == "__main__":
-    from distadmm.commands.check import main as run  # the real module, not its __main__ double
-
-    raise SystemExit(run())

@@ -9,10 +9,6 @@ RUN is a run directory, its ledger folder, or .jsonl files."""
 
 from __future__ import annotations
 
-from distadmm.flags import entering
-
-entering(__name__)
-
 import json
 import sys
 from collections.abc import Sequence
@@ -140,9 +136,3 @@ def _whole(files: Sequence[Path]) -> list[ledger_report.Book]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     return launch(PROG, read, work, argv)
-
-
-if __name__ == "__main__":
-    from distadmm.commands.ledger import main as run
-
-    raise SystemExit(run())

@@ -7,10 +7,6 @@ surrogate of the same shape, whose accuracy band is printed.
 
 from __future__ import annotations
 
-from distadmm.flags import entering
-
-entering(__name__)
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -290,9 +286,3 @@ def report(options: Options, prepared: Prepared, best: Plan, band: list[Outcome]
     ]
     lines += [f"  K = {p.solves:<3d} eta = {p.eta:<8.4g} proxy {p.proxy:.4f}" for p in found[:8]]
     return "\n".join(lines)
-
-
-if __name__ == "__main__":
-    from distadmm.commands.plan import main as run
-
-    raise SystemExit(run())

@@ -8,10 +8,6 @@ its median, and its range in brackets; each kind of run has a table of its own. 
 
 from __future__ import annotations
 
-from distadmm.flags import entering
-
-entering(__name__)
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -183,7 +179,3 @@ def aligned(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     return launch(PROG, read, work, argv)
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -10,10 +10,6 @@ finished runs are skipped, runs with a checkpoint resumed, others made anew.
 
 from __future__ import annotations
 
-from distadmm.flags import entering
-
-entering(__name__)
-
 import fcntl
 import glob
 import importlib
@@ -341,7 +337,3 @@ def _conclude(out: Path, chosen: Sequence[Point], codes: Sequence[int], stopped_
 
 def main(argv: Sequence[str] | None = None) -> int:
     return launch(PROG, read, work, argv)
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -4,10 +4,6 @@ NETWORK is a file (.graphml .gml .edges .adjlist .json), a bundled network (er20
 `topology list` shows all bundled networks and all generators.
 """
 
-from distadmm.flags import entering
-
-entering(__name__)  # as a command: one BLAS thread a rank, before numpy is loaded
-
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -167,9 +163,3 @@ def _work(given: tuple[str, Options], world: Any) -> int:
 
 def main(argv: Sequence[str] | None = None) -> int:
     return launch(PROG, _read, _work, argv)
-
-
-if __name__ == "__main__":
-    from distadmm.commands.topology import main as run  # the real module, not its __main__ double
-
-    raise SystemExit(run())

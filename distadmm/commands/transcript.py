@@ -6,10 +6,6 @@ python -m distadmm transcript --algorithm radmm ...      by running again, in si
 
 from __future__ import annotations
 
-from distadmm.flags import entering
-
-entering(__name__)
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,7 +34,7 @@ from distadmm.run.setup import Prepared, prepare
 from distadmm.structs import struct
 
 Array = np.ndarray
-PROG = "distadmm.commands.transcript"
+PROG = "distadmm transcript"
 WATERMARK = "SIMULATION: noise that a seed repeats; these messages protect nobody"
 
 
@@ -272,9 +268,3 @@ def _table(index: dict[str, Any], folder: Path) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     return launch(PROG, read, work, argv)
-
-
-if __name__ == "__main__":
-    from distadmm.commands.transcript import main as run  # the real module, not its __main__ double
-
-    raise SystemExit(run())
