@@ -23,8 +23,10 @@ import numpy as np
 from scipy.optimize import brentq, minimize, minimize_scalar
 
 from distadmm.data.source import open_source
-from distadmm.methods.sharing import admm, loop, stability
+from distadmm.methods.sharing import admm, jacobi, stability
+from distadmm.methods.sharing.jacobi import Corrected
 from distadmm.methods.sharing.observe import centralised
+from distadmm.methods.sharing.seat import Seat, iterate
 from distadmm.problems.columns import Columns, minimise
 from distadmm.problems.losses import Logistic
 from distadmm.problems.prox import prox
@@ -124,17 +126,20 @@ def z_update(y: np.ndarray, rounds: int) -> list[Row]:
     return rows
 
 
-def gaps(X: Any, y: np.ndarray, plan: loop.Plan, best: float) -> list[float]:
-    """F/F* - 1 after every iteration."""
-    problem = admm.Problem(LOSS, 1.0, intercept=True)
+def halves(X: Any, y: np.ndarray) -> Seat:
     blocks = {1: Columns(X[:, :66], centre=True), 2: Columns(X[:, 66:], centre=True)}
+    return Seat(Star(parties=2), admm.Problem(LOSS, 1.0, intercept=True), blocks, y, y.size)
+
+
+def gaps(X: Any, y: np.ndarray, form: Corrected, best: float) -> list[float]:
+    """F/F* - 1 after every iteration."""
     found: list[float] = []
 
     def see(t: int, state: admm.State) -> None:
-        value = LOSS.value(state.total, y).sum() + sum(problem.reg.value(x) for x in state.x.values())
+        value = LOSS.value(state.total, y).sum() + sum(0.5 * x @ x for x in state.x.values())
         found.append(float(value) / best - 1)
 
-    loop.run(Star(parties=2), blocks, y, problem, plan, y.size, observe=see)
+    iterate(form, halves(X, y), 100, see)
     return found
 
 
@@ -145,8 +150,7 @@ def first(values: list[float], below: float) -> int | str:
 def convergence(X: Any, y: np.ndarray, best: float) -> list[Row]:
     rows = []
     for rho in (1e-3, 1e-2, 0.1, 1.0, 10.0):
-        plan = loop.Plan(rho=rho, curvature_rule=True, iterations=100, tolerance=0.0)
-        values = gaps(X, y, plan, best)
+        values = gaps(X, y, Corrected(rho, "curvature", tolerance=0.0), best)
         rows.append(
             (
                 f"iterations to 1e-3 / 1e-6 from rho = {rho:g}",
@@ -161,13 +165,11 @@ def against_sklearn(X: Any, y: np.ndarray, best: float, rounds: int) -> list[Row
     """Start to a gap of 1e-6, decompositions included; scikit-learn with the loosest tolerance that gets there."""
     from sklearn.linear_model import LogisticRegression
 
-    needed = first(gaps(X, y, loop.Plan(iterations=100, tolerance=0.0), best), 1e-6)
+    needed = first(gaps(X, y, Corrected(tolerance=0.0), best), 1e-6)
     assert isinstance(needed, int)
 
     def ours() -> None:
-        problem = admm.Problem(LOSS, 1.0, intercept=True)
-        blocks = {1: Columns(X[:, :66], centre=True), 2: Columns(X[:, 66:], centre=True)}
-        loop.run(Star(parties=2), blocks, y, problem, loop.Plan(iterations=needed, tolerance=0.0), y.size)
+        iterate(Corrected(tolerance=0.0), halves(X, y), needed)
 
     def theirs(solver: str, tol: float) -> Callable[[], Any]:
         return lambda: LogisticRegression(C=1.0, solver=solver, tol=tol, max_iter=10_000).fit(X, y)
@@ -202,20 +204,20 @@ def overhead(X: Any, y: np.ndarray) -> list[Row]:
     problem = admm.Problem(LOSS, 1.0, intercept=True)
     ranges = (slice(0, 41), slice(41, 82), slice(82, 123))
     blocks = {m: Columns(X[:, part], centre=True) for m, part in enumerate(ranges, 1)}
-    star = Star(parties=3)
-    state = admm.start(star, blocks, y, problem, 0.03, from_zero=False)
-    kept = admm.update_party, Columns.apply, admm.prox
-    admm.update_party, admm.prox = timed(kept[0]), timed(kept[2])
+    form, seat = Corrected(0.03, tau=1.0, tolerance=0.0), Seat(Star(parties=3), problem, blocks, y, y.size)
+    state = form.init(seat)
+    kept = jacobi.update_party, Columns.apply, admm.prox
+    jacobi.update_party, admm.prox = timed(kept[0]), timed(kept[2])
     Columns.apply = timed(kept[1])  # type: ignore[method-assign]
     try:
-        for t in range(3):
-            state = admm.jacobi(star, blocks, y, problem, state, t, tau=1.0, rows=y.size)
+        for k in range(1, 4):
+            state = form.step(k, state, seat)
         spent["solves"], begin = 0.0, time.perf_counter()
-        for t in range(40):
-            state = admm.jacobi(star, blocks, y, problem, state, t, tau=1.0, rows=y.size)
+        for k in range(4, 44):
+            state = form.step(k, state, seat)
         total = time.perf_counter() - begin
     finally:
-        admm.update_party, admm.prox = kept[0], kept[2]
+        jacobi.update_party, admm.prox = kept[0], kept[2]
         Columns.apply = kept[1]  # type: ignore[method-assign]
     share = 1 - spent["solves"] / total
     return [("everything but the x- and z-updates, M = 3, one process", f"{share:.1%} of an iteration", "")]
@@ -237,9 +239,9 @@ def fifty() -> list[Row]:
             value = LOSS.value(state.total, y).sum() + sum(problem.reg.value(x) for x in state.x.values())
             found.append(float(value) / best - 1)
 
-        plan = loop.Plan(theta=theta, iterations=2000, tolerance=0.0)
-        outcome = loop.run(Star(parties=50), blocks, y, problem, plan, 300, observe=see)
-        note = f"theta = {outcome.theta:.2f}, tau = {outcome.tau:.2f}"
+        seat = Seat(Star(parties=50), problem, blocks, y, 300)
+        _, state = iterate(Corrected(theta=theta, tolerance=0.0), seat, 2000, see)
+        note = f"theta = {state.theta:.2f}, tau = {state.tau:.2f}"
         rows.append(
             (
                 f"50 parties, {name}: iterations to 1e-3 / 1e-6",

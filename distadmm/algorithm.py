@@ -196,7 +196,17 @@ _MODULES = {  # of the built-in ones, found by name without importing the others
         "radmm": "distadmm.methods.consensus.recycled",
         "mradmm": "distadmm.methods.consensus.recycled",
     },
-    "star": {},
+    "star": {
+        "corrected": "distadmm.methods.sharing.jacobi",
+        "paper": "distadmm.methods.sharing.jacobi",
+        "averaged": "distadmm.methods.sharing.averaged",
+        "gauss-seidel": "distadmm.methods.sharing.gauss_seidel",
+        "sgd": "distadmm.methods.sharing.sgd",
+        "s1": "distadmm.methods.sharing.vectors",
+        "s2": "distadmm.methods.sharing.vectors",
+        "s3": "distadmm.methods.sharing.vectors",
+        "equation-10": "distadmm.methods.sharing.equation10",
+    },
 }
 _REGISTERED: dict[str, dict[str, Entry]] = {family: {} for family in FAMILIES}
 

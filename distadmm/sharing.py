@@ -14,17 +14,24 @@ entering(__name__)
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
+from distadmm.algorithm import find
 from distadmm.data.parties import DataOptions, load
 from distadmm.data.parts import Parts, check, sparse_or_dense
 from distadmm.errors import DONE, UNCONVERGED, require
 from distadmm.flags import again, flag, parse
-from distadmm.methods.sharing import admm, loop, sgd
-from distadmm.methods.sharing.loop import FORMS, Plan
+from distadmm.methods.sharing import admm
+from distadmm.methods.sharing.admm import Form
+from distadmm.methods.sharing.jacobi import Corrected
 from distadmm.methods.sharing.messages import PrivacyOptions
+from distadmm.methods.sharing.release import Release
+from distadmm.methods.sharing.seat import Seat, iterate
+from distadmm.methods.sharing.sgd import SGD
+from distadmm.methods.sharing.solution import Solution, solution_of
 from distadmm.problems.columns import Columns
 from distadmm.problems.losses import Logistic, loss_named
 from distadmm.problems.regularisers import region_named, regulariser_named
@@ -35,6 +42,7 @@ from distadmm.run.groups import Job, Run
 from distadmm.structs import struct
 
 Array = np.ndarray
+FORMS = ("corrected", "paper", "averaged", "gauss-seidel")
 
 
 @struct
@@ -53,28 +61,27 @@ class ModelOptions:
         1.0, help="weight of the regulariser against the SUM of the losses (1 is C=1)", at_least=0
     )
     mean: bool = flag(False, help="--lambda and --rho are against the mean of the losses")
-    rho: float | None = flag(None, help="penalty; fixed when given (default: the curvature rule)", above=0)
-    rho_rule: str = flag("auto", help="auto, fixed or curvature", choices=("auto", "fixed", "curvature"))
-    tau: float | None = flag(None, help="proximal weight (default: 3/4 * 1.02 theta - 1)", at_least=0)
-    theta: str = flag("auto", help="overlap of the parties: auto, power, bound or a number in [1, M]")
     iterations: int = flag(100, help="most iterations (epochs for sgd)", at_least=1)
-    tolerance: float = flag(
-        1e-4, help="stop when residual and movement are below this share of the predictions", at_least=0
-    )
     wire: str = flag("float64", help="precision of the messages", choices=tuple(WIRES))
     secure_aggregation: bool = flag(False, help="pairwise masks: the centre sees the sum of the vectors only")
-    eta: float = flag(1.0, help="sgd: step size eta/sqrt(t)", above=0)
-    batch: int = flag(100, help="sgd: records a mini-batch", at_least=1)
 
     def __post_init__(self) -> None:
         regulariser_named(self.reg)
         region_named(self.region)
         loss_named(self.loss, kinks=True)
-        self.plan(0)
         require(
             not (self.secure_aggregation and self.algorithm == "sgd"),
             "--secure-aggregation is for --algorithm admm; sgd would need masks for every mini-batch",
         )
+        require(
+            not self.secure_aggregation or find(self.name, "star").cls.masks,
+            f"--form {self.form} needs each party's vector by itself; --secure-aggregation shows the centre their sum",
+        )
+
+    @property
+    def name(self) -> str:
+        """Of the registered algorithm."""
+        return "sgd" if self.algorithm == "sgd" else self.form
 
     def problem(self, rows: int) -> admm.Problem:
         """The literal form has neither centring nor intercept."""
@@ -87,44 +94,10 @@ class ModelOptions:
             intercept=self.form != "paper",
         )
 
-    def plan(self, seed: int, rows: int = 1) -> Plan:
-        rule = self.rho_rule == "curvature" or (self.rho_rule == "auto" and self.rho is None)
-        try:
-            theta: float | str = float(self.theta)
-        except ValueError:
-            theta = self.theta
-        rho = self.rho * rows if self.rho and self.mean else self.rho
-        return Plan(
-            self.form,
-            rho,
-            rule,
-            self.tau,
-            theta,
-            self.iterations,
-            self.tolerance,
-            seed,
-            self.secure_aggregation,
-        )
-
 
 @struct
 class RunOptions(Job):
     observe: str = again(Run, "observe", note="; end: the finished model alone", choices=("1", "end", "none"))
-
-
-class Solution(NamedTuple):
-    """A trained model and how it came about."""
-
-    models: dict[int, Array]  # of the parties hosted by this rank
-    means: dict[int, Array]  # column means of these parties, taken off before the model is applied
-    intercept: float
-    iterations: int
-    converged: bool
-    failure: str | None
-    theta: float | None
-    tau: float
-    rho: float
-    private: bool = False  # moments: models are for plain columns
 
 
 def solve(
@@ -132,9 +105,10 @@ def solve(
     labels: Array,
     *,
     problem: admm.Problem | None = None,
-    plan: Plan | None = None,
+    algorithm: Any = None,
+    iterations: int = 100,
     wire: str = "float64",
-    observe: loop.Observer | None = None,
+    observe: Callable[[int, Any], None] | None = None,
 ) -> Solution:
     """Train over `blocks`, one matrix a party, in this process.
 
@@ -147,44 +121,24 @@ def solve(
     labels = np.asarray(labels, dtype=float)
     parts = Parts(matrices, {}, labels, {}, None, labels.size)
     check(star, parts, problem.loss)
-    return train(star, parts, problem, plan or Plan(), observe)
+    return train(seat_of(star, parts, problem), algorithm or Corrected(), iterations, observe)
+
+
+def seat_of(
+    star: Star, parts: Parts, problem: admm.Problem, release: Release | None = None, *, masked: bool = False
+) -> Seat:
+    """This rank's place, with the columns centred where the model has an intercept."""
+    blocks = {m: Columns(matrix, centre=problem.intercept) for m, matrix in parts.train.items()}
+    _refuse_degenerate(star, blocks, problem)
+    return Seat(star, problem, blocks, parts.labels, parts.rows, release=release, masked=masked)
 
 
 def train(
-    star: Star,
-    parts: Parts,
-    problem: admm.Problem,
-    plan: Plan,
-    observe: loop.Observer | None = None,
+    seat: Seat, algorithm: Any, iterations: int, observe: Callable[[int, Any], None] | None = None
 ) -> Solution:
-    """Train what the ranks of `star` hold by ADMM sharing; called by every rank."""
-    blocks = {m: Columns(matrix, centre=problem.intercept) for m, matrix in parts.train.items()}
-    _refuse_degenerate(star, blocks, problem)
-    found = loop.run(star, blocks, parts.labels, problem, plan, parts.rows, observe=observe)
-    state = found.state
-    return Solution(
-        state.x, {m: block.mean for m, block in blocks.items()}, state.b, found.iterations,
-        found.converged, found.failure, found.theta, found.tau, state.rho,
-    )  # fmt: skip
-
-
-def train_sgd(
-    star: Star,
-    parts: Parts,
-    problem: admm.Problem,
-    steps: sgd.Steps,
-    epochs: int,
-    observe: Callable[[int, sgd.Model], None] | None = None,
-) -> Solution:
-    """Train by synchronous stochastic gradients for a fixed number of epochs."""
-    blocks = {m: Columns(matrix, centre=problem.intercept) for m, matrix in parts.train.items()}
-    model = sgd.start(blocks, steps)
-    for number in range(1, epochs + 1):
-        model = sgd.epoch(star, blocks, parts.labels, problem, steps, model, number, parts.rows)
-        if observe is not None:
-            observe(number, model)
-    means = {m: block.mean for m, block in blocks.items()}
-    return Solution(model.x, means, model.b, epochs, True, None, None, 0.0, float("nan"))
+    """Called by every rank with what it hosts."""
+    k, state = iterate(algorithm, seat, iterations, observe)
+    return solution_of(algorithm, k, state, seat)
 
 
 def _refuse_degenerate(star: Star, blocks: Mapping[int, Columns], problem: admm.Problem) -> None:
@@ -210,7 +164,10 @@ def predict(blocks: Sequence[Any], solution: Solution) -> Array:
 
 def _read(argv: Sequence[str]) -> tuple[Any, ...]:
     return parse(
-        "distadmm.sharing", __doc__ or "", [DataOptions, ModelOptions, PrivacyOptions, RunOptions], argv
+        "distadmm.sharing",
+        __doc__ or "",
+        [DataOptions, ModelOptions, Form, SGD, PrivacyOptions, RunOptions],
+        argv,
     )
 
 
@@ -223,11 +180,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     return launch("distadmm.sharing", _read, work, arguments)
 
 
-def work(options: tuple[DataOptions, ModelOptions, PrivacyOptions, RunOptions], world: World) -> int:
+def work(options: tuple[Any, ...], world: World) -> int:
     from distadmm.methods.sharing import messages as sharing_private
     from distadmm.run import sharing_directory as sharing_run
 
-    data, model, privacy, run = options
+    data, model, form, steps, privacy, run = options
     privacy.check_labels(loss_named(model.loss, kinks=True).one_signed)
     if privacy.moments:
         return sharing_private.work(options, world)
@@ -237,6 +194,10 @@ def work(options: tuple[DataOptions, ModelOptions, PrivacyOptions, RunOptions], 
         return sharing_noisy.work(options, world)
     loss = loss_named(model.loss, kinks=True)
     with world.together():
+        require(
+            not (model.secure_aggregation and form.theta == "power"),
+            "--theta power shows the centre single vectors; use --theta bound",
+        )
         star = Star(world, data.count(world), party_one_is_centre=data.labels_at_party_one, wire=model.wire)
     parts = load(data, star, run.seed, regression=not loss.labels)
     problem = model.problem(parts.rows)
@@ -245,21 +206,25 @@ def work(options: tuple[DataOptions, ModelOptions, PrivacyOptions, RunOptions], 
         if world.is_root:
             print(sharing_run.outlook(star, parts, model))
         return DONE
+    cls = find(model.name, "star").cls
+    values = vars(steps) if model.algorithm == "sgd" else vars(form)
+    if model.mean and form.rho:
+        form = replace(form, rho=form.rho * parts.rows)
+        values = vars(form)
+    algorithm = cls(**{**values, "seed": run.seed})
     directory = sharing_run.Directory(star, options, run.out, force=run.force)
     recorder = sharing_run.Recorder(star, parts, problem, run.observe)
     books = sharing_private.Books.open(directory.path / "ledger", privacy, star, parts, run.seed)
-    sharing_private.expose(books, star)
-    if model.algorithm == "sgd":
-        steps = sgd.Steps(model.eta, model.batch, run.seed)
-        solution = train_sgd(star, parts, problem, steps, model.iterations, recorder)
-    else:
-        solution = train(star, parts, problem, model.plan(run.seed, parts.rows), recorder)
+    release = sharing_private.unprotected(books, star)
+    seat = seat_of(star, parts, problem, release, masked=model.secure_aggregation)
+    solution = train(seat, algorithm, model.iterations, recorder)
+    release.close()
     text = directory.finish(parts, solution, recorder)
     if model.secure_aggregation:
         text = "\n".join([text, "", *sharing_run.said_of_masks(star.parties)])
     if world.is_root:
         print(text)
-    return UNCONVERGED if run.strict and not solution.converged else DONE
+    return UNCONVERGED if run.strict and not solution.converged and model.algorithm != "sgd" else DONE
 
 
 if __name__ == "__main__":

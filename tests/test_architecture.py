@@ -57,8 +57,6 @@ TOP_MODULES, TOP_FOLDERS = 14, 11
 # Edges that still point upwards, each to go; none may be added.
 UPWARDS = {
     ("privacy.accounting.export", "privacy.ledger.tally"),
-    ("methods.sharing.messages", "sharing"),
-    ("methods.sharing.noisy", "sharing"),
     ("run.directory", "methods.consensus.sizing"),
     ("run.sharing_directory", "methods.sharing.admm"),
     ("run.sharing_directory", "methods.sharing.observe"),

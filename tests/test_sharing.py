@@ -1,6 +1,7 @@
 """The command and the functions of ADMM sharing, through files, flags and bad input."""
 
 import csv
+import gzip
 import json
 
 import numpy as np
@@ -11,7 +12,7 @@ from distadmm import sharing
 from distadmm.errors import InputError
 from distadmm.files import read_npz
 from distadmm.methods.sharing import admm
-from distadmm.methods.sharing.loop import Plan
+from distadmm.methods.sharing.jacobi import Corrected, Paper
 from distadmm.problems.losses import Logistic
 
 
@@ -37,7 +38,7 @@ def test_solve_agrees_with_scikit_learn():
     from sklearn.linear_model import LogisticRegression
 
     blocks, labels = _blocks()
-    solution = sharing.solve(blocks, labels, plan=Plan(tolerance=1e-9, iterations=2000))
+    solution = sharing.solve(blocks, labels, algorithm=Corrected(tolerance=1e-9), iterations=2000)
     assert solution.converged
     joined = np.hstack(blocks)
     other = LogisticRegression(C=1.0, tol=1e-10, max_iter=10_000).fit(joined, labels)
@@ -48,9 +49,9 @@ def test_sparse_and_dense_blocks_give_the_same_model():
     rng = np.random.default_rng(3)
     dense = [(rng.random((80, d)) < 0.15).astype(float) for d in (6, 5, 4)]
     labels = rng.choice([-1.0, 1.0], 80)
-    plan = Plan(tolerance=1e-10, iterations=3000)
-    one = sharing.solve([sp.csr_matrix(block) for block in dense], labels, plan=plan)
-    other = sharing.solve([block + 0.0 for block in dense], labels, plan=plan)
+    how = {"algorithm": Corrected(tolerance=1e-10), "iterations": 3000}
+    one = sharing.solve([sp.csr_matrix(block) for block in dense], labels, **how)
+    other = sharing.solve([block + 0.0 for block in dense], labels, **how)
     joined = np.hstack(dense)
     problem = admm.Problem(Logistic(), 1.0, intercept=True)
     from distadmm.methods.sharing.observe import centralised
@@ -64,7 +65,7 @@ def test_fifty_parties_converge():
     rng = np.random.default_rng(9)
     blocks = [rng.normal(size=(300, 2)) for _ in range(50)]
     labels = np.sign(sum(block[:, 0] for block in blocks) + rng.normal(size=300))
-    solution = sharing.solve(blocks, labels, plan=Plan(iterations=400))
+    solution = sharing.solve(blocks, labels, iterations=400)
     assert solution.converged
     assert solution.theta is not None
     assert 1 < solution.theta < 50
@@ -76,12 +77,12 @@ def test_divergence_is_named_with_its_remedy():
     blocks = [base + 0.1 * rng.normal(size=base.shape) for _ in range(6)]
     labels = np.sign(base[:, 0] + 0.5 * rng.normal(size=200))
     problem = admm.Problem(Logistic(), 1e-3)
-    diverging = sharing.solve(blocks, labels, problem=problem, plan=Plan("paper", rho=0.01, iterations=300))
+    diverging = sharing.solve(blocks, labels, problem=problem, algorithm=Paper(rho=0.01), iterations=300)
     assert not diverging.converged
     assert "diverged" in diverging.failure
     assert "--tau 3.59" in diverging.failure  # 3/4 * 1.02 * 6 - 1
     mended = sharing.solve(
-        blocks, labels, problem=problem, plan=Plan(rho=0.01, curvature_rule=False, tau=3.59, iterations=2000)
+        blocks, labels, problem=problem, algorithm=Corrected(rho=0.01, tau=3.59), iterations=2000
     )
     assert mended.converged
 
@@ -187,7 +188,7 @@ def test_party_files_are_aligned_by_their_key(party_files, tmp_path):
         run(*_aligned(party_files), "--out", tmp_path / "r", "--tolerance", 1e-9, "--iterations", 3000) == 0
     )
     expected = sharing.solve(
-        party_files["blocks"], party_files["y"], plan=Plan(tolerance=1e-9, iterations=3000)
+        party_files["blocks"], party_files["y"], algorithm=Corrected(tolerance=1e-9), iterations=3000
     )
     for m in (1, 2):
         found = read_npz(tmp_path / "r" / "models" / f"party-{m}.npz")["x"]
@@ -272,6 +273,9 @@ BAD = {
 @pytest.mark.parametrize("name", BAD)
 def test_bad_flags_are_one_line_and_code_two(name, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    lines = b"1 1:1 3:1\n-1 2:1 4:1\n"
+    (tmp_path / "rows.svm").write_bytes(lines)
+    (tmp_path / "rows.svm.gz").write_bytes(gzip.compress(lines))
     arguments, expected = BAD[name]
     assert run(*arguments) == 2
     captured = capsys.readouterr()

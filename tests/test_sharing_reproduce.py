@@ -61,7 +61,7 @@ def test_the_wide_figures_are_called_a_stand_in(images, tmp_path, capsys):
         (["--figure", "2a"], "needs --gisette FILE"),
         (["--gisette", "x"], "go together"),
         (["--figure", "4a"], "choose one of"),
-        (["--epochs", "1"], "at least 2"),
+        (["--epochs", "1"], "needed: 2 or more"),
         (["--figure", "2b", "--images", "nowhere.npz"], "nowhere.npz"),
     ],
 )

@@ -6,15 +6,19 @@
 import json
 import lzma
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
 
 from distadmm.methods.sharing import admm
+from distadmm.methods.sharing.jacobi import Paper
+from distadmm.methods.sharing.seat import Seat
 from distadmm.problems.columns import Columns
 from distadmm.problems.losses import LOSSES
 from distadmm.problems.regularisers import Ball, Box, Regulariser, Whole
 from distadmm.ranks.star import Star
+from distadmm.structs import struct
 
 _REGULARISERS = {"l2": Regulariser(0, 1), "l1": Regulariser(1, 0)}
 _REGIONS = {"box": Box, "ball": Ball}
@@ -53,32 +57,35 @@ def _problem(case):
     )
 
 
-def _release(case, blocks):
-    if case["noise"] is None:
-        return None
+@struct
+class Noised(Paper):
+    """The paper's form with the noise of the file."""
 
-    def release(t, m, x, v):
-        noise = np.array(case["noise"][t][m - 1])
-        if case["noise_kind"] == "x":
-            return x, blocks[m].apply(x + noise)
-        return x, v + noise
+    noise: tuple = ()
+    kind: str = "x"
 
-    return release
+    def answer(self, k, m, x, seat):
+        if not self.noise:
+            return super().answer(k, m, x, seat)
+        noise, block = np.array(self.noise[k - 1][m - 1]), seat.blocks[m]
+        return x, block.apply(x + noise) if self.kind == "x" else block.apply(x) + noise
 
 
-@pytest.mark.parametrize("two_vectors", [False, True], ids=["one-vector", "paper"])
-def test_trajectory_is_reproduced(case, two_vectors):
+@struct
+class OneVector(Noised):
+    two_vectors: ClassVar[bool] = False
+
+
+@pytest.mark.parametrize("form", [OneVector, Noised], ids=["one-vector", "paper"])
+def test_trajectory_is_reproduced(case, form):
     blocks = {m: Columns(np.array(D)) for m, D in enumerate(case["D"], 1)}
     labels, problem = np.array(case["b"]), _problem(case)
-    star = Star(parties=case["M"])
-    state = admm.start(star, blocks, labels, problem, case["rho"], from_zero=True)
-    release = _release(case, blocks)
+    algorithm = form(rho=case["rho"], tau=case["tau"], noise=case["noise"] or (), kind=case["noise_kind"])
+    seat = Seat(Star(parties=case["M"]), problem, blocks, labels, labels.size)
+    state = algorithm.init(seat)
     tolerance = 1e-8 if problem.reg.l1 else 1e-9
     for t, expected in enumerate(case["traj"]):
-        state = admm.jacobi(
-            star, blocks, labels, problem, state, t, tau=case["tau"], rows=labels.size,
-            two_vectors=two_vectors, release=release,
-        )  # fmt: skip
+        state = algorithm.step(t + 1, state, seat)
 
         def agree(found, wanted, what, scale, t=t):
             error = np.abs(np.asarray(found) - np.asarray(wanted)).max()
@@ -90,7 +97,7 @@ def test_trajectory_is_reproduced(case, two_vectors):
         agree(state.z, expected["z"], "z", np.abs(expected["z"]).max())
         if case["loss"] != "hinge":  # there the dual is one of many subgradients
             agree(state.y, expected["y"], "y", np.abs(expected["y"]).max())
-        if release is None:
+        if not case["noise"]:
             prediction = sum(blocks[m].apply(state.x[m]) for m in blocks)
             value = problem.loss.value(prediction, labels).sum()
             value += problem.lam * sum(problem.reg.value(x) for x in state.x.values())

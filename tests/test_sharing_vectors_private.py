@@ -9,10 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distadmm import sharing
-from distadmm.data.parts import Parts
+from distadmm.algorithm import find
 from distadmm.errors import InputError
 from distadmm.methods.sharing import admm, vectors
-from distadmm.methods.sharing.moments import Bounds, Rows
+from distadmm.methods.sharing.equation10 import claimed_sensitivity, corollary, degenerate_noise
+from distadmm.methods.sharing.release import Release
+from distadmm.methods.sharing.seat import Seat, iterate
 from distadmm.privacy.accounting.gaussian import epsilon, mu_at
 from distadmm.privacy.ledger import chain
 from distadmm.privacy.ledger.rules import MemoryLedger
@@ -72,35 +74,34 @@ def test_s2_answers_move_no_further_than_delta(seed):
     """One record's features become any other row, in the worst places; everything else is the same."""
     rng = np.random.default_rng(seed)
     rows, width = int(rng.integers(2, 40)), int(rng.integers(1, 5))
-    terms = vectors.Terms(
-        "s2", None, 1, 10 ** rng.uniform(-1, 1), 0.0, (10 ** rng.uniform(-0.5, 0.5),),
-        radius=10 ** rng.uniform(-1, 1), pull=10 ** rng.uniform(-1, 1), message=10 ** rng.uniform(-1, 1),
-    )  # fmt: skip
-    problem = admm.Problem(Logistic(), 10 ** rng.uniform(-2, 1), region=Ball(terms.radius))
+    rho, row = 10 ** rng.uniform(-1, 1), 10 ** rng.uniform(-0.5, 0.5)
+    s2 = vectors.S2(
+        rho,
+        radius=10 ** rng.uniform(-1, 1),
+        pull=10 ** rng.uniform(-1, 1),
+        message_norm=10 ** rng.uniform(-1, 1),
+    )
+    problem = admm.Problem(Logistic(), 10 ** rng.uniform(-2, 1), region=s2.region(Whole()))
     matrix = rng.normal(size=(rows, width)) * 10
     if rng.random() < 0.5:  # all records alike, the changed one against them
         matrix[:] = matrix[0]
     other = matrix.copy()
     other[0] = -matrix[0] if rng.random() < 0.5 else 10 * rng.normal(size=width)
-    w = (
-        rng.choice([-1.0, 1.0]) * np.full(rows, 3 * terms.pull)
-        if rng.random() < 0.5
-        else rng.normal(size=rows)
-    )
-    out = Releases(MemoryLedger(1, adjacency="replace", mode="simulation"), Simulation(0))
-    answers = []
-    for data in (matrix, other):
-        block = Columns(Rows(data, Bounds(terms.row_of(1), 1.0, 1.0)).matrix)
-        query = terms.query(problem, rows, "simulation", 1)
-        answers.append(vectors.answer(block, problem, terms, np.zeros(width), w, out, query, 0)[1])
-    assert np.linalg.norm(answers[0] - answers[1]) <= terms.sensitivity(problem, 1)
+    w = rng.choice([-1.0, 1.0]) * np.full(rows, 3 * s2.pull) if rng.random() < 0.5 else rng.normal(size=rows)
+    release = Release({}, {1: s2.query(problem, row, rows, "simulation", None, 1)})
+    answers = [
+        s2.answer(1, 1, s2.columns(data, row), problem, np.zeros(width), w, release)[1]
+        for data in (matrix, other)
+    ]
+    assert np.linalg.norm(answers[0] - answers[1]) <= s2.sensitivity(problem, row)
 
 
 def test_projecting_after_solving_would_break_the_bound():
     """Why the constraint belongs inside the minimisation: else the other records move by more than Delta."""
     rows, kappa = 10_000, 0.1
-    terms = vectors.Terms("s2", None, 1, 1.0, 0.0, (1.0,), radius=1.0, pull=2.0, message=2.0)
-    delta = terms.sensitivity(admm.Problem(Logistic(), kappa), 1)
+    delta = vectors.S2(1.0, radius=1.0, pull=2.0, message_norm=2.0).sensitivity(
+        admm.Problem(Logistic(), kappa), 1.0
+    )
     w = np.full(rows, 2.0)
     moved = {}
     for name, region in (("inside", Ball(1.0)), ("after", Whole())):
@@ -116,21 +117,23 @@ def test_projecting_after_solving_would_break_the_bound():
     assert moved["inside"] <= delta < 0.5 * moved["after"]
 
 
-@pytest.mark.parametrize("mechanism", vectors.MECHANISMS)
+@pytest.mark.parametrize("mechanism", ["s1", "s2", "s3"])
 def test_the_rounds_of_each_party_cost_the_budget(mechanism):
     rng = np.random.default_rng(0)
     train = {1: rng.normal(size=(80, 3)), 2: rng.normal(size=(80, 2))}
-    labels = rng.choice([-1.0, 1.0], 80)
-    terms = vectors.Terms(mechanism, mu_at(3.0, 1e-5), 6, row=(2.0, 1.0))
-    own = (2,) if mechanism == "s3" else (1, 2)
-    releases = {
-        m: Releases(MemoryLedger(m, adjacency="replace", mode="simulation"), Simulation(1)) for m in own
-    }
+    labels, row = rng.choice([-1.0, 1.0], 80), {1: 2.0, 2: 1.0}
+    algorithm = find(mechanism, "star").cls()
+    problem = admm.Problem(Logistic(), 5.0, region=algorithm.region(Whole()), intercept=True)
+    own = [m for m in (1, 2) if m >= algorithm.first]
+    queries = {m: algorithm.query(problem, row[m], 80, "simulation", mu_at(3.0, 1e-5), 6) for m in own}
+    out = {m: Releases(MemoryLedger(m, adjacency="replace", mode="simulation"), Simulation(1)) for m in own}
+    for m in own:
+        out[m].commit([queries[m]] * 6)
     star = Star(parties=2, party_one_is_centre=mechanism == "s3")
-    problem = admm.Problem(Logistic(), 5.0, intercept=True)
-    vectors.train(star, Parts(train, {}, labels, {}, None, 80), problem, terms, releases)
-    for out in releases.values():
-        spent = math.sqrt(sum(event.gdp_mu("replace") ** 2 for event in out.ledger.events))
+    blocks = {m: algorithm.columns(matrix, row[m]) for m, matrix in train.items()}
+    iterate(algorithm, Seat(star, problem, blocks, labels, 80, release=Release(out, queries)), 6)
+    for each in out.values():
+        spent = math.sqrt(sum(event.gdp_mu("replace") ** 2 for event in each.ledger.events))
         assert epsilon(spent, 1e-5) == pytest.approx(3.0, rel=1e-6)
     assert star.traffic()["vector up"]["messages"] == 12
 
@@ -144,7 +147,7 @@ def test_the_papers_noise_gives_the_columns_away():
     neighbour[0, -1] *= -1  # one column differs, within the paper's own assumptions
     true, false = Columns(D), Columns(neighbour)
     for sigma in (1e-2, 1.0, 1e6):
-        message = true.apply(rng.normal(size=4) + vectors.degenerate_noise(true, sigma, rng))
+        message = true.apply(rng.normal(size=4) + degenerate_noise(true, sigma, rng))
         residual = [
             np.linalg.norm(message - world.project(message)) / np.linalg.norm(message)
             for world in (true, false)
@@ -155,7 +158,7 @@ def test_the_papers_noise_gives_the_columns_away():
 def test_the_papers_noise_has_the_covariance_it_states():
     rng = np.random.default_rng(1)
     D = rng.normal(size=(30, 3))
-    draws = np.array([vectors.degenerate_noise(Columns(D), 2.0, rng) for _ in range(20_000)])
+    draws = np.array([degenerate_noise(Columns(D), 2.0, rng) for _ in range(20_000)])
     np.testing.assert_allclose(np.cov(draws.T), 4.0 * np.linalg.inv(D.T @ D), atol=0.01)
 
 
@@ -169,7 +172,7 @@ def test_lemma_one_does_not_bound_the_sensitivity():
         other[:, -1] *= 1 - 0.99  # ||D - D'|| = .99
         lam, rho, parties = 1e-3, 1.0, 2
         problem = admm.Problem(Logistic(), lam)
-        claimed = vectors.claimed_sensitivity(d, parties, problem, rho)
+        claimed = claimed_sensitivity(d, parties, problem, rho)
         w = rows[:, -1]  # |w| = 1, along the column that changes
         answers = [
             block.apply(minimise(block, w, rho, lam, Regulariser(), Whole(), np.zeros(d)))
@@ -227,7 +230,7 @@ def test_the_papers_mechanism_is_never_a_guarantee(tmp_path, capsys):
     entries = chain.read(tmp_path / "r" / "ledger" / "node-0001.jsonl").entries
     charges = [entry for entry in entries if entry.get("mech") == "unbounded"]
     assert charges
-    assert charges[0]["params"]["claimed"] == pytest.approx(vectors.corollary(0.5, 1, 1e-5))
+    assert charges[0]["params"]["claimed"] == pytest.approx(corollary(0.5, 1, 1e-5))
     assert "refuted" in charges[0]["params"]["reason"]
     assert json.loads((tmp_path / "r" / "config.json").read_text())["result"]["privacy"]["mu"] is None
 
@@ -261,18 +264,17 @@ def test_bad_noise_flags_are_one_line_and_code_two(name, tmp_path, capsys, monke
 
 
 def test_an_update_that_is_not_solved_is_not_sent(monkeypatch):
-    terms = vectors.Terms("s2", mu_at(1.0, 1e-5), 1)
-    problem = admm.Problem(Logistic(), 1.0, region=Ball(2.0))
+    s2 = vectors.S2()
+    problem = admm.Problem(Logistic(), 1.0, region=s2.region(Whole()))
     out = Releases(MemoryLedger(1, adjacency="replace", mode="simulation"), Simulation(0))
+    release = Release({1: out}, {1: s2.query(problem, 1.0, 20, "simulation", mu_at(1.0, 1e-5), 1)})
     block = Columns(np.random.default_rng(0).normal(size=(20, 3)))
     monkeypatch.setattr(vectors, "minimise", lambda *arguments: np.full(3, 0.5))
     with pytest.raises(RuntimeError, match="nothing was sent"):
-        vectors.answer(
-            block, problem, terms, np.zeros(3), np.ones(20), out, terms.query(problem, 20, "simulation", 1), 0
-        )
+        s2.answer(1, 1, block, problem, np.zeros(3), np.ones(20), release)
     assert out.ledger.events == []
 
 
 def test_l1_models_are_refused_by_s2():
     with pytest.raises(InputError, match="l2 part"):
-        vectors.Terms("s2", None).sensitivity(admm.Problem(Logistic(), 1.0, Regulariser(1, 0)), 1)
+        vectors.S2().sensitivity(admm.Problem(Logistic(), 1.0, Regulariser(1, 0)), 1.0)

@@ -10,7 +10,7 @@ column space of D.  A vector that lies in that space to the last digit comes fro
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,12 +18,14 @@ from distadmm.audit.bounds import Claim, claim_of, point_claim
 from distadmm.audit.whitebox import Finding, Noise
 from distadmm.methods.sharing import vectors
 from distadmm.methods.sharing.admm import Problem
+from distadmm.methods.sharing.equation10 import claimed_sensitivity, claimed_sigma, degenerate_noise
+from distadmm.methods.sharing.release import Release
 from distadmm.privacy.ledger.rules import MemoryLedger
 from distadmm.privacy.noise.queries import Query, Releases
 from distadmm.privacy.noise.sources import Simulation
 from distadmm.problems.columns import Columns, minimise
 from distadmm.problems.losses import Logistic
-from distadmm.problems.regularisers import Ball
+from distadmm.problems.regularisers import Whole
 
 Array = np.ndarray
 
@@ -43,50 +45,61 @@ class _Bare:
 
     value: Array
 
-    def vector(self, value: Array, query: Query, iteration: int, number: int = 0) -> Array:
+    def __init__(self, query: Query):
+        self.queries = {1: query}
+
+    def noisy(self, k: int, m: int, value: Array) -> tuple[Array, float]:
         self.value = np.array(value)
-        return self.value
+        return self.value, self.queries[m].sigma
 
 
-def _party(
-    mechanism: str, rows: int, rounds: int, mu: float
-) -> tuple[Problem, vectors.Terms, list[Columns], Array]:
-    """The problem, what was agreed, the party's block in both worlds, and w."""
+class _Party(NamedTuple):
+    """A party in both worlds and what it is asked: the same w in every round."""
+
+    algorithm: vectors.S1
+    problem: Problem
+    blocks: list[Columns]
+    w: Array
+    rounds: int
+    query: Query  # one round's release
+
+    def answer(self, t: int, block: Columns, x: Array, release: Any) -> Array:
+        return self.algorithm.answer(t + 1, 1, block, self.problem, x, self.w, release)[0]
+
+
+def _party(mechanism: str, rows: int, rounds: int, mu: float) -> _Party:
     if mechanism == "s1":
-        terms = vectors.Terms("s1", mu, rounds)
-        w = np.linspace(1.0, 2.0, rows)
-        return Problem(Logistic(), 1e-9), terms, [Columns(np.eye(rows)), Columns(1e-9 * np.eye(rows))], w
-    terms = vectors.Terms("s2", mu, rounds, row=(1.0,), radius=1.0, pull=2.0, message=1.0)
-    matrix = np.zeros((rows, 2))
-    matrix[:, 0] = 1.0
-    other = matrix.copy()
-    other[0, 0] = -1.0
-    problem = Problem(Logistic(), 0.5, region=Ball(terms.radius))
-    return problem, terms, [Columns(matrix), Columns(other)], np.full(rows, 2.0)
+        algorithm, problem = vectors.S1(), Problem(Logistic(), 1e-9)
+        w, blocks = np.linspace(1.0, 2.0, rows), [Columns(np.eye(rows)), Columns(1e-9 * np.eye(rows))]
+    else:
+        algorithm = vectors.S2(radius=1.0, pull=2.0, message_norm=1.0)
+        matrix = np.zeros((rows, 2))
+        matrix[:, 0] = 1.0
+        other = matrix.copy()
+        other[0, 0] = -1.0
+        problem = Problem(Logistic(), 0.5, region=algorithm.region(Whole()))
+        w, blocks = np.full(rows, 2.0), [Columns(matrix), Columns(other)]
+    query = algorithm.query(problem, 1.0, rows, "simulation", mu, rounds)
+    return _Party(algorithm, problem, blocks, w, rounds, query)
 
 
-def _rounds(
-    block: Columns, problem: Problem, terms: vectors.Terms, w: Array, node: int, source: Simulation
-) -> tuple[list[Array], _Kept, Query]:
+def _rounds(party: _Party, block: Columns, node: int, source: Simulation) -> tuple[list[Array], _Kept]:
     ledger = MemoryLedger(node, adjacency="replace", mode=source.mode, scope="feature", orders=(2.0, 16.0))
     out = _Kept(ledger, source)
-    query = terms.query(problem, block.rows, out.mode, 1)
-    out.commit([query] * terms.rounds)
+    out.commit([party.query] * party.rounds)
     x, sent = np.zeros(block.width), []
-    for t in range(terms.rounds):
-        x, _ = vectors.answer(block, problem, terms, x, w, out, query, t)
+    for t in range(party.rounds):
+        x = party.answer(t, block, x, Release({1: out}, {1: party.query}))
         sent.append(out.sent)
-    return sent, out, query
+    return sent, out
 
 
-def _means(
-    blocks: list[Columns], problem: Problem, terms: vectors.Terms, w: Array, query: Query
-) -> list[Array]:
+def _means(party: _Party) -> list[Array]:
     """The noise-off answers of both worlds, as they pass the release."""
     found = []
-    for block in blocks:
-        bare: Any = _Bare()
-        vectors.answer(block, problem, terms, np.zeros(block.width), w, bare, query, 0)
+    for block in party.blocks:
+        bare = _Bare(party.query)
+        party.answer(0, block, np.zeros(block.width), bare)
         found.append(bare.value)
     return found
 
@@ -95,16 +108,15 @@ def sound(
     mechanism: str, runs: int, seed: int, *, rows: int = 12, rounds: int = 4, mu: float = 1.0
 ) -> tuple[Array, Array, Claim]:
     """Log-likelihood ratios under D and D', and what the ledger claims."""
-    problem, terms, blocks, w = _party(mechanism, rows, rounds, mu)
+    party = _party(mechanism, rows, rounds, mu)
+    here, there = _means(party)
     scores = []
-    for world, block in enumerate(blocks):
+    for world, block in enumerate(party.blocks):
         source, found = Simulation(seed + world), np.empty(runs)
         for r in range(runs):
-            sent, out, query = _rounds(block, problem, terms, w, r, source)
-            if r == 0:
-                here, there = _means(blocks, problem, terms, w, query)
+            sent, out = _rounds(party, block, r, source)
             far = sum(float(np.sum((m - here) ** 2) - np.sum((m - there) ** 2)) for m in sent)
-            found[r] = far / (2 * query.sigma**2)
+            found[r] = far / (2 * party.query.sigma**2)
         scores.append(found)
     return (
         scores[0],
@@ -117,9 +129,10 @@ def recovered(
     mechanism: str, seed: int, *, rows: int = 12, rounds: int = 4, mu: float = 1.0
 ) -> tuple[list[Noise], list[Finding]]:
     """Level 0 of one party's rounds."""
-    problem, terms, blocks, w = _party(mechanism, rows, rounds, mu)
-    sent, out, query = _rounds(blocks[0], problem, terms, w, 0, Simulation(seed))
-    here, there = _means(blocks, problem, terms, w, query)
+    party = _party(mechanism, rows, rounds, mu)
+    query = party.query
+    sent, out = _rounds(party, party.blocks[0], 0, Simulation(seed))
+    here, there = _means(party)
     (event,) = out.ledger.events
     rate = 1.0 / (event.noise_multiplier * query.sensitivity)  # type: ignore[attr-defined]
     noises = [Noise(1, t, message - here, event, rate) for t, message in enumerate(sent)]
@@ -141,7 +154,7 @@ def as_printed(
     One feature's signs differ, which is what the paper's assumptions leave of "one column differs".
     """
     problem, rho = Problem(Logistic(), 1.0), 1.0
-    sigma = vectors.claimed_sigma(vectors.claimed_sensitivity(width, 2, problem, rho), epsilon, delta)
+    sigma = claimed_sigma(claimed_sensitivity(width, 2, problem, rho), epsilon, delta)
     pattern = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(9,)))
     matrix = pattern.choice([-1.0, 1.0], (rows, width)) / np.sqrt(width)
     other = matrix.copy()
@@ -155,7 +168,7 @@ def as_printed(
         found = np.empty(runs)
         for r in range(runs):
             stream = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(world, r)))
-            message = block.apply(x + vectors.degenerate_noise(block, sigma, stream))
+            message = block.apply(x + degenerate_noise(block, sigma, stream))
             found[r] = np.log(outside[0](message) / outside[1](message))
         scores.append(found)
     words = f"Theorem 1 of the paper: ({epsilon:g}, {delta:g})-DP for one iteration"

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -28,7 +28,12 @@ from distadmm.errors import DONE, require
 from distadmm.files import write_csv, write_text
 from distadmm.flags import flag, parse
 from distadmm.graphs.figures import demand
-from distadmm.methods.sharing import admm, loop, sgd, vectors
+from distadmm.methods.sharing import admm
+from distadmm.methods.sharing.admm import Form
+from distadmm.methods.sharing.equation10 import EquationTen
+from distadmm.methods.sharing.jacobi import Corrected, Paper
+from distadmm.methods.sharing.seat import Seat, iterate
+from distadmm.methods.sharing.sgd import SGD
 from distadmm.papers import sharing_figures
 from distadmm.problems.columns import Columns
 from distadmm.problems.losses import Logistic
@@ -161,38 +166,37 @@ def curve(item: Item) -> list[dict[str, Any]]:
     return rows if item.figure[0] != "3" else rows[-1:]
 
 
+@struct
+class NoisyParallel(EquationTen):
+    """Equation (10)'s noise on the parallel form with a proximal weight, one vector down."""
+
+    from_zero: ClassVar[bool] = False
+    two_vectors: ClassVar[bool] = False
+
+
 def _admm(item: Item, work: Task, see: Callable[[int, Any], None]) -> None:
     corrected = item.curve in CORRECTED
     problem = admm.Problem(LOSS, 1.0, intercept=corrected)
     blocks = {m: Columns(block, centre=corrected) for m, block in enumerate(work.blocks, 1)}
-    epochs = item.options.epochs
-    if corrected:
-        plan = loop.Plan(iterations=epochs, tolerance=0.0)
-    else:
-        form = "corrected" if TAU[item.data] else "paper"
-        plan = loop.Plan(form, RHO[item.data], False, TAU[item.data], iterations=epochs, tolerance=0.0)
+    seat = Seat(Star(parties=len(blocks)), problem, blocks, work.y, work.y.size)
     sigma = float(item.curve.removeprefix("sigma ")) if item.curve.startswith("sigma") else 0.0
-
-    def release(t: int, m: int, x: Array, v: Array) -> tuple[Array, Array]:
-        key = np.random.SeedSequence(entropy=item.options.seed, spawn_key=(NOISE, m, t))
-        noise = vectors.degenerate_noise(blocks[m], sigma, np.random.default_rng(key))
-        return x + noise, v + blocks[m].apply(noise)
-
-    noisy = release if sigma > 0 else None
-    loop.run(
-        Star(parties=len(blocks)), blocks, work.y, problem, plan, work.y.size, observe=see, release=noisy
-    )
+    rho, tau, seed = RHO[item.data], TAU[item.data], item.options.seed
+    algorithm: Form
+    if corrected:
+        algorithm = Corrected(tolerance=0.0)
+    elif sigma > 0:
+        noisy = NoisyParallel if tau else EquationTen
+        algorithm = noisy(rho=rho, tau=tau, sigma=sigma, seed=seed, purpose=NOISE)
+    else:
+        algorithm = (Corrected if tau else Paper)(rho=rho, tau=tau, tolerance=0.0)
+    iterate(algorithm, seat, item.options.epochs, see)
 
 
 def _sgd(item: Item, work: Task, see: Callable[[int, Any], None]) -> None:
     eta = float(item.curve.split("eta ")[1])
-    steps = sgd.Steps(eta, 100, item.options.seed)
     blocks = {m: Columns(block) for m, block in enumerate(work.blocks, 1)}
-    star, problem = Star(parties=len(blocks)), admm.Problem(LOSS, 1.0)
-    model = sgd.start(blocks, steps)
-    for number in range(1, item.options.epochs + 1):
-        model = sgd.epoch(star, blocks, work.y, problem, steps, model, number, work.y.size)
-        see(number, model)
+    seat = Seat(Star(parties=len(blocks)), admm.Problem(LOSS, 1.0), blocks, work.y, work.y.size)
+    iterate(SGD(eta, 100, item.options.seed), seat, item.options.epochs, see)
 
 
 def _row(

@@ -14,7 +14,7 @@ when sender and receiver share a process:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,6 +25,8 @@ from distadmm.errors import require
 from distadmm.ranks.world import World
 
 Array = np.ndarray
+
+Guard = Callable[[int, str, Array], None]  # (party, kind of message, packet)
 
 WIRES = {"float64": np.float64, "float32": np.float32}
 
@@ -62,6 +64,7 @@ class Star:
         )
         require(wire in WIRES, f"--wire is {wire!r}; choose one of: {', '.join(WIRES)}")
         self.wire = np.dtype(WIRES[wire])
+        self.guard: Guard | None = None  # asked before a party's packet leaves; it writes ledgers, or raises
         remote = max(self.world.size - 1, 1)
         first = 2 if party_one_is_centre else 1
         self.home = {
@@ -131,6 +134,8 @@ class Star:
         packets, pending = {}, []
         for m in (m for m in expected if m in self.hosted):
             packets[m] = np.ascontiguousarray(messages[m], dtype=kind)
+            if self.guard is not None and self._kind == "vector":
+                self.guard(m, self._kind, packets[m])
             self.sent.count(self._kind + " up", packets[m].nbytes)
             if not self.is_centre:
                 pending.append(self.world.comm.Isend(packets[m], dest=0, tag=m))
@@ -149,6 +154,26 @@ class Star:
         shapes = {m: int(size[0]) for m, size in sizes.items()} if sizes else dict.fromkeys(packets, 0)
         received = self.up(packets, shapes, np.uint8)
         return {m: packet.tobytes().decode() for m, packet in received.items()} if received else None
+
+    absent: Array | None = None  # nobody sits out an iteration
+
+    def begin(self, k: int) -> None:
+        """Iteration k starts."""
+
+    def memory(self) -> dict[str, Array]:
+        """What this rank has sent so far, by kind: messages and bytes."""
+        return {kind: np.array([count, self.sent.bytes[kind]]) for kind, count in self.sent.messages.items()}
+
+    def restore(self, memories: Sequence[Mapping[str, Array]]) -> None:
+        """Take back what all ranks remembered: the centre counts it as its own from now on."""
+        self.sent = Traffic()
+        for memory in memories if self.is_centre else ():
+            for kind, (messages, size) in memory.items():
+                self.sent.messages[kind] = self.sent.messages.get(kind, 0) + int(messages)
+                self.sent.bytes[kind] = self.sent.bytes.get(kind, 0) + int(size)
+
+    def close(self) -> None:
+        """Nothing is in flight: every message is waited for."""
 
     def rounded(self, vector: Array) -> Array:
         """`vector` as its receiver reads it off the wire."""

@@ -19,7 +19,7 @@ from distadmm.ranks.star import Star
 from distadmm.run.claim import claim_directory
 
 if TYPE_CHECKING:
-    from distadmm.sharing import Solution
+    from distadmm.methods.sharing.solution import Solution
 
 Array = np.ndarray
 

@@ -1,45 +1,44 @@
-"""ADMM sharing between a centre and parties: Algorithm 1 and the forms of it worth comparing.
+"""ADMM sharing between a centre and parties: what all forms of it have in common.
 
-One iteration t -> t+1, with S = sum_m v_m + b, the latest v_m = D_m x_m that the centre has been sent:
+With S = sum_m v_m + b, the latest v_m = D_m x_m that the centre has been sent, a form says how the parties get from
+S - z and y to new x_m; the centre goes on with
 
-    q     = S - z + y/rho                                               centre -> parties
-    w_m   = v_m - q / (1 + tau)
-    x_m   = argmin_{X_m} lambda R(x_m) + rho(1+tau)/2 |D_m x_m - w_m|^2     (6), with a proximal weight tau
-    v_m   = D_m x_m                                                     parties -> centre
     z     = argmin l(z) - <y, z> + rho/2 |S - z|^2                      (7)
     y     = y + rho (S - z)                                             (8)
 
-tau = 0 is the paper's (6) to the letter.  One vector goes down, since S - z and y reach a party only
-through q; `two_vectors` sends both of them, as the paper does.  The intercept b is the centre's own
-unpenalised column of ones and is updated like a party's model.
+and tells all parties, in two numbers, the penalty of the next iteration and whether there is one.  The intercept b is
+the centre's own unpenalised column of ones and is updated like a party's model.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from distadmm.methods.sharing.masks import Collector, InClear, total_of
+from distadmm.errors import require
+from distadmm.flags import flag
+from distadmm.methods.sharing import stability
 from distadmm.problems.columns import Columns, minimise
 from distadmm.problems.losses import Loss
 from distadmm.problems.prox import prox
 from distadmm.problems.regularisers import Region, Regulariser, Whole
-from distadmm.ranks.star import Star
+from distadmm.structs import struct
+
+if TYPE_CHECKING:
+    from distadmm.methods.sharing.seat import Seat
 
 Array = np.ndarray
 
-# What party m sends in place of (x_m, D_m x_m) at iteration t: the hook of every noisy variant.
-Release = Callable[[int, int, Array, Array], tuple[Array, Array]]
-
 RIDGE, WHOLE = Regulariser(0.0, 1.0), Whole()
+THETA = 0x5448455441  # purpose of the power iteration's start
+GO, CONVERGED, FAILED = 0.0, 1.0, 2.0
+FIRST_RHO = 0.1  # for losses without curvature; otherwise the curvature rule replaces it at once
 
 _NOTHING = np.empty(0)
 
 
-@dataclass(frozen=True)
+@struct
 class Problem:
     """min_x  sum_i l(sum_m D_m^i x_m + b; y_i) + lam sum_m R(x_m),  x_m in X."""
 
@@ -51,40 +50,119 @@ class Problem:
 
 
 class State(NamedTuple):
-    """What this rank knows after an iteration; the centre's fields are empty on other ranks."""
+    """What this rank knows after an iteration; the centre's arrays are empty on other ranks."""
 
     x: dict[int, Array]  # the models of the parties hosted here
     v: dict[int, Array]  # their predictions, as last sent
     total: Array  # S, the sum of all predictions at the centre
     z: Array  # the centre's predictions
     y: Array  # the dual, the slope of the loss at z
-    b: float  # the intercept
-    rho: float  # the penalty, known to all
-    heard: dict[int, Array]  # what each party last sent, where the centre can see it
+    b: float  # the centre's intercept
+    rho: float  # the penalty of the next iteration
+    heard: dict[int, Array]  # gauss-seidel: v_m as the centre last heard it
+    residuals: Array  # |S - z| of each iteration, as a share of the predictions; at the centre
+    tau: float  # the proximal weight
+    theta: float  # the overlap of the parties it comes from; NaN where none was needed
+    verdict: float  # the centre's: go on, converged, failed
+
+
+@struct
+class Form:
+    """The flags of every form, its start, and what the centre says after each iteration."""
+
+    rho: float | None = flag(None, help="penalty; fixed when given (default: the curvature rule)", above=0)
+    rho_rule: str = flag("auto", help="auto, fixed or curvature", choices=("auto", "fixed", "curvature"))
+    tau: float | None = flag(None, help="proximal weight (default: 3/4 * 1.02 theta - 1)", at_least=0)
+    theta: str = flag("auto", help="overlap of the parties: auto, power, bound or a number in [1, M]")
+    tolerance: float = flag(
+        1e-4, help="stop when residual and movement are below this share of the predictions", at_least=0
+    )
+    seed: int = 0
+
+    from_zero: ClassVar[bool] = False  # start at z = y = 0 in place of the best constant
+    masks: ClassVar[bool] = True  # works on the sum of the parties' vectors alone
+    watched: ClassVar[bool] = True  # divergence is looked for
+
+    def __post_init__(self) -> None:
+        require(
+            self.theta in ("auto", "power", "bound") or _is_number(self.theta),
+            f"--theta is {self.theta!r}; needed: auto, power, bound, or a number",
+        )
+
+    def init(self, seat: Seat) -> State:
+        theta, tau = self.weight(seat)
+        st = start(seat, self.rho or FIRST_RHO, tau, theta, from_zero=self.from_zero)
+        return self.tell(0, st, seat)
+
+    def weight(self, seat: Seat) -> tuple[float, float]:
+        """(theta, tau); with masks theta is bounded, for power iteration would send single vectors."""
+        M = seat.fabric.parties
+        if self.tau is not None:
+            return np.nan, self.tau
+        if _is_number(self.theta):
+            theta = float(self.theta)
+            with seat.fabric.world.together():
+                require(1 <= theta <= M, f"--theta is {theta:g}; the overlap of {M} parties is in [1, {M}]")
+        elif self.theta == "bound" or (self.theta == "auto" and (M == 2 or seat.masked)):
+            theta = float(M)
+        else:
+            key = np.random.SeedSequence(entropy=self.seed, spawn_key=(THETA, 0))
+            for m in seat.blocks:
+                seat.release.expose(0, m)
+            theta = stability.overlap(seat.fabric, seat.blocks, seat.rows, key)
+        return theta, stability.proximal_weight(theta)
+
+    def judge(self, k: int, before: State, st: State, seat: Seat) -> State:
+        """The centre sees whether S and z agree, and S has come to rest, to the tolerance; or will not."""
+        if seat.fabric.is_centre:
+            scale = max(float(np.linalg.norm(st.total)), float(np.linalg.norm(st.z)), 1e-300)
+            primal = float(np.linalg.norm(st.total - st.z)) / scale
+            moved = float(np.linalg.norm(st.total - before.total)) / scale
+            residuals, verdict = np.append(before.residuals, primal), GO
+            if max(primal, moved) <= self.tolerance:
+                verdict = CONVERGED
+            elif self.watched and stability.trouble(residuals):
+                verdict = FAILED
+            st = st._replace(residuals=residuals, verdict=verdict)
+        return self.tell(k, st, seat)
+
+    def tell(self, k: int, st: State, seat: Seat) -> State:
+        """The centre tells all parties the penalty of the next iteration and whether there is one."""
+        rho = st.rho
+        curved = self.rho_rule == "curvature" or (self.rho_rule == "auto" and self.rho is None)
+        if seat.labels is not None and curved and k in stability.CURVATURE_ROUNDS:
+            rho = stability.curvature_penalty(seat.problem.loss.curvature(st.z, seat.labels), rho)
+        rho, verdict = seat.tell(rho, st.verdict)
+        return st._replace(rho=rho, verdict=verdict)
+
+    def ended(self, st: State) -> str:
+        """Why there is no further iteration; empty while there is."""
+        return {CONVERGED: "converged", FAILED: "divergence"}.get(st.verdict, "")
+
+    def explain(self, st: State, seat: Seat) -> str | None:
+        """Of a run that failed: what is wrong and what to do, in numbers; known to the centre alone."""
+        if st.verdict != FAILED:
+            return None
+        if seat.labels is None:
+            return "the centre stopped the run"
+        curvature = float(np.nan_to_num(seat.problem.loss.curvature(st.z, seat.labels)).mean())
+        remedy = stability.remedy(st.theta, seat.fabric.parties, st.tau, st.rho, curvature)
+        return f"diverged: {stability.trouble(st.residuals)}; {remedy}"
 
 
 def start(
-    star: Star,
-    blocks: Mapping[int, Columns],
-    labels: Array | None,
-    problem: Problem,
-    rho: float,
-    *,
-    from_zero: bool,
+    seat: Seat, rho: float, tau: float = 0.0, theta: float = np.nan, *, from_zero: bool = False
 ) -> State:
     """x = 0; `from_zero` also z = y = 0 (the paper's start), else z = b, y = l'(b) of the best constant b."""
-    x = {m: np.zeros(block.width) for m, block in blocks.items()}
-    v = {m: np.zeros(block.rows) for m, block in blocks.items()}
-    if not star.is_centre:
-        return State(x, v, _NOTHING, _NOTHING, _NOTHING, 0.0, rho, {})
-    assert labels is not None
-    zero = np.zeros(labels.size)
-    heard = dict.fromkeys(star.home, zero)
-    if from_zero:
-        return State(x, v, zero, zero, zero, 0.0, rho, heard)
-    b = best_constant(problem.loss, labels) if problem.intercept else 0.0
-    z = np.full(labels.size, b)
-    return State(x, v, z, z, problem.loss.slope(z, labels), b, rho, heard)
+    problem, labels = seat.problem, seat.labels
+    x = {m: np.zeros(block.width) for m, block in seat.blocks.items()}
+    v = {m: np.zeros(block.rows) for m, block in seat.blocks.items()}
+    z, y, b = _NOTHING, _NOTHING, 0.0
+    if labels is not None:
+        b = best_constant(problem.loss, labels) if problem.intercept and not from_zero else 0.0
+        z = np.full(labels.size, b)
+        y = np.zeros(labels.size) if from_zero else problem.loss.slope(z, labels)
+    return State(x, v, z, z, y, b, rho, {}, _NOTHING, tau, theta, GO)  # S = b: no party predicts anything yet
 
 
 def best_constant(loss: Loss, labels: Array) -> float:
@@ -109,132 +187,15 @@ def update_party(
     return minimise(block, w, rho * (1.0 + tau), problem.lam, problem.reg, problem.region, x)
 
 
-def update_centre(problem: Problem, labels: Array, state: State, total: Array) -> tuple[Array, Array]:
+def update_centre(problem: Problem, labels: Array, st: State, total: Array) -> tuple[Array, Array]:
     """(7) and (8): the next z and y, given the sum of what the parties sent."""
-    z = prox(problem.loss, labels, state.rho, total + state.y / state.rho, state.z)
-    return z, state.y + state.rho * (total - z)
+    z = prox(problem.loss, labels, st.rho, total + st.y / st.rho, st.z)
+    return z, st.y + st.rho * (total - z)
 
 
-def jacobi(
-    star: Star,
-    blocks: Mapping[int, Columns],
-    labels: Array | None,
-    problem: Problem,
-    state: State,
-    t: int,
-    *,
-    tau: float,
-    rows: int,
-    two_vectors: bool = False,
-    release: Release | None = None,
-    collector: Collector | None = None,
-) -> State:
-    """One iteration in which all parties work at the same time."""
-    collector = collector or InClear(star, rows)
-    q = pull(star, state, rows, two_vectors=two_vectors)
-    x, sent = {}, {}
-    for m, block in blocks.items():
-        x[m] = update_party(block, problem, state.x[m], state.v[m], q, state.rho, tau)
-        sent[m] = block.apply(x[m])
-        if release is not None:
-            x[m], sent[m] = release(t, m, x[m], sent[m])
-    total, arrived = collector.collect(sent, t)
-    v = {m: collector.as_sent(value) for m, value in sent.items()}
-    if total is None:
-        return state._replace(x=x, v=v)
-    assert labels is not None
-    b = state.b - float(q.mean()) / (1.0 + tau) if problem.intercept else 0.0
-    total = total + b
-    z, y = update_centre(problem, labels, state, total)
-    return State(x, v, total, z, y, b, state.rho, arrived)
-
-
-def gauss_seidel(
-    star: Star,
-    blocks: Mapping[int, Columns],
-    labels: Array | None,
-    problem: Problem,
-    state: State,
-    t: int,
-    *,
-    tau: float,
-    rows: int,
-) -> State:
-    """One iteration in which each party in turn sees its predecessors' new predictions: M round trips."""
-    x, v, heard = dict(state.x), dict(state.v), dict(state.heard)
-    total, b = state.total, state.b
-    for m in star.home:
-        q = total - state.z + state.y / state.rho if star.is_centre else None
-        received = star.deal({m: q}, {m: rows})
-        sent = {}
-        if m in blocks:
-            x[m] = update_party(blocks[m], problem, x[m], v[m], received[m], state.rho, tau)
-            sent[m] = blocks[m].apply(x[m])
-            v[m] = star.rounded(sent[m])
-        arrived = star.up(sent, {m: rows})
-        if arrived is not None:
-            total = total + (arrived[m] - heard[m])
-            heard[m] = arrived[m]
-    if not star.is_centre:
-        return state._replace(x=x, v=v)
-    assert labels is not None
-    if problem.intercept:
-        b -= float((total - state.z + state.y / state.rho).mean()) / (1.0 + tau)
-    total = total_of(heard, rows) + b
-    z, y = update_centre(problem, labels, state, total)
-    return State(x, v, total, z, y, b, state.rho, heard)
-
-
-def averaged(
-    star: Star,
-    blocks: Mapping[int, Columns],
-    labels: Array | None,
-    problem: Problem,
-    state: State,
-    t: int,
-    *,
-    rows: int,
-) -> State:
-    """Boyd et al. 2011, section 7.3, in averages over the M parties.
-
-        x_m  = argmin lambda R(x_m) + r/2 |D_m x_m - v_m - zbar + vbar + u|^2
-        zbar = argmin l(M zbar) + M r/2 |zbar - u - vbar|^2
-        u    = u + vbar - zbar
-
-    with r = M rho, vbar = S/M, zbar = z/M and u = y/r.  It is the general step with tau = M - 1.
-    """
-    M = star.parties
-    r = M * state.rho
-    message = (state.total - state.z) / M + state.y / r if star.is_centre else None
-    q = _told(star, message, rows)
-    x, sent = {}, {}
-    for m, block in blocks.items():
-        w = state.v[m] - q
-        x[m] = minimise(block, w, r, problem.lam, problem.reg, problem.region, state.x[m])
-        sent[m] = block.apply(x[m])
-    arrived = star.up(sent, rows)
-    v = {m: star.rounded(value) for m, value in sent.items()}
-    if arrived is None:
-        return state._replace(x=x, v=v)
-    assert labels is not None
-    b = state.b - float(q.mean()) if problem.intercept else 0.0
-    mean = (total_of(arrived, rows) + b) / M
-    u = state.y / r
-    # l(M zbar) + M r/2 |zbar - n|^2 is, in z = M zbar, l(z) + (r/M)/2 |z - M n|^2.
-    zbar = prox(problem.loss, labels, r / M, M * (mean + u), state.z) / M
-    return State(x, v, M * mean, M * zbar, r * (u + mean - zbar), b, state.rho, arrived)
-
-
-def pull(star: Star, state: State, rows: int, *, two_vectors: bool = False) -> Array:
-    """q at every party of this rank, and at the centre."""
-    if two_vectors:
-        residual = star.down(state.total - state.z if star.is_centre else None, rows)
-        dual = star.down(state.y if star.is_centre else None, rows)
-        return residual + dual / state.rho if residual.size else residual
-    return _told(star, state.total - state.z + state.y / state.rho if star.is_centre else None, rows)
-
-
-def _told(star: Star, message: Array | None, rows: int) -> Array:
-    """The centre's message at every party of this rank, and at the centre itself, to the wire's precision."""
-    received = star.down(message, rows)
-    return received if message is None else star.rounded(message)
+def _is_number(text: Any) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -50,8 +50,8 @@ class Collector(Protocol):
         """The vector as it counts at the centre."""
         ...
 
-    def collect(self, sent: Mapping[int, Array], t: int) -> tuple[Array | None, dict[int, Array]]:
-        """(the sum at the centre, else None; the single vectors where the centre sees them)."""
+    def collect(self, sent: Mapping[int, Array], t: int) -> Array | None:
+        """The sum at the centre, else None."""
         ...
 
 
@@ -64,9 +64,9 @@ class InClear:
     def as_sent(self, vector: Array) -> Array:
         return self.star.rounded(vector)
 
-    def collect(self, sent: Mapping[int, Array], t: int) -> tuple[Array | None, dict[int, Array]]:
+    def collect(self, sent: Mapping[int, Array], t: int) -> Array | None:
         arrived = self.star.up(sent, self.rows)
-        return (None, {}) if arrived is None else (total_of(arrived, self.rows), arrived)
+        return None if arrived is None else total_of(arrived, self.rows)
 
 
 class Masked:
@@ -89,12 +89,10 @@ class Masked:
             )
         return np.rint(vector * self.scale).astype(np.int64).view(np.uint64)
 
-    def collect(self, sent: Mapping[int, Array], t: int) -> tuple[Array | None, dict[int, Array]]:
+    def collect(self, sent: Mapping[int, Array], t: int) -> Array | None:
         packets = {m: masked(self.fixed(vector), m, self.keys[m], t) for m, vector in sent.items()}
         arrived = self.star.up(packets, self.rows, np.uint64)
-        if arrived is None:
-            return None, {}
-        return unmasked(arrived, self.star.home, self.rows) / self.scale, {}
+        return None if arrived is None else unmasked(arrived, self.star.home, self.rows) / self.scale
 
 
 def masked(values: Array, m: int, keys: Mapping[int, bytes], t: int) -> Array:

@@ -15,8 +15,9 @@ from distadmm.data.options import norms
 from distadmm.data.parts import Parts, check
 from distadmm.errors import DONE, require
 from distadmm.flags import again, flag
-from distadmm.methods.sharing import admm, private, vectors
+from distadmm.methods.sharing import admm, private
 from distadmm.methods.sharing.moments import Bounds
+from distadmm.methods.sharing.release import Release
 from distadmm.privacy.accounting.statements import rounded_up
 from distadmm.privacy.noise.queries import Query, Releases, counted
 from distadmm.ranks.star import Star
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from distadmm.privacy.ledger.file import Ledger
     from distadmm.privacy.noise.sources import Source
 
+VECTORS = ("s1", "s2", "s3")
+
 
 @struct
 class PrivacyOptions(Budget):
@@ -39,7 +42,7 @@ class PrivacyOptions(Budget):
         Shared,
         "mechanism",
         note=f"; moments: {', '.join(private.MECHANISMS)} (default: v1); vectors: s1, s2, s3, or paper (refuted)",
-        choices=(*private.MECHANISMS, *vectors.MECHANISMS, "paper"),
+        choices=(*private.MECHANISMS, *VECTORS, "paper"),
     )
     rng: str | None = again(Budget, "rng", default=None)  # type: ignore[assignment]
     row_norm: str = again(
@@ -100,7 +103,7 @@ class PrivacyOptions(Budget):
             "--epsilon with --message vectors needs --mechanism s1, s2, s3 or paper",
         )
         require(
-            self.mechanism not in vectors.MECHANISMS or self.epsilon,
+            self.mechanism not in VECTORS or self.epsilon,
             f"--mechanism {self.mechanism} needs --epsilon, the budget of each releasing party",
         )
         if self.mechanism == "paper":
@@ -118,7 +121,7 @@ class PrivacyOptions(Budget):
 
     @property
     def noisy_vectors(self) -> bool:
-        return self.mechanism in (*vectors.MECHANISMS, "paper")
+        return self.mechanism in (*VECTORS, "paper")
 
     def check_labels(self, one_signed: bool) -> None:
         """y = -b sigma(-b z) has the sign of -b: whoever is sent y, or q, has the labels."""
@@ -246,14 +249,16 @@ class Books(NamedTuple):
         )  # fmt: skip
 
 
-def expose(books: Books, star: Star) -> None:
-    """A run without noise: the ledger of every party says infinity before the first message."""
+def unprotected(books: Books, star: Star) -> Release:
+    """A run without noise: the ledger of every party will say infinity before the first message."""
     with star.world.together():
-        for m in star.hosted:
-            with books.ledger(m, [], "replace", None) as ledger:
-                for event in books.leakage.get(m, ()):
-                    ledger.charge(event, iteration=0)
-                ledger.expose("vectors of predictions sent without noise", iteration=0)
+        out = {
+            m: Releases(books.ledger(m, [], "replace", None), books.source, books.leakage.get(m, ()))
+            for m in star.hosted
+        }
+        for each in out.values():
+            each.commit([])
+    return Release(out)
 
 
 def open_releases(books: Books, star: Star, parts: Parts, agreed: private.Agreement) -> dict[int, Releases]:
@@ -281,11 +286,11 @@ def open_releases(books: Books, star: Star, parts: Parts, agreed: private.Agreem
 def work(options: tuple[Any, ...], world: World) -> int:
     """A run in moment mode; the counterpart of `sharing.work`."""
     from distadmm.data.parties import load
+    from distadmm.methods.sharing.solution import Solution
     from distadmm.problems.losses import loss_named
     from distadmm.run import sharing_directory as sharing_run
-    from distadmm.sharing import Solution
 
-    data, model, privacy, run = options
+    data, model, _, _, privacy, run = options
     loss = loss_named(model.loss, kinks=True)
     with world.together():
         parties = data.count(world, party_one_is_centre=True)

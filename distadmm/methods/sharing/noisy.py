@@ -4,29 +4,30 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
-import numpy as np
-
+from distadmm.algorithm import find
 from distadmm.data.parts import Parts, check
 from distadmm.errors import DONE, require
-from distadmm.methods.sharing import admm, loop, vectors
-from distadmm.methods.sharing.messages import Books, PrivacyOptions, row_bounds
+from distadmm.methods.sharing import admm, vectors
+from distadmm.methods.sharing.admm import Form
+from distadmm.methods.sharing.equation10 import REFUTED, EquationTen
+from distadmm.methods.sharing.messages import (
+    Books,
+    PrivacyOptions,
+    row_bounds,
+    unprotected,
+)
+from distadmm.methods.sharing.release import Release
+from distadmm.methods.sharing.seat import Seat, iterate
+from distadmm.methods.sharing.solution import solution_of
 from distadmm.methods.sharing.stability import proximal_weight
 from distadmm.privacy.accounting.statements import rounded_up
-from distadmm.privacy.noise.queries import Releases
+from distadmm.privacy.noise.queries import Query, Releases
 from distadmm.problems.columns import Columns
 from distadmm.problems.losses import loss_named
 from distadmm.ranks.star import Star
 from distadmm.ranks.world import World
-
-PAPER_NOISE = 0x45513130  # purpose of equation (10)'s noise
-
-REFUTED = (
-    "claimed by the paper, refuted: the noise lies in the column space of D, which differs between neighbours, so one "
-    "message can tell them apart (delta = 1); and Lemma 1, which scales it, is false"
-)
-
 
 _ANY = ["released-anchor", "fresh-noise", "data-free-schedule"]
 _RECORD = [
@@ -50,7 +51,7 @@ def work(options: tuple[Any, ...], world: World) -> int:
     from distadmm.data.parties import load
     from distadmm.run import sharing_directory as sharing_run
 
-    data, model, privacy, run = options
+    data, model, form, _, privacy, run = options
     loss = loss_named(model.loss, kinks=True)
     by_party_one = privacy.mechanism == "s3" or data.labels_at_party_one
     with world.together():
@@ -60,10 +61,10 @@ def work(options: tuple[Any, ...], world: World) -> int:
     parts = load(data, star, run.seed, regression=not loss.labels, private=guarded)
     check(star, parts, loss, private=guarded)
     if privacy.mechanism == "paper":
-        model = replace(model, form="paper", rho=model.rho or 0.2, rho_rule="fixed")
+        model = replace(model, form="paper")
     problem = model.problem(parts.rows)
     with world.together():
-        terms = agree(star, parts, problem, model, privacy) if privacy.mechanism != "paper" else None
+        terms = agree(star, parts, problem, model, form, privacy) if privacy.mechanism != "paper" else None
     text = statement(terms, privacy, star.parties)
     if model.secure_aggregation:
         text += sharing_run.said_of_masks(star.parties, noisy=True)
@@ -77,7 +78,7 @@ def work(options: tuple[Any, ...], world: World) -> int:
     claim = CLAIMS.get(privacy.mechanism)
     books = Books.open(directory.path / "ledger", privacy, star, parts, run.seed, claim, scope)
     if terms is None:
-        solution = _paper(star, parts, problem, model, books, run.seed, recorder)
+        solution = _paper(star, parts, problem, form.rho, books, run.seed, recorder)
     else:
         solution = _sound(star, parts, problem, terms, books, recorder, model.secure_aggregation)
     shown = directory.finish(parts, solution, recorder, privacy={"statement": " ".join(text), "mu": None})
@@ -86,10 +87,22 @@ def work(options: tuple[Any, ...], world: World) -> int:
     return DONE
 
 
-def agree(
-    star: Star, parts: Parts, problem: admm.Problem, model: Any, privacy: PrivacyOptions
-) -> vectors.Terms:
+class Terms(NamedTuple):
     """Public constants of S1, S2 or S3."""
+
+    mechanism: str
+    algorithm: vectors.S1
+    problem: admm.Problem
+    mu: float
+    rounds: int
+    row: dict[int, float]  # R of each party
+    query: dict[int, Query]  # one round's release of each releasing party
+    note: str  # what is to be said of the bounds on rows
+
+
+def agree(
+    star: Star, parts: Parts, problem: admm.Problem, model: Any, form: Form, privacy: PrivacyOptions
+) -> Terms:
     from distadmm.privacy.accounting.gaussian import mu_at
 
     assert privacy.mechanism is not None
@@ -102,105 +115,80 @@ def agree(
         model.form == "corrected" and model.algorithm == "admm",
         "S1, S2 and S3 know --form corrected and --algorithm admm",
     )
-    bounds, note = row_bounds(privacy, star, parts, list(star.home))
-    if privacy.mechanism == "s1":  # bounds nothing row by row
-        bounds, note = dict.fromkeys(bounds, 1.0), ""
-    tau = model.tau if model.tau is not None else proximal_weight(star.parties)
-    terms = vectors.Terms(
-        privacy.mechanism, mu_at(privacy.epsilon, privacy.delta), privacy.rounds or 10, model.rho or 0.2, tau,
-        tuple(bounds.values()), privacy.radius, privacy.pull, privacy.message_norm, note,
-    )  # fmt: skip
-    terms.query(problem, parts.rows, privacy.noise, star.parties)  # refuses what has no bound
-    return terms
+    cls = find(privacy.mechanism, "star").cls
+    row, note = dict.fromkeys(star.home, 1.0), ""
+    if cls.by_row:  # S1 bounds nothing row by row
+        row, note = row_bounds(privacy, star, parts, list(star.home))
+    tau = form.tau if form.tau is not None else proximal_weight(star.parties)
+    cuts = {name: getattr(privacy, name) for name in ("radius", "pull", "message_norm") if cls.by_row}
+    algorithm = cls(rho=form.rho or 0.2, tau=tau, **cuts)
+    problem = replace(problem, region=algorithm.region(problem.region))
+    mu, rounds = mu_at(privacy.epsilon, privacy.delta), privacy.rounds or 10
+    query = {  # refuses what has no bound
+        m: algorithm.query(problem, row[m], parts.rows, privacy.noise, mu, rounds)
+        for m in star.home
+        if m >= cls.first
+    }
+    return Terms(privacy.mechanism, algorithm, problem, mu, rounds, row, query, note)
 
 
 def _sound(
     star: Star,
     parts: Parts,
     problem: admm.Problem,
-    terms: vectors.Terms,
+    terms: Terms,
     books: Books,
     recorder: Any,
     masked: bool,
 ) -> Any:
-    from distadmm.sharing import Solution
-
-    plain, privacy = recorder.plain(), books.options
+    privacy, own = books.options, [m for m in star.hosted if m in terms.query]
     with star.world.together():
-        releases = {}
-        for m in star.hosted:
-            if m == 1 and terms.mechanism == "s3":
-                continue
-            queries = [terms.query(problem, parts.rows, privacy.noise, m)] * terms.rounds
-            releases[m] = Releases(
-                books.ledger(m, queries, "replace", privacy.epsilon), books.source, books.leakage.get(m, ())
+        out = {
+            m: Releases(
+                books.ledger(m, [terms.query[m]] * terms.rounds, "replace", privacy.epsilon),
+                books.source,
+                books.leakage.get(m, ()),
             )
-        state = vectors.train(star, parts, problem, terms, releases, plain, masked=masked)
-    for out in releases.values():
-        out.ledger.close()
-    means = {m: np.zeros(x.size) for m, x in state.x.items()}
-    return Solution(
-        state.x, means, state.b, terms.rounds, False, None, None, terms.tau, terms.rho, private=True
-    )
+            for m in own
+        }
+        for m in own:
+            out[m].commit([terms.query[m]] * terms.rounds)
+        blocks = {m: terms.algorithm.columns(matrix, terms.row[m]) for m, matrix in parts.train.items()}
+        release = Release(out, {m: terms.query[m] for m in own})
+        seat = Seat(star, terms.problem, blocks, parts.labels, parts.rows, release=release, masked=masked)
+        k, state = iterate(terms.algorithm, seat, terms.rounds, recorder.plain())
+    release.close()
+    return solution_of(terms.algorithm, k, state, seat)._replace(private=True)
 
 
 def _paper(
-    star: Star, parts: Parts, problem: admm.Problem, model: Any, books: Books, seed: int, recorder: Any
+    star: Star,
+    parts: Parts,
+    problem: admm.Problem,
+    rho: float | None,
+    books: Books,
+    seed: int,
+    recorder: Any,
 ) -> Any:
     """Equation (10); every message is entered in its ledger as unbounded, with what the paper claims for it."""
-    from distadmm.sharing import Solution
-
     privacy = books.options
-    rounds = privacy.rounds or 20
-    blocks = {m: Columns(matrix) for m, matrix in parts.train.items()}
-    ledgers = {m: books.ledger(m, [], "replace", None) for m in blocks}
-    levels = {
-        m: noise_level(block.width, star.parties, problem, model.rho, privacy) for m, block in blocks.items()
-    }
-
-    def release(t: int, m: int, x: Any, v: Any) -> tuple[Any, Any]:
-        claim = vectors.corollary(privacy.epsilon, t + 1, privacy.delta) if privacy.epsilon else None
-        ledgers[m].expose(REFUTED, iteration=t, claimed=claim)
-        key = np.random.SeedSequence(entropy=seed, spawn_key=(PAPER_NOISE, m, t))
-        noise = vectors.degenerate_noise(blocks[m], levels[m], np.random.default_rng(key))
-        return x + noise, v + blocks[m].apply(noise)
-
-    plan = replace(model.plan(seed, parts.rows), iterations=rounds, tolerance=0.0)
-    found = loop.run(
-        star,
-        blocks,
-        parts.labels,
-        problem,
-        plan,
-        parts.rows,
-        observe=recorder,
-        release=release,
+    algorithm = EquationTen(
+        rho=rho or 0.2, seed=seed, sigma=privacy.sigma, epsilon=privacy.epsilon, delta=privacy.delta
     )
-    for ledger in ledgers.values():
-        ledger.close()
-    state = found.state
-    means = {m: np.zeros(x.size) for m, x in state.x.items()}
-    return Solution(state.x, means, state.b, rounds, False, None, None, 0.0, state.rho, private=True)
+    blocks = {m: Columns(matrix) for m, matrix in parts.train.items()}
+    release = unprotected(books, star)
+    seat = Seat(star, problem, blocks, parts.labels, parts.rows, release=release)
+    k, state = iterate(algorithm, seat, privacy.rounds or 20, recorder)
+    release.close()
+    return solution_of(algorithm, k, state, seat)._replace(private=True, converged=False)
 
 
-def noise_level(
-    width: int, parties: int, problem: admm.Problem, rho: float, privacy: PrivacyOptions
-) -> float:
-    """sigma: as given, or by Theorem 1 for --epsilon an iteration."""
-    if privacy.sigma is not None:
-        return privacy.sigma
-    assert privacy.epsilon is not None
-    claimed = vectors.claimed_sensitivity(width, parties, problem, rho)
-    return vectors.claimed_sigma(claimed, privacy.epsilon, privacy.delta)
-
-
-def statement(terms: vectors.Terms | None, privacy: PrivacyOptions, parties: int) -> list[str]:
+def statement(terms: Terms | None, privacy: PrivacyOptions, parties: int) -> list[str]:
     """What may be said of the run, no more."""
     from distadmm.privacy.accounting.gaussian import epsilon
 
     if terms is None:
         return [f"equation (10): {REFUTED}.  epsilon = infinity."]
-    assert terms.mu is not None
     releasing = parties - 1 if terms.mechanism == "s3" else parties
     what = {
         "s1": "party-level: replacing all data of one party",

@@ -12,7 +12,8 @@ import numpy as np
 
 from distadmm.data.parts import Parts, pooled, sparse_or_dense
 from distadmm.methods.sharing import admm
-from distadmm.methods.sharing.loop import Plan, run
+from distadmm.methods.sharing.jacobi import Corrected
+from distadmm.methods.sharing.seat import Seat, iterate
 from distadmm.problems.columns import Columns
 from distadmm.problems.losses import Loss
 from distadmm.ranks.star import Star
@@ -85,10 +86,9 @@ def centralised(blocks: list[Any], labels: Array, problem: admm.Problem) -> tupl
 
     joined = hstack(blocks).tocsr() if any(map(issparse, blocks)) else np.hstack(blocks)
     columns = Columns(sparse_or_dense(joined), centre=problem.intercept)
-    plan = Plan(iterations=500, tolerance=1e-7, tau=0.0)
-    found = run(Star(parties=1), {1: columns}, labels, problem, plan, labels.size)
-    x = found.state.x[1]
-    return x, found.state.b - float(columns.mean @ x)
+    alone = Seat(Star(parties=1), problem, {1: columns}, labels, labels.size)
+    _, found = iterate(Corrected(tolerance=1e-7, tau=0.0), alone, 500)
+    return found.x[1], found.b - float(columns.mean @ found.x[1])
 
 
 def test_metrics(loss: Loss, score: Array, labels: Array) -> tuple[float, float]:

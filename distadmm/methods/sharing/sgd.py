@@ -6,43 +6,28 @@ For every mini-batch of records, the same public shuffle at all parties:
     g   = l'(sum_m v_m + b) on the batch                  centre -> parties
     x_m = x_m - eta/sqrt(t) (D_m[batch]' g / |batch| + lambda/N grad R(x_m))
 
-An epoch moves as many bytes as one iteration of ADMM sharing, in N/|batch| times as many messages.
+A step is an epoch.  It moves as many bytes as one iteration of ADMM sharing, in N/|batch| times as many messages.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from distadmm.errors import require
-from distadmm.methods.sharing.admm import Problem
-from distadmm.problems.columns import Columns
+from distadmm.algorithm import register
+from distadmm.flags import flag
+from distadmm.methods.sharing.seat import Seat
 from distadmm.problems.regularisers import Box, Region, Regulariser, Whole
-from distadmm.ranks.star import Star
+from distadmm.structs import struct
 
 Array = np.ndarray
 
 SHUFFLE, START = 0x53474453, 0x53474458  # purposes: the order of the records, the random start
+SPREAD = 0.01  # of the random start, as the paper's SGD has it
 
 
-@dataclass(frozen=True)
-class Steps:
-    """The step size at mini-batch t is eta/sqrt(t); models start at random, as the paper's SGD does."""
-
-    eta: float = 1.0
-    batch: int = 100
-    seed: int = 0
-    spread: float = 0.01
-
-    def __post_init__(self) -> None:
-        require(self.eta > 0, f"--eta is {self.eta:g}; needed: a step size > 0")
-        require(self.batch >= 1, f"--batch is {self.batch}; needed: at least 1 record a batch")
-
-
-class Model(NamedTuple):
+class State(NamedTuple):
     """What this rank knows between epochs."""
 
     x: dict[int, Array]  # models of the parties hosted here
@@ -50,45 +35,49 @@ class Model(NamedTuple):
     t: int  # mini-batches so far
 
 
-def start(blocks: Mapping[int, Columns], steps: Steps) -> Model:
-    x = {
-        m: steps.spread * _stream(steps.seed, START, m).standard_normal(block.width)
-        for m, block in blocks.items()
-    }
-    return Model(x, 0.0, 0)
+@register("sgd", family="star")
+@struct
+class SGD:
+    eta: float = flag(1.0, help="sgd: step size eta/sqrt(t)", above=0)
+    batch: int = flag(100, help="sgd: records a mini-batch", at_least=1)
+    seed: int = 0
 
+    masks: ClassVar[bool] = False  # there would have to be some for every mini-batch
 
-def epoch(
-    star: Star,
-    blocks: Mapping[int, Columns],
-    labels: Array | None,
-    problem: Problem,
-    steps: Steps,
-    model: Model,
-    number: int,
-    rows: int,
-) -> Model:
-    """One pass over all records in the order of epoch `number`."""
-    order = _stream(steps.seed, SHUFFLE, number).permutation(rows)
-    x, b, t = dict(model.x), model.b, model.t
-    for first in range(0, rows, steps.batch):
-        batch = order[first : first + steps.batch]
-        part = {m: block.matrix[batch] for m, block in blocks.items()}
-        size, t = batch.size, t + 1
-        sent = {m: part[m] @ x[m] - blocks[m].mean @ x[m] for m in blocks}
-        arrived = star.up(sent, size)
-        slope = None
-        if arrived is not None and labels is not None:
-            slope = problem.loss.slope(sum(arrived.values(), np.full(size, b)), labels[batch])
-        received = star.down(slope, size)
-        eta = steps.eta / np.sqrt(t)
-        if slope is not None and problem.intercept:
-            b -= eta * float(slope.mean())
-        for m, block in blocks.items():
-            pull = part[m].T @ received - received.sum() * block.mean
-            step = pull / size + problem.lam / rows * _subgradient(problem.reg, x[m])
-            x[m] = _into(problem.region, x[m] - eta * step)
-    return Model(x, b, t)
+    def init(self, seat: Seat) -> State:
+        x = {
+            m: SPREAD * _stream(self.seed, START, m).standard_normal(block.width)
+            for m, block in seat.blocks.items()
+        }
+        return State(x, 0.0, 0)
+
+    def step(self, k: int, st: State, seat: Seat) -> State:
+        star, problem, rows, blocks = seat.fabric, seat.problem, seat.rows, seat.blocks
+        order = _stream(self.seed, SHUFFLE, k).permutation(rows)
+        x, b, t = dict(st.x), st.b, st.t
+        for m in blocks:
+            seat.release.expose(k, m)
+        for first in range(0, rows, self.batch):
+            batch = order[first : first + self.batch]
+            part = {m: block.matrix[batch] for m, block in blocks.items()}
+            size, t = batch.size, t + 1
+            v = {m: part[m] @ x[m] - blocks[m].mean @ x[m] for m in blocks}
+            arrived, g = star.up(v, size), None
+            if arrived is not None and seat.labels is not None:
+                g = problem.loss.slope(sum(arrived.values(), np.full(size, b)), seat.labels[batch])
+            received = star.down(g, size)
+            eta = self.eta / np.sqrt(t)
+            if g is not None and problem.intercept:
+                b -= eta * float(g.mean())
+            for m, block in blocks.items():
+                pull = part[m].T @ received - received.sum() * block.mean
+                move = pull / size + problem.lam / rows * _subgradient(problem.reg, x[m])
+                x[m] = _into(problem.region, x[m] - eta * move)
+        return State(x, b, t)
+
+    def ended(self, st: State) -> str:
+        """Epochs are counted, and there is no other end."""
+        return ""
 
 
 def _subgradient(reg: Regulariser, x: Array) -> Array:

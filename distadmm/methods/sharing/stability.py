@@ -10,7 +10,6 @@ Jury test gives
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -65,37 +64,30 @@ def curvature_penalty(curvature: Array, rho: float) -> float:
 CURVATURE_ROUNDS = (0, 1, 3, 6, 10, 15, 20)  # when the penalty is set anew; it is frozen afterwards
 
 
-@dataclass
-class Watch:
-    """Tells a run that will not converge from a slow one, by the relative primal residual |S - z|.
+def trouble(residuals: Array, window: int = 25, floor: float = 3e-2) -> str | None:
+    """Tells a run that will not converge from a slow one, by the relative primal residual |S - z| of its iterations.
 
     A converging run keeps lowering its best residual; a logistic run that fails settles on a limit cycle
-    of bounded height, so waiting for an overflow would wait for ever.
+    of bounded height, so waiting for an overflow would wait for ever.  A verdict on circling needs three windows;
+    below `floor` the run is as good as there, and noise may hold it.
     """
-
-    window: int = 25  # a verdict on circling needs three windows
-    floor: float = 3e-2  # below this the run is as good as there, and noise may hold it
-    residuals: list[float] = field(default_factory=list)
-
-    def see(self, residual: float) -> str | None:
-        """What is wrong, or None."""
-        self.residuals.append(residual)
-        if not np.isfinite(residual):
-            return "the iterates overflowed"
-        seen = self.residuals
-        if len(seen) > 5 and residual > 1e3 * max(min(seen), 1e-8) and residual > 10:
-            return f"the residual grew to {residual:.2g} times the predictions"
-        if len(seen) >= 3 * self.window:
-            late, before = min(seen[-len(seen) // 3 :]), min(seen[len(seen) // 4 : -len(seen) // 3])
-            if late > self.floor and late > 0.95 * before:
-                return f"the residual has circled at {late:.2g} of the predictions and no longer falls"
-        return None
+    residual, count = float(residuals[-1]), len(residuals)
+    if not np.isfinite(residual):
+        return "the iterates overflowed"
+    if count > 5 and residual > 1e3 * max(float(residuals.min()), 1e-8) and residual > 10:
+        return f"the residual grew to {residual:.2g} times the predictions"
+    if count >= 3 * window:
+        late = float(residuals[-count // 3 :].min())
+        before = float(residuals[count // 4 : -count // 3].min())
+        if late > floor and late > 0.95 * before:
+            return f"the residual has circled at {late:.2g} of the predictions and no longer falls"
+    return None
 
 
-def remedy(theta: float | None, parties: int, tau: float, rho: float, curvature: float) -> str:
+def remedy(theta: float, parties: int, tau: float, rho: float, curvature: float) -> str:
     """What to do about it, in numbers."""
-    known = theta if theta is not None else float(parties)
-    bound = "theta" if theta is not None else "at most theta"
+    known = float(parties) if np.isnan(theta) else theta
+    bound = "at most theta" if np.isnan(theta) else "theta"
     weight = proximal_weight(known)
     if tau + 1e-12 < weight:
         least = least_stable_rho(known, tau, curvature)

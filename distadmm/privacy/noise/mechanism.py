@@ -147,12 +147,13 @@ class Noise:
         at: int = 0,
         shape: int | tuple[int, ...] | None = None,
         sensitivity: float | None = None,
+        query: int = 0,
     ) -> Array:
         """Simulation noise that an earlier process paid for and drew: to compute on as it did, not to be released."""
         self._check(event, shape, sensitivity)
         if self.source.mode != "simulation":
             raise RuntimeError(f"{self.source.mode} noise cannot be drawn again")
-        stream = self.source.at(self.ledgers[at].node, _purpose("noise", 0), iteration)
+        stream = self.source.at(self.ledgers[at].node, _purpose("noise", query), iteration)
         return self._sample(event, stream, shape, sensitivity)
 
     def draw_all(self, events: Event | Sequence[Event], *, iteration: int) -> Array:
