@@ -97,33 +97,37 @@ class Bench:
 
     def run_product(self, algorithm: str, **flags: Any) -> tuple[float, float, np.ndarray, float]:
         """The command with these flags; the clock runs over the loop alone."""
-        from distadmm.radmm import configure, work
+        from distadmm.radmm import PROGRAMME, configure
         from distadmm.run import loop as runs
+        from distadmm.run import shell
 
         out = str(self.folder / "out")
         config = configure(
             algorithm, **{**self.flags, "out": out, "force": True, "progress": "lines", **flags}
         )
-        loop_run, kept = runs.Loop.run, {}
+        loop_run, kept = runs.Loop.go, {}
 
         def run(loop: Any) -> Any:
             kept["time"] = self.timed(lambda: kept.update(result=loop_run(loop)))
-            kept["kkt"] = max(self.comm.allgather(float(loop.node.problem.residual.max())))
+            kept["kkt"] = max(self.comm.allgather(float(loop.place.problem.residual.max())))
             return kept["result"]
 
-        runs.Loop.run = run  # type: ignore[method-assign]
+        runs.Loop.go = run  # type: ignore[method-assign]
         try:
             with contextlib.redirect_stdout(io.StringIO()):
-                work(config, self.world)
+                shell.work(PROGRAMME, config, self.world)
         finally:
-            runs.Loop.run = loop_run  # type: ignore[method-assign]
+            runs.Loop.go = loop_run  # type: ignore[method-assign]
         return *kept["time"], kept["result"][1].f[0], kept["kkt"]
 
     def run_protocol(self, algorithm: str, **flags: Any) -> tuple[float, float, np.ndarray, float]:
         """The algorithm's iterations and nothing else: no observer, and a ledger, in memory, under noise alone."""
+        from distadmm.algorithm import find
         from distadmm.methods.consensus import private as protect
         from distadmm.radmm import configure
-        from distadmm.run.loop import Loop
+        from distadmm.run.loop import Course, Loop
+        from distadmm.run.observe import Observer
+        from distadmm.run.running import unwritten
         from distadmm.run.setup import prepare
 
         config = configure(
@@ -131,11 +135,14 @@ class Bench:
             **{**self.flags, "observe": "none", "progress": "none", "iterations": 2 * PAIRS, **flags},
         )
         prepared = prepare(config, self.world)
-        protect.arm(prepared, protect.plan_of(prepared), None)
-        loop, kept = Loop(prepared, None), {}
-        wall, cpu = self.timed(lambda: kept.update(result=loop.run()))
-        loop.node.network.close()
-        kkt = max(self.comm.allgather(float(loop.node.problem.residual.max())))
+        run = unwritten(config.run, self.world)
+        node = protect.armed(prepared, protect.plan_of(prepared), run)
+        course = Course(config.loop.iterations, 0, None, find(algorithm).phases)
+        watcher = Observer(node, self.world, prepared.source.test)
+        loop, kept = Loop(config.algorithm, node, watcher, run, course), {}
+        wall, cpu = self.timed(lambda: kept.update(result=loop.go()))
+        node.network.close()
+        kkt = max(self.comm.allgather(float(node.problem.residual.max())))
         return wall, cpu, kept["result"][1].f[0], kkt
 
     def even_against_exchange(self, rounds: int, repeat: int = 200) -> tuple[list[float], list[float]]:

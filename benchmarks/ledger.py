@@ -35,7 +35,8 @@ from distadmm.problems.consensus import GeneralisedLinear, Problem
 from distadmm.problems.losses import Logistic
 from distadmm.ranks.world import World, connect
 from distadmm.run import directory as rundir
-from distadmm.run.loop import Loop
+from distadmm.run.loop import Course, Loop
+from distadmm.run.observe import Observer
 from distadmm.run.setup import prepare
 
 EVENT = ObjectivePerturbation("gamma", 105, 1.0, 0.2, 0.25, 8.2)
@@ -207,15 +208,17 @@ def private_run(world: World, iterations: int, prepare_parts: Callable[[], None]
     more = {"observe": "none", "progress": "none", "out": folder, "force": True, "stall_timeout": 60.0}
     config = radmm.configure("radmm", **flags, iterations=iterations, **more)
     prepared = prepare(config, world)
-    recipe, place = protect.plan_of(prepared), rundir.start(prepared)
-    protect.arm(prepared, recipe, place)
-    loop = Loop(prepared, place)
+    plan = protect.plan_of(prepared)
+    run = rundir.start(radmm.PROGRAMME, config, prepared, plan, world, rundir.Commit())
+    node = protect.armed(prepared, plan, run)
+    course = Course(iterations, 0, None, 2)
+    loop = Loop(config.algorithm, node, Observer(node, world, prepared.source.test), run, course)
     prepare_parts()
     world.barrier()
     wall, cpu = time.perf_counter(), time.thread_time()
-    loop.run()
+    loop.go()
     cpu, wall = time.thread_time() - cpu, time.perf_counter() - wall
-    loop.node.network.close()
+    node.network.close()
     cpu, wall = np.mean(world.allgather(np.array([cpu, wall])), axis=0) / iterations * 1e6
     world.on_root(lambda: shutil.rmtree(folder))
     return float(cpu), float(wall)

@@ -48,16 +48,16 @@ entering("__main__")
 from distadmm import radmm
 def first(loop_run):
     def run(loop):
-        step = type(loop.config.algorithm).step
+        step = type(loop.algorithm).step
         def marked(algorithm, k, st, node):
             mark()
             type(algorithm).step = step
             return step(algorithm, k, st, node)
-        type(loop.config.algorithm).step = marked
+        type(loop.algorithm).step = marked
         return loop_run(loop)
     return run
 import distadmm.run.loop
-distadmm.run.loop.Loop.run = first(distadmm.run.loop.Loop.run)
+distadmm.run.loop.Loop.go = first(distadmm.run.loop.Loop.go)
 raise SystemExit(radmm.main({argv!r}))
 """
 )

@@ -16,7 +16,7 @@ __version__ = "0.1.0"
 
 _EXPORTS = {
     "solve": "distadmm.radmm",
-    "Run": "distadmm.run.loop",
+    "Run": "distadmm.radmm",
     "register": "distadmm.algorithm",
     "Node": "distadmm.algorithm",
     "Planned": "distadmm.algorithm",

@@ -19,7 +19,7 @@ import dataclasses
 import importlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeVar
 
@@ -119,14 +119,64 @@ class Node:
             self._recalled[name] = (k, make())
         return self._recalled[name][1]
 
-    def forget(self) -> None:
-        """What was made of `table` so far is void."""
-        self._recalled.clear()
+    def having(self, **changes: Any) -> Node:
+        """The same nodes with another release, start or table; what was made of the old table is void."""
+        return replace(self, _recalled={}, **changes)
+
+    @property
+    def fabric(self) -> Network:
+        return self.network
+
+    @property
+    def members(self) -> Array:
+        return self.network.nodes
+
+    def keep(self, state: Any) -> dict[str, Array]:
+        """What a checkpoint holds of these nodes, one row a node: the state, and what its surroundings remember."""
+        kept = {f"state.{name}": np.asarray(value) for name, value in state._asdict().items()}
+        kept["nodes"] = self.members
+        for prefix, part in (("solver", self.problem), ("network", self.network), ("release", self.release)):
+            kept |= {f"{prefix}.{name}": value for name, value in part.memory().items()}
+        return kept | {"traffic": np.array([self.network.traffic.messages, self.network.traffic.bytes])}
+
+    def take_up(self, parts: Sequence[dict[str, Array]], state: Any) -> Any:
+        """The state of these nodes out of what all ranks of a checkpoint kept."""
+        wanted = {int(i): a for a, i in enumerate(self.members)}
+        rows: dict[str, list[Any]] = {}
+        traffic = np.zeros(2)
+        for part in parts:
+            here = [(b, wanted[i]) for b, i in enumerate(part["nodes"].tolist()) if i in wanted]
+            for key in part.keys() - {"nodes", "traffic"}:
+                for b, a in here:
+                    rows.setdefault(key, [None] * len(wanted))[a] = part[key][b]
+            traffic += part["traffic"] * len(here) / max(len(part["nodes"]), 1)
+        missing = [
+            i for i, a in wanted.items() if "solver.taken" not in rows or rows["solver.taken"][a] is None
+        ]
+        require(not missing, f"the checkpoint has no node {missing[:1]}; it belongs to another network")
+        whole = {key: stack(value) for key, value in rows.items()}
+        self.problem.restore(_under("solver.", whole))
+        self.network.restore(_under("network.", whole))
+        self.release.recall(_under("release.", whole))
+        self.network.traffic.messages, self.network.traffic.bytes = map(round, traffic.tolist())
+        return type(state)(**{name: whole[f"state.{name}"] for name in state._fields})
 
     @property
     def degree(self) -> Array:
         """V_i, as a column."""
         return self.network.degree
+
+
+def stack(rows: list[Any]) -> Array:
+    """Rows below one another; where their first axes differ (ranks with other degrees), padded with zeros."""
+    if len({np.shape(row) for row in rows}) > 1:
+        most = max(len(row) for row in rows)
+        rows = [np.concatenate([row, np.zeros((most - len(row), *row.shape[1:]))]) for row in rows]
+    return np.stack(rows)
+
+
+def _under(prefix: str, arrays: dict[str, Array]) -> dict[str, Array]:
+    return {name.removeprefix(prefix): value for name, value in arrays.items() if name.startswith(prefix)}
 
 
 class Planned(NamedTuple):

@@ -9,6 +9,7 @@ import dataclasses
 import functools
 import math
 import os
+import re
 import signal
 import sys
 import types
@@ -329,3 +330,19 @@ def build_values(values: dict[str, Any], classes: Sequence[type]) -> dict[str, A
     """`values` with their keys spelled as the fields are (`lambda` for `lambda_`)."""
     known = {name.rstrip("_"): name for cls in classes for name in fields_of(cls)}
     return {known.get(key.rstrip("_"), key): value for key, value in values.items()}
+
+
+def value_of(argv: Sequence[str], option: str) -> str | None:
+    """What follows `option`, needed before it is known which flags there are."""
+    for at, word in enumerate(argv):
+        if word.startswith(option + "="):
+            return word.partition("=")[2]
+        if word == option and at + 1 < len(argv):
+            return argv[at + 1]
+    return None
+
+
+def unknown_flag(message: str) -> str:
+    """The flag that a refusal of an unknown argument names; empty where the refusal is of something else."""
+    found = re.match(r"unknown argument '--([^'=]+)", message)
+    return found[1] if found else ""

@@ -6,157 +6,223 @@ from distadmm.flags import entering
 
 entering(__name__)  # as a command: one BLAS thread a rank, before numpy is loaded
 
-import re
+import math
 from collections.abc import Sequence
+from dataclasses import field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from distadmm.algorithm import find, names
-from distadmm.errors import BUDGET, DONE, FAILURE, UNCONVERGED, InputError, require
-from distadmm.flags import fields_of, parse, read_config
-from distadmm.ranks.launch import launch
+from distadmm.errors import InputError
+from distadmm.flags import build, fields_of, unknown_flag, value_of
 from distadmm.ranks.world import World
-from distadmm.run.config import FREE_ON_RESUME, Choice, Config, Links, Loop, Privacy, Problem
-from distadmm.run.loop import DIVERGED, Run, Signals, execute
-from distadmm.run.setup import prepare
+from distadmm.run import shell
+from distadmm.run.config import Choice, Config, Links, Loop, Privacy, Problem
+from distadmm.run.ends import End
+from distadmm.run.observe import Measurement, Observer, error_rate, optimum
+from distadmm.run.running import Running
+from distadmm.run.setup import Prepared, data_ids, prepare
+from distadmm.structs import mutable_struct
 
-PROG = "distadmm.radmm"
+if TYPE_CHECKING:
+    from distadmm.methods.consensus.private import Plan
+
+Array = np.ndarray
+_COUNTS = ("rows", "test_rows", "rows_dropped", "duplicates")
+
+
+@mutable_struct
+class Run(shell.Outcome):
+    """A finished run; on ranks other than 0 only `ended` and `iterations` are known."""
+
+    config: Config | None = None
+    models: Array | None = None  # one row a node
+    optimum: float | None = None  # of the pooled problem; None where no process may see all rows
+    reason: str = ""  # in words, where `ended` is not enough
+    seconds: float = 0.0  # of protocol time, that before a resume included
+    epsilon: float = float("inf")  # spent, by the node that has spent most
+    published_epsilon: float = float("inf")  # the same by the paper's bound
+    statement: str = "no noise was asked for"  # certificate, odometer, simulation, or why there is no bound
+    messages: int = 0  # of the protocol, all nodes together
+    bytes: int = 0
+    lost: int = 0  # messages that did not arrive
+    history: list[Measurement] = field(default_factory=list)
+
+    @property
+    def model(self) -> Array:
+        """The mean of the nodes' models."""
+        assert self.models is not None
+        return self.models.mean(axis=0)
+
+    def column(self, name: str) -> Array:
+        """One column of the history, as an array."""
+        return np.array([getattr(line, name) for line in self.history])
+
+
+class Consensus(shell.Programme):
+    kind, prog, listens = "radmm", "distadmm.radmm", True
+
+    def read(self, argv: Sequence[str]) -> Config:
+        try:
+            return super().read(argv)
+        except InputError as error:
+            raise InputError(_of_another(str(error), argv)) from None
+
+    def description(self) -> str:
+        return (
+            f"{__doc__}\n\nalgorithms: {', '.join(names())}; their flags differ: --algorithm NAME --help\n"
+            "start on 20 ranks:   mpiexec -n 20 python -m distadmm.radmm\n"
+            "start on one:        python -m distadmm.radmm"
+        )
+
+    def groups(self, asked: dict[str, Any]) -> list[type]:
+        name = asked.get("algorithm", Choice().algorithm)
+        return [Choice, Problem, Loop, Links, Privacy, find(name).cls]
+
+    def options(self, parts: tuple[Any, ...]) -> Config:
+        return Config(*parts)
+
+    def pack(self, options: Config) -> Config | dict[str, Any]:
+        """Plain values where the algorithm is a class that the other ranks have yet to load."""
+        return options.table() if options.name.endswith(".py") else options
+
+    def unpack(self, packed: Config | dict[str, Any]) -> Config:
+        return packed if isinstance(packed, Config) else configure(**packed)
+
+    def title(self, options: Config) -> str:
+        return Path(options.name).name.removesuffix(".py")  # also of an algorithm that is a file elsewhere
+
+    def prepare(self, options: Config, world: World) -> Prepared:
+        return prepare(options, world)
+
+    def price(self, prepared: Prepared) -> Plan | None:
+        if not prepared.config.privacy.wanted:
+            return None
+        from distadmm.methods.consensus.private import plan_of
+
+        return plan_of(prepared)
+
+    def outlook(self, prepared: Prepared, price: Plan | None) -> str:
+        from distadmm.methods.consensus.words import outlook
+
+        return outlook(prepared, price)
+
+    def describe(self, prepared: Prepared, price: Plan | None) -> dict[str, Any]:
+        # Where records come and go, how many there are is private.
+        hidden = _COUNTS if prepared.config.privacy.adjacency == "add-remove" else ()
+        data = {k: v for k, v in prepared.description["data"].items() if k not in hidden}
+        described = {"data_id": data_ids(prepared), **prepared.description, "data": data}
+        return (
+            described if price is None or price.penalty is None else {**described, "penalty": price.penalty}
+        )
+
+    def solve(self, prepared: Prepared, price: Plan | None, run: Running) -> Run:
+        from distadmm.methods.consensus.private import armed, settle
+
+        node = armed(prepared, price, run)
+        outcome = execute(prepared, node, run)
+        spent = settle(prepared.config, node)
+        if spent is not None:
+            outcome.epsilon, outcome.published_epsilon, outcome.statement = spent
+        return _summed_up(prepared, price, outcome, run)
+
+
+PROGRAMME = Consensus()
+
+
+def execute(prepared: Prepared, node: Any, run: Running) -> Run:
+    """Iterate to the end, or until a signal is heard, and gather what rank 0 keeps."""
+    from distadmm.run.loop import Course, Loop
+
+    config, flags = prepared.config, prepared.config.loop
+    observer = Observer(node, prepared.world, prepared.source.test)
+    course = Course(flags.iterations, flags.observe_every, flags.stop_tolerance, config.algorithm.phases)
+    loop = Loop(config.algorithm, node, observer, run, course)
+    k, state = loop.go()
+    found = Run(loop.ended, k, loop.began, observer.columns, loop.history, config=config)
+    found.seconds, found.reason = loop.seconds, loop.reason
+    found.strict = flags.strict and flags.stop_tolerance is not None
+    models = observer.gather(state.f)
+    found.messages, found.bytes, found.lost = observer.traffic()
+    if prepared.world.broadcast(models is not None and not np.isfinite(np.vdot(models, models))):
+        found.ended = End.DIVERGED.word
+    if found.ended == End.DIVERGED.word:
+        found.reason = (
+            "the models are too large or no longer finite: with these penalties, on this network, it diverges"
+        )
+    best = None
+    if prepared.source.pooled_allowed and flags.observe_every:
+        best = optimum(node, observer)[1]
+        at_means = observer.at_means()
+    node.network.close()
+    if models is None:
+        return found
+    found.models, found.optimum = models, best
+    if best:  # a gap relative to nothing is none
+        gaps = [float(value) / best - 1.0 for value in at_means]
+        found.history = [line._replace(gap=gap) for line, gap in zip(loop.history, gaps)]
+    return found
+
+
+def _summed_up(prepared: Prepared, plan: Plan | None, run: Run, running: Running) -> Run:
+    """Summary, models and closing table, on rank 0."""
+    if run.models is None:
+        return run
+    from distadmm.methods.consensus import words
+    from distadmm.run.history import earlier
+
+    test = prepared.source.test() if run.ended != End.DIVERGED.word else None
+    wrong = None if test is None else error_rate(run.model, *test)
+    gap = run.history[-1].gap if run.history else earlier(running.folder, "gap", run.iterations)
+    run.summary = {
+        "algorithm": prepared.config.name,
+        "ended": run.ended,
+        "iterations": run.iterations,
+        "nodes": len(run.models),
+        "ranks": prepared.world.size,
+        "gap": None if math.isnan(gap) else gap,
+        "pooled_allowed": prepared.source.pooled_allowed,
+        "test_rows": 0 if test is None else len(test[1]),
+        "test_error": None if wrong is None or math.isnan(wrong) else wrong,
+        "epsilon": run.epsilon,
+        "delta": prepared.config.privacy.delta,
+        "published_epsilon": run.published_epsilon,
+        "adjacency": prepared.config.privacy.adjacency,
+        "statement": run.statement,
+        "reason": run.reason,
+        "note": "; ".join(filter(None, (words.note(prepared), words.beyond(prepared, run)))),
+        "not_covered": words.not_covered(prepared, run),
+        "penalty": None if plan is None else plan.penalty,
+        "messages": run.messages,
+        "bytes": run.bytes,
+        "lost": run.lost,
+        "seconds": run.seconds,
+        "predicted_wan_seconds": words.on_a_wide_area_network(prepared, run),
+    }
+    run.arrays = {"models.npz": {"models": run.models, "mean": run.model}}
+    run.closing = words.closing(run.summary, run.optimum)
+    return run
+
+
+def _of_another(message: str, argv: Sequence[str]) -> str:
+    """`message`, or for a flag that other algorithms have and this one has not: which ones do."""
+    flag = unknown_flag(message)
+    having = [name for name in names() if flag.replace("-", "_") in fields_of(find(name).cls)]
+    if not having:
+        return message
+    chosen = value_of(argv, "--algorithm") or Choice().algorithm
+    return f"--algorithm {chosen} has no --{flag}; it is a flag of {', '.join(having)}"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    return launch(
-        PROG,
-        lambda words: _parcel(read(words)),
-        lambda parcel, world: work(parcel if isinstance(parcel, Config) else configure(**parcel), world),
-        argv,
-    )
-
-
-def _parcel(config: Config) -> Config | dict[str, Any]:
-    """What travels to the other ranks: plain values where the algorithm is a class that they have yet to load."""
-    return config.table() if config.name.endswith(".py") else config
-
-
-def read(argv: Sequence[str]) -> Config:
-    """The configuration that `argv` and the files it names ask for."""
-
-    asked = {option: value_of(argv, option) for option in ("--algorithm", "--config", "--resume")}
-    base = asked["--config"]
-    if asked["--resume"] is not None:
-        require(base is None, "--resume takes its configuration from the run; leave out --config")
-        base = _resumed(Path(asked["--resume"]), asked["--algorithm"], value_of(argv, "--out"))
-    name = (
-        asked["--algorithm"] or (read_config(base).get("algorithm") if base else None) or Choice().algorithm
-    )
-    classes = [Choice, Problem, Loop, Links, Privacy, find(name).cls]
-    arguments = list(argv) if asked["--resume"] is None else [*argv, "--config", str(base)]
-    try:
-        config = Config(*parse(PROG, description(), classes, arguments))
-    except InputError as error:
-        raise InputError(_of_another(str(error), name)) from None
-    return config if asked["--resume"] is None else _continued(config, str(base))
-
-
-def _resumed(folder: Path, algorithm: str | None, out: str | None) -> str:
-    """The configuration of the run in `folder`, which decides both the algorithm and where files go."""
-    path = folder / "config.json"
-    require(
-        path.is_file(),
-        f"--resume {folder}: no run there (no config.json); give the directory that --out named",
-    )
-    before = read_config(path).get("algorithm")
-    require(
-        algorithm in (None, before),
-        f"--resume: the run in {folder} has --algorithm {before}, not {algorithm}; "
-        "leave the flag out, or start a new run",
-    )
-    require(
-        out is None or Path(out).resolve() == folder.resolve(),
-        f"--resume {folder} goes on in that directory; leave out --out {out}",
-    )
-    return str(path)
-
-
-def _of_another(message: str, name: str) -> str:
-    """`message`, or for a flag that other algorithms have and this one has not: which ones do."""
-    found = re.match(r"unknown argument '--([^'=]+)", message)
-    field = found[1].replace("-", "_") if found else ""
-    having = [other for other in names() if field in fields_of(find(other).cls)]
-    if not found or not having:
-        return message
-    return f"--algorithm {name} has no --{found[1]}; it is a flag of {', '.join(having)}"
-
-
-def value_of(argv: Sequence[str], option: str) -> str | None:
-    """What follows `option`, needed before it is known which flags there are."""
-    for at, word in enumerate(argv):
-        if word.startswith(option + "="):
-            return word.partition("=")[2]
-        if word == option and at + 1 < len(argv):
-            return argv[at + 1]
-    return None
-
-
-def description() -> str:
-    return (
-        f"{__doc__}\n\nalgorithms: {', '.join(names())}; their flags differ: --algorithm NAME --help\n"
-        "start on 20 ranks:   mpiexec -n 20 python -m distadmm.radmm\n"
-        "start on one:        python -m distadmm.radmm"
-    )
-
-
-def _continued(config: Config, path: str) -> Config:
-    """`config` as a continuation: equal to the run it goes on from in all that an iteration computes."""
-    before = read_config(path)
-    for key, value in config.table().items():
-        old = before.get(key)
-        old = tuple(old) if isinstance(old, list) else old
-        if key not in FREE_ON_RESUME and old != value:
-            raise InputError(
-                f"--resume: the run in {config.loop.resume} has --{key.replace('_', '-')} {old}, not {value}; "
-                "leave the flag out, or start a new run"
-            )
-    return config
-
-
-def work(config: Config, world: World) -> int:
-    from distadmm.methods.consensus import private as protect
-    from distadmm.run import directory as rundir
-
-    commit = rundir.Commit() if world.is_root else None
-    prepared = prepare(config, world)
-    recipe = protect.plan_of(prepared)
-    if config.loop.dry_run:
-        words = rundir.plan(prepared, recipe)  # all ranks price their own nodes
-        if world.is_root:
-            print(words)
-        return DONE
-    folder = rundir.start(prepared, commit)
-    protect.arm(prepared, recipe, folder)
-    with Signals() as signals:
-        run = execute(prepared, folder, signals)
-        protect.settle(prepared, run)
-        rundir.finish(prepared, run, folder)
-        if world.is_root:
-            print(rundir.table(run))
-        if run.ended.startswith("signal") and world.size > 1:
-            signals.ignore_from_now_on()
-    if run.ended.startswith("signal"):
-        return 128 + int(run.ended.split()[1])
-    if run.ended == "privacy budget":
-        return BUDGET
-    if run.ended == DIVERGED:
-        return FAILURE
-    if config.loop.strict and config.loop.stop_tolerance is not None and run.ended != "converged":
-        return UNCONVERGED
-    return DONE
+    return shell.main(PROGRAMME, argv)
 
 
 def configure(algorithm: str = "radmm", **flags: Any) -> Config:
     """A configuration from keyword arguments named as the flags are."""
-    from distadmm.flags import build
-
-    classes = [Choice, Problem, Loop, Links, Privacy, find(algorithm).cls]
+    classes = PROGRAMME.groups({"algorithm": algorithm})
     known = {name for cls in classes for name in fields_of(cls)}
     flags = {key if key in known else key.rstrip("_"): value for key, value in flags.items()}
     values = {k: str(v) if isinstance(v, Path) else v for k, v in {"algorithm": algorithm, **flags}.items()}
@@ -166,25 +232,13 @@ def configure(algorithm: str = "radmm", **flags: Any) -> Config:
 def solve(algorithm: str = "radmm", *, out: str | Path | None = None, **flags: Any) -> Run:
     """Run in this process, which hosts all nodes; keyword arguments are the command's flags.
 
-    Nothing is written unless `out` names a run directory.  BLAS uses one thread meanwhile, so that the bits
-    are those of the command.
+    Nothing is written unless `out` names a run directory.
     """
-    from threadpoolctl import threadpool_limits
-
-    from distadmm.methods.consensus import private as protect
-    from distadmm.run import directory as rundir
-
     flags.setdefault("progress", "none")
     config = configure(algorithm, **flags, **({} if out is None else {"out": str(out)}))
-    with threadpool_limits(1, user_api="blas"):
-        prepared = prepare(config, World())
-        recipe = protect.plan_of(prepared)
-        folder = rundir.start(prepared) if out is not None else None
-        protect.arm(prepared, recipe, folder)
-        with Signals() as signals:
-            run = execute(prepared, folder, signals)
-            protect.settle(prepared, run)
-            return rundir.finish(prepared, run, folder)
+    run = shell.in_process(PROGRAMME, config, keep=out is not None)
+    assert isinstance(run, Run)
+    return run
 
 
 if __name__ == "__main__":

@@ -93,7 +93,7 @@ def test_config_file_and_flags(tmp_path: Path, capsys, monkeypatch) -> None:
     Path("run.toml").write_text(
         'algorithm = "admm"\niterations = 2\neta = "0.7"\ndata = "tiny"\ntopology = "ring:6"\n'
     )
-    config = radmm.read(["--config", "run.toml", "--iterations", "4"])
+    config = radmm.PROGRAMME.read(["--config", "run.toml", "--iterations", "4"])
     assert (config.name, config.loop.iterations, config.algorithm.eta) == ("admm", 4, "0.7")
     Path("bad.toml").write_text("itterations = 2\n")
     assert radmm.main(["--config", "bad.toml"]) == USAGE
@@ -105,7 +105,7 @@ def test_config_file_and_flags(tmp_path: Path, capsys, monkeypatch) -> None:
 def test_the_resolved_configuration_is_accepted_again(tmp_path: Path) -> None:
     out = tmp_path / "first"
     assert radmm.main([*TINY, "--eta", "0.9", "--out", str(out)]) == DONE
-    config = radmm.read(["--config", str(out / "config.json")])
+    config = radmm.PROGRAMME.read(["--config", str(out / "config.json")])
     assert config.algorithm.eta == "0.9"
     assert config.problem.topology == "er5"
     kept = json.loads((out / "config.json").read_text())

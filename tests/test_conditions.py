@@ -17,8 +17,8 @@ from distadmm.graphs.topology import load, load_changing
 from distadmm.ranks.conditions import Conditions, Delays, wall_clock
 from distadmm.ranks.graph_network import Network, split
 from distadmm.ranks.world import World
-from distadmm.run.loop import execute
 from distadmm.run.setup import prepare
+from distadmm.run.shell import in_process
 
 SMALL: dict[str, Any] = {
     "data": "tiny", "topology": "ring:6", "weight": 20.0, "rho": 1.0, "iterations": 12, "progress": "none",
@@ -149,9 +149,9 @@ BAD_NETWORKS = [
 @pytest.mark.parametrize("name", ["admm", "radmm"])
 def test_same_bits_on_ranks_however_bad_the_network(name: str, what: dict, world: World) -> None:
     config = radmm.configure(name, **{**SMALL, **what})
-    together = execute(prepare(config, world))
+    together = in_process(radmm.PROGRAMME, config, world)
     if world.is_root:
-        alone = execute(prepare(config, World()))
+        alone = in_process(radmm.PROGRAMME, config)
         np.testing.assert_array_equal(together.models, alone.models)
         assert (together.lost, together.messages) == (alone.lost, alone.messages)
 

@@ -13,8 +13,9 @@ from distadmm.algorithm import find, names
 from distadmm.files import read_npz
 from distadmm.privacy.noise.release import Unprotected
 from distadmm.ranks.world import World
-from distadmm.run.loop import Loop, execute
+from distadmm.run import shell
 from distadmm.run.setup import prepare
+from distadmm.run.shell import in_process
 
 SMALL: dict[str, Any] = {
     "data": "tiny",
@@ -27,7 +28,7 @@ SMALL: dict[str, Any] = {
 
 
 def models(name: str, world: World, **flags: Any) -> np.ndarray | None:
-    return execute(prepare(radmm.configure(name, **{**SMALL, **flags}), world)).models
+    return in_process(radmm.PROGRAMME, radmm.configure(name, **{**SMALL, **flags}), world).models
 
 
 @pytest.mark.parametrize("name", names())
@@ -53,12 +54,12 @@ def test_a_resumed_run_equals_the_uninterrupted_one(name: str, world: World, sha
     out = str(shared_path / "run")
     command = [*flags(SMALL), "--algorithm", name, "--checkpoint-every", "5"]
     if world.is_root:
-        config = radmm.read([*command, "--iterations", "7", "--out", out])
-        assert radmm.work(config, World()) == 0
+        config = radmm.PROGRAMME.read([*command, "--iterations", "7", "--out", out])
+        assert shell.work(radmm.PROGRAMME, config, World()) == 0
         in_one_piece = radmm.solve(name, **SMALL)
     world.barrier()
-    config = world.on_root(lambda: radmm.read(["--resume", out, "--iterations", "12"]))
-    assert radmm.work(config, world) == 0
+    config = world.on_root(lambda: radmm.PROGRAMME.read(["--resume", out, "--iterations", "12"]))
+    assert shell.work(radmm.PROGRAMME, config, world) == 0
     if world.is_root:
         np.testing.assert_array_equal(read_npz(Path(out) / "models.npz")["models"], in_one_piece.models)
         lines = (Path(out) / "history.csv").read_text().splitlines()
@@ -137,5 +138,5 @@ def test_watching_changes_no_bit(name: str) -> None:
 
 @pytest.mark.parametrize("name", names())
 def test_phases_are_what_was_registered(name: str) -> None:
-    loop = Loop(prepare(radmm.configure(name, **SMALL), World()), None)
-    assert [loop.phase(k) for k in (1, 2)] == ["solve", "recycle" if find(name).phases == 2 else "solve"]
+    run = in_process(radmm.PROGRAMME, radmm.configure(name, **{**SMALL, "iterations": 2}))
+    assert [line.phase for line in run.history] == ["solve", "recycle" if find(name).phases == 2 else "solve"]

@@ -16,10 +16,12 @@ from distadmm.errors import BUDGET, DONE, USAGE
 from distadmm.files import read_npz
 from distadmm.methods.consensus import private as protect
 from distadmm.privacy.accounting import accountant
+from distadmm.privacy.accounting import statements as said_of
 from distadmm.ranks.world import World
-from distadmm.run import directory as rundir
-from distadmm.run.loop import execute
+from distadmm.run import shell
+from distadmm.run.running import unwritten
 from distadmm.run.setup import prepare
+from distadmm.run.shell import in_process
 
 SMALL: dict[str, Any] = {
     "data": "tiny", "topology": "er5", "weight": 20.0, "rho": 1.0, "eta": "2", "iterations": 8, "progress": "none",
@@ -131,9 +133,7 @@ def test_the_number_of_rows_is_written_only_where_it_is_public(tmp_path: Path) -
 @pytest.mark.parametrize("name", ["radmm", "madmm"])
 def test_simulated_noise_is_the_same_on_any_number_of_ranks(name: str, world: World) -> None:
     def models(where: World) -> Any:
-        prepared = prepare(radmm.configure(name, **PRIVATE), where)
-        protect.arm(prepared, protect.plan_of(prepared), None)
-        return execute(prepared).models
+        return in_process(radmm.PROGRAMME, radmm.configure(name, **PRIVATE), where).models
 
     together = models(world)
     if world.is_root:
@@ -151,8 +151,8 @@ def test_secure_noise_is_never_the_same_twice() -> None:
 def test_noise_in_the_model_has_the_scale_that_the_ledger_states(name: str) -> None:
     """The optimality condition of the first release gives its noise back, up to the output noise."""
     prepared = prepare(radmm.configure(name, **{**PRIVATE, "iterations": 1, "eta_growth": "1"}), World())
-    protect.arm(prepared, protect.plan_of(prepared), None)
-    node, algorithm = prepared.node, prepared.config.algorithm
+    node = protect.armed(prepared, protect.plan_of(prepared), unwritten(prepared.config.run))
+    algorithm = prepared.config.algorithm
     before = algorithm.init(node)
     after = algorithm.step(1, before, node)
     V, eta = node.degree, 2.0
@@ -170,7 +170,7 @@ def test_noise_in_the_model_has_the_scale_that_the_ledger_states(name: str) -> N
 @pytest.mark.parametrize("spent", [1.99904, 1.99951, 0.99961, 12.3449, 2.0])
 def test_no_printed_epsilon_is_below_what_was_spent(spent: float) -> None:
     summary = {"epsilon": spent, "published_epsilon": 10 * spent, "delta": 1e-5}
-    said = rundir.loss_in_words({**summary, "adjacency": "replace", "statement": "certificate"})
+    said = said_of.loss_in_words({**summary, "adjacency": "replace", "statement": "certificate"})
     found = re.match(r"epsilon (\S+) at delta 1e-05 \(replace\); published bound (\S+); certificate", said)
     assert found
     assert spent <= float(found[1]) < 1.001 * spent
@@ -223,10 +223,10 @@ def test_a_budget_that_runs_out_on_the_way(tmp_path: Path, capsys) -> None:
 def test_all_ranks_stop_together_when_one_budget_runs_out(world: World, shared_path: Path) -> None:
     out = str(shared_path / "run")
     flags = {**PRIVATE, "budget_epsilon": 4.0, "checkpoint_every": 2}
-    config = world.on_root(lambda: radmm.read([*words(flags), "--out", out]))
-    assert radmm.work(config, world) == DONE
-    config = world.on_root(lambda: radmm.read(["--resume", out, "--iterations", "60"]))
-    assert radmm.work(config, world) == BUDGET
+    config = world.on_root(lambda: radmm.PROGRAMME.read([*words(flags), "--out", out]))
+    assert shell.work(radmm.PROGRAMME, config, world) == DONE
+    config = world.on_root(lambda: radmm.PROGRAMME.read(["--resume", out, "--iterations", "60"]))
+    assert shell.work(radmm.PROGRAMME, config, world) == BUDGET
 
 
 UNSOLVED = {**PRIVATE, "rng": "secure", "alpha": "1e6", "tolerance": 1e-17}  # below what doubles can do
@@ -238,8 +238,8 @@ def test_a_solve_that_misses_its_tolerance_ends_all_ranks_of_a_run_with_a_budget
 ) -> None:
     out = str(shared_path / "run")
     flags = words({**UNSOLVED, "budget_epsilon": 1e9, "stall_timeout": 30})
-    config = world.on_root(lambda: radmm.read([*flags, "--out", out]))
-    assert radmm.work(config, world) == BUDGET
+    config = world.on_root(lambda: radmm.PROGRAMME.read([*flags, "--out", out]))
+    assert shell.work(radmm.PROGRAMME, config, world) == BUDGET
     if world.is_root:
         summary = json.loads((shared_path / "run" / "summary.json").read_text())
         assert summary["iterations"] == 0
@@ -249,7 +249,7 @@ def test_a_solve_that_misses_its_tolerance_ends_all_ranks_of_a_run_with_a_budget
 def test_a_solve_that_misses_its_tolerance_is_named_as_what_leaves_no_bound() -> None:
     run = radmm.solve("radmm", **UNSOLVED)
     assert run.epsilon == float("inf")
-    assert "a solve ended at gradient norm" in rundir.loss_in_words(run.summary)
+    assert "a solve ended at gradient norm" in said_of.loss_in_words(run.summary)
 
 
 def test_the_history_says_what_its_epsilon_is_worth(tmp_path: Path) -> None:
@@ -303,7 +303,7 @@ def test_iterations_added_to_a_schedule_are_priced_as_chosen_on_the_way(
 
 @pytest.mark.parametrize("spent", [1.23441, 0.0100001, 12.3412, 2.0])
 def test_a_loss_is_never_printed_below_what_was_spent(spent: float) -> None:
-    said = rundir.loss_in_words(
+    said = said_of.loss_in_words(
         {
             "epsilon": spent,
             "published_epsilon": spent,

@@ -142,13 +142,12 @@ def test_the_pooled_optimum_is_the_least_that_another_solver_finds(loss: str, rh
     """Also where the loss is level at the start: the curvature of a hinge at 0 is 0."""
     from distadmm import radmm
     from distadmm.ranks.world import World
-    from distadmm.run.loop import error_rate
     from distadmm.run.observe import Observer, optimum
     from distadmm.run.setup import prepare
 
     flags = {"data": "tiny", "topology": "ring:4", "loss": loss, "rho": rho, "progress": "none"}
     node = prepare(radmm.configure("admm", **flags), World()).node
-    found = optimum(node, Observer(node, World(), lambda: None, error_rate))[1]
+    found = optimum(node, Observer(node, World(), lambda: None))[1]
 
     def value(f: np.ndarray) -> float:
         return sum(o.value(f) for o in node.problem.objectives)

@@ -13,10 +13,8 @@ from distadmm import radmm
 from distadmm.data.adult.domains import DOMAINS
 from distadmm.data.mapping import Mapping
 from distadmm.errors import USAGE, InputError
-from distadmm.methods.consensus import private as protect
 from distadmm.ranks.world import World
-from distadmm.run.loop import execute
-from distadmm.run.setup import prepare
+from distadmm.run.shell import in_process
 
 FLAGS: dict[str, Any] = {
     "data": "adult", "topology": "er5", "rows_per_node": 300, "weight": 50.0, "eta": "2", "iterations": 4,
@@ -37,9 +35,8 @@ def test_same_bits_on_ranks(world: World, shared_path: Path) -> None:
     path = world.on_root(lambda: str(mapping_file(shared_path)))
 
     def models(where: World) -> Any:
-        prepared = prepare(radmm.configure("radmm", **FLAGS, sanitise=(f"relationship={path}",)), where)
-        protect.arm(prepared, protect.plan_of(prepared), None)
-        return execute(prepared).models
+        config = radmm.configure("radmm", **FLAGS, sanitise=(f"relationship={path}",))
+        return in_process(radmm.PROGRAMME, config, where).models
 
     together = models(world)
     if world.is_root:

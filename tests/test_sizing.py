@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -30,15 +31,16 @@ BUDGET = {
 
 def planned(world: World | None = None, algorithm: str = "radmm", **flags: Any) -> tuple[Any, Any]:
     prepared = prepare(radmm.configure(algorithm, **{**BUDGET, **flags}), world or World())
-    return prepared, protect.plan_of(prepared)
+    plan = protect.plan_of(prepared)
+    return replace(prepared, node=plan.node), plan
 
 
 def test_the_choice_has_the_least_forecast_loss_and_spends_the_budget() -> None:
     from distadmm.methods.consensus import forecast
     from distadmm.privacy.accounting import accountant
 
-    prepared, recipe = planned()
-    node, chosen = prepared.node, prepared.description["penalty"]
+    prepared, plan = planned()
+    node, chosen, recipe = prepared.node, plan.penalty, plan.recipe
     assert chosen / default_penalty(node.facts) in sizing.FACTORS
     np.testing.assert_array_equal(node.table["eta"], np.full(4, chosen))
     releases = prepared.config.algorithm.releases(node, 8)
@@ -49,7 +51,7 @@ def test_the_choice_has_the_least_forecast_loss_and_spends_the_budget() -> None:
     def exact(factor: float) -> float:
         """The forecast with the alpha that the accountant allows, instead of a rule of thumb's."""
         eta = factor * default_penalty(node.facts)
-        _, fixed = planned(eta=repr(eta))
+        fixed = planned(eta=repr(eta))[1].recipe
         noise = (fixed.dimension + 1) / fixed.alpha[0] ** 2
         A = forecast.adjacency(node.network)
         return forecast.expected_excess(A, node.facts, fixed.dimension, noise, 4, eta, 0.5, 2)
@@ -66,9 +68,8 @@ def test_a_long_schedule_of_different_prices_spends_the_budget_and_no_more(monke
     monkeypatch.setattr(
         accountant, "epsilon", lambda events, *rest: asked.append(len(events)) or epsilon(events, *rest)
     )
-    prepared, recipe = planned(algorithm="mradmm", eta="2", iterations=60)
-    releases = prepared.config.algorithm.releases(prepared.node, 60)
-    events = sizing.events_of(recipe, releases, 0)
+    _, plan = planned(algorithm="mradmm", eta="2", iterations=60)
+    events = sizing.events_of(plan.recipe, plan.releases, 0)
     assert len(events) == 30 > sizing._SEARCHED_BY
     assert 0.998 * 4.0 <= epsilon(events, 1e-5, "replace") <= 4.0
     assert asked[-1] == 30  # what is claimed is claimed of all
@@ -76,14 +77,14 @@ def test_a_long_schedule_of_different_prices_spends_the_budget_and_no_more(monke
 
 
 def test_a_penalty_of_the_users_stays() -> None:
-    prepared, _ = planned(eta="2")
-    assert "penalty" not in prepared.description
+    prepared, plan = planned(eta="2")
+    assert plan.penalty is None
     np.testing.assert_array_equal(prepared.node.table["eta"], np.full(4, 2.0))
 
 
 def test_a_heavy_record_gets_a_larger_penalty() -> None:
     """The heavier the record, the more of the budget the Hessian would take."""
-    light, heavy = (planned(weight=w, topology="star:4")[0].description["penalty"] for w in (2.0, 100.0))
+    light, heavy = (planned(weight=w, topology="star:4")[1].penalty for w in (2.0, 100.0))
     facts = [
         prepare(radmm.configure("radmm", data="tiny", topology="star:4", weight=w), World()).node.facts
         for w in (2.0, 100.0)
@@ -94,17 +95,17 @@ def test_a_heavy_record_gets_a_larger_penalty() -> None:
 @pytest.mark.mpi(min_size=2)
 def test_all_ranks_choose_what_one_rank_chooses(world: World) -> None:
     together, shared = planned(world, topology="star:5")
-    alone, whole = planned(topology="star:5")
-    assert together.description["penalty"] == alone.description["penalty"]
-    np.testing.assert_array_equal(shared.alpha, whole.alpha[:, together.node.network.nodes])
+    _, whole = planned(topology="star:5")
+    assert shared.penalty == whole.penalty
+    np.testing.assert_array_equal(shared.recipe.alpha, whole.recipe.alpha[:, together.node.network.nodes])
 
 
 def test_a_large_network_takes_the_smallest_that_leaves_half_of_the_budget(monkeypatch) -> None:
     from distadmm.methods.consensus import forecast
 
     monkeypatch.setattr(forecast, "LARGEST", 3)
-    prepared, recipe = planned(weight=100.0)
-    chosen = prepared.description["penalty"]
+    prepared, plan = planned(weight=100.0)
+    chosen, recipe = plan.penalty, plan.recipe
     base, cost = default_penalty(prepared.node.facts), {}
     for factor in sizing.FACTORS:
         floor = prepared.node.facts.ridge + 2 * base * factor * 2

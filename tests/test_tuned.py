@@ -213,16 +213,15 @@ def test_products_with_the_hessian_are_enough() -> None:
 @pytest.mark.mpi(min_size=2, sizes=[2, 3])
 def test_same_bits_with_leaves_on_any_number_of_ranks(world: World) -> None:
     from distadmm import radmm
-    from distadmm.run.loop import execute
-    from distadmm.run.setup import prepare
+    from distadmm.run.shell import in_process
 
     flags: dict[str, Any] = {
         "data": "tiny", "topology": "path:8", "weight": 20.0, "rho": 1.0, "iterations": 6, "progress": "none",
     }  # fmt: skip
     config = radmm.configure("admm", **flags)
-    together = execute(prepare(config, world)).models
+    together = in_process(radmm.PROGRAMME, config, world).models
     if world.is_root:
-        np.testing.assert_array_equal(together, execute(prepare(config, World())).models)
+        np.testing.assert_array_equal(together, in_process(radmm.PROGRAMME, config).models)
 
 
 def test_each_set_up_message_is_in_the_ledger(tmp_path) -> None:

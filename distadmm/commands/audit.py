@@ -106,16 +106,16 @@ def white_box(config: Config, *, prepared: Prepared | None = None) -> whitebox.V
     """Level 0 of `config`, run in simulation in this process."""
     config = config.replace(rng="simulation")
     prepared = prepared or prepare(config, World())
-    recipe = _recipe(prepared)
+    plan = _plan(prepared)
     recording = play.record(
         config.algorithm,
-        prepared.node,
-        recipe,
+        plan.node,
+        plan.recipe,
         config.loop.iterations,
         Simulation(config.loop.seed),
         prepared.description["phases"],
     )
-    return whitebox.inspect(config.algorithm, prepared.node, recording, recipe.slope, recipe.curvature)
+    return whitebox.inspect(config.algorithm, plan.node, recording, plan.recipe.slope, plan.recipe.curvature)
 
 
 def white_box_of_run(folder: str | Path) -> whitebox.Verdict:
@@ -126,24 +126,24 @@ def white_box_of_run(folder: str | Path) -> whitebox.Verdict:
         f"{folder} is a run without noise: its ledger claims nothing to be audited",
     )
     assert found.recording is not None
-    recipe = _recipe(found.prepared)
-    node, algorithm = found.prepared.node, found.prepared.config.algorithm
-    return whitebox.inspect(algorithm, node, found.recording, recipe.slope, recipe.curvature)
+    plan, algorithm = _plan(found.prepared), found.prepared.config.algorithm
+    return whitebox.inspect(algorithm, plan.node, found.recording, plan.recipe.slope, plan.recipe.curvature)
 
 
-def _recipe(prepared: Prepared) -> Any:
-    recipe = protect.plan_of(prepared)
+def _plan(prepared: Prepared) -> Any:
+    plan = protect.plan_of(prepared)
     require(
-        recipe is not None,
+        plan is not None,
         "there is no claim to audit without noise; give --alpha or --epsilon, and --adjacency",
     )
-    return recipe
+    return plan
 
 
 def setting_of(config: Config, options: Options) -> canary.Setting:
     """The pair of nodes that stands for `config`: its first node and a neighbour, with a canary's table."""
     prepared = prepare(config, World())
-    recipe, node = _recipe(prepared), prepared.node
+    plan = _plan(prepared)
+    recipe, node = plan.recipe, plan.node
     require(
         recipe.mechanism == "objective",
         "levels 1 and 2 need the exact likelihood ratio, which is that of --mechanism objective; use --level 0",
@@ -322,7 +322,7 @@ def read(argv: Sequence[str]) -> dict[str, Any]:
     if subject == "consensus":
         if help_wanted:
             parse(PROG, __doc__ or "", [Options, Choice, Problem, Loop, Links, Privacy], ["--help"])
-        return {"subject": subject, "options": mine, "table": radmm.read(rest).table()}
+        return {"subject": subject, "options": mine, "table": radmm.PROGRAMME.read(rest).table()}
     (query,) = parse(PROG, __doc__ or "", [Query], rest)
     return {
         "subject": subject,

@@ -22,7 +22,7 @@ from distadmm.problems.consensus import GeneralisedLinear, Problem
 from distadmm.ranks.launch import launch
 from distadmm.ranks.world import World
 from distadmm.run.config import Config
-from distadmm.run.loop import error_rate
+from distadmm.run.running import unwritten
 from distadmm.run.setup import Prepared, node_like
 from distadmm.structs import struct
 
@@ -242,13 +242,13 @@ def outcome(options: Options, prepared: Prepared, plan: Plan) -> Outcome:
     node = node_like(prepared.node, config, Problem(prepared.node.problem.objectives))
     node.start, node.table["alpha"] = prepared.node.start, plan.alpha
     here = replace(prepared, config=config, node=node)
-    protect.arm(here, protect.plan_of(here), None)
+    node = protect.armed(here, protect.plan_of(here), unwritten(config.run))
     state = config.algorithm.init(node)
     for k in range(1, config.loop.iterations + 1):
         state = config.algorithm.step(k, state, node)
     from distadmm.run.observe import Observer, optimum
 
-    f, best = state.f.mean(axis=0), optimum(node, Observer(node, World(), lambda: None, error_rate))[0]
+    f, best = state.f.mean(axis=0), optimum(node, Observer(node, World(), lambda: None))[0]
     objectives = node.problem.objectives
 
     def loss(f: Array) -> float:

@@ -105,7 +105,8 @@ def read(argv: Sequence[str]) -> Request:
 def _checked(kind: str, words: Sequence[str]) -> dict[str, Any]:
     """The flags of one run, read as the programme itself would read them."""
     module = importlib.import_module(f"distadmm.{kind}")
-    read = getattr(module, "read", None) or getattr(module, "_read", None)
+    programme = getattr(module, "PROGRAMME", None)
+    read = programme.read if programme else getattr(module, "read", None) or getattr(module, "_read", None)
     options = read(list(words)) if read else ()
     return (
         options.table() if hasattr(options, "table") else {k: v for o in options for k, v in vars(o).items()}

@@ -7,7 +7,7 @@ python -m distadmm transcript --algorithm radmm ...      by running again, in si
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +77,9 @@ def of_run(folder: str | Path, verb: str = "transcript") -> Transcript:
     if not config.privacy.wanted:
         return of_flags(config)
     prepared = prepare(config, World())
+    plan = protect.plan_of(prepared)
+    assert plan is not None
+    prepared = replace(prepared, node=plan.node)
     recording = stored(folder, prepared)
     asked = play.twin(config.algorithm, prepared.node, recording)
     header = recording.entries[0][0]
@@ -117,16 +120,17 @@ def of_flags(config: Config) -> Transcript:
         config = config.replace(rng="simulation")
     prepared = prepare(config, World())
     algorithm, iterations = config.algorithm, config.loop.iterations
-    recipe = protect.plan_of(prepared)
-    if recipe is None:
+    plan = protect.plan_of(prepared)
+    if plan is None:
         asked, messages = _bare(prepared, iterations)
         return Transcript(prepared, "run again without noise", False, messages, asked, None)
+    prepared = replace(prepared, node=plan.node)
     phases = prepared.description["phases"]
     recording = play.record(
-        algorithm, prepared.node, recipe, iterations, Simulation(config.loop.seed), phases
+        algorithm, plan.node, plan.recipe, iterations, Simulation(config.loop.seed), phases
     )
     assert recording.messages is not None
-    solves = play.twin(algorithm, prepared.node, recording).solves
+    solves = play.twin(algorithm, plan.node, recording).solves
     return Transcript(prepared, "run again in simulation", True, recording.messages, solves, recording)
 
 
@@ -206,7 +210,7 @@ def read(argv: Sequence[str]) -> dict[str, Any]:
     if folder is None:
         if not rest or {"-h", "--help"} & set(rest):
             parse(PROG, __doc__ or "", [Coalitions, Choice, Problem, Loop, Links, Privacy], [*rest, "--help"])
-        table = radmm.read(rest).table()
+        table = radmm.PROGRAMME.read(rest).table()
         return {"folder": None, "collude": options.collude, "table": table}
     known = parse(PROG, __doc__ or "", [Loop], rest)[0]
     return {"folder": folder, "collude": options.collude, "table": {"out": known.out, "force": known.force}}

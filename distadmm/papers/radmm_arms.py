@@ -14,10 +14,10 @@ import numpy as np
 
 from distadmm import radmm
 from distadmm.methods.consensus import private as protect
-from distadmm.privacy.noise.protected import Protected
 from distadmm.problems.consensus import Problem
 from distadmm.ranks.world import World
-from distadmm.run.loop import error_rate
+from distadmm.run.observe import error_rate
+from distadmm.run.running import unwritten
 from distadmm.run.setup import Prepared, prepare
 
 C, RHO, CURVATURE = 1750.0, 0.22, 0.25
@@ -70,8 +70,8 @@ def trace(item: tuple[Arm, int]) -> Trace:
     for name, values in (("eta", arm.eta), ("eta_growth", arm.growth), ("alpha", arm.alpha)):
         if values:
             prepared.node.table[name] = np.array(values)
-    protect.arm(prepared, protect.plan_of(prepared), None)
-    node, algorithm = prepared.node, config.algorithm
+    plan = protect.plan_of(prepared)
+    node, algorithm = protect.armed(prepared, plan, unwritten(config.run)), config.algorithm
     state = algorithm.init(node)
     losses = [node.problem.data_losses(state.f).mean()]
     for k in range(1, arm.iterations + 1):
@@ -79,7 +79,7 @@ def trace(item: tuple[Arm, int]) -> Trace:
         losses.append(node.problem.data_losses(state.f).mean())
     test = loaded.source.test()
     assert test is not None
-    bound = total_loss(arm, prepared) if config.privacy.wanted else float("inf")
+    bound = total_loss(plan) if plan is not None else float("inf")
     return Trace([float(value) for value in losses], error_rate(state.f.mean(axis=0), *test), bound)
 
 
@@ -94,17 +94,13 @@ def prepare_like(loaded: Prepared, config: Any) -> Prepared:
     return replace(loaded, config=config, node=node, description=description)
 
 
-def total_loss(arm: Arm, prepared: Prepared) -> float:
+def total_loss(plan: Any) -> float:
     """P = max_i sum_k 2C/B_i (1.4 c1/(rho/N + 2 eta_i V_i) + alpha_i), the bound of the paper's Theorem V.1."""
-    node, release = prepared.node, prepared.node.release
-    assert isinstance(release, Protected)
-    total = np.zeros(node.network.n_local)
-    for solve, (_, quadratic, factor) in enumerate(
-        prepared.config.algorithm.releases(node, arm.iterations), start=1
-    ):
-        weight = release.recipe.weight
-        rate = release.recipe.alpha[solve - 1] / np.broadcast_to(factor, (len(weight), 1))[:, 0]
-        total += 2 * weight * (1.4 * CURVATURE / (node.facts.ridge + quadratic[:, 0]) + rate)
+    recipe, ridge = plan.recipe, plan.node.facts.ridge
+    total = np.zeros(plan.node.network.n_local)
+    for solve, (_, quadratic, factor) in enumerate(plan.releases):
+        rate = recipe.alpha[solve] / np.broadcast_to(factor, (len(total), 1))[:, 0]
+        total += 2 * recipe.weight * (1.4 * CURVATURE / (ridge + quadratic[:, 0]) + rate)
     return float(total.max())
 
 

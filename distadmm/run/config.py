@@ -166,6 +166,10 @@ class Config:
     def name(self) -> str:
         return self.choice.algorithm
 
+    @property
+    def run(self) -> Loop:
+        return self.loop
+
     def table(self) -> dict[str, Any]:
         """Flag name -> value, as `config.json` keeps it and `--config` reads it."""
         parts = (self.choice, self.problem, self.loop, self.links, self.privacy, self.algorithm)
@@ -179,12 +183,3 @@ class Config:
             own = {name: value for name, value in changes.items() if name in fields_of(type(part))}
             parts[key] = dataclasses.replace(part, **own) if own else part
         return Config(**parts)
-
-
-# These may differ between a run and its continuation: none of them changes what an iteration computes.
-FREE_ON_RESUME = frozenset(
-    {
-        *("iterations", "stop_tolerance", "time_limit", "strict", "stall_timeout", "observe", "progress"),
-        *("yield", "out", "force", "checkpoint_every", "resume", "dry_run"),
-    }
-)

@@ -8,33 +8,34 @@ from pathlib import Path
 from typing import Any
 
 from distadmm.files import write_csv
-from distadmm.run.observe import COLUMNS, Measurement
 
 
-def write(folder: Path, history: Sequence[Measurement], began: int = 0) -> None:
+def write(folder: Path, columns: Sequence[str], history: Sequence[Any], began: int = 0) -> None:
     """Write `history` after the lines that an earlier part of the run left, up to where this part began."""
     path = folder / "history.csv"
     lines = _earlier(path, began) + [[_cell(value) for value in line] for line in history]
     if lines or path.is_file():
-        write_csv(path, COLUMNS, lines)
+        write_csv(path, columns, lines)
 
 
-def gap_before(folder: Path | None, iteration: int) -> float:
-    """The gap that an earlier part of the run measured at `iteration`; NaN when none did."""
-    if folder is None:
+def earlier(folder: Path | None, column: str, iteration: int) -> float:
+    """What an earlier part of the run measured at `iteration`; NaN when nothing was."""
+    if folder is None or not (folder / "history.csv").is_file():
         return math.nan
-    column = COLUMNS.index("gap")
-    lines = [line for line in _earlier(folder / "history.csv", iteration) if int(line[0]) == iteration]
-    return float(lines[-1][column] or "nan") if lines else math.nan
+    lines = _lines(folder / "history.csv")
+    found = [line for line in lines[1:] if int(line[0]) == iteration]
+    return float(found[-1][lines[0].index(column)] or "nan") if found else math.nan
 
 
 def _earlier(path: Path, began: int) -> list[list[Any]]:
-    if not path.is_file():
-        return []
+    return [line for line in _lines(path)[1:] if int(line[0]) <= began] if path.is_file() else []
+
+
+def _lines(path: Path) -> list[list[Any]]:
     import csv
 
     with open(path, newline="") as file:
-        return [line for line in list(csv.reader(file))[1:] if int(line[0]) <= began]
+        return list(csv.reader(file))
 
 
 def _cell(value: Any) -> Any:

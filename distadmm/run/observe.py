@@ -19,23 +19,6 @@ from distadmm.ranks.world import World
 Array = np.ndarray
 _AT_ONCE = 256  # measurements
 _NOTHING = 1e-9  # of the objective at 0: rows that can be told apart without error, and no ridge
-COLUMNS = (
-    "iteration",
-    "phase",
-    "objective",
-    "average_loss",
-    "gap",
-    "consensus_error",
-    "primal_residual",
-    "dual_residual",
-    "kkt_residual",
-    "test_error",
-    "epsilon",
-    "statement",
-    "messages",
-    "bytes",
-    "seconds",
-)
 
 
 class Measurement(NamedTuple):
@@ -57,19 +40,34 @@ class Measurement(NamedTuple):
     bytes: int
     seconds: float  # of protocol time, measurements excluded
 
+    @property
+    def diverged(self) -> bool:
+        return not np.isfinite(self.consensus_error)
+
+    @property
+    def residual(self) -> float:
+        return max(self.primal_residual, self.dual_residual)
+
+    def details(self) -> list[str]:
+        found = [f"objective {self.objective:.6g}", f"disagreement {self.consensus_error:.2g}"]
+        if self.test_error == self.test_error:
+            found.append(f"test error {100 * self.test_error:.2f} %")
+        return found
+
 
 class Observer:
     """Gathers and reduces; rank 0 holds the result, the others None."""
+
+    columns = Measurement._fields
 
     def __init__(
         self,
         node: Node,
         world: World,
         test: Callable[[], tuple[Any, Array] | None],
-        evaluate: Callable[..., Any],
     ):
-        """`test` reads the test rows, when rank 0 first wants them; `evaluate(model, *rows)` is an error rate."""
-        self.node, self.world, self.evaluate = node, world, evaluate
+        """`test` reads the test rows, when rank 0 first wants them."""
+        self.node, self.world = node, world
         self._read_test = test
         self.order = world.rows_order(node.network.nodes)
         self.uplink = Uplink(world, node.network.n_local, 7 + node.problem.dimension)
@@ -90,14 +88,14 @@ class Observer:
         found = self.world.gather((count.messages, count.bytes, count.lost)) or [(0, 0, 0)]
         return sum(m for m, _, _ in found), sum(b for _, b, _ in found), sum(lost for _, _, lost in found)
 
-    def measure(self, k: int, phase: str, f: Array, before: Array, seconds: float) -> Measurement | None:
-        problem, network = self.node.problem, self.node.network
+    def measure(self, k: int, phase: str, state: Any, before: Any, seconds: float) -> Measurement | None:
+        problem, network, f = self.node.problem, self.node.network, state.f
         local = np.column_stack(
             [
                 problem.values(f),
                 problem.data_losses(f),
                 problem.residual if phase == "solve" else np.full(len(f), np.nan),
-                np.einsum("ij,ij->i", f - before, f - before),
+                np.einsum("ij,ij->i", f - before.f, f - before.f),
                 np.full(len(f), self.node.release.epsilon),
                 np.full(len(f), network.traffic.messages / max(network.n_local, 1)),
                 np.full(len(f), network.traffic.bytes / max(network.n_local, 1)),
@@ -122,7 +120,7 @@ class Observer:
             primal_residual=apart / float(np.sqrt(n)),
             dual_residual=float(np.sqrt(whole[:, 3].sum() / n)),
             kkt_residual=float(whole[:, 2].max()),
-            test_error=float("nan") if self.test is None else self.evaluate(mean, *self.test),
+            test_error=float("nan") if self.test is None else error_rate(mean, *self.test),
             epsilon=float(whole[:, 4].max()),
             statement=self.node.release.statement,
             messages=round(whole[:, 5].sum()),
@@ -141,6 +139,20 @@ class Observer:
             rows = self.gather(self.node.problem.values_at(self.world.broadcast_array(means)))
             values[first : first + len(means)] = 0.0 if rows is None else rows.sum(axis=0)
         return values
+
+
+def error_rate(f: Array, X: Any, y: Array) -> float:
+    """Share of rows that the model gets wrong: by the sign of its score, or by the highest of several.
+
+    NaN where the targets are numbers: there a row is not right or wrong.
+    """
+    if len(f) > X.shape[1]:
+        from distadmm.problems.consensus import classes_of
+
+        return float(np.mean(classes_of(f, X) != y))
+    if not np.all(np.abs(y) == 1):
+        return float("nan")
+    return float(np.mean(np.where(X @ f > 0, 1, -1) != y))
 
 
 def optimum(node: Node, observer: Observer) -> tuple[Array, float]:

@@ -7,9 +7,7 @@ import os
 import shutil
 import sys
 import time
-from typing import TextIO
-
-from distadmm.run.observe import Measurement
+from typing import Any, TextIO
 
 EVERY = 2.0  # seconds between lines where there is no terminal
 _REDRAW = 0.1
@@ -29,20 +27,16 @@ class Progress:
         self.started = self._last = time.monotonic()
         self._drawn = False
 
-    def show(self, k: int, seen: Measurement | None) -> None:
+    def show(self, k: int, seen: Any | None) -> None:
         now = time.monotonic()
         if self.mode == "none" or now - self._last < (_REDRAW if self.mode == "bar" else EVERY):
             return
         self._last = now
         self._write(k, seen, now)
 
-    def _write(self, k: int, seen: Measurement | None, now: float) -> None:
+    def _write(self, k: int, seen: Any | None, now: float) -> None:
         rate = (now - self.started) / max(k, 1)
-        details = []
-        if seen is not None:
-            details += [f"objective {seen.objective:.6g}", f"disagreement {seen.consensus_error:.2g}"]
-            if seen.test_error == seen.test_error:
-                details.append(f"test error {100 * seen.test_error:.2f} %")
+        details = [] if seen is None else seen.details()
         first, last = f"iteration {k}/{self.iterations}", f"{_span(rate * (self.iterations - k))} left"
         if self.mode == "bar":
             full = round(_WIDTH * k / max(self.iterations, 1))

@@ -18,7 +18,7 @@ from distadmm.problems.losses import Loss, loss_named, task_of
 from distadmm.ranks.graph_network import Neighbourhood, Network, split
 from distadmm.ranks.world import World
 from distadmm.run.config import Config
-from distadmm.structs import mutable_struct
+from distadmm.structs import struct
 
 if TYPE_CHECKING:
     from distadmm.ranks.conditions import Conditions, Delays
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 Array = np.ndarray
 
 
-@mutable_struct
+@struct
 class Prepared:
-    """What `run` needs, on every rank."""
+    """What a run needs, on every rank; nothing later changes it."""
 
     config: Config
     world: World
@@ -36,11 +36,9 @@ class Prepared:
     source: Source
     description: dict[str, Any]  # graph and data in words and numbers, for config.json and the dry run
     delays: Delays | None = None
-    data_id: str = ""  # keyed name of the data; empty where nothing is written
-    run: str = ""  # a name no other run has; empty where nothing is written
 
 
-@mutable_struct
+@struct
 class _Plan:
     """What rank 0 works out once and tells the others."""
 
@@ -258,3 +256,31 @@ def source_options(config: Config) -> dict[str, Any]:
 
         options["sanitise"] = named_mappings(problem.sanitise)
     return options
+
+
+def data_ids(prepared: Prepared) -> str | dict[str, str]:
+    """The keyed name of the data, on rank 0; of each node's own file where nodes have their own, on every rank."""
+    if not prepared.source.pooled_allowed:
+        return _data_ids(prepared)
+    return prepared.world.on_root(lambda: _data_id(prepared))
+
+
+def _data_id(prepared: Prepared) -> str:
+    """The keyed name of a whole table."""
+    from distadmm.data.source import BUNDLED
+    from distadmm.data.table import local_key
+
+    bundled = prepared.config.problem.data in BUNDLED
+    return prepared.source.data_id(None if bundled else local_key())
+
+
+def _data_ids(prepared: Prepared) -> dict[str, str]:
+    """The keyed name of each node's own file."""
+    from distadmm.data.files import PatternSource
+    from distadmm.data.table import local_key
+
+    source, world = prepared.source, prepared.world
+    assert isinstance(source, PatternSource)
+    with world.together():
+        mine = source.node_ids(local_key())
+    return {str(node): name for part in world.allgather(mine) for node, name in sorted(part.items())}

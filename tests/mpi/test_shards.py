@@ -15,6 +15,7 @@ from distadmm import radmm
 from distadmm.errors import InputError
 from distadmm.files import read_npz
 from distadmm.ranks.world import World
+from distadmm.run import shell
 from distadmm.run.setup import prepare
 
 FLAGS: dict[str, Any] = {
@@ -62,7 +63,7 @@ def test_a_rank_opens_only_the_files_of_its_nodes(world: World, shared_path: Pat
 def test_the_gap_is_unknown_and_said_to_be(world: World, shared_path: Path, capsys) -> None:
     pattern = world.on_root(lambda: write_shards(shared_path))
     out = str(shared_path / "run")
-    assert radmm.work(radmm.configure("admm", data=pattern, out=out, **FLAGS), world) == 0
+    assert shell.work(radmm.PROGRAMME, radmm.configure("admm", data=pattern, out=out, **FLAGS), world) == 0
     if world.is_root:
         assert "each node holds its own rows" in capsys.readouterr().out
         assert json.loads((Path(out) / "summary.json").read_text())["gap"] is None
@@ -76,11 +77,16 @@ def test_resume_on_another_number_of_ranks_knows_the_files_again(world: World, s
     out = str(shared_path / "run")
     flags = {**FLAGS, "data": pattern, "checkpoint_every": 4}
     if world.is_root:
-        assert radmm.work(radmm.configure("admm", out=out, **{**flags, "iterations": 4}), World()) == 0
+        assert (
+            shell.work(
+                radmm.PROGRAMME, radmm.configure("admm", out=out, **{**flags, "iterations": 4}), World()
+            )
+            == 0
+        )
         straight = radmm.solve("admm", **flags).models
     world.barrier()
-    config = world.on_root(lambda: radmm.read(["--resume", out, "--iterations", "8"]))
-    assert radmm.work(config, world) == 0
+    config = world.on_root(lambda: radmm.PROGRAMME.read(["--resume", out, "--iterations", "8"]))
+    assert shell.work(radmm.PROGRAMME, config, world) == 0
     if world.is_root:
         np.testing.assert_array_equal(read_npz(Path(out) / "models.npz")["models"], straight)
     world.barrier()
@@ -88,9 +94,9 @@ def test_resume_on_another_number_of_ranks_knows_the_files_again(world: World, s
         path = shared_path / "shard-3.csv"
         path.write_text(path.read_text().replace(",1\n", ",-1\n", 1))
     world.barrier()
-    config = world.on_root(lambda: radmm.read(["--resume", out, "--iterations", "9"]))
+    config = world.on_root(lambda: radmm.PROGRAMME.read(["--resume", out, "--iterations", "9"]))
     with pytest.raises(InputError, match="data are not those"):
-        radmm.work(config, world)
+        shell.work(radmm.PROGRAMME, config, world)
 
 
 @pytest.mark.mpi(min_size=2, sizes=[5])

@@ -14,6 +14,7 @@ from distadmm.privacy.accounting import rdp
 from distadmm.privacy.accounting.events import ObjectivePerturbation
 from distadmm.ranks.waiting import cores
 from distadmm.ranks.world import World, on_one_host
+from distadmm.run.running import unwritten
 from distadmm.run.setup import prepare
 
 
@@ -67,10 +68,10 @@ def armed(world: World) -> tuple[np.ndarray, list[np.ndarray], float]:
     flags = {"data": "tiny", "weight": 20.0, "topology": "star:4", "epsilon": 4.0, "adjacency": "replace"}
     config = radmm.configure("mradmm", **flags, iterations=6, rng="simulation", progress="none")
     prepared = prepare(config, world)
-    recipe = protect.plan_of(prepared)
-    protect.arm(prepared, recipe, None)
-    spent = [ledger.tally.spent.rdp for ledger in prepared.node.release.books.ledgers]
-    return recipe.alpha, spent, prepared.node.release.epsilon
+    plan = protect.plan_of(prepared)
+    release = protect.armed(prepared, plan, unwritten(config.run, world)).release
+    spent = [ledger.tally.spent.rdp for ledger in release.books.ledgers]
+    return plan.recipe.alpha, spent, release.epsilon
 
 
 @pytest.mark.mpi(min_size=2, sizes=[5])

@@ -14,6 +14,7 @@ from distadmm.methods.consensus import private as protect
 from distadmm.privacy.noise.sources import Simulation
 from distadmm.ranks import graph_network as networks
 from distadmm.ranks.world import World
+from distadmm.run.running import unwritten
 from distadmm.run.setup import prepare
 
 SMALL: dict[str, Any] = {
@@ -75,8 +76,9 @@ def play(
 ) -> tuple[Any, list[np.ndarray], list[np.ndarray]]:
     """The protocol alone: the rows each exchange was given, and the heads that the ledgers had then."""
     prepared = prepare(radmm.configure(name, **flags), world)
-    protect.arm(prepared, protect.plan_of(prepared), None)
-    node, rows, heads = prepared.node, [], []
+    node = protect.armed(prepared, protect.plan_of(prepared), unwritten(prepared.config.run, world))
+    rows: list[np.ndarray] = []
+    heads: list[np.ndarray] = []
     through = node.network.exchange
 
     def exchange(F: np.ndarray) -> np.ndarray:
@@ -151,9 +153,9 @@ def test_a_neighbour_learns_what_the_transcript_says(world: World, monkeypatch: 
     play(World(world.comm), tap, "radmm", PRIVATE)
     config = radmm.configure("radmm", **PRIVATE)
     alone = prepare(config, World())
-    recipe = protect.plan_of(alone)
-    assert recipe is not None
-    recording = record(config.algorithm, alone.node, recipe, 6, Simulation(0), 2)
+    plan = protect.plan_of(alone)
+    assert plan is not None
+    recording = record(config.algorithm, plan.node, plan.recipe, 6, Simulation(0), 2)
     assert recording.messages is not None
     neighbours = len(tap.left) // len(recording.messages)
     for place, (_, content) in enumerate(tap.left):

@@ -6,15 +6,13 @@ ledger, under the hypothesis' name.  None is assumed.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from distadmm.algorithm import NO_SCHEDULE, find
+from distadmm.algorithm import NO_SCHEDULE, Node, find
 from distadmm.errors import InputError, require
 from distadmm.methods.consensus import sizing
 from distadmm.methods.consensus.penalty import Penalties
@@ -25,8 +23,9 @@ from distadmm.privacy.ledger.rules import MemoryLedger
 from distadmm.privacy.noise.release import UNCHECKED, Unprotected
 from distadmm.problems.losses import LOSSES, task_of
 from distadmm.run.config import Config
-from distadmm.run.loop import Run
+from distadmm.run.running import Running
 from distadmm.run.setup import Prepared
+from distadmm.structs import struct
 
 # Every rank of every run loads this module; what only a private run needs is imported where it is used.
 if TYPE_CHECKING:
@@ -116,8 +115,18 @@ def recipe_of(config: Config, prepared: Prepared, releases: Sequence[Any]) -> Re
     )
 
 
-def plan_of(prepared: Prepared) -> Recipe | None:
-    """The recipe of a private run, refused or completed before any file is written; None without noise."""
+@struct
+class Plan:
+    """What a private run will release and at what price: worked out once, before any file is written."""
+
+    recipe: Recipe
+    node: Node  # with the penalty that was chosen
+    releases: tuple[tuple[int, Array, Array | float], ...]  # what the algorithm's schedule asks for
+    penalty: float | None = None  # chosen for the budget; None: as given
+
+
+def plan_of(prepared: Prepared) -> Plan | None:
+    """The plan of a private run, or its refusal; None without noise."""
     config, node = prepared.config, prepared.node
     if not config.privacy.wanted:
         return None
@@ -133,16 +142,17 @@ def plan_of(prepared: Prepared) -> Recipe | None:
     with node.network.world.together():
         recipe = recipe_of(config, prepared, releases)
         if not releases:
-            return recipe
+            return Plan(recipe, node, ())
         if node.network.world.is_root and config.loop.progress != "none":
             _ask_for_patience(releases)
+        penalty = None
         if config.privacy.epsilon is None:
             sizing.leave_digits(recipe)
         elif isinstance(config.algorithm, Penalties) and node.table["eta"] is None:
-            recipe, prepared.description["penalty"] = sizing.with_penalty(config, node, recipe)
+            recipe, penalty, node, releases = sizing.with_penalty(config, node, recipe)
         else:
             recipe = sizing.calibrate(config.privacy, recipe, releases, node.network.world)
-    return recipe
+    return Plan(recipe, node, tuple(releases), penalty)
 
 
 def _require_rows_that_stay(config: Config) -> None:
@@ -168,26 +178,27 @@ def _ask_for_patience(releases: Sequence[tuple[int, Any, Any]]) -> None:
         sys.stderr.flush()
 
 
-def arm(prepared: Prepared, recipe: Recipe | None, folder: Path | None) -> None:
-    """Open (or take up again) the ledgers, and put them between the data and the network."""
-    config, node, world = prepared.config, prepared.node, prepared.node.network.world
-    if recipe is None and folder is None:
-        return
-    source = noise_source(config) if recipe is not None else None
+def armed(prepared: Prepared, plan: Plan | None, run: Running) -> Node:
+    """The nodes with their ledgers, opened or taken up again, between the data and the network."""
+    config, world = prepared.config, prepared.world
+    node = prepared.node if plan is None else plan.node
+    if plan is None and run.folder is None:
+        return node
+    source = noise_source(config) if plan is not None else None
     with world.together():
-        books = _books(prepared, recipe, folder, source)
-    if recipe is None or source is None:
-        node.release = Unprotected(books)
+        books = _books(prepared, plan, run, source)
+    if plan is None or source is None:
+        bare = Unprotected(books)
         if file := find(config.name).file:
-            node.release.watch(node.network, node.start, file)
+            bare.watch(node.network, node.start, file)
         _note_sanitised(prepared, books)
-        return
+        return node.having(release=bare)
     from distadmm.privacy.noise.protected import Protected
 
-    release = Protected(recipe, books, source, node.network, prepared.description["phases"])
-    node.release = release
+    release = Protected(plan.recipe, books, source, node.network, config.algorithm.phases)
+    node = node.having(release=release)
     release.watch(node.network, node.start, find(config.name).file)
-    plans = release.plans(config.algorithm.releases(node, config.loop.iterations))
+    plans = release.plans(plan.releases)
     unreserved = not any(ledger.events for ledger in books.ledgers)  # also after a kill before anything was
     if any(world.allgather(unreserved)):
         release.price(plans)
@@ -196,7 +207,8 @@ def arm(prepared: Prepared, recipe: Recipe | None, folder: Path | None) -> None:
             release.commit(plans)
     # After the schedule, which is committed before anything else is released.
     _note_sanitised(prepared, books)
-    release.quote(spent(prepared), config.privacy.delta)
+    release.quote(spent(config, node), config.privacy.delta)
+    return node
 
 
 def _note_sanitised(prepared: Prepared, books: Books) -> None:
@@ -221,26 +233,29 @@ def noise_source(config: Config) -> Source:
     return source_of("simulation", config.loop.seed)
 
 
-def _books(prepared: Prepared, recipe: Recipe | None, folder: Path | None, source: Source | None) -> Books:
-    config, node = prepared.config, prepared.node
-    nodes, ghosts = node.network.nodes, node.network.ghosts.tolist()
+def _books(prepared: Prepared, plan: Plan | None, run: Running, source: Source | None) -> Books:
+    config, network = prepared.config, prepared.node.network
+    nodes, ghosts = network.nodes, network.ghosts.tolist()
+    recipe = None if plan is None else plan.recipe
     adjacency = recipe.adjacency if recipe is not None else "replace"
-    dataset = prepared.data_id or config.problem.data
     mode, generator = (source.mode, source.name) if source is not None else ("simulation", "no noise")
-    header: dict[str, Any] = {"adjacency": adjacency, "mode": mode, "dataset": dataset}
-    if folder is not None and config.loop.resume is not None:
-        return Books.resume(folder / "ledger", nodes, ghosts, source=generator, **header)
-    run = prepared.run or prepared.world.broadcast(os.urandom(8).hex())
+    header: dict[str, Any] = {
+        "adjacency": adjacency,
+        "mode": mode,
+        "dataset": run.data_id or config.problem.data,
+    }
+    if run.folder is not None and run.resumed:
+        return Books.resume(run.folder / "ledger", nodes, ghosts, source=generator, **header)
     header |= {
         "scope": "record",
-        "run": run,
+        "run": run.name,
         "source": generator,
         "claim": None if recipe is None else claim(recipe),
     }
-    budgets = _budgets(config, recipe, prepared)
-    if folder is None:
+    budgets = _budgets(config, plan, network.n_local)
+    if run.folder is None:
         return Books([MemoryLedger(int(i), budget=limit, **header) for i, limit in zip(nodes, budgets)])
-    return Books.open(folder / "ledger", nodes, ghosts, budgets=budgets, **header)
+    return Books.open(run.folder / "ledger", nodes, ghosts, budgets=budgets, **header)
 
 
 def claim(recipe: Recipe) -> dict[str, Any]:
@@ -262,86 +277,83 @@ def claim(recipe: Recipe) -> dict[str, Any]:
     )
 
 
-def _budgets(config: Config, recipe: Recipe | None, prepared: Prepared) -> list[Filter | None]:
+def _budgets(config: Config, plan: Plan | None, count: int) -> list[Filter | None]:
     """The filter of each node here, for its own schedule: nodes of other weights or degrees have another one."""
-    privacy, count = config.privacy, prepared.node.network.n_local
+    privacy = config.privacy
     if privacy.budget_epsilon is None:
         return [None] * count
     delta = privacy.delta if privacy.budget_delta is None else privacy.budget_delta
-    if recipe is None:
+    if plan is None:
         raise InputError(
             "--budget-epsilon without noise: every release costs infinity; give --epsilon or --alpha"
         )
     from distadmm.privacy.ledger.filter import budget
 
-    releases = config.algorithm.releases(prepared.node, config.loop.iterations)
-    plans = [()] * count if recipe.unverified else sizing.plans_of(recipe, releases)
+    recipe = plan.recipe
+    plans = [()] * count if recipe.unverified else sizing.plans_of(recipe, plan.releases)
     filters: dict[tuple[Event, ...], Filter] = {}
-    for plan in plans:
-        if plan not in filters:
-            filters[plan] = budget(privacy.budget_epsilon, delta, plan, adjacency=recipe.adjacency)
-    return [filters[plan] for plan in plans]
+    for events in plans:
+        if events not in filters:
+            filters[events] = budget(privacy.budget_epsilon, delta, events, adjacency=recipe.adjacency)
+    return [filters[events] for events in plans]
 
 
-def spent(prepared: Prepared) -> float:
+def spent(config: Config, node: Node) -> float:
     """epsilon of the node that has spent most, over all ranks: a record lives at one node, so nodes compose by max."""
     from distadmm.privacy.accounting import pricing
     from distadmm.privacy.noise.protected import Protected
 
-    delta, release = prepared.config.privacy.delta, prepared.node.release
+    delta, release, world = config.privacy.delta, node.release, node.network.world
     committed = isinstance(release, Protected) and release.committed
     # Releases that were added on the way: only what holds for adaptive choices may be said.
-    of = pricing.epsilon if all(prepared.world.allgather(committed)) else pricing.adaptive_epsilon
+    of = pricing.epsilon if all(world.allgather(committed)) else pricing.adaptive_epsilon
 
     def price(events: Any, adjacency: Any) -> float:
         return of(list(events), delta, adjacency)
 
-    return _worst(prepared, price)
+    return _worst(node, price)
 
 
-def weakest_statement(prepared: Prepared) -> str:
+def weakest_statement(node: Node) -> str:
     """What the ledgers of all ranks together are worth."""
-    return min(prepared.world.allgather(prepared.node.release.statement), key=("none", *READINGS).index)
+    return min(node.network.world.allgather(node.release.statement), key=("none", *READINGS).index)
 
 
-def unbounded(prepared: Prepared) -> str:
+def unbounded(node: Node) -> str:
     """Why nothing bounds what was spent; empty where something does."""
     from distadmm.privacy.accounting.events import Unbounded
     from distadmm.privacy.noise.protected import Protected
 
-    release = prepared.node.release
+    release = node.release
     assert isinstance(release, Protected)
     spent = [event for ledger in release.books.ledgers for event in ledger.events]
     here = release.recipe.unverified or next((e.reason for e in spent if isinstance(e, Unbounded)), "")
-    return next(filter(None, prepared.world.allgather(here)), "")
+    return next(filter(None, node.network.world.allgather(here)), "")
 
 
-def published(prepared: Prepared) -> float:
+def published(node: Node) -> float:
     """The same by the bound that the paper publishes."""
     from distadmm.privacy.accounting import accountant
 
-    return _worst(prepared, lambda events, adjacency: accountant.published_epsilon(list(events), adjacency))
+    return _worst(node, lambda events, adjacency: accountant.published_epsilon(list(events), adjacency))
 
 
-def _worst(prepared: Prepared, price: Callable[[Any, Any], float]) -> float:
+def _worst(node: Node, price: Callable[[Any, Any], float]) -> float:
     from distadmm.privacy.noise.protected import Protected
 
-    release = prepared.node.release
+    release, world = node.release, node.network.world
     if not isinstance(release, Protected):
         return float("inf")
     adjacency = release.recipe.adjacency
     books = [tuple(ledger.events) for ledger in release.books.ledgers]
-    prices = prepared.world.each_once(lambda events: price(events, adjacency), books)
-    return max(prepared.world.allgather(max(prices[events] for events in books)))
+    prices = world.each_once(lambda events: price(events, adjacency), books)
+    return max(world.allgather(max(prices[events] for events in books)))
 
 
-def settle(prepared: Prepared, run: Run) -> None:
-    """What the run has spent, and what that number is worth; closes the ledgers."""
-    release = prepared.node.release
-    if release.private:
-        from distadmm.privacy.noise.protected import Protected
-
-        assert isinstance(release, Protected)
-        run.epsilon, run.published_epsilon = spent(prepared), published(prepared)
-        run.statement = unbounded(prepared) or weakest_statement(prepared)
-    release.close()
+def settle(config: Config, node: Node) -> tuple[float, float, str] | None:
+    """(epsilon, published epsilon, what that is worth) of a private run; closes the ledgers."""
+    found = None
+    if node.release.private:
+        found = spent(config, node), published(node), unbounded(node) or weakest_statement(node)
+    node.release.close()
+    return found

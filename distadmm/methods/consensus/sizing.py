@@ -114,8 +114,8 @@ def interpolated(
     return [np.array([alphas[case.quadratic[0]] for case in some]) for some in cases]
 
 
-def with_penalty(config: Config, node: Node, recipe: Recipe) -> tuple[Recipe, float]:
-    """Where nobody gave a penalty: the multiple of the automatic one with the least forecast loss; sets it in `node`.
+def with_penalty(config: Config, node: Node, recipe: Recipe) -> tuple[Recipe, float, Node, Sequence[Any]]:
+    """Where nobody gave a penalty: the multiple of the automatic one with the least forecast loss, and what follows.
 
     A larger penalty leaves less of the budget to the Hessian and damps the noise, but converges more slowly.
     """
@@ -126,8 +126,7 @@ def with_penalty(config: Config, node: Node, recipe: Recipe) -> tuple[Recipe, fl
     order = world.rows_order(network.nodes)
     tried, cases, forecasts = penalties(config, node, recipe), [], []
     for eta in tried:
-        _set_penalty(node, eta)
-        cases.append(_cases(recipe, config.algorithm.releases(node, config.loop.iterations)))
+        cases.append(_cases(recipe, config.algorithm.releases(at_penalty(node, eta), config.loop.iterations)))
     rough = world.each_once(
         lambda case: _rough(config, recipe, case), [case for some in cases for case in some]
     )
@@ -137,10 +136,10 @@ def with_penalty(config: Config, node: Node, recipe: Recipe) -> tuple[Recipe, fl
             forecasts.append(_forecast(config, node, recipe, A, rows[order], eta))
     refusal = None
     for at in world.broadcast(np.argsort(forecasts, kind="stable").tolist()):
-        _set_penalty(node, tried[at])
-        releases = config.algorithm.releases(node, config.loop.iterations)
+        chosen = at_penalty(node, tried[at])
+        releases = config.algorithm.releases(chosen, config.loop.iterations)
         try:
-            return calibrate(config.privacy, recipe, releases, world), tried[at]
+            return calibrate(config.privacy, recipe, releases, world), tried[at], chosen, releases
         except InputError as error:  # on every rank
             refusal = error
     assert refusal is not None
@@ -154,8 +153,8 @@ def penalties(config: Config, node: Node, recipe: Recipe) -> list[float]:
     assert config.privacy.epsilon is not None
     factors, base = list(FACTORS), default_penalty(node.facts)
     while factors[-1] < _MOST:
-        _set_penalty(node, base * factors[-1])
-        cases = set(_cases(recipe, config.algorithm.releases(node, config.loop.iterations)))
+        here = at_penalty(node, base * factors[-1])
+        cases = set(_cases(recipe, config.algorithm.releases(here, config.loop.iterations)))
         cost = max(_unavoidable(recipe, case) for case in cases)
         if max(node.network.world.allgather(cost)) <= config.privacy.epsilon / 2:
             break
@@ -163,9 +162,8 @@ def penalties(config: Config, node: Node, recipe: Recipe) -> list[float]:
     return [base * factor for factor in factors]
 
 
-def _set_penalty(node: Node, eta: float) -> None:
-    node.table["eta"] = np.full(node.facts.n_nodes, eta)
-    node.forget()
+def at_penalty(node: Node, eta: float) -> Node:
+    return node.having(table={**node.table, "eta": np.full(node.facts.n_nodes, eta)})
 
 
 def _rough(config: Config, recipe: Recipe, case: _Case) -> tuple[float, float]:

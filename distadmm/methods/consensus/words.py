@@ -1,0 +1,150 @@
+"""What a consensus run says of itself: before it, in its summary, and at its end."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from distadmm.methods.consensus.sizing import events_of
+from distadmm.privacy.accounting.statements import loss_in_words, planned_loss
+from distadmm.privacy.noise.release import HEAD_BYTES
+from distadmm.run.ends import End
+from distadmm.run.setup import Prepared
+
+if TYPE_CHECKING:
+    from distadmm.methods.consensus.private import Plan
+
+Array = np.ndarray
+DIVERGED = End.DIVERGED.word
+
+
+def outlook(prepared: Prepared, plan: Plan | None) -> str:
+    """What `--dry-run` prints."""
+    config, node, world = prepared.config, prepared.node, prepared.world
+    graph, data = prepared.description["graph"], prepared.description["data"]
+    n, d = graph["nodes"], node.problem.dimension
+    rows = [o.rows for o in node.problem.objectives if hasattr(o, "rows")]
+    rows = [count for some in world.allgather(rows) for count in some]
+    shards = f"{min(rows)} to {max(rows)} rows a node" if rows else "rows a node unknown"
+    size = 8 * d + (0 if plan is None else HEAD_BYTES)
+    messages = 2 * graph["edges"] * (config.loop.iterations + 1)
+    lines = [f"{key} = {value}" for key, value in config.table().items()]
+    lines += [
+        "",
+        f"network    {graph['topology']}: {n} nodes, {graph['edges']} edges, degrees "
+        f"{graph['degrees'][0]} to {graph['degrees'][2]} (mean {graph['degrees'][1]:.2f}), on {world.size} rank(s)",
+        f"data       {data['name']}: {data['rows']} rows, {data['features']} columns, {shards}, "
+        f"{data['test_rows']} test rows; licence: {data['licence']}",
+        f"messages   {messages} of {size} bytes: {messages * size / 1e6:.1f} MB in all, one a directed edge and "
+        "iteration, and one to begin with",
+        f"privacy    {_planned_loss(prepared, plan)}",
+    ]
+    if plan is not None and plan.penalty is not None:
+        lines.append(f"penalty    eta {plan.penalty:.4g}, chosen for the budget")
+    return "\n".join(lines)
+
+
+def _planned_loss(prepared: Prepared, plan: Plan | None) -> str:
+    """What the whole schedule would cost, before anything is drawn."""
+    delta = prepared.config.privacy.delta
+    if plan is None or plan.recipe.unverified:
+        why = "no noise was asked for (--epsilon, --adjacency)" if plan is None else plan.recipe.unverified
+        return planned_loss(math.inf, delta, "", math.inf, 0, why)
+
+    from distadmm.privacy.accounting import accountant
+
+    recipe = plan.recipe
+    worst = published = 0.0
+    for i in range(plan.node.network.n_local):
+        events = events_of(recipe, plan.releases, i)
+        worst = max(worst, accountant.epsilon(events, delta, recipe.adjacency))
+        published = max(published, accountant.published_epsilon(events, recipe.adjacency))
+    worst, published = max(prepared.world.allgather((worst, published)))
+    return planned_loss(worst, delta, recipe.adjacency, published, len(plan.releases))
+
+
+def note(prepared: Prepared) -> str:
+    """What the reader must know of the fixed point; empty when it is the optimum."""
+    if prepared.config.algorithm.claims_optimum(prepared.node):
+        return ""
+    return (
+        "penalties differ between nodes and each dual takes its own step (--dual-step own): the nodes agree on the "
+        "optimum of sum O_i/eta_i, not of sum O_i"
+    )
+
+
+def not_covered(prepared: Prepared, run: Any) -> str:
+    """What of the results is computed from private rows without noise; empty where nothing else is claimed."""
+    if not math.isfinite(run.epsilon):
+        return ""
+    exact = ["the gap and history.csv (--observe none leaves them out)"] if run.history else []
+    if prepared.config.problem.test_fraction:
+        exact.append("the test error")
+    return " and ".join(exact)
+
+
+def beyond(prepared: Prepared, run: Any) -> str:
+    """A resume with more iterations spends more than --epsilon, by which the noise of each was chosen."""
+    asked = prepared.config.privacy.epsilon
+    if asked is None or not math.isfinite(run.epsilon) or run.epsilon <= asked:
+        return ""
+    return (
+        f"more than --epsilon {asked:g} is spent: it was for the iterations first asked for, and the resumed run made "
+        "more; --budget-epsilon stops a run, resumed or not"
+    )
+
+
+def on_a_wide_area_network(prepared: Prepared, run: Any) -> float | None:
+    """Predicted time with a machine for each node and the given delays; compute as measured here."""
+    made = run.iterations - run.began
+    if prepared.delays is None or not made:
+        return None
+    problem = prepared.node.problem
+    compute = problem.seconds / (len(problem.objectives) * made)
+    from distadmm.ranks.conditions import wall_clock
+
+    return wall_clock(prepared.delays, compute, 8 * problem.dimension, run.iterations)
+
+
+def closing(s: dict[str, Any], optimum: float | None) -> list[tuple[str, str]]:
+    """The lines of the small table at the end of a run with summary `s`."""
+    if s["ended"] == DIVERGED:
+        gap = "none: the run diverged"
+    elif s["gap"] is not None:
+        gap = f"{s['gap']:.3e}"
+    elif optimum == 0:
+        gap = "none: the optimum is zero, or as good as zero, and a gap is relative to it"
+    elif s["pooled_allowed"]:
+        gap = "not measured (--observe none, or the run ended before its first measurement)"
+    else:
+        gap = "unknown: each node holds its own rows, and the centralised optimum needs all of them"
+    if s["test_error"] is not None:
+        error = f"{100 * s['test_error']:.2f} %"
+    elif s["ended"] == DIVERGED:
+        error = "none"
+    else:
+        error = "none: the target is a number, not one of two classes" if s["test_rows"] else "no test rows"
+    rows = [
+        ("algorithm", f"{s['algorithm']}, {s['nodes']} nodes on {s['ranks']} rank(s)"),
+        ("iterations", f"{s['iterations']} (ended by: {s['ended']})"),
+        ("objective gap", gap),
+        ("test error", error),
+        ("privacy loss", loss_in_words(s)),
+        ("sent", f"{s['bytes'] / 1e6:.2f} MB in {s['messages']} messages"),
+        ("time", f"{s['seconds']:.2f} s of iterations"),
+    ]
+    if s["penalty"] is not None:
+        rows.insert(4, ("penalty", f"eta {s['penalty']:.4g}, chosen for the budget"))
+    if s["not_covered"]:
+        rows.append(("not covered", f"exact figures of private rows: {s['not_covered']}"))
+    if s["note"]:
+        rows.append(("note", s["note"]))
+    if s["lost"]:
+        rows.insert(-1, ("lost", f"{s['lost']} messages"))
+    if s["predicted_wan_seconds"] is not None:
+        rows.append(("on a WAN", f"{s['predicted_wan_seconds']:.2f} s predicted, a machine for each node"))
+    if s["reason"]:
+        rows.insert(2, ("", s["reason"]))
+    return rows

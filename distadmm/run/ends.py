@@ -1,0 +1,37 @@
+"""Why a run ended: the word that its summary keeps, the exit code, and whether the run can go on."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from distadmm import errors
+
+
+class End(Enum):
+    """`word, code, resumable`; a signal's number follows its word, and adds to its code."""
+
+    ITERATIONS = "iterations", errors.DONE, True
+    CONVERGED = "converged", errors.DONE, True
+    TIME_LIMIT = "time limit", errors.DONE, True
+    SIGNAL = "signal", 128, True
+    BUDGET = "privacy budget", errors.BUDGET, True
+    DIVERGED = "divergence", errors.FAILURE, False
+    UNCONVERGED = "not converged", errors.UNCONVERGED, True
+
+    @property
+    def word(self) -> str:
+        return self.value[0]
+
+
+def end_of(ended: str) -> End:
+    """The cause that a summary's word names."""
+    return next(end for end in End if ended == end.word or ended.startswith(f"{end.word} "))
+
+
+def exit_code(ended: str, *, strict: bool = False) -> int:
+    """`strict`: a tolerance was asked for, and an end short of it is to be told."""
+    end = end_of(ended)
+    if strict and end in (End.ITERATIONS, End.TIME_LIMIT):
+        end = End.UNCONVERGED
+    number = int(ended.split()[1]) if end is End.SIGNAL else 0
+    return end.value[1] + number

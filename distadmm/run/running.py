@@ -1,0 +1,63 @@
+"""What a run has besides its programme: ranks, directory, clock, signals, watchdog."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import field
+from pathlib import Path
+from typing import Any
+
+from distadmm.ranks.watch import Watchdog
+from distadmm.ranks.world import World
+from distadmm.run.ends import End
+from distadmm.run.signals import Signals
+from distadmm.structs import mutable_struct
+
+
+@mutable_struct
+class Running:
+    """Handed to a programme's `solve`; `flags` is the run group of its options."""
+
+    world: World
+    flags: Any
+    name: str  # a name no other run has, the same on every rank
+    folder: Path | None = None  # None: nothing is written
+    data_id: str = ""  # keyed name of the data; empty where nothing is written
+    signals: Signals = field(default_factory=Signals)
+    _started: float = 0.0
+
+    @property
+    def resumed(self) -> bool:
+        return self.flags.resume is not None
+
+    @property
+    def checkpoint_every(self) -> int | None:
+        return self.flags.checkpoint_every
+
+    @property
+    def progress(self) -> str:
+        """How this rank shows progress: rank 0 as it was asked to, the others not at all."""
+        return self.flags.progress if self.world.is_root else "none"
+
+    def watchdog(self) -> Watchdog:
+        return Watchdog(self.world, self.flags.stall_timeout, self.name)
+
+    def start_clock(self) -> None:
+        """What --time-limit allows begins now."""
+        self._started = time.monotonic()
+
+    def asked_to_stop(self) -> str:
+        """Why this rank should end the run here; empty while it may go on."""
+        if self.signals.heard:
+            return f"{End.SIGNAL.word} {self.signals.heard}"
+        limit = self.flags.time_limit
+        if limit is not None and time.monotonic() - self._started > limit:
+            return End.TIME_LIMIT.word
+        return ""
+
+
+def unwritten(flags: Any, world: World | None = None) -> Running:
+    """A run that leaves nothing behind."""
+    world = world or World()
+    return Running(world, flags, world.broadcast(os.urandom(8).hex()))

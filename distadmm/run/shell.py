@@ -1,0 +1,231 @@
+"""One shell for every programme: it does everything that a user sees of a run, and a programme only what it computes.
+
+read      flags and files -> frozen options                           rank 0
+prepare   options -> frozen rows, objectives, fabric                  every rank; refuses before a file is written
+price     prepared -> the schedule of releases and what it costs      every rank; likewise
+          dry run ends here; the directory is claimed, config.json written
+solve     prepared, price -> outcome                                  every rank
+          history.csv, models, summary.json, closing table, exit code
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from distadmm.errors import DONE, InputError, require
+from distadmm.flags import parse, read_config, value_of
+from distadmm.ranks.launch import launch
+from distadmm.ranks.world import World
+from distadmm.run.ends import End, end_of, exit_code
+from distadmm.run.running import Running, unwritten
+from distadmm.structs import mutable_struct
+
+Array = np.ndarray
+
+
+@mutable_struct
+class Outcome:
+    """What a programme's `solve` leaves; on ranks other than 0 only `ended`, `iterations` and their own arrays."""
+
+    ended: str = End.ITERATIONS.word
+    iterations: int = 0
+    began: int = 0  # the iteration after which this part of the run began; 0 unless it is resumed
+    columns: tuple[str, ...] = ()  # of history.csv
+    history: list[Any] = field(default_factory=list)
+    arrays: dict[str, dict[str, Array]] = field(default_factory=dict)  # file: arrays, written by this rank
+    summary: dict[str, Any] = field(default_factory=dict)
+    closing: list[tuple[str, str]] = field(default_factory=list)  # of the closing table: name and value
+    said: list[str] = field(default_factory=list)  # sentences below the table
+    path: Path | None = None
+    strict: bool = False  # an end short of the tolerance is to be told by the exit code
+
+
+class Programme:
+    """What a programme says of itself.  Every method but those on rank 0's words is called by every rank."""
+
+    kind: str  # in config.json and summary.json
+    prog: str  # as it is started: python -m PROG
+    listens = False  # its solve looks at signals; where it does not, they end the process at once
+
+    def read(self, argv: Sequence[str]) -> Any:
+        """The frozen options that `argv` asks for; on rank 0."""
+        return read(self, argv)
+
+    def description(self) -> str:
+        raise NotImplementedError
+
+    def groups(self, asked: dict[str, Any]) -> list[type]:
+        """The option groups; `asked` holds what decides which there are."""
+        raise NotImplementedError
+
+    def options(self, parts: tuple[Any, ...]) -> Any:
+        """The frozen options, with the shared group `run` and `table()`."""
+        raise NotImplementedError
+
+    def pack(self, options: Any) -> Any:
+        """What travels to the other ranks."""
+        return options
+
+    def unpack(self, packed: Any) -> Any:
+        return packed
+
+    def title(self, options: Any) -> str:
+        """What run directories are called."""
+        return self.kind
+
+    def prepare(self, options: Any, world: World) -> Any:
+        """Frozen: rows, objectives, fabric.  Refuses what cannot be run."""
+        raise NotImplementedError
+
+    def price(self, prepared: Any) -> Any:
+        """Frozen: the schedule of releases and what it will cost; None without noise."""
+        return None
+
+    def outlook(self, prepared: Any, price: Any) -> str:
+        """What --dry-run prints, on rank 0."""
+        raise NotImplementedError
+
+    def describe(self, prepared: Any, price: Any) -> dict[str, Any]:
+        """What config.json holds besides the configuration; nothing of it gives private rows away."""
+        raise NotImplementedError
+
+    def solve(self, prepared: Any, price: Any, run: Running) -> Outcome:
+        raise NotImplementedError
+
+
+def main(programme: Programme, argv: Sequence[str] | None = None) -> int:
+    """The command: parse once, run on every rank, leave with one code."""
+    return launch(
+        programme.prog,
+        lambda words: programme.pack(programme.read(words)),
+        lambda packed, world: work(programme, programme.unpack(packed), world),
+        argv,
+    )
+
+
+def read(programme: Programme, argv: Sequence[str]) -> Any:
+    """The options that `argv` and the files it names ask for; a resumed run brings its own."""
+    base, out = value_of(argv, "--config"), value_of(argv, "--out")
+    resume = value_of(argv, "--resume")
+    if resume is not None:
+        require(base is None, "--resume takes its configuration from the run; leave out --config")
+        base = _configuration_of(Path(resume), out)
+    asked = read_config(base) if base else {}
+    algorithm = value_of(argv, "--algorithm")
+    if resume is not None and algorithm not in (None, asked.get("algorithm")):
+        raise InputError(
+            f"--resume: the run in {resume} has --algorithm {asked.get('algorithm')}, not {algorithm}; "
+            "leave the flag out, or start a new run"
+        )
+    classes = programme.groups({**asked, **({} if algorithm is None else {"algorithm": algorithm})})
+    arguments = list(argv) if resume is None else [*argv, "--config", str(base)]
+    options = programme.options(parse(programme.prog, programme.description(), classes, arguments))
+    if resume is not None:
+        _require_continuation(options, asked, resume)
+    return options
+
+
+def _configuration_of(folder: Path, out: str | None) -> str:
+    """The configuration of the run in `folder`, which also decides where files go."""
+    path = folder / "config.json"
+    require(
+        path.is_file(),
+        f"--resume {folder}: no run there (no config.json); give the directory that --out named",
+    )
+    require(
+        out is None or Path(out).resolve() == folder.resolve(),
+        f"--resume {folder} goes on in that directory; leave out --out {out}",
+    )
+    return str(path)
+
+
+def _require_continuation(options: Any, before: dict[str, Any], folder: str) -> None:
+    """A continuation equals the run it goes on from in all that an iteration computes."""
+    for key, value in options.table().items():
+        old = before.get(key)
+        old = tuple(old) if isinstance(old, list) else old
+        require(
+            key in FREE_ON_RESUME or old == value,
+            f"--resume: the run in {folder} has --{key.replace('_', '-')} {old}, not {value}; "
+            "leave the flag out, or start a new run",
+        )
+
+
+# These may differ between a run and its continuation: none of them changes what an iteration computes.
+FREE_ON_RESUME = frozenset(
+    {
+        *("iterations", "stop_tolerance", "time_limit", "strict", "stall_timeout", "observe", "progress"),
+        *("yield", "out", "force", "checkpoint_every", "resume", "dry_run"),
+    }
+)
+
+
+def work(programme: Programme, options: Any, world: World) -> int:
+    """The command on every rank; its exit code."""
+    from distadmm.run import directory
+
+    commit = directory.Commit() if world.is_root else None
+    prepared = programme.prepare(options, world)
+    price = programme.price(prepared)
+    if options.run.dry_run:
+        words = programme.outlook(prepared, price)  # all ranks price their own members
+        if world.is_root:
+            print(words)
+        return DONE
+    run = directory.start(programme, options, prepared, price, world, commit or directory.Commit())
+    with run.signals if programme.listens else contextlib.nullcontext():
+        outcome = carry_out(programme, prepared, price, run)
+        if world.is_root:
+            print(closing_words(outcome))
+        if end_of(outcome.ended) is End.SIGNAL and world.size > 1:
+            run.signals.ignore_from_now_on()
+    return exit_code(outcome.ended, strict=outcome.strict)
+
+
+def carry_out(programme: Programme, prepared: Any, price: Any, run: Running) -> Outcome:
+    """Solve, and write down what came of it where the run has a directory."""
+    outcome = programme.solve(prepared, price, run)
+    outcome.path = run.folder
+    if run.folder is not None:
+        from distadmm.run import directory
+
+        directory.finish(programme, outcome, run)
+    return outcome
+
+
+def in_process(
+    programme: Programme, options: Any, world: World | None = None, *, keep: bool = False
+) -> Outcome:
+    """A run for a notebook, in this process alone where no world is given; without `keep` nothing is written.
+
+    BLAS uses one thread meanwhile, so that the bits are those of the command.
+    """
+    from threadpoolctl import threadpool_limits
+
+    world = world or World()
+    with threadpool_limits(1, user_api="blas"):
+        prepared = programme.prepare(options, world)
+        price = programme.price(prepared)
+        if keep:
+            from distadmm.run import directory
+
+            run = directory.start(programme, options, prepared, price, world, directory.Commit())
+        else:
+            run = unwritten(options.run, world)
+        with run.signals if programme.listens else contextlib.nullcontext():
+            return carry_out(programme, prepared, price, run)
+
+
+def closing_words(outcome: Outcome) -> str:
+    """The small table at the end of a run, and the sentences below it."""
+    rows = list(outcome.closing)
+    if outcome.path is not None:
+        rows.append(("run directory", str(outcome.path)))
+    lines = [f"{name:<14} {value}" for name, value in rows]
+    return "\n".join([*lines, *(["", *outcome.said] if outcome.said else [])])
