@@ -29,10 +29,10 @@ RADMM = [
 COMMANDS: dict[str, tuple[Any, list[str]]] = {
     "radmm": (radmm.main, RADMM),
     "istdp": (istdp.main, ["--epsilon", "1", "--adjacency", "replace", "--iterations", "3"]),
-    "moments": (sharing.main, ["--parties", "2", "--epsilon", "1", "--row-bound", "2", "--mechanism", "v2"]),
+    "moments": (sharing.main, ["--parties", "2", "--epsilon", "1", "--row-norm", "2", "--mechanism", "v2"]),
     "vectors": (
         sharing.main,
-        ["--parties", "2", "--epsilon", "8", "--mechanism", "s2", "--row-bound", "1", "--rounds", "2"],
+        ["--parties", "2", "--epsilon", "8", "--mechanism", "s2", "--row-norm", "1", "--rounds", "2"],
     ),
 }
 PAIRS = {  # two names of classes, and the name that one record alone has

@@ -21,7 +21,8 @@ class Rows:
     )
     target: str | None = flag(None, help="target column of a CSV (default: the last)")
     labels: tuple[str, ...] = flag(
-        (), help="the classes of a file, the negative one first: no,yes (default: found)"
+        (),
+        help="the classes of a file, the negative one first: no,yes (default: 0 or -1, 1; found without privacy)",
     )
     schema: str | None = flag(None, help="TOML file with the public domains and bounds of a CSV's columns")
     features: int | None = flag(None, help="columns of a libsvm file; private runs need it", at_least=1)

@@ -1,24 +1,33 @@
-"""What the parties of ADMM sharing read: a table cut by columns, or a file each with a shared key."""
+"""What the parties of ADMM sharing read: a table cut by columns, or a file each with a shared key.
+
+    X1, X2 = split_columns(X, (66, 57))
+    parties = align_parties(["centre.csv", "bank.csv", "shop.csv"], key="id")
+
+Each rank can do its part alone: it calls `read_party` on its own file, sends its keys (and nothing else) to the
+centre, which calls `common_keys`, and takes its rows in the order it gets back with `positions`.  Keys say who is
+in a party's file: this is known to the centre afterwards.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from distadmm.data.options import MoreRows
-from distadmm.data.parts import Parts, sparse_or_dense, split
+from distadmm.data.parts import Parts, cut, sparse_or_dense, split
 from distadmm.data.public import Fact
-from distadmm.errors import require
+from distadmm.data.reading import Reading, file_digest
+from distadmm.data.table import Array, Matrix, Sparse, data_id, local_key, take
+from distadmm.errors import InputError, require
 from distadmm.flags import flag
 from distadmm.ranks.star import Star
 from distadmm.ranks.world import World
 from distadmm.structs import struct
-
-Array = np.ndarray
 
 BUNDLED = ("tiny", "adult", "a9a")
 HOLD_OUT = 0x484F4C44  # purpose of the permutation that holds records out
@@ -105,7 +114,6 @@ def _from_table(data: DataOptions, star: Star, seed: int, regression: bool, priv
     """Each rank reads the table and keeps the columns of its parties."""
     from distadmm.data.mapping import named_mappings
     from distadmm.data.source import WholeSource, open_source
-    from distadmm.data.table import local_key
 
     reading = data.reading() | {"private": private}
     if regression and data.data not in BUNDLED:
@@ -146,9 +154,6 @@ def _matrix(X: Any) -> Any:
 
 def _from_files(data: DataOptions, star: Star, seed: int, regression: bool, private: bool) -> Parts:
     """Each rank reads the files of its own parties; only keys and row numbers are exchanged."""
-    from distadmm.data.files import Reading, file_digest
-    from distadmm.data.table import data_id, local_key
-    from distadmm.data.vertical import common_keys, in_order, positions, read_party
 
     assert data.key is not None
     task = "regression" if regression else "binary"
@@ -173,7 +178,7 @@ def _from_files(data: DataOptions, star: Star, seed: int, regression: bool, priv
                 names.append(files[m])
             order = common_keys(lists, data.join, names)
     rows = star.world.broadcast(len(order))
-    own = {m: in_order(party, told) for m, party, told in _told(star, own, keys, order, rows, positions)}
+    own = {m: in_order(party, told) for m, party, told in _told(star, own, keys, order, rows)}
     training, testing = _hold_out(rows, data.test_fraction, seed)
     y = in_order(labels, order).y if labels is not None else None
     matrices = {m: _matrix(party.X) for m, party in own.items()}
@@ -194,7 +199,6 @@ def _told(
     keys: dict[int, str] | None,
     order: Sequence[str],
     rows: int,
-    positions: Any,
 ) -> list[tuple[int, Any, list[str]]]:
     """The centre tells each party which of its rows to take, and in which order."""
     messages = None
@@ -212,3 +216,104 @@ def _hold_out(rows: int, fraction: float, seed: int) -> tuple[Array, Array]:
     stream = np.random.default_rng(np.random.SeedSequence(entropy=seed, spawn_key=(HOLD_OUT, 0)))
     order = stream.permutation(rows)
     return np.sort(order[held:]), np.sort(order[:held])
+
+
+def split_columns(X: Matrix, sizes: Sequence[int]) -> list[Matrix]:
+    """Blocks of columns, in order; the sizes add up to the width of X."""
+    require(
+        len(sizes) >= 2, f"--split {','.join(map(str, sizes))} makes one party; needed: two or more sizes"
+    )
+    return [_columns(X, block) for block in cut(sizes, X.shape[1], len(sizes))]
+
+
+def _columns(X: Matrix, block: slice) -> Matrix:
+    if not isinstance(X, Sparse):
+        return np.ascontiguousarray(X[:, block])
+    inside = (X.indices >= block.start) & (X.indices < block.stop)
+    before = np.concatenate([[0], np.cumsum(inside)])
+    shape = (X.shape[0], block.stop - block.start)
+    return Sparse(before[X.indptr], X.indices[inside] - block.start, X.data[inside], shape)
+
+
+class Party(NamedTuple):
+    """What one party reads from its own file."""
+
+    file: str
+    keys: list[str]  # one a row, in file order
+    X: Matrix
+    y: Array | None  # where the file has the target
+    feature_names: tuple[str, ...]
+    classes: tuple[Any, ...]
+
+
+def read_party(path: str | Path, key: str, reading: Reading | None = None, *, target: bool = False) -> Party:
+    """One party's file.  `target` says that its target column (reading.target, or the last) holds the labels.
+
+    A file with the labels may hold no features: it belongs to a centre without columns of its own.
+    """
+    path, reading = Path(path), reading or Reading()
+    file = reading.open(path, drop=(key,), targetless=not target, featureless=target)
+    if not hasattr(file, "column"):
+        raise InputError(
+            f"{path}: a libsvm file has no key column {key!r}; give CSV, or .npz with an array {key!r}"
+        )
+    keys = file.column(key)
+    for row, name in enumerate(keys):
+        require(name, f"{path} {file.place(row)}: the key {key!r} is empty; give every row its key")
+    X, cells, names = reading.read(file)
+    if not target:
+        return Party(str(path), keys, X, None, names, ())
+    y, classes = reading.targets(cells, f"{path}: the target", file.place)
+    return Party(str(path), keys, X, y, names, classes.value)
+
+
+def common_keys(keys: Sequence[Sequence[str]], join: str = "refuse", files: Sequence[str] = ()) -> list[str]:
+    """The keys that all parties hold, in the order of the first; all of them must agree unless `join` is inner.
+
+    Duplicates are refused either way: no rule says which of two rows belongs to a person.
+    """
+    require(join in ("refuse", "inner"), f"--join is {join!r}; choose one of: refuse, inner")
+    names = list(files) or [f"party {number}" for number in range(len(keys))]
+    for name, own in zip(names, keys):
+        repeated = sum(count - 1 for count in Counter(own).values())
+        require(
+            not repeated,
+            f"{name}: {repeated} of {len(own)} keys occur again further down; keep one row for each key",
+        )
+    shared = set(keys[0]).intersection(*keys[1:])
+    order = [name for name in keys[0] if name in shared]
+    if join == "refuse" and any(len(own) != len(shared) for own in keys):
+        union = set().union(*keys)
+        held = ", ".join(f"{name} lacks {len(union) - len(own)}" for name, own in zip(names, keys))
+        raise InputError(
+            f"the parties do not hold the same rows: {len(shared)} of {len(union)} keys are common to all "
+            f"({held}); complete the files, or take the common rows with --join inner"
+        )
+    require(order, "no key is common to all parties; check that --key names the same thing in every file")
+    return order
+
+
+def positions(keys: Sequence[str], order: Sequence[str]) -> Array:
+    """Where a party's rows stand, in the order the centre asks for."""
+    place = {name: row for row, name in enumerate(keys)}
+    return np.array([place[name] for name in order], dtype=np.int64)
+
+
+def align_parties(
+    files: Sequence[str | Path],
+    key: str,
+    join: str = "refuse",
+    reading: Reading | None = None,
+    *,
+    labels_at: int = 0,
+) -> list[Party]:
+    """All parties' files read in one process, their rows in one order; party `labels_at` has the target."""
+    parties = [read_party(file, key, reading, target=i == labels_at) for i, file in enumerate(files)]
+    order = common_keys([party.keys for party in parties], join, [party.file for party in parties])
+    return [in_order(party, order) for party in parties]
+
+
+def in_order(party: Party, order: Sequence[str]) -> Party:
+    rows = positions(party.keys, order)
+    y = None if party.y is None else party.y[rows]
+    return party._replace(keys=list(order), X=take(party.X, rows), y=y)

@@ -9,7 +9,7 @@ import numpy as np
 
 from distadmm.errors import require
 from distadmm.graphs import figures
-from distadmm.graphs.places import depths
+from distadmm.graphs.facts import depths
 
 if TYPE_CHECKING:
     from distadmm.graphs.topology import Topology

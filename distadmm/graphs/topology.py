@@ -26,11 +26,9 @@ import numpy as np
 
 from distadmm.errors import InputError, require
 from distadmm.graphs import generate
-from distadmm.graphs.changing import Changing
-from distadmm.graphs.facts import Facts, facts
+from distadmm.graphs.facts import Facts, blocks, cut, facts
 from distadmm.graphs.generate import GENERATORS
-from distadmm.graphs.places import blocks, cut
-from distadmm.graphs.read import Raw, adjacency_list, edge_list, node_link
+from distadmm.graphs.read import Changing, Raw, adjacency_list, edge_list, node_link
 
 __all__ = [
     "GENERATORS",
