@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from distadmm.privacy.accounting import knorm, lattice, pld, pricing, profiles, rdp
+from distadmm.privacy.accounting import accountant, gaussian, knorm, pld, profiles, rdp
 from distadmm.privacy.accounting.accountant import (
     ORDERS,
     Gaussian,
@@ -51,14 +51,13 @@ def timed(work: Callable[[], Any]) -> tuple[float, Any]:
 def forget() -> None:
     """As in a new process: no profile, curve or composition is at hand."""
     for cached in (
-        profiles.directed,
-        profiles.pointwise,
+        profiles.pairs_of,
         profiles.base,
         pld._on_grid,
         pld._spread_of,
         rdp._single,
-        pricing._epsilon,
-        lattice.curve,
+        accountant._epsilon,
+        gaussian.discrete,
     ):
         cached.cache_clear()
     knorm._gauss_legendre.cache_clear()
@@ -109,7 +108,7 @@ def compositions(rounds: int) -> list[dict[str, Any]]:
         values: dict[str, float] = {}
         for _ in range(rounds):
             for name, work in arms(count).items():
-                pricing._epsilon.cache_clear()  # composed anew, of profiles that are at hand
+                accountant._epsilon.cache_clear()  # composed anew, of profiles that are at hand
                 spent, values[name] = timed(work)
                 times[name].append(spent)
         for name, spent in times.items():

@@ -23,7 +23,8 @@ import numpy as np
 from distadmm import radmm
 from distadmm.files import write_json
 from distadmm.methods.consensus import private as protect
-from distadmm.privacy.accounting.events import ObjectivePerturbation, Pure
+from distadmm.privacy.accounting.events import Pure
+from distadmm.privacy.accounting.objective_perturbation import ObjectivePerturbation
 from distadmm.privacy.ledger import chain
 from distadmm.privacy.ledger.books import Books
 from distadmm.privacy.ledger.file import Ledger, path_of

@@ -14,7 +14,6 @@ from distadmm.privacy.accounting.accountant import (
     Pure,
     epsilon,
     event_from_json,
-    grouped,
     one_way_chain,
 )
 
@@ -72,7 +71,7 @@ def test_the_event_and_its_price(capsys, argv, event):
 
 def test_a_group_of_records(capsys):
     found = answer(capsys, "--records", "3", "--adjacency", "add-remove")
-    assert found["epsilon"]["add-remove"]["best"] == epsilon(grouped(PAPER, 3), 1e-5, "add-remove")
+    assert found["epsilon"]["add-remove"]["best"] == epsilon(PAPER.group(3), 1e-5, "add-remove")
     assert found["epsilon"]["add-remove"]["published"] is None
 
 

@@ -84,13 +84,13 @@ def test_objective_perturbation_table(adjacency, count, composed, renyi):
 def test_pointwise_losses_count_where_the_hessian_costs_most():
     """K = 50, alpha = 1, V = 2 was worked out by other code, with midpoints: summed pointwise losses are worth 2.28."""
     paper = replace(PAPER, floor=4.2)
-    (pair,) = profiles.pointwise(paper.single(), "replace")
+    (pair,) = profiles.pairs_of(paper.single(), "replace", "pointwise")
     assert pld.epsilon([pld.Term(pair, 50)], DELTA) == pytest.approx(2.28, rel=0.03)
     assert bounds([paper], DELTA, "replace").pld < 1.81  # there R o R is the smaller one
     # Where tau is large it is not: R o R pays it twice.
     steep = replace(PAPER, floor=0.5)
-    (chain,) = profiles.directed(steep.single(), "replace")
-    (pair,) = profiles.pointwise(steep.single(), "replace")
+    (chain,) = profiles.pairs_of(steep.single(), "replace")
+    (pair,) = profiles.pairs_of(steep.single(), "replace", "pointwise")
     chained, summed = (pld.epsilon([pld.Term(p, 50)], DELTA) for p in (chain, pair))
     found = bounds([steep], DELTA, "replace")
     assert found.pld == summed < chained
@@ -391,11 +391,27 @@ def test_the_budget_of_a_filter_is_one_order_fixed_beforehand():
         lambda: epsilon([PAPER], -1e-9, "replace"),
         lambda: delta([PAPER], -1.0, "replace"),
         lambda: rdp_to_epsilon(ORDERS, 0.0),
-        lambda: event_from_json({"mech": "magic"}),
-        lambda: event_from_json({"mech": "gaussian", "sigma": 1.0}),
     ],
 )
 def test_bad_input_is_one_line(bad):
     with pytest.raises(InputError) as caught:
         bad()
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        {"mech": "magic"},
+        {"mech": "gaussian", "version": 2, "noise_multiplier": 3.0},
+        {"mech": "gaussian", "sigma": 1.0},
+        {"mech": "gaussian", "noise_multiplier": -1.0},
+        {"mech": "os", "epsilon": 1.0},
+        {"mech": None},
+        {},
+    ],
+)
+def test_what_nobody_here_knows_has_no_bound(line):
+    event = event_from_json(line)
+    assert isinstance(event, Unbounded)
+    assert math.isinf(epsilon([event], DELTA, "replace"))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distadmm.privacy.accounting import gaussian, lattice
+from distadmm.privacy.accounting import gaussian
 from distadmm.privacy.accounting.accountant import DiscreteGaussian, Gaussian, bounds, epsilon
 from distadmm.privacy.accounting.curves import read
 
@@ -37,7 +37,7 @@ def test_the_continuous_formula_is_false_on_a_grid():
         eps = np.linspace(0, 4, 200)
         true = np.array([divergence(sigma, (shift,), e) for e in eps])
         said = gaussian.hockey_stick(shift / sigma, eps)
-        assert np.all(read(lattice.curve(sigma, shift, 1), eps) >= true * (1 - 1e-12))
+        assert np.all(read(gaussian.discrete(sigma, shift, 1), eps) >= true * (1 - 1e-12))
         worst[sigma] = float((true / said).max())
     assert worst[1.0] > 1.15
     assert worst[1.0] > worst[4.0] > worst[64.0] >= 0.999
@@ -50,7 +50,7 @@ def test_the_continuous_formula_is_false_on_a_grid():
 )
 @settings(deadline=None, max_examples=50)
 def test_one_dimension_is_summed_exactly(sigma, shift, eps):
-    found = lattice.summed(sigma, shift, np.array([eps]))[0]
+    found = gaussian.summed(sigma, shift, np.array([eps]))[0]
     true = divergence(sigma, (shift,), eps)
     assert true * (1 - 1e-10) <= found <= true * (1 + 1e-9) + 1e-12
 
@@ -58,7 +58,7 @@ def test_one_dimension_is_summed_exactly(sigma, shift, eps):
 @pytest.mark.parametrize("sigma", [1.0, 1.5, 2.5, 4.0])
 def test_no_shift_of_the_plane_is_above_the_bound(sigma):
     """Every whole shift of length at most 5, in two dimensions."""
-    bound = lattice.curve(sigma, 5.0, 2)
+    bound = gaussian.discrete(sigma, 5.0, 2)
     for shift in product(range(6), repeat=2):
         if 0 < math.hypot(*shift) <= 5:
             for eps in (0.0, 0.5, 2.0):

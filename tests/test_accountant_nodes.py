@@ -17,7 +17,6 @@ from distadmm.privacy.accounting.accountant import (
     Unbounded,
     combine,
     epsilon,
-    grouped,
 )
 
 DELTA = 1e-5
@@ -44,7 +43,7 @@ def test_a_person_at_every_party_costs_all_of_them():
 
 def test_several_records_of_a_person():
     found = combine(NODES, "add-remove", DELTA, "person", {"a": 2, "c": 1})
-    assert found.epsilon == epsilon([grouped(CHEAP, 2), CHEAP], DELTA, "add-remove")
+    assert found.epsilon == epsilon([CHEAP.group(2), CHEAP], DELTA, "add-remove")
     one = combine(NODES, "add-remove", DELTA, "person", {"a": 1, "b": 0})
     assert one.epsilon == epsilon([CHEAP], DELTA, "add-remove")
     gaussians = {1: [Gaussian(6.0)], 2: [Gaussian(8.0)]}
@@ -82,7 +81,7 @@ def test_there_is_no_default_where_it_matters():
         lambda: combine(NODES, "replace", DELTA, "person"),
         lambda: combine(NODES, "replace", DELTA, "one-node", {"a": 2}),
         lambda: combine(NODES, "replace", DELTA, "person", {"z": 2}),
-        lambda: grouped(CHEAP, 0),
+        lambda: CHEAP.group(0),
     ):
         with pytest.raises(InputError):
             bad()
@@ -91,29 +90,27 @@ def test_there_is_no_default_where_it_matters():
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
 def test_groups_cost_k_times_the_pure_price(adjacency):
     for event in (CHEAP, KNorm(3, 1.0, 0.2, 4), Pure(0.1, 3)):
-        three = grouped(event, 3).pure_epsilon(adjacency)
+        three = event.group(3).pure_epsilon(adjacency)
         assert three == pytest.approx(3 * event.pure_epsilon(adjacency), rel=1e-12)
-    assert grouped(Gaussian(6.0, 2), 3) == Gaussian(2.0, 2)
-    assert grouped(DiscreteGaussian(6.0, 2.0), 3) == DiscreteGaussian(6.0, 6.0)
-    assert grouped(CHEAP, 1).pure_epsilon(adjacency) == pytest.approx(
-        CHEAP.pure_epsilon(adjacency), rel=1e-12
-    )
+    assert Gaussian(6.0, 2).group(3) == Gaussian(2.0, 2)
+    assert DiscreteGaussian(6.0, 2.0).group(3) == DiscreteGaussian(6.0, 6.0)
+    assert CHEAP.group(1).pure_epsilon(adjacency) == pytest.approx(CHEAP.pure_epsilon(adjacency), rel=1e-12)
 
 
 @pytest.mark.parametrize(("dimension", "scale"), [(2, 0.5), (20, 0.5), (105, 1.0)])
 @pytest.mark.parametrize("noise", ["gamma", "gaussian"])
 def test_a_group_is_a_chain_of_single_records(noise, dimension, scale):
-    """Five records one after the other, against the squares of powers that `grouped` is priced by."""
+    """Five records one after the other, against the squares of powers that `group` is priced by."""
     event = replace(
         CHEAP, noise=noise, dimension=dimension, scale=scale if noise == "gamma" else 3.0, count=1
     )
-    _, back = profiles.directed(event, "add-remove")
+    _, back = profiles.pairs_of(event, "add-remove")
     worse = curves.joined(back.right, back.right)  # in either direction
     found, prices = worse, []
     for k in (2, 3, 4, 5):
         step = curves.chained(worse, found)
         found = curves.joined(step, step)
-        (group,) = profiles.directed(grouped(event, k), "add-remove")
+        (group,) = profiles.pairs_of(event.group(k), "add-remove")
         prices.append([pld.epsilon([pld.Term(p, 20)], DELTA) for p in (found, group)])
         # That total variation is the same in either direction, the pair of one record knows and R does not.
         assert prices[-1][0] <= prices[-1][1] * (1 + 1e-3)
@@ -123,21 +120,21 @@ def test_a_group_is_a_chain_of_single_records(noise, dimension, scale):
 
 def test_two_records_taken_away_are_one_replaced():
     """Both are R o R; only the pure price of the two differs, for both pay for the Hessian."""
-    pair = grouped(replace(CHEAP, noise="gaussian", scale=3.0), 2)
+    pair = replace(CHEAP, noise="gaussian", scale=3.0).group(2)
     assert epsilon([pair], DELTA, "add-remove") == pytest.approx(
         epsilon([replace(pair, records=1)], DELTA, "replace"), rel=1e-12
     )
-    assert grouped(grouped(CHEAP, 2), 3) == grouped(CHEAP, 6)
-    assert grouped(CHEAP, 2).pure_epsilon("add-remove") > CHEAP.pure_epsilon("replace")
+    assert CHEAP.group(2).group(3) == CHEAP.group(6)
+    assert CHEAP.group(2).pure_epsilon("add-remove") > CHEAP.pure_epsilon("replace")
 
 
 def test_groups_of_normal_noise_without_curvature_are_exact():
     flat = replace(CHEAP, noise="gaussian", scale=1.0, floor=1e12, count=5)
     for k in (1, 2, 5, 16):
         exact = gaussian.epsilon(math.sqrt(5) * k * flat.weight, DELTA)
-        found = epsilon([grouped(flat, k)], DELTA, "add-remove")
+        found = epsilon([flat.group(k)], DELTA, "add-remove")
         assert exact <= found <= exact * 1.005
-    labels = grouped(replace(flat, logistic=True), 3)
+    labels = replace(flat, logistic=True).group(3)
     assert epsilon([labels], DELTA, "label") == pytest.approx(
         gaussian.epsilon(math.sqrt(5) * 0.6, DELTA), rel=1e-9
     )
@@ -145,6 +142,6 @@ def test_groups_of_normal_noise_without_curvature_are_exact():
 
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
 def test_large_groups_cost_no_more_than_their_pure_price(adjacency):
-    spent = [epsilon([grouped(CHEAP, k)], DELTA, adjacency) for k in (1, 2, 4, 30, 1000)]
+    spent = [epsilon([CHEAP.group(k)], DELTA, adjacency) for k in (1, 2, 4, 30, 1000)]
     assert spent == sorted(spent)
-    assert spent[-1] <= grouped(CHEAP, 1000).pure_epsilon(adjacency) * (1 + 1e-9)
+    assert spent[-1] <= CHEAP.group(1000).pure_epsilon(adjacency) * (1 + 1e-9)

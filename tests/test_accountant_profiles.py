@@ -10,7 +10,8 @@ from scipy import integrate, special, stats
 
 from distadmm.privacy.accounting import curves, gaussian, knorm, pld, profiles
 from distadmm.privacy.accounting.curves import Pair
-from distadmm.privacy.accounting.events import KNorm, ObjectivePerturbation, Pure
+from distadmm.privacy.accounting.events import KNorm, Pure
+from distadmm.privacy.accounting.objective_perturbation import ObjectivePerturbation
 
 
 def tail(d, s, l):
@@ -145,7 +146,7 @@ def test_a_hull_is_convex_and_below_its_points(sides):
 def test_masses_read_back_as_the_profile(noise, adjacency):
     """sum p (1 - e^(eps - loss))_+ of the bends is the polygon, in both directions."""
     event = ObjectivePerturbation(noise, 6, 1.3 if noise == "gamma" else 2.0, 0.4, 0.25, 0.5)
-    for pair in profiles.directed(event, adjacency):
+    for pair in profiles.pairs_of(event, adjacency):
         found = curves.masses(pair)
         assert found.p.sum() + found.infinite == pytest.approx(1.0, abs=1e-12)
         q = found.p * np.exp(-found.loss)
@@ -207,8 +208,8 @@ def ratios(noise, d, s, weight, floor, linear, base, z, other, one_signed=True):
     world = World(noise, d, scale, weight, floor, linear)
     without, there, swapped = (world.density(r) for r in (base, [*base, z], [*base, other]))
     event = ObjectivePerturbation(noise, d, scale, weight, 0.25, floor, one_signed=one_signed)
-    pairs = profiles.directed(event, "add-remove")
-    (swap,), (one_way,) = (of(event, "replace") for of in (profiles.directed, profiles.one_way))
+    pairs = profiles.pairs_of(event, "add-remove")
+    (swap,), (one_way,) = (profiles.pairs_of(event, "replace", route) for route in ("profile", "one-way"))
     eps = np.linspace(0, 0.8, 9) * (s + event.log_jacobian)
     found = []
     for p, q, pair in (
@@ -320,7 +321,7 @@ EVENTS = st.builds(
 @settings(deadline=None, max_examples=30)
 def test_the_one_way_chain_is_below_r_o_r(event):
     """At every gamma, so in every composition."""
-    (counted,), (shown,) = (of(event, "replace") for of in (profiles.directed, profiles.one_way))
+    (counted,), (shown,) = (profiles.pairs_of(event, "replace", route) for route in ("profile", "one-way"))
     eps = np.unique(np.concatenate([counted.right.eps, shown.right.eps]))
     high, low = curves.read(counted.right, eps), curves.read(shown.right, eps)
     assert np.all(high >= low * (1 - 1e-4) - 1e-6)  # either is a polygon, with few knots far out
@@ -335,8 +336,8 @@ def test_the_one_way_chain_is_below_r_o_r(event):
 @settings(deadline=None, max_examples=20)
 def test_r_o_r_another_way(event):
     """R(x) = min over gamma of gamma x + H(gamma), and H(gamma) = max over x of R(R(x)) - gamma x, on grids."""
-    one = profiles.base(event.noise, event.dimension, profiles.unit_shift(event), event.one_signed)
-    tau, top = event.log_jacobian, min(one.eps[-1], 6 * profiles.unit_shift(event))
+    one = profiles.base(event.noise, event.dimension, event.unit_shift, event.one_signed)
+    tau, top = event.log_jacobian, min(one.eps[-1], 6 * event.unit_shift)
     eps = np.concatenate([np.linspace(0, tau, 40), tau + np.linspace(0, top, 1500)])
     h = curves.delayed(one, eps, tau)
     gamma = np.concatenate([np.exp(-eps[::-1]), np.exp(eps)])  # both ways: below gamma = 1 by the identity
@@ -347,9 +348,9 @@ def test_r_o_r_another_way(event):
 
     level = np.concatenate([[0.0], np.geomspace(1e-9, 1.0, 4000)])
     twice = power(power(level))
-    cost = profiles._after(one, tau)
+    cost = profiles.after(one, tau)
     chained = curves.chained(curves.joined(cost, cost), curves.joined(cost, cost))
-    (pair,) = profiles.directed(event, "replace")
+    (pair,) = profiles.pairs_of(event, "replace")
     for share in (0.0, 0.1, 0.3, 0.6):
         at = share * 2 * (tau + top)
         expected = float(np.max(twice - math.exp(at) * level))
@@ -380,7 +381,7 @@ def test_composition_against_a_histogram_of_losses():
         total = np.fft.irfft(np.fft.rfft(law) ** count, n)
         at = (np.arange(n) + n // 2) % n - n // 2
         deltas.append(lambda eps, t=total, l=at * step: np.sum(t * np.maximum(-np.expm1(eps - l), 0)))
-    (pair,) = profiles.directed(KNorm(d, 1.0, s), "replace")
+    (pair,) = profiles.pairs_of(KNorm(d, 1.0, s), "replace")
     found = pld.epsilon([pld.Term(pair, count)], 1e-5)
     below, above = (f(found) for f in deltas)
     assert below <= 1e-5 * (1 + 1e-6)  # epsilon is not too small
@@ -400,7 +401,7 @@ def test_losses_that_hold_pointwise_are_summed(noise, scale):
         t, s = 2 * rng.beta(14.5, 14.5, size=r.shape) - 1, 1.6 * scale
         loss = np.sqrt(r * r + 2 * r * s * t + s * s) - r
     z = (event.log_jacobian + np.maximum(loss, 0)).sum(axis=1)
-    (pair,) = profiles.pointwise(event, "replace")
+    (pair,) = profiles.pairs_of(event, "replace", "pointwise")
     for eps in np.quantile(z, [0.05, 0.5, 0.9]):
         terms = np.maximum(-np.expm1(eps - z), 0)
         found = pld.delta([pld.Term(pair, count)], float(eps))
@@ -417,7 +418,7 @@ def test_composed_randomised_responses_are_binomial(parts):
         one = stats.binom.pmf(k, count, special.expit(eps))
         losses = np.add.outer(losses, eps * (2 * k - count)).ravel()
         p = np.multiply.outer(p, one).ravel()
-    terms = [pld.Term(profiles.directed(Pure(eps), "replace")[0], count) for eps, count in parts]
+    terms = [pld.Term(profiles.pairs_of(Pure(eps), "replace")[0], count) for eps, count in parts]
     for share in (0.0, 0.3, 0.7):
         eps = share * sum(e * c for e, c in parts)
         exact = float(np.sum(p * np.maximum(-np.expm1(eps - losses), 0)))
@@ -464,7 +465,7 @@ def test_renyi_curves_of_chains_have_their_tail(adjacency, records):
     """Normal noise without curvature: shifts add, at orders far beyond what a polygon keeps as well."""
     mu, orders = 0.5, np.array([2.0, 8.0, 32.0, 512.0, 4001.0])
     event = ObjectivePerturbation("gaussian", 3, 1.0, mu, 0.25, 1e9, records=records)
-    shift = mu * profiles.chain_length(event, adjacency)
+    shift = mu * event._steps(adjacency)
     found = event.rdp(orders, adjacency)
     assert np.all(found >= orders * shift**2 / 2 * (1 - 1e-12))
     np.testing.assert_allclose(found, orders * shift**2 / 2, rtol=2e-2)

@@ -54,7 +54,7 @@ def test_the_sentence_of_radmm():
         "to 1e-10 with output noise 0.001. Derivation not peer-reviewed; exact arithmetic."
     )
     assert found.not_covered == NOT_COVERED
-    assert len(found.assumptions) == len(SCOPES["radmm"].hypotheses) + 1
+    assert len(found.assumptions) == len(SCOPES["radmm"].hypotheses) + 3  # of the events, and of the schedule
     assert "adding or removing one record" in said("certificate", [SOLVED], "add-remove", "radmm").text
 
 

@@ -15,7 +15,8 @@ from distadmm.audit import whitebox
 from distadmm.audit.whitebox import LEVEL, Noise, judge
 from distadmm.commands import audit
 from distadmm.methods.consensus.recycled import RADMM
-from distadmm.privacy.accounting.events import Gaussian, KNorm, ObjectivePerturbation
+from distadmm.privacy.accounting.events import Gaussian, KNorm
+from distadmm.privacy.accounting.objective_perturbation import ObjectivePerturbation
 from distadmm.privacy.ledger.rules import MemoryLedger, Receipt
 from distadmm.privacy.noise.protected import Protected
 from distadmm.problems.consensus import Problem

@@ -18,7 +18,8 @@ from distadmm.commands import audit
 from distadmm.errors import InputError
 from distadmm.methods.istdp.plan import make_plan
 from distadmm.privacy.accounting import gaussian
-from distadmm.privacy.accounting.events import Gaussian, ObjectivePerturbation
+from distadmm.privacy.accounting.events import Gaussian
+from distadmm.privacy.accounting.objective_perturbation import ObjectivePerturbation
 from distadmm.privacy.noise.protected import Protected
 from distadmm.problems.losses import HuberHinge, Logistic
 

@@ -13,22 +13,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distadmm.errors import BudgetExhausted, InputError
+from distadmm.privacy.accounting.cost import cost_of
 from distadmm.privacy.accounting.events import (
     DiscreteGaussian,
     Gaussian,
     KNorm,
     Leakage,
-    ObjectivePerturbation,
     PostProcessing,
     Pure,
     Unbounded,
 )
+from distadmm.privacy.accounting.objective_perturbation import ObjectivePerturbation
 from distadmm.privacy.ledger import chain
 from distadmm.privacy.ledger import file as ledger
 from distadmm.privacy.ledger import rules as memory
 from distadmm.privacy.ledger.file import Ledger, MemoryLedger
 from distadmm.privacy.ledger.filter import PureFilter
-from distadmm.privacy.ledger.tally import Tally, cost_of
+from distadmm.privacy.ledger.tally import Tally
 
 PERTURBED = ObjectivePerturbation("gamma", 5, 1.0, 0.2, 0.25, 8.2)
 LAPLACE = KNorm(1, 0.5, 1.0)

@@ -15,10 +15,10 @@ from distadmm.privacy.accounting.events import (
     DiscreteGaussian,
     Gaussian,
     KNorm,
-    ObjectivePerturbation,
     Pure,
     Unbounded,
 )
+from distadmm.privacy.accounting.objective_perturbation import ObjectivePerturbation
 from distadmm.privacy.accounting.rdp import ORDERS, rdp_to_epsilon
 from distadmm.privacy.ledger.file import MemoryLedger
 from distadmm.privacy.ledger.filter import (

@@ -14,7 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distadmm.errors import BudgetExhausted, InputError
-from distadmm.privacy.accounting.events import Gaussian, KNorm, ObjectivePerturbation, Pure
+from distadmm.privacy.accounting.events import (
+    Gaussian,
+    KNorm,
+    Pure,
+)
+from distadmm.privacy.accounting.objective_perturbation import ObjectivePerturbation
 from distadmm.privacy.ledger import file as ledger_module
 from distadmm.privacy.ledger.file import Ledger, MemoryLedger
 from distadmm.privacy.ledger.filter import PureFilter

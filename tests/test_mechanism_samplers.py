@@ -16,7 +16,12 @@ import pytest
 from scipy import stats
 
 from distadmm.errors import InputError
-from distadmm.privacy.accounting.events import DiscreteGaussian, Gaussian, KNorm, ObjectivePerturbation
+from distadmm.privacy.accounting.events import (
+    DiscreteGaussian,
+    Gaussian,
+    KNorm,
+)
+from distadmm.privacy.accounting.objective_perturbation import ObjectivePerturbation
 from distadmm.privacy.ledger.file import MemoryLedger
 from distadmm.privacy.noise import discrete
 from distadmm.privacy.noise.discrete import discrete_gaussian, exp_bounds

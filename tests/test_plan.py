@@ -44,7 +44,7 @@ OPTIONS = plan.Options(
 
 def test_every_candidate_spends_at_most_the_budget_and_nearly_all_of_it() -> None:
     from distadmm.privacy.accounting import accountant
-    from distadmm.privacy.accounting.events import ObjectivePerturbation
+    from distadmm.privacy.accounting.objective_perturbation import ObjectivePerturbation
 
     prepared = plan.surrogate(OPTIONS, 0)
     for K, eta in ((3, 0.5), (12, 2.0)):

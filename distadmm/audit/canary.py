@@ -22,7 +22,8 @@ from distadmm.algorithm import Facts, Node
 from distadmm.audit.play import Recording, record, twin
 from distadmm.audit.ratio import Neighbours, Released, log_ratio
 from distadmm.errors import InputError, require
-from distadmm.privacy.accounting.events import Event, ObjectivePerturbation, Unbounded
+from distadmm.privacy.accounting.events import Event
+from distadmm.privacy.accounting.objective_perturbation import ObjectivePerturbation
 from distadmm.privacy.noise.protected import Recipe
 from distadmm.privacy.noise.release import Unprotected
 from distadmm.privacy.noise.sources import Simulation
@@ -151,4 +152,4 @@ def events_of(recording: Recording, i: int) -> list[Event]:
 
 def unbounded(events: list[Event]) -> str:
     """Why a ledger claims nothing; empty when it claims something."""
-    return next((event.reason for event in events if isinstance(event, Unbounded)), "")
+    return next((event.words for event in events if event.unbounded), "")

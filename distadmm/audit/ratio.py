@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from distadmm.privacy.accounting.events import ObjectivePerturbation
+from distadmm.privacy.accounting.objective_perturbation import ObjectivePerturbation
 from distadmm.problems.losses import Loss
 
 Array = np.ndarray

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,7 +30,7 @@ from scipy import special
 
 from distadmm.algorithm import Node
 from distadmm.audit.play import Recording, Solve, Twin, charged, twin
-from distadmm.privacy.accounting.events import Event, Gaussian, KNorm, ObjectivePerturbation, Unbounded
+from distadmm.privacy.accounting.events import Event
 
 Array = np.ndarray
 LEVEL = 1e-6  # of all tests of a run together
@@ -70,9 +71,7 @@ class Verdict(NamedTuple):
 def inspect(algorithm: Any, node: Node, recording: Recording, slope: float, curvature: float) -> Verdict:
     """All of level 0; `slope` and `curvature` are the public bounds of the loss."""
     books = [charged(entries) for entries in recording.entries]
-    output = any(
-        isinstance(e, (Gaussian, KNorm)) for book in books for events in book.values() for e in events
-    )
+    output = any(e.law and e.place == "answer" for book in books for events in book.values() for e in events)
     here = twin(algorithm, node, recording, solve=output)
     there = twin(algorithm, node, recording, other_data=True)
     findings = [Finding("chain", -1, -1, fault) for fault in recording.faults]
@@ -84,7 +83,7 @@ def inspect(algorithm: Any, node: Node, recording: Recording, slope: float, curv
             events = books[i].get(k, [])
             if not events:
                 findings.append(Finding("omitted", name, k, "a release that the ledger does not have"))
-            elif any(isinstance(event, Unbounded) for event in events):
+            elif any(event.unbounded for event in events):
                 unclaimed += 1
             else:
                 release = _Release(node, i, k, here.solves[k], recording, slope, curvature)
@@ -145,32 +144,27 @@ class _Release:
         def note(kind: str, text: str) -> None:
             found.append(Finding(kind, self.node, self.k, text))
 
-        slack = 1 + 1e-9
-        if isinstance(event, KNorm) and event.shift * slack < self.moved:
-            note("entry", f"one record moves it by {self.moved:.6g}; its entry says {event.shift:.6g}")
-        if isinstance(event, ObjectivePerturbation):
-            for what, claimed, true in (
-                ("weight of a record", event.weight, self.weight),
-                ("curvature of the loss", event.curvature, self.curvature),
-            ):
-                if claimed * slack < true:
-                    note("entry", f"the {what} is {true:.6g}; its entry says {claimed:.6g}")
-            if event.floor > self.floor * slack:
+        slack, stated = 1 + 1e-9, asdict(event)
+        for key, what, true in (
+            ("shift", "reach of a record", self.moved),
+            ("weight", "weight of a record", self.weight),
+            ("curvature", "curvature of the loss", self.curvature),
+        ):
+            if key in stated and stated[key] * slack < true:
+                note("entry", f"the {what} is {true:.6g}; its entry says {stated[key]:.6g}")
+        if stated.get("floor", 0.0) > self.floor * slack:
+            claimed = stated["floor"]
+            note("entry", f"the curvature of the rest is {self.floor:.6g}; its entry says {claimed:.6g}")
+        if stated.get("dimension", self.sent.size) != self.sent.size:
+            note("entry", f"the dimension is {self.sent.size}; its entry says {stated['dimension']}")
+        if event.place == "objective" and self.paid is not None:
+            off, allowed = float(np.linalg.norm(self.recovered() - self.paid)), self.allowed()
+            if off > allowed:
                 note(
-                    "entry",
-                    f"the curvature of the rest is {self.floor:.6g}; its entry says {event.floor:.6g}",
+                    "inexact",
+                    f"the gradient at what was sent is {off:.3g}, tolerance {allowed:.3g}: not the minimiser "
+                    "under the noise that was paid for",
                 )
-            if event.dimension != self.sent.size:
-                note("entry", f"the dimension is {self.sent.size}; its entry says {event.dimension}")
-            if self.paid is not None:
-                gradient = self.recovered() - self.paid
-                off, allowed = float(np.linalg.norm(gradient)), self.allowed()
-                if off > allowed:
-                    note(
-                        "inexact",
-                        f"the gradient at what was sent is {off:.3g}, tolerance {allowed:.3g}: not the minimiser "
-                        "under the noise that was paid for",
-                    )
         return found
 
     def allowed(self) -> float:
@@ -191,14 +185,8 @@ class _Release:
         return -(self.objective.grad(f) + self.linear + _times(self.Q, f))
 
     def noise(self, event: Event) -> Noise:
-        if isinstance(event, ObjectivePerturbation):
-            rate = event.scale if event.noise == "gamma" else 1.0 / event.scale
-            return Noise(self.node, self.k, self.recovered(), event, rate)
-        b = self.sent - self.off
-        if isinstance(event, KNorm):
-            return Noise(self.node, self.k, b, event, event.alpha)
-        assert isinstance(event, Gaussian)
-        return Noise(self.node, self.k, b, event, 1.0 / (event.noise_multiplier * self.moved))
+        b = self.recovered() if event.place == "objective" else self.sent - self.off
+        return Noise(self.node, self.k, b, event, event.rate(self.moved))
 
     @property
     def moved(self) -> float:
@@ -243,17 +231,15 @@ def multiplier(event: Any) -> float:
 def lengths(noise: Noise) -> tuple[float, float]:
     """(shape, x): x ~ Gamma(shape, 1) when the claim is true."""
     d, r = noise.b.size, noise.rate * float(np.linalg.norm(noise.b))
-    return (d, r) if _gamma(noise.event) else (d / 2, r * r / 2)
-
-
-def _gamma(event: Event) -> bool:
-    return isinstance(event, KNorm) or (isinstance(event, ObjectivePerturbation) and event.noise == "gamma")
+    return (d, r) if noise.event.law == "gamma" else (d / 2, r * r / 2)
 
 
 def mean_ratio(noises: Sequence[Noise]) -> float:
     """Length of the noise over the length claimed, on average."""
     pairs = [
-        (x / shape) if _gamma(n.event) else math.sqrt(x / shape) for n in noises for shape, x in [lengths(n)]
+        (x / shape) if n.event.law == "gamma" else math.sqrt(x / shape)
+        for n in noises
+        for shape, x in [lengths(n)]
     ]
     return float(np.mean(pairs))
 

@@ -192,7 +192,7 @@ def answer(options: Options) -> dict[str, Any]:
     found["events"], found["epsilon"] = {}, {}
     for adjacency in adjacencies(options):
         one = event(options, adjacency)
-        together = accountant.grouped(one, options.records)
+        together = one.group(options.records)
         priced = accountant.bounds(together, options.delta, adjacency)
         stated = options.mechanism == "gamma" and options.records == 1
         published = accountant.published_epsilon(one, adjacency) if stated else math.inf

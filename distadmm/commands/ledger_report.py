@@ -14,19 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from distadmm.errors import require
-from distadmm.privacy.accounting import pricing
-from distadmm.privacy.accounting.events import Adjacency, Event, Leakage, Unbounded, event_from_json
+from distadmm.privacy.accounting import accountant
+from distadmm.privacy.accounting.events import Adjacency, Event, Leakage, event_from_json
 from distadmm.privacy.accounting.export import dp_event
 from distadmm.privacy.accounting.statements import NOT_COVERED, READINGS, of_claim, weakest
+from distadmm.privacy.accounting.trust import ADJACENCY_WORDS, common, composed, restated
 from distadmm.privacy.ledger import chain, compose
 from distadmm.privacy.ledger.filter import filter_from_json
 from distadmm.privacy.ledger.tally import Tally, is_committed, statement_kind
-
-ADJACENCY_WORDS = {
-    "add-remove": "one record more or less",
-    "replace": "one record replaced by another",
-    "label": "the label of one record flipped",
-}
 
 
 @dataclass(frozen=True)
@@ -89,7 +84,8 @@ def _name(books: Sequence[Book]) -> str:
 
 def _run(books: Sequence[Book], delta: float, records: int) -> dict[str, Any]:
     adjacency, scope = _one(books, "adj"), _one(books, "scope")
-    spent = [compose.spending(book.tally.events, records) for book in books]
+    spent = [compose.spending(book.tally.seen, records) for book in books]
+    trust = composed(book.tally.trust for book in books)
     committed = all(is_committed(book.tally) for book in books)
     kind = weakest([statement_kind(book.tally) for book in books])
     nodes = [_node(book, each, delta, adjacency) for book, each in zip(books, spent)]
@@ -97,12 +93,14 @@ def _run(books: Sequence[Book], delta: float, records: int) -> dict[str, Any]:
         "run": _name(books),
         "adjacency": adjacency,
         "adjacency_words": ADJACENCY_WORDS[adjacency],
+        "trust": str(trust),
+        "trust_words": trust.words,
         "scope": scope,
         "nodes_compose": compose.NODES[scope][1],
         "dataset": sorted({str(book.header["dataset"]) for book in books}),
         "rng": _one(books, "rng"),
         "float_exact": _float_exact(books),
-        "unbounded": sorted({e.reason for b in books for e in b.tally.events if isinstance(e, Unbounded)}),
+        "unbounded": sorted({e.words for b in books for e in b.tally.events if e.unbounded}),
         "leakage": [
             {"nats": e.nats, "what": e.what} for b in books for e in b.tally.events if isinstance(e, Leakage)
         ],
@@ -120,7 +118,7 @@ def _run(books: Sequence[Book], delta: float, records: int) -> dict[str, Any]:
 def _prices(
     spent: compose.Spending, delta: float, adjacency: Adjacency, committed: bool
 ) -> tuple[float, float]:
-    published = pricing.published_epsilon(list(spent), adjacency)
+    published = accountant.published_epsilon(list(spent), adjacency)
     return published, compose.epsilon(spent, delta, adjacency, committed)
 
 
@@ -150,12 +148,12 @@ def _sentence(books: Sequence[Book], kind: str, committed: bool, delta: float) -
     if claim is None:
         return None
     if compose.NODES[scope][0] == "sum":
-        events = [event for book in books for event in book.tally.events]
+        events = [event for book in books for event in book.tally.seen]
     else:
         dearest = max(
-            books, key=lambda b: _prices(compose.spending(b.tally.events), delta, adjacency, committed)[1]
+            books, key=lambda b: _prices(compose.spending(b.tally.seen), delta, adjacency, committed)[1]
         )
-        events = dearest.tally.events
+        events = dearest.tally.seen
     said = of_claim(kind, claim, events, adjacency, delta, committed=committed)  # type: ignore[arg-type]
     return said.text
 
@@ -178,6 +176,8 @@ def _block(run: dict[str, Any], delta: float, records: int, rows: int) -> Iterab
     yield f"neighbouring data: {run['adjacency_words']} ({run['adjacency']})" + (
         f"; {records} records of one person a node" if records > 1 else ""
     )
+    if run["trust"] != "any":
+        yield f"held against: {run['trust_words']} ({run['trust']})"
     head = ["node", "releases", "to come", "free", "published", f"eps({delta:g})", "left", "says"]
     nodes = run["nodes"] if not rows else run["nodes"][:rows]
     yield from _columns([head, *([_cell(value) for value in _row(node)] for node in nodes)])
@@ -250,7 +250,8 @@ def merged(books: Sequence[Book], delta: float) -> dict[str, Any]:
 
 
 def _together(data: str, books: Sequence[Book], delta: float) -> dict[str, Any]:
-    adjacency = _one(books, "adj")
+    adjacency = common(book.tally.adjacency for book in books)
+    trust = composed(book.tally.trust for book in books)
     scopes = {book.header["scope"] for book in books}
     # Where runs disagree on who holds what, everything adds up.
     scope = scopes.pop() if len(scopes) == 1 else "unknown"
@@ -260,7 +261,7 @@ def _together(data: str, books: Sequence[Book], delta: float) -> dict[str, Any]:
     counted_already: set[str] = set()
     spent = []
     for those in runs.values():
-        spent.append([compose.spending(_events(book.found.entries, counted_already)) for book in those])
+        spent.append([compose.spending(_events(book, counted_already, adjacency)) for book in those])
         counted_already.update(entry["h"] for book in those for entry in book.found.entries)
     kinds = {statement_kind(book.tally) for book in books}
     committed = len(runs) == 1 and all(is_committed(book.tally) for book in books)
@@ -270,6 +271,8 @@ def _together(data: str, books: Sequence[Book], delta: float) -> dict[str, Any]:
         "data": data,
         "adjacency": adjacency,
         "adjacency_words": ADJACENCY_WORDS[adjacency],
+        "trust": str(trust),
+        "trust_words": trust.words,
         "nodes_compose": compose.NODES[scope][1],
         "runs": [
             {
@@ -285,17 +288,18 @@ def _together(data: str, books: Sequence[Book], delta: float) -> dict[str, Any]:
     }
 
 
-def _events(entries: Iterable[chain.Entry], counted_already: set[str]) -> list[Event]:
-    """What these entries reserved or charged, without those that another file has shown."""
+def _events(book: Book, counted_already: set[str], adjacency: Adjacency) -> list[Event]:
+    """What its entries reserved or charged, without those that another file has shown, as priced for `adjacency`."""
     found = []
-    for entry in entries:
+    for entry in book.found.entries:
         if entry["h"] in counted_already:
             continue
         if entry["kind"] == "commit":
             found += [event_from_json(line) for line in entry["events"]]
         elif entry["kind"] == "charge":
             found.append(event_from_json({"mech": entry["mech"], **entry["params"]}))
-    return found
+    tally = book.tally
+    return [restated(event.against(tally.trust), tally.adjacency, adjacency) for event in found]
 
 
 def merged_text(report: dict[str, Any]) -> str:
@@ -303,6 +307,8 @@ def merged_text(report: dict[str, Any]) -> str:
     for data in report["data"]:
         name = "not named: taken to be the same" if data["data"] == "unknown" else data["data"]
         lines.append(f"data {name}   neighbouring data: {data['adjacency_words']} ({data['adjacency']})")
+        if data["trust"] != "any":
+            lines.append(f"  held against: {data['trust_words']} ({data['trust']})")
         lines += [
             f"  run {run['run']}: {run['nodes']} nodes, epsilon {_cell(run['epsilon'])}"
             for run in data["runs"]

@@ -11,7 +11,7 @@ from distadmm import radmm
 from distadmm.errors import InputError
 from distadmm.methods.consensus import private as protect
 from distadmm.privacy.accounting import rdp
-from distadmm.privacy.accounting.events import ObjectivePerturbation
+from distadmm.privacy.accounting.objective_perturbation import ObjectivePerturbation
 from distadmm.ranks.waiting import cores
 from distadmm.ranks.world import World, on_one_host
 from distadmm.run.running import unwritten

@@ -300,13 +300,13 @@ def _budgets(config: Config, plan: Plan | None, count: int) -> list[Filter | Non
 
 def spent(config: Config, node: Node) -> float:
     """epsilon of the node that has spent most, over all ranks: a record lives at one node, so nodes compose by max."""
-    from distadmm.privacy.accounting import pricing
+    from distadmm.privacy.accounting import accountant
     from distadmm.privacy.noise.protected import Protected
 
     delta, release, world = config.privacy.delta, node.release, node.network.world
     committed = isinstance(release, Protected) and release.committed
     # Releases that were added on the way: only what holds for adaptive choices may be said.
-    of = pricing.epsilon if all(world.allgather(committed)) else pricing.adaptive_epsilon
+    of = accountant.epsilon if all(world.allgather(committed)) else accountant.adaptive_epsilon
 
     def price(events: Any, adjacency: Any) -> float:
         return of(list(events), delta, adjacency)
@@ -321,13 +321,12 @@ def weakest_statement(node: Node) -> str:
 
 def unbounded(node: Node) -> str:
     """Why nothing bounds what was spent; empty where something does."""
-    from distadmm.privacy.accounting.events import Unbounded
     from distadmm.privacy.noise.protected import Protected
 
     release = node.release
     assert isinstance(release, Protected)
     spent = [event for ledger in release.books.ledgers for event in ledger.events]
-    here = release.recipe.unverified or next((e.reason for e in spent if isinstance(e, Unbounded)), "")
+    here = release.recipe.unverified or next((e.words for e in spent if e.unbounded), "")
     return next(filter(None, node.network.world.allgather(here)), "")
 
 

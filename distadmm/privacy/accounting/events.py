@@ -1,31 +1,49 @@
-"""What was released, as frozen facts: one event is one mechanism applied `count` times.
+"""What was released, as frozen facts: one event is one mechanism applied `count` times, and knows its own price.
 
-Events know parameters and never data.  What they cost under an adjacency is asked of them:
+Events know parameters and never data.  A mechanism is a struct that inherits from `Event`, in one file:
 
     pure_epsilon(adjacency)   epsilon with delta = 0, all `count` releases together
-    rdp(orders, adjacency)    the Renyi curve, an upper bound at every order, all releases together
     gdp_mu(adjacency)         mu when all of it is exactly mu-Gaussian, else None
+    renyi(orders, adjacency)  the Renyi curve of one release, an upper bound at every order
+    pairs(adjacency, route)   the pairs of distributions that dominate one release; none: no profile is proved
+    group(k)                  what the same costs k records that change together
+    published(adjacency)      epsilon (delta = 0) as its paper states it
+    hypotheses                what the price rests on, besides those of the run (names of `scopes.HYPOTHESES`)
+    sample(stream, ...)       its noise;  law, place, exact: of what density, where it goes, whether floats take part
+    exported()                one release in the words of dp-accounting
+    against(trust)            the event as those see it who may collude; itself where that does not matter
+
+What is not given is the safe answer: infinite, unproved, not to be drawn.
 
 Invariants that guard privacy
 -----------------------------
-* An event whose price is not proved costs infinity, never a guess (`Unbounded`).
-* The adjacency is given when an event is priced; none is assumed.  `ObjectivePerturbation` prices each
-  one differently; the sensitivity of every other mechanism is stated in the event itself, and must have
-  been computed for the adjacency it is priced under.
+* An event whose price is not proved costs infinity, never a guess (`Unbounded`); so does a line of a ledger whose
+  mechanism, version or fields nobody here knows.
+* The adjacency is given when an event is priced; none is assumed.  An event that `knows_adjacency` prices each one
+  differently; the sensitivity of every other mechanism is stated in the event itself, and must have been computed
+  for the adjacency it is priced under.
 * A JSON line written by `to_json` and read back by `event_from_json` is the same event.
 """
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, replace
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
 from distadmm.errors import InputError, require
 from distadmm.structs import struct
+
+if TYPE_CHECKING:
+    from distadmm.privacy.accounting.cost import Cost
+    from distadmm.privacy.accounting.curves import Pair
+    from distadmm.privacy.accounting.trust import Trust
 
 Array = np.ndarray
 Adjacency = Literal["add-remove", "replace", "label"]
@@ -33,7 +51,7 @@ Adjacency = Literal["add-remove", "replace", "label"]
 #: Neighbouring tables: one record more or less; one record another; the label of one record flipped.
 ADJACENCIES: tuple[Adjacency, ...] = ("add-remove", "replace", "label")
 
-_KINDS: dict[str, type[Event]] = {}
+_KINDS: dict[tuple[str, int], type[Event]] = {}  # by name and version
 
 
 def check_adjacency(adjacency: str) -> None:
@@ -43,7 +61,7 @@ def check_adjacency(adjacency: str) -> None:
     )
 
 
-def _positive(event: Event, *names: str) -> None:
+def positive(event: Event, *names: str) -> None:
     for name in names:
         value = getattr(event, name)
         require(
@@ -53,7 +71,7 @@ def _positive(event: Event, *names: str) -> None:
         object.__setattr__(event, name, float(value))  # numpy's scalars have no JSON
 
 
-def _whole(event: Event, *names: str) -> None:
+def whole(event: Event, *names: str) -> None:
     for name in names:
         value = getattr(event, name)
         require(
@@ -68,26 +86,53 @@ class Event:
     """The common part of all events; see the module's head."""
 
     mech: ClassVar[str] = ""
+    version: ClassVar[int] = 1  # of the fields and of what they mean
+    free: ClassVar[bool] = False  # of no (epsilon, delta) cost
+    unbounded: ClassVar[bool] = False  # nothing bounds it; `words` say why
+    words: ClassVar[str] = ""
+    recycles: ClassVar[Any] = None  # the ledger entry that is used again
+    listed: ClassVar[str] = ""  # what is told beside an epsilon and never added to it
+    law: ClassVar[str] = ""  # gamma, gaussian or discrete; empty: there is no noise to draw
+    place: ClassVar[str] = "answer"  # or "objective": where the noise goes
+    exact: ClassVar[bool] = False  # drawn and added in exact integers
+    knows_adjacency: ClassVar[bool] = False
+    states_query: ClassVar[bool] = True  # its own dimension and scale; else they are given with the draw
+    hypotheses: ClassVar[tuple[str, ...]] = ()
+    also: ClassVar[Any] = None  # a `Pure` that each release costs besides: noise on an inexact answer
 
     def __init_subclass__(cls) -> None:
-        _KINDS[cls.mech] = cls
+        _KINDS[cls.mech, cls.version] = cls
 
     @property
     def releases(self) -> int:
         """How many releases this event stands for."""
         return getattr(self, "count", 1)
 
+    def times(self, count: int) -> Event:
+        """So many releases of the same mechanism; of what costs nothing or everything, once is as much as often."""
+        return replace(self, count=count) if hasattr(self, "count") and self.releases != count else self  # type: ignore[call-arg]
+
     def single(self) -> Event:
         """The same mechanism, released once."""
-        return replace(self, count=1) if self.releases != 1 else self  # type: ignore[call-arg]
+        return self.times(1)
+
+    def group(self, records: int) -> Event:
+        """The event whose price is what this one costs a group of `records` records."""
+        return self if self.free or records == 1 else Unbounded(f"no group privacy is known for {self.mech}")
 
     def to_json(self) -> dict[str, Any]:
-        return {"mech": self.mech, **asdict(self)}
+        version = {"version": self.version} if self.version != 1 else {}
+        return {"mech": self.mech, **version, **asdict(self)}
 
     def pure_epsilon(self, adjacency: Adjacency) -> float:
         """epsilon with delta = 0 of all releases of this event together; infinite where none is proved."""
         check_adjacency(adjacency)
-        return math.inf
+        return 0.0 if self.free else math.inf
+
+    def gdp_mu(self, adjacency: Adjacency) -> float | None:
+        """mu when all releases of this event are exactly mu-Gaussian together; None otherwise."""
+        check_adjacency(adjacency)
+        return 0.0 if self.free else None
 
     def rdp(self, orders: Array | None = None, adjacency: Adjacency | None = None) -> Array:
         """The Renyi curve at `orders` (default: `ORDERS`): an upper bound, infinite where none is proved."""
@@ -97,10 +142,55 @@ class Event:
         check_adjacency(adjacency)  # type: ignore[arg-type]
         return rdp.curve(self, rdp.ORDERS if orders is None else orders, adjacency)  # type: ignore[arg-type]
 
-    def gdp_mu(self, adjacency: Adjacency) -> float | None:
-        """mu when all releases of this event are exactly mu-Gaussian together; None otherwise."""
-        check_adjacency(adjacency)
-        return None
+    def renyi(self, orders: Array, adjacency: Adjacency) -> Array:
+        """The Renyi curve of one release, before it is rounded up."""
+        from distadmm.privacy.accounting.rdp import of_pure
+
+        return of_pure(self.single().pure_epsilon(adjacency), orders)
+
+    def pairs(self, adjacency: Adjacency, route: str = "profile") -> tuple[Pair, ...]:
+        """The pairs that dominate one release: (D against D+z, D+z against D), or one for both ways."""
+        from distadmm.privacy.accounting import profiles
+
+        pure = self.single().pure_epsilon(adjacency)
+        return profiles.symmetric(profiles.randomised_response(pure)) if 0 < pure < math.inf else ()
+
+    def routes(self, adjacency: Adjacency, proved: bool = True) -> tuple[str, ...]:
+        """The ways to dominate a schedule; the best of the proved ones is what it costs."""
+        return ("profile",)
+
+    def against(self, trust: Trust) -> Event:
+        """The event as those see it who may collude; the same for all where the mechanism does not care."""
+        return self
+
+    def price(self, adjacency: Adjacency, trust: Trust | None = None, orders: Array | None = None) -> Cost:
+        """What all releases cost against `trust` (default: all others collude): bounds that add up."""
+        from distadmm.privacy.accounting import cost
+        from distadmm.privacy.accounting import trust as trusts
+
+        return cost.of_event(self.against(trust or trusts.ANY), orders, adjacency)
+
+    def prices(self, adjacency: Adjacency, others: int, orders: Array | None = None) -> tuple[Cost, ...]:
+        """The same as a table: when 0, 1, ..., all `others` collude."""
+        from distadmm.privacy.accounting.trust import Trust
+
+        return tuple(self.price(adjacency, Trust(c), orders) for c in range(others + 1))
+
+    def published(self, adjacency: Adjacency) -> float:
+        """epsilon (delta = 0) by its paper; of a mechanism that no paper here states: the proved one."""
+        return self.pure_epsilon(adjacency)
+
+    def exported(self) -> tuple[str, dict[str, Any]]:
+        """dp-accounting's class for one release, and its fields."""
+        return ("NoOpDpEvent" if self.free else "UnsupportedDpEvent"), {}
+
+    def rate(self, moved: float) -> float:
+        """alpha of gamma noise, or 1/sigma, on a query that one record moves by `moved`."""
+        raise InputError(f"no noise is known for {self}")
+
+    def sample(self, stream: Any, shape: Any = None, sensitivity: float | None = None) -> Array:
+        """Noise of one release, from a `sources.Stream`."""
+        raise InputError(f"no noise is known for {self}; charge it at the ledger")
 
 
 @struct
@@ -110,14 +200,37 @@ class Gaussian(Event):
     noise_multiplier: float
     count: int = 1
     mech: ClassVar[str] = "gaussian"
+    law: ClassVar[str] = "gaussian"
+    states_query: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        _positive(self, "noise_multiplier")
-        _whole(self, "count")
+        positive(self, "noise_multiplier")
+        whole(self, "count")
 
     def gdp_mu(self, adjacency: Adjacency) -> float:
         check_adjacency(adjacency)
         return math.sqrt(self.count) / self.noise_multiplier
+
+    def renyi(self, orders: Array, adjacency: Adjacency) -> Array:
+        return orders / (2 * self.noise_multiplier**2)
+
+    def pairs(self, adjacency: Adjacency, route: str = "profile") -> tuple[Pair, ...]:
+        from distadmm.privacy.accounting import profiles
+
+        return profiles.symmetric(profiles.base("gaussian", 1, 1 / self.noise_multiplier, True))
+
+    def group(self, records: int) -> Event:
+        return replace(self, noise_multiplier=self.noise_multiplier / records)
+
+    def exported(self) -> tuple[str, dict[str, Any]]:
+        return "GaussianDpEvent", {"noise_multiplier": self.noise_multiplier}
+
+    def rate(self, moved: float) -> float:
+        return 1.0 / (self.noise_multiplier * moved)
+
+    def sample(self, stream: Any, shape: Any = None, sensitivity: float | None = None) -> Array:
+        assert sensitivity is not None
+        return self.noise_multiplier * sensitivity * stream.standard_normal(shape)
 
 
 @struct
@@ -133,10 +246,30 @@ class DiscreteGaussian(Event):
     count: int = 1
     dimension: int = 1
     mech: ClassVar[str] = "discrete-gaussian"
+    law: ClassVar[str] = "discrete"
+    exact: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        _positive(self, "sigma_grid", "sensitivity_grid")
-        _whole(self, "count", "dimension")
+        positive(self, "sigma_grid", "sensitivity_grid")
+        whole(self, "count", "dimension")
+
+    def renyi(self, orders: Array, adjacency: Adjacency) -> Array:
+        """Canonne, Kamath and Steinke (2020): the bound of the continuous Gaussian holds on the integers."""
+        return orders * (self.sensitivity_grid / self.sigma_grid) ** 2 / 2
+
+    def pairs(self, adjacency: Adjacency, route: str = "profile") -> tuple[Pair, ...]:
+        from distadmm.privacy.accounting import gaussian, profiles
+
+        return profiles.symmetric(gaussian.discrete(self.sigma_grid, self.sensitivity_grid, self.dimension))
+
+    def group(self, records: int) -> Event:
+        return replace(self, sensitivity_grid=self.sensitivity_grid * records)
+
+    def exported(self) -> tuple[str, dict[str, Any]]:
+        return "ZCDpEvent", {"rho": (self.sensitivity_grid / self.sigma_grid) ** 2 / 2, "xi": 0.0}
+
+    def sample(self, stream: Any, shape: Any = None, sensitivity: float | None = None) -> Array:
+        return stream.discrete_normal(self.sigma_grid, self.dimension)
 
 
 @struct
@@ -148,88 +281,49 @@ class KNorm(Event):
     shift: float
     count: int = 1
     mech: ClassVar[str] = "k-norm"
+    law: ClassVar[str] = "gamma"
 
     def __post_init__(self) -> None:
-        _positive(self, "alpha", "shift")
-        _whole(self, "dimension", "count")
+        positive(self, "alpha", "shift")
+        whole(self, "dimension", "count")
 
     def pure_epsilon(self, adjacency: Adjacency) -> float:
         check_adjacency(adjacency)
         return self.count * self.alpha * self.shift
 
+    def renyi(self, orders: Array, adjacency: Adjacency) -> Array:
+        from distadmm.privacy.accounting import profiles
 
-@struct
-class ObjectivePerturbation(Event):
-    """The exact minimiser of  w sum_n l(y_n x_n' f) + (rest of curvature >= floor) + b' f,  released.
+        tail = profiles.Tail("gamma", self.dimension, self.alpha * self.shift)
+        found = profiles.moments(profiles.pairs_of(self, adjacency), [tail], orders) / (orders - 1)
+        return np.minimum(np.maximum(found, 0.0), super().renyi(orders, adjacency))
 
-    `noise` "gamma": b has density proportional to exp(-scale |b|_2) (scale is the paper's alpha);
-    "gaussian": b ~ N(0, scale^2 I).  `weight` w = C/B, public and fixed; `curvature` c1 >= l'';
-    `floor` Phi = rho/N + 2 eta V.  `output_epsilon` > 0: the minimiser is approximate and the noise added
-    to it costs that much more a release.  `one_signed`: l' has one sign for each record, whatever f is.
-    `logistic`: l is the logistic loss, so that flipping a label adds a linear function to it; without it
-    the label adjacency is priced as a replacement.  `records`: how many records of one person change at
-    once.  See `profiles` for the theorem and its hypotheses.
-    """
+    def pairs(self, adjacency: Adjacency, route: str = "profile") -> tuple[Pair, ...]:
+        from distadmm.privacy.accounting import profiles
 
-    noise: str
-    dimension: int
-    scale: float
-    weight: float
-    curvature: float
-    floor: float
-    count: int = 1
-    output_epsilon: float = 0.0
-    one_signed: bool = True
-    logistic: bool = False
-    records: int = 1
-    mech: ClassVar[str] = "objective-perturbation"
+        return profiles.symmetric(profiles.base("gamma", self.dimension, self.alpha * self.shift, True))
 
-    def __post_init__(self) -> None:
-        require(
-            self.noise in ("gamma", "gaussian"),
-            f"{self.mech}: noise is {self.noise!r}; choose gamma or gaussian",
-        )
-        _positive(self, "scale", "weight", "curvature", "floor")
-        _whole(self, "dimension", "count", "records")
-        require(
-            math.isfinite(self.output_epsilon) and self.output_epsilon >= 0,
-            f"{self.mech}: output_epsilon is {self.output_epsilon!r}; needed: a finite number, 0 or more",
-        )
+    def group(self, records: int) -> Event:
+        return replace(self, shift=self.shift * records)
 
-    def to_json(self) -> dict[str, Any]:
-        line = super().to_json()
-        if self.records == 1:  # as every release is; more of them is a question about it
-            del line["records"]
-        return line
+    def exported(self) -> tuple[str, dict[str, Any]]:
+        if self.dimension > 1:
+            return super().exported()
+        return "LaplaceDpEvent", {"noise_multiplier": 1 / (self.alpha * self.shift)}
 
-    @property
-    def log_jacobian(self) -> float:
-        """tau = ln(1 + w c1 / Phi): what one record can change the log-determinant of the Hessian by."""
-        return math.log1p(self.weight * self.curvature / self.floor)
+    def rate(self, moved: float) -> float:
+        return self.alpha
 
-    def shift(self, adjacency: Adjacency) -> float:
-        """How far one record can move the noise."""
-        check_adjacency(adjacency)
-        both = adjacency == "replace" or (adjacency == "label" and not self.logistic)
-        return 2 * self.weight if both else self.weight
+    def sample(self, stream: Any, shape: Any = None, sensitivity: float | None = None) -> Array:
+        return k_norm(stream, self.dimension, self.alpha)
 
-    def pure_epsilon(self, adjacency: Adjacency) -> float:
-        """count (records (alpha shift + tau) + output_epsilon); a flipped logistic label leaves the Hessian alone.
 
-        The output noise hides the error of the solve, whatever the tables are.
-        """
-        moved = self.shift(adjacency)
-        if self.noise == "gaussian":
-            return math.inf
-        jacobian = 0.0 if adjacency == "label" and self.logistic else self.log_jacobian
-        return self.count * (self.records * (self.scale * moved + jacobian) + self.output_epsilon)
-
-    def gdp_mu(self, adjacency: Adjacency) -> float | None:
-        moved = self.shift(adjacency)
-        exact = (
-            self.noise == "gaussian" and adjacency == "label" and self.logistic and not self.output_epsilon
-        )
-        return math.sqrt(self.count) * self.records * moved / self.scale if exact else None
+def k_norm(stream: Any, dimension: int, alpha: float) -> Array:
+    """b in R^d of density ~ exp(-alpha |b|): |b| ~ Gamma(d, 1/alpha), direction uniform."""
+    b = stream.standard_normal(dimension)
+    length = stream.standard_gamma(dimension) / alpha
+    b *= length / math.sqrt(b @ b)
+    return b
 
 
 @struct
@@ -241,12 +335,15 @@ class Pure(Event):
     mech: ClassVar[str] = "pure"
 
     def __post_init__(self) -> None:
-        _positive(self, "epsilon")
-        _whole(self, "count")
+        positive(self, "epsilon")
+        whole(self, "count")
 
     def pure_epsilon(self, adjacency: Adjacency) -> float:
         check_adjacency(adjacency)
         return self.count * self.epsilon
+
+    def group(self, records: int) -> Event:
+        return replace(self, epsilon=self.epsilon * records)
 
 
 @struct
@@ -255,14 +352,11 @@ class PostProcessing(Event):
 
     of: str | int
     mech: ClassVar[str] = "post"
+    free: ClassVar[bool] = True
 
-    def pure_epsilon(self, adjacency: Adjacency) -> float:
-        check_adjacency(adjacency)
-        return 0.0
-
-    def gdp_mu(self, adjacency: Adjacency) -> float:
-        check_adjacency(adjacency)
-        return 0.0
+    @property
+    def recycles(self) -> str | int:  # type: ignore[override]
+        return self.of
 
 
 @struct
@@ -272,6 +366,20 @@ class Unbounded(Event):
     reason: str
     claimed: float | None = None
     mech: ClassVar[str] = "unbounded"
+    unbounded: ClassVar[bool] = True
+
+    @property
+    def words(self) -> str:  # type: ignore[override]
+        return self.reason
+
+    def group(self, records: int) -> Event:
+        return self
+
+    def published(self, adjacency: Adjacency) -> float:
+        return math.inf if self.claimed is None else self.claimed
+
+    def exported(self) -> tuple[str, dict[str, Any]]:
+        return "NonPrivateDpEvent", {}
 
 
 @struct
@@ -281,6 +389,7 @@ class Leakage(Event):
     nats: float
     what: str
     mech: ClassVar[str] = "leakage"
+    free: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         require(
@@ -288,24 +397,27 @@ class Leakage(Event):
             f"leakage: nats is {self.nats!r}; needed: a finite number, 0 or more",
         )
 
-    def pure_epsilon(self, adjacency: Adjacency) -> float:
-        check_adjacency(adjacency)
-        return 0.0
-
-    def gdp_mu(self, adjacency: Adjacency) -> float:
-        check_adjacency(adjacency)
-        return 0.0
+    @property
+    def listed(self) -> str:  # type: ignore[override]
+        return f"{self.nats:.4g} nats about {self.what}"
 
 
 def event_from_json(line: Mapping[str, Any]) -> Event:
-    """The event that `to_json` wrote."""
+    """The event that `to_json` wrote; what nobody here knows, or knows otherwise, has no bound.
+
+    A mechanism that is not loaded yet is looked for in the module of its name beside this one.
+    """
     fields = dict(line)
-    mech = fields.pop("mech", None)
-    require(
-        mech in _KINDS and mech,
-        f"mech is {mech!r}; known mechanisms: {', '.join(sorted(filter(None, _KINDS)))}",
-    )
+    mech, version = fields.pop("mech", None), fields.pop("version", 1)
+    if (mech, version) not in _KINDS and isinstance(mech, str) and re.fullmatch("[a-z][a-z-]*", mech):
+        with contextlib.suppress(ImportError):
+            importlib.import_module(f"distadmm.privacy.accounting.{mech.replace('-', '_')}")
+    kind = _KINDS.get((mech, version)) if mech else None
+    if kind is None:
+        return Unbounded(
+            f"a mechanism unknown here: {mech!r}, version {version!r}; update distadmm to price it"
+        )
     try:
-        return _KINDS[mech](**fields)
-    except TypeError as error:
-        raise InputError(f"{mech}: {error}; give the fields that to_json writes") from None
+        return kind(**fields)
+    except (TypeError, InputError) as error:
+        return Unbounded(f"an entry that is none of {mech}'s: {error}")

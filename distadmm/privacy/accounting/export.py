@@ -10,16 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from distadmm.privacy.accounting.events import (
-    DiscreteGaussian,
-    Event,
-    Gaussian,
-    KNorm,
-    Leakage,
-    PostProcessing,
-    Unbounded,
-)
-from distadmm.privacy.ledger.tally import counted
+from distadmm.privacy.accounting.cost import counted
+from distadmm.privacy.accounting.events import Event
 
 _MODULE = "dp_accounting.dp_event"
 
@@ -28,25 +20,12 @@ def _dp(name: str, **fields: Any) -> dict[str, Any]:
     return {"module_name": _MODULE, "class_name": name, **fields}
 
 
-def _single(event: Event) -> dict[str, Any]:
-    if isinstance(event, Gaussian):
-        return _dp("GaussianDpEvent", noise_multiplier=event.noise_multiplier)
-    if isinstance(event, KNorm) and event.dimension == 1:
-        return _dp("LaplaceDpEvent", noise_multiplier=1 / (event.alpha * event.shift))
-    if isinstance(event, DiscreteGaussian):
-        return _dp("ZCDpEvent", rho=(event.sensitivity_grid / event.sigma_grid) ** 2 / 2, xi=0.0)
-    if isinstance(event, Unbounded):
-        return _dp("NonPrivateDpEvent")
-    if isinstance(event, (PostProcessing, Leakage)):
-        return _dp("NoOpDpEvent")
-    return _dp("UnsupportedDpEvent")
-
-
 def dp_event(events: Iterable[Event]) -> dict[str, Any]:
     """One composed event of dp-accounting, as JSON."""
     parts = []
     for event in counted(events):
-        single = _single(event.single())
+        name, fields = event.single().exported()
+        single = _dp(name, **fields)
         composed = event.releases > 1 and single["class_name"] != "UnsupportedDpEvent"
         parts.append(_dp("SelfComposedDpEvent", event=single, count=event.releases) if composed else single)
     return _dp("ComposedDpEvent", events=parts)

@@ -14,25 +14,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import replace
 from itertools import permutations
 from typing import NamedTuple
 
 import numpy as np
 
 from distadmm.errors import require
-from distadmm.privacy.accounting import pricing
-from distadmm.privacy.accounting.events import (
-    Adjacency,
-    DiscreteGaussian,
-    Event,
-    Gaussian,
-    KNorm,
-    ObjectivePerturbation,
-    Pure,
-    Unbounded,
-    check_adjacency,
-)
+from distadmm.privacy.accounting import accountant
+from distadmm.privacy.accounting.cost import counted
+from distadmm.privacy.accounting.events import Adjacency, Event, check_adjacency
 from distadmm.privacy.accounting.rdp import ORDERS, rdp_to_epsilon
 
 RULES = {
@@ -65,7 +55,7 @@ def combine(
     For "moving" the sensitivity stated in an event must cover a record that is added or removed.
     """
     check_adjacency(adjacency)
-    spent = {node: tuple(pricing.counted(events)) for node, events in per_node.items()}
+    spent = {node: tuple(e for e in counted(events) if not e.free) for node, events in per_node.items()}
     require(
         across in RULES or (across is None and len(spent) < 2),
         f"across is {across!r} for {len(spent)} nodes; there is no default: choose one of {', '.join(RULES)}",
@@ -80,12 +70,12 @@ def combine(
         require(
             not unknown, f"records names node {unknown[0] if unknown else ''!r}, of which nothing is known"
         )
-        held = {node: [grouped(e, k) for e in spent[node]] for node, k in records.items() if k}
+        held = {node: [e.group(k) for e in spent[node]] for node, k in records.items() if k}
         events = [e for each in held.values() for e in each]
-        return Combined(pricing.epsilon(events, delta, adjacency), RULES["person"], tuple(held))
+        return Combined(accountant.epsilon(events, delta, adjacency), RULES["person"], tuple(held))
     if across in ("parties", "unknown"):
         events = [e for each in spent.values() for e in each]
-        return Combined(pricing.epsilon(events, delta, adjacency), RULES[across], tuple(spent))
+        return Combined(accountant.epsilon(events, delta, adjacency), RULES[across], tuple(spent))
     if across == "moving":
         return _moving(spent, adjacency, delta)
     return _dearest(spent, adjacency, delta, RULES[across or "one-node"])
@@ -94,7 +84,7 @@ def combine(
 def _dearest(
     spent: Mapping[Hashable, tuple[Event, ...]], adjacency: Adjacency, delta: float, rule: str
 ) -> Combined:
-    prices = {events: pricing.epsilon(events, delta, adjacency) for events in set(spent.values())}
+    prices = {events: accountant.epsilon(events, delta, adjacency) for events in set(spent.values())}
     if not spent:
         return Combined(0.0, rule, ())
     worst = max(spent, key=lambda node: prices[spent[node]])
@@ -121,34 +111,16 @@ def _moving(spent: Mapping[Hashable, tuple[Event, ...]], adjacency: Adjacency, d
 def _moved(removed: tuple[Event, ...], added: tuple[Event, ...], delta: float) -> float:
     """The record is in P at one node and in Q at the other: directed pairs, composed."""
     both = [*removed, *added]
-    if any(isinstance(e, Unbounded) for e in both):
+    if any(e.unbounded for e in both):
         return math.inf
     pure = math.fsum(e.pure_epsilon("add-remove") for e in both) * (1 + 1e-15)
     if delta == 0 or not both:
         return pure
     if all(e.gdp_mu("add-remove") is not None for e in both):
-        return pricing.epsilon(both, delta, "add-remove")
+        return accountant.epsilon(both, delta, "add-remove")
     from distadmm.privacy.accounting import pld
 
     curve = sum((e.rdp(ORDERS, "add-remove") for e in both), np.zeros_like(ORDERS))
-    terms = [*pricing.ways(removed, "add-remove")[-1], *pricing.ways(added, "add-remove")[0]]
-    return min(pure, rdp_to_epsilon(curve * (1 + 1e-13), delta), pld.epsilon(terms, delta))
-
-
-def grouped(event: Event, records: int) -> Event:
-    """The event whose price is what `event` costs a group of `records` records at its node.
-
-    Sensitivities grow `records`-fold; objective perturbation is a chain of single records (see `profiles`).
-    """
-    require(records >= 1, f"records is {records!r}; needed: a whole number of at least 1")
-    if isinstance(event, Gaussian):
-        return replace(event, noise_multiplier=event.noise_multiplier / records)
-    if isinstance(event, DiscreteGaussian):
-        return replace(event, sensitivity_grid=event.sensitivity_grid * records)
-    if isinstance(event, KNorm):
-        return replace(event, shift=event.shift * records)
-    if isinstance(event, Pure):
-        return replace(event, epsilon=event.epsilon * records)
-    if isinstance(event, ObjectivePerturbation):
-        return replace(event, records=event.records * records)
-    return event
+    found = min(pure, rdp_to_epsilon(curve * (1 + 1e-13), delta))
+    out, into = accountant.ways(removed, "add-remove"), accountant.ways(added, "add-remove")
+    return min(found, pld.epsilon([*out[-1], *into[0]], delta)) if out and into else found

@@ -1,84 +1,21 @@
-"""Privacy profiles of single releases: for each event and adjacency, pairs that dominate it.
+"""Privacy profiles of noise, as polygons, and the Renyi moments of what they bound.
 
-Objective perturbation: Theorem C
----------------------------------
-Derived for this project; not peer-reviewed.  A node releases the exact minimiser f of
-
-    G_D(f) + b' f,      G_D(f) = w sum_n l(y_n x_n' f) + (linear) + (rest),
-
-and D + z has one more record z = (x, y).  With h the hockey-stick (Theorem A, see `knorm`; or the Gaussian one) of
-the noise shifted by Delta = w, L its loss under the unshifted noise and tau = ln(1 + w c1 / Phi), for all eps >= 0
-
-    H(D | D+z)  <=  h(eps),
-    H(D+z | D)  <=  E[(1 - e^(eps - tau - max(0, L)))_+]  =  h(eps - tau)  once eps >= tau,
-
-and below gamma = 1 by H_gamma(P|Q) = 1 - gamma + gamma H_{1/gamma}(Q|P).  H is convex and the total variation
-(gamma = 1) is the same both ways, so the lower hull of these bounds holds.
-
-*Proof.*  f <-> b = -grad G_D(f) is one to one and smooth, so the densities of f under D and D+z are
-nu(b) |det H| and nu(b + s u) |det(H + w l'' x x')|, with u = -+x/|x| fixed (l' has one sign for z), s in [0, w].
-The determinants' ratio 1 + w l'' x'H^-1 x lies in [1, e^tau].  -ln nu(b + s u) is convex in s, so the loss of the
-noise is at most max(0, its value at s = w) = max(0, L), a law that does not depend on u.  From D to D+z the
-determinant helps; back it costs tau.  The bounds hold whatever the linear term is, so adaptive steps compose.
-
-Hypotheses, each of which must be checked by code before a number is printed
-* H1  w = C/B is a public constant (not divided by the actual number of records under add/remove).
-* H2  l(y x'f) with |l'| <= 1, 0 <= l'' <= c1, and l' of one sign for each record: logistic, smoothed hinge; labels
-      exactly -1 or +1.  Without the sign (`one_signed=False`): L is replaced by the larger loss of the shifts
-      +Delta and -Delta, which covers s in [-w, w], and tau is paid both ways.  A loss that is no function of x'f is
-      not covered at all.
-* H3  each row depends on its own record and public constants only, and is clipped to |x| <= 1.
-* H4  the noise is fresh given all of the past; start, alpha, C, rho and stopping do not depend on data.
-* H5  the linear term may be any function of released values, if the node itself holds Phi, w and alpha.
-* H6  f ranges over R^d, or a public convex constraint or regulariser stands inside the argmin.
-* H7  Phi = rho/N + 2 eta V bounds the curvature of the rest from below at that release.
-* noise: density log-concave, rotation invariant, falling with the radius.
-* minimiser exact; or certified to a gradient norm of t and released with noise of density
-  exp(-a |.|), a = output_epsilon Phi / (2 t), then used in its released form only: `output_epsilon` more a release,
-  the same for every adjacency, because given the exact minimiser both errors lie in a ball of radius t / Phi.
-
-R(level), the power that the best test of D against D+z or of D+z against D can have, is that of H <= h(eps - tau)
-both ways.  Power functions chain (Dong, Roth and Su 2022), so that
-* replace-one (both x and y may change), D -> D - z -> D - z + z', is R o R; and no loss exceeds
-  alpha 2 w + tau for gamma noise, because one determinant gains while the other loses;
-* k records of one person at one node are R o ... o R, k times; replaced, 2 k times.
-
-Replace-one also has a loss that is at most z = tau + max(0, L), L at Delta = 2 w, wherever it is looked at, so that the
-releases of a schedule have at most sum z together (`pointwise`): looser where tau is small, better where the Hessian
-costs most, because R o R pays tau twice.  *Proof.*  For -ln nu, the segments [0, 2 w v] and [0, -2 w v'] average to the
-set of shifts, and by Brunn-Minkowski every hockey-stick of z is largest for opposite records; one factor of a product
-is exchanged at a time.
-
-A flipped label of a logistic loss adds w y x'f and leaves the Hessian: additive noise, Delta = w, no tau.
-
-The one-way chain
------------------
-`one_way` is a smaller bound of replace-one that was derived for this project and not refereed: no claim, filter or
-calibration uses it.  It assumes the same hypotheses and takes each step of the chain in its own direction, so that
-tau is paid once, R_add o R_remove; and it takes the profile of z, E[(1 - e^(eps - z))_+], for that of a release
-both ways wherever it is the smaller one.
+What every mechanism's pairs are made of: the loss of noise that was shifted (`base`), of randomised response, losses
+that come later (`after`), power functions that are chained (`powered`), and what lies beyond the last knot (`Tail`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
-from distadmm.privacy.accounting import curves, gaussian, knorm, lattice
+from distadmm.privacy.accounting import curves, gaussian, knorm
 from distadmm.privacy.accounting.curves import Curve, Pair
-from distadmm.privacy.accounting.events import (
-    Adjacency,
-    DiscreteGaussian,
-    Event,
-    Gaussian,
-    KNorm,
-    ObjectivePerturbation,
-    Pure,
-    check_adjacency,
-)
+from distadmm.privacy.accounting.events import Adjacency, Event, check_adjacency
 
 Array = np.ndarray
 
@@ -88,26 +25,14 @@ _FAR = 20.0  # standard deviations beyond the mean where a loss is cut; what is 
 
 
 @lru_cache(maxsize=4096)
-def directed(event: Event, adjacency: Adjacency) -> tuple[Pair, ...]:
-    """The pairs that dominate one release of `event`: (D against D+z, D+z against D), or one for both ways.
-
-    The first pair has the record in Q, the second in P.  None is empty; events of infinite price have no pair.
-    """
+def pairs_of(event: Event, adjacency: Adjacency, route: str = "profile") -> tuple[Pair, ...]:
+    """`event.pairs`, made once: what is composed of a pair is kept by the pair's identity."""
     check_adjacency(adjacency)
-    if isinstance(event, ObjectivePerturbation):
-        return _objective(event, adjacency)
-    if isinstance(event, KNorm):
-        return _symmetric(base("gamma", event.dimension, event.alpha * event.shift, True))
-    if isinstance(event, Gaussian):
-        return _symmetric(base("gaussian", 1, 1 / event.noise_multiplier, True))
-    if isinstance(event, DiscreteGaussian):
-        return _symmetric(lattice.curve(event.sigma_grid, event.sensitivity_grid, event.dimension))
-    if isinstance(event, Pure):
-        return _symmetric(randomised_response(event.epsilon))
-    raise TypeError(f"{event.mech} has no privacy profile")
+    return event.pairs(adjacency, route)
 
 
-def _symmetric(curve: Curve) -> tuple[Pair, ...]:
+def symmetric(curve: Curve) -> tuple[Pair, ...]:
+    """One pair for both ways."""
     return (Pair(curve, curve),)
 
 
@@ -144,35 +69,21 @@ def base(noise: str, dimension: int, shift: float, one_signed: bool) -> Curve:
     return curves.hull(eps, hockey_stick(eps))
 
 
-def _objective(event: ObjectivePerturbation, adjacency: Adjacency) -> tuple[Pair, ...]:
-    shift, tau = unit_shift(event), event.log_jacobian
-    if adjacency == "label" and event.logistic:
-        return _symmetric(base(event.noise, event.dimension, event.records * shift, True))
-    one = base(event.noise, event.dimension, shift, event.one_signed)
-    cost = _after(one, tau)
-    steps = chain_length(event, adjacency)
-    if steps == 1 and event.one_signed:
-        pair = curves.joined(one, cost)
-        return pair, pair.mirrored
-    bounded = event.single().pure_epsilon(adjacency) - event.output_epsilon
-    return (_powered(curves.joined(cost, cost), steps, bounded if cost.value[-1] == 0 else math.inf),)
+def after(loss: Curve, tau: float) -> Curve:
+    """E[(1 - e^(eps - tau - Z))_+] at the knots of Z and of tau + Z."""
+    eps = np.unique(np.concatenate([loss.eps, loss.eps + tau]))
+    value = curves.delayed(loss, eps, tau)
+    if loss.value[-1] == 0:  # a loss that is bounded, for sure: not all but a rounding of it
+        eps[-1] *= 1 + 1e-15
+        value[-1] = 0.0
+    return Curve(eps, value)
 
 
-def unit_shift(event: ObjectivePerturbation) -> float:
-    """w in units of the noise."""
-    return event.weight * event.scale if event.noise == "gamma" else event.weight / event.scale
-
-
-def chain_length(event: ObjectivePerturbation, adjacency: Adjacency) -> int:
-    """How many records are added or removed, one after the other."""
-    return event.records * (1 if adjacency == "add-remove" else 2)
-
-
-def _powered(one: Pair, steps: int, bounded: float = math.inf) -> Pair:
+def powered(one: Pair, steps: int, bounded: float = math.inf) -> Pair:
     """R o ... o R by squaring, R the power function of `one`; no loss is above `bounded`."""
     if steps == 1:
         return one
-    half = _powered(one, steps // 2)
+    half = powered(one, steps // 2)
     curve = curves.chained(half, half)
     if steps % 2:
         curve = curves.chained(one, curves.joined(curve, curve))
@@ -182,49 +93,64 @@ def _powered(one: Pair, steps: int, bounded: float = math.inf) -> Pair:
     return curves.joined(curve, curve)
 
 
-def is_swap(event: Event, adjacency: Adjacency) -> bool:
-    """Whether one record is replaced in the objective."""
-    return (
-        isinstance(event, ObjectivePerturbation)
-        and event.records == 1
-        and (adjacency == "replace" or (adjacency == "label" and not event.logistic))
-    )
+class Tail(NamedTuple):
+    """Bounds a profile beyond its last knot: that of a chain of `steps` profiles h(eps - tau), h the hockey-stick of
+    the noise shifted by `shift` (`sides` is 2: at most that of either sign).
+
+    However gamma is split into gamma_1 ... gamma_n,
+
+        H_gamma(P_n|P_0)  <=  sum_i gamma_1 ... gamma_(i-1) H_(gamma_i)(P_(n+1-i)|P_(n-i)),
+
+    and with eps_i = eps/n + c_i each term of a (a-1) int gamma^(a-2) H_gamma dgamma is a moment of tau + L.
+    """
+
+    noise: str
+    dimension: int
+    shift: float
+    tau: float = 0.0
+    sides: int = 1
+    steps: int = 1
+
+    def log_moment(self, orders: Array, above: float) -> Array:
+        """ln of a (a-1) int_(eps > above) e^((a-1) eps) H deps, an upper bound."""
+        n, a = self.steps, orders
+        # For normal noise c_i rising by mu^2 a step is the best split; it stays where losses are positive.
+        variance = self.shift**2 / (self.dimension if self.noise == "gamma" else 1)
+        apart = min(variance, max(0.0, above / n - self.tau) * 2 / n)
+        c = apart * (np.arange(n) - (n - 1) / 2)
+        total = np.full_like(a, -np.inf)
+        for i in range(n):
+            p = (a - 1) * n + i
+            outside = np.log(a * (a - 1) * n / (p * (p + 1))) + p * (self.tau - c[i]) + c[:i].sum()
+            total = np.logaddexp(total, outside + self._bare(p + 1, above / n + c[i] - self.tau))
+        return math.log(self.sides) + total
+
+    def _bare(self, order: Array, above: float) -> Array:
+        """ln E[e^(p max(0, L)); max(0, L) > above] at p = order - 1."""
+        tail = (
+            gaussian.log_tail_moment(self.shift, order, max(above, 0.0))
+            if self.noise == "gaussian"
+            else knorm.log_tail_moment(self.dimension, self.shift, order, max(above, 0.0))
+        )
+        return tail if above >= 0 else np.logaddexp(0.0, tail)
 
 
-@lru_cache(maxsize=4096)
-def pointwise(event: Event, adjacency: Adjacency) -> tuple[Pair, ...]:
-    """The law of z, as a pair without negative losses, where a record is replaced; else `directed`."""
-    if not is_swap(event, adjacency):
-        return directed(event, adjacency)
-    assert isinstance(event, ObjectivePerturbation)
-    return (Pair(_swapped(event), Curve(np.zeros(1), np.zeros(1))),)
+def moments(pairs: Sequence[Pair], tails: Sequence[Tail], orders: Array) -> Array:
+    """(a - 1) times a Renyi curve: from the discrete pairs of a profile, whose divergences are above the mechanism's at
+    every order, each with the tail beyond its last knot."""
+    return np.max([log_power_moment(*ends, orders) for ends in zip(pairs, tails)], axis=0)
 
 
-@lru_cache(maxsize=1024)
-def one_way(event: Event, adjacency: Adjacency) -> tuple[Pair, ...]:
-    """The pairs of the one-way chain, or those of `directed`.  For display only."""
-    if not is_swap(event, adjacency):
-        return directed(event, adjacency)
-    assert isinstance(event, ObjectivePerturbation)
-    one = base(event.noise, event.dimension, unit_shift(event), event.one_signed)
-    pair = curves.joined(one, _after(one, event.log_jacobian))
-    direct, chain = _swapped(event), curves.chained(pair, pair.mirrored)
-    eps = np.unique(np.concatenate([direct.eps, chain.eps]))
-    swap = Curve(eps, np.minimum(curves.read(direct, eps), curves.read(chain, eps)))
-    return (curves.joined(swap, swap),)
+def log_power_moment(pair: Pair, tail: Tail, orders: Array) -> Array:
+    """ln E_Q[(P/Q)^a] of the discrete pair with its tail, an upper bound.
 
-
-def _swapped(event: ObjectivePerturbation) -> Curve:
-    """E[(1 - e^(eps - z))_+]."""
-    two = base(event.noise, event.dimension, 2 * unit_shift(event), event.one_signed)
-    return _after(two, event.log_jacobian)
-
-
-def _after(loss: Curve, tau: float) -> Curve:
-    """E[(1 - e^(eps - tau - Z))_+] at the knots of Z and of tau + Z."""
-    eps = np.unique(np.concatenate([loss.eps, loss.eps + tau]))
-    value = curves.delayed(loss, eps, tau)
-    if loss.value[-1] == 0:  # a loss that is bounded, for sure: not all but a rounding of it
-        eps[-1] *= 1 + 1e-15
-        value[-1] = 0.0
-    return Curve(eps, value)
+    E_Q[(P/Q)^a] = 1 + a (a-1) int gamma^(a-2) [H_gamma - (1 - gamma)_+]: the constant that a polygon keeps up to its
+    last knot m adds a H(m) e^((a-1) m), and what is beyond is the tail's.
+    """
+    found = curves.masses(pair)
+    total = curves.log_moment(found, orders - 1)
+    if found.infinite == 0:
+        return total
+    last = float(pair.right.eps[-1])
+    kept = np.log(orders * found.infinite) + (orders - 1) * last
+    return np.logaddexp(np.logaddexp(total, kept), tail.log_moment(orders, last))

@@ -14,17 +14,7 @@ from functools import lru_cache
 import numpy as np
 
 from distadmm.errors import require
-from distadmm.privacy.accounting.events import (
-    Adjacency,
-    DiscreteGaussian,
-    Event,
-    Gaussian,
-    KNorm,
-    Leakage,
-    ObjectivePerturbation,
-    PostProcessing,
-    Unbounded,
-)
+from distadmm.privacy.accounting.events import Adjacency, Event
 
 Array = np.ndarray
 
@@ -61,38 +51,9 @@ def _single(event: Event, orders_: tuple[float, ...], adjacency: Adjacency) -> A
     learnt = _learnt.get((event, orders_, adjacency))
     if learnt is not None:
         return learnt
-    orders = np.asarray(orders_)
-    if isinstance(event, (PostProcessing, Leakage)):
-        found = np.zeros_like(orders)
-    elif isinstance(event, Unbounded):
-        found = np.full_like(orders, np.inf)
-    elif isinstance(event, Gaussian):
-        found = orders / (2 * event.noise_multiplier**2)
-    elif isinstance(event, DiscreteGaussian):
-        # Canonne, Kamath and Steinke (2020): the bound of the continuous Gaussian holds on the integers.
-        found = orders * (event.sensitivity_grid / event.sigma_grid) ** 2 / 2
-    elif isinstance(event, (KNorm, ObjectivePerturbation)):
-        found = _profiled(event, orders, adjacency)
-    else:
-        found = of_pure(event.pure_epsilon(adjacency), orders)
-    found = _up(found)
+    found = _up(event.renyi(np.asarray(orders_), adjacency))
     found.setflags(write=False)
     return found
-
-
-def _profiled(event: KNorm | ObjectivePerturbation, orders: Array, adjacency: Adjacency) -> Array:
-    """From the discrete pairs of the privacy profile, whose divergences are above the mechanism's at every order."""
-    from distadmm.privacy.accounting import profiles, tails
-
-    ends = zip(profiles.directed(event, adjacency), tails.tails(event, adjacency))
-    moments = np.max([tails.log_power_moment(pair, orders, tail) for pair, tail in ends], axis=0)
-    if profiles.is_swap(event, adjacency):
-        (pair,) = profiles.pointwise(event, adjacency)
-        moments = np.minimum(moments, tails.log_power_moment(pair, orders, tails.swapped(event)))
-    found = moments / (orders - 1)
-    extra = getattr(event, "output_epsilon", 0.0)
-    found = np.maximum(found, 0.0) + (of_pure(extra, orders) if extra else 0.0)
-    return np.minimum(found, of_pure(event.pure_epsilon(adjacency), orders))
 
 
 def of_pure(epsilon: float, orders: Array) -> Array:

@@ -74,14 +74,12 @@ SCOPES = {
         "ranks, for {releases}, weight C/B fixed, {solves}. Derivation not peer-reviewed; exact arithmetic.",
         (
             "public-weight",
-            "one-signed-slope",
             "public-rows",
             "fresh-noise",
             "data-free-schedule",
             "own-parameters",
             "free-domain",
             "curvature-floor",
-            "certified-solve",
         ),
         {
             "add-remove": "adding or removing one record",

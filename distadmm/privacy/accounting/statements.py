@@ -18,15 +18,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from distadmm.errors import require
-from distadmm.privacy.accounting.events import (
-    Adjacency,
-    Event,
-    Leakage,
-    ObjectivePerturbation,
-    PostProcessing,
-    Unbounded,
-    check_adjacency,
-)
+from distadmm.privacy.accounting.events import Adjacency, Event, check_adjacency
 from distadmm.structs import struct
 
 if TYPE_CHECKING:
@@ -100,7 +92,7 @@ def statement(
     `verified` holds the hypotheses and who established them (a bare name: code); `tolerance` is tau of certified
     solves.
     """
-    from distadmm.privacy.accounting import pricing, scopes
+    from distadmm.privacy.accounting import accountant, scopes
 
     check_adjacency(adjacency)
     require(reading in READINGS, f"what is read is {reading!r}; choose certificate, odometer or simulation")
@@ -112,16 +104,20 @@ def statement(
     )
     known = scopes.hypotheses(verified)
     listed = [events] if isinstance(events, Event) else list(events)
-    needed = _needed(scopes.SCOPES[scope].hypotheses, listed, reading)
+    needed = dict.fromkeys((*scopes.SCOPES[scope].hypotheses, *(h for e in listed for h in e.hypotheses)))
+    if reading == "certificate":
+        needed["committed-schedule"] = None
     missed = tuple(name for name in needed if name not in known or known[name].by == "nobody")
     declared = tuple(name for name in needed if name in known and known[name].by == "declared")
-    price = (pricing.adaptive_epsilon if reading == "odometer" else pricing.epsilon)(listed, delta, adjacency)
+    price = (accountant.adaptive_epsilon if reading == "odometer" else accountant.epsilon)(
+        listed, delta, adjacency
+    )
     sentence = _sentence(scope, listed, adjacency, _bound(price, delta), tolerance, reading)
     if declared:
         words = "; ".join(f"{scopes.HYPOTHESES[name]} ({name})" for name in declared)
         sentence = f"If what was only declared holds: {words}: {sentence}"
     reasons = [f"not verified: {scopes.HYPOTHESES[name]} ({name})" for name in missed]
-    reasons += [f"no bound is proved for: {e.reason}" for e in listed if isinstance(e, Unbounded)]
+    reasons += [f"no bound is proved for: {e.words}" for e in listed if e.unbounded]
     would_be, kind = math.inf, "conditional" if declared or reading == "odometer" else "certificate"
     if reading == "simulation":
         would_be = math.inf if missed else price
@@ -130,7 +126,7 @@ def statement(
         )
         kind, price, sentence = "unbounded", math.inf, text.strip()
     elif reasons or math.isinf(price):
-        claims = [e.claimed for e in listed if isinstance(e, Unbounded)]
+        claims = [getattr(e, "claimed", None) for e in listed if e.unbounded]
         kind = "claimed" if claims and None not in claims and not missed else "unbounded"
         why = "; ".join(reasons) or "nothing is proved at this delta"
         price, sentence = math.inf, f"No guarantee, epsilon = infinity: {why}."
@@ -143,23 +139,13 @@ def statement(
         epsilon=price,
         delta=delta,
         adjacency=adjacency,
-        published=pricing.published_epsilon(listed, adjacency),
+        published=accountant.published_epsilon(listed, adjacency),
         assumptions=tuple(known[name].words for name in needed if name in known and known[name].verified),
         unverified=missed,
         declared=declared,
-        listed=tuple(f"{e.nats:.4g} nats about {e.what}" for e in listed if isinstance(e, Leakage)),
+        listed=tuple(e.listed for e in listed if e.listed),
         would_be=would_be,
     )
-
-
-def _needed(names: tuple[str, ...], listed: list[Event], reading: Reading) -> tuple[str, ...]:
-    """The hypotheses of a scope for these events."""
-    solved = [e for e in listed if isinstance(e, ObjectivePerturbation)]
-    if any(not e.one_signed for e in solved):
-        names = tuple("bounded-slope" if name == "one-signed-slope" else name for name in names)
-    if any(not e.output_epsilon for e in solved):
-        names = tuple("exact-solve" if name == "certified-solve" else name for name in names)
-    return (*names, "committed-schedule") if reading == "certificate" else names
 
 
 def _bound(epsilon: float, delta: float) -> str:
@@ -172,10 +158,8 @@ def _sentence(
     from distadmm.privacy.accounting.scopes import SCOPES
 
     said = SCOPES[scope]
-    releases = sum(e.releases for e in listed if not isinstance(e, (PostProcessing, Leakage)))
-    outputs = sorted(
-        {e.output_epsilon for e in listed if isinstance(e, ObjectivePerturbation) and e.output_epsilon}
-    )
+    releases = sum(e.releases for e in listed if not e.free)
+    outputs = sorted({e.also.epsilon for e in listed if e.also})
     certified = "" if tolerance is None else f" to {tolerance:g}"
     solves = "solves exact"
     if outputs:

@@ -12,11 +12,11 @@ from itertools import product
 
 import numpy as np
 
-from distadmm.privacy.accounting import pricing
+from distadmm.privacy.accounting import accountant
+from distadmm.privacy.accounting.cost import cost_of, counted
 from distadmm.privacy.accounting.events import Adjacency, Event
-from distadmm.privacy.accounting.nodes import RULES, grouped
+from distadmm.privacy.accounting.nodes import RULES
 from distadmm.privacy.accounting.rdp import ORDERS, rdp_to_epsilon
-from distadmm.privacy.ledger.tally import cost_of, counted
 
 #: For each scope of a ledger: how its nodes compose, and the rule in words.
 NODES = {
@@ -32,12 +32,12 @@ Spending = tuple[Event, ...]  # what one node spent
 
 def spending(events: Iterable[Event], records: int = 1) -> Spending:
     """What one node spent on a person with `records` records there, in a form that can be compared."""
-    return tuple(sorted((grouped(event, records) for event in counted(events)), key=repr))
+    return tuple(sorted((event.group(records) for event in counted(events)), key=repr))
 
 
 def epsilon(events: Iterable[Event], delta: float, adjacency: Adjacency, committed: bool) -> float:
     """The smallest bound that is proved; for a schedule that was not `committed`, that adaptive choice keeps."""
-    price = pricing.epsilon if committed else pricing.adaptive_epsilon
+    price = accountant.epsilon if committed else accountant.adaptive_epsilon
     return price(events, delta, adjacency)
 
 
@@ -67,5 +67,5 @@ def over_runs(
 def published(runs: Sequence[Sequence[Spending]], scope: str, adjacency: Adjacency) -> float:
     """The same by the papers' own bounds, which add up."""
     fold = max if NODES[scope][0] == "max" else math.fsum
-    prices = [[pricing.published_epsilon(list(node), adjacency) for node in run] for run in runs if run]
+    prices = [[accountant.published_epsilon(list(node), adjacency) for node in run] for run in runs if run]
     return math.fsum(fold(run) for run in prices)

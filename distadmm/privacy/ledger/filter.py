@@ -23,10 +23,11 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from distadmm.errors import require
+from distadmm.privacy.accounting.cost import Cost, cost_of, counted
 from distadmm.privacy.accounting.events import Adjacency, Event
 from distadmm.privacy.accounting.rdp import ORDERS, rdp_budget, rdp_to_epsilon
 from distadmm.privacy.ledger.chain import plain
-from distadmm.privacy.ledger.tally import Cost, cost_of, counted, schedule_hash
+from distadmm.privacy.ledger.tally import schedule_hash
 from distadmm.structs import struct
 
 Array = np.ndarray

@@ -18,27 +18,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from distadmm.errors import BudgetExhausted, InputError, require
-from distadmm.privacy.accounting.events import (
-    Adjacency,
-    DiscreteGaussian,
-    Event,
-    Leakage,
-    PostProcessing,
-    Unbounded,
-    check_adjacency,
-)
+from distadmm.privacy.accounting.cost import cost_of, counted, priced
+from distadmm.privacy.accounting.events import Adjacency, Event, Unbounded, check_adjacency
 from distadmm.privacy.accounting.rdp import ORDERS
+from distadmm.privacy.accounting.trust import Trust
 from distadmm.privacy.ledger import chain, replay
 from distadmm.privacy.ledger.filter import Filter, Proposal, filter_from_json
-from distadmm.privacy.ledger.tally import (
-    Tally,
-    cost_of,
-    counted,
-    priced,
-    schedule_hash,
-    statement_kind,
-    times,
-)
+from distadmm.privacy.ledger.tally import Tally, schedule_hash, statement_kind
 from distadmm.privacy.ledger.witness import Sighting, as_bytes
 
 #: What the adjacency's one record may touch, and so how nodes compose: see `compose.py`.
@@ -69,7 +55,7 @@ def _event_line(event: Event) -> dict[str, Any]:
 
 def _exact(events: Iterable[Event]) -> bool:
     """Whether the proof covers the arithmetic: integer noise on a grid, and no floats after it."""
-    return all(isinstance(event, DiscreteGaussian) for event in events)
+    return all(event.exact for event in events)
 
 
 class Receipt(NamedTuple):
@@ -87,6 +73,7 @@ class MemoryLedger:
     `adjacency` is what neighbouring data are, `scope` who may hold a record (how nodes compose), `dataset` the
     keyed name of the data.  `claim` is what may be said of the run: {"scope": of `statements.SCOPES`,
     "verified": the hypotheses that code has checked, "tolerance": of certified solves}; without it nothing is.
+    `trust` is against whom costs are counted (`trust.Trust`).
     """
 
     def __init__(
@@ -100,6 +87,7 @@ class MemoryLedger:
         run: str | None = None,
         source: str = "",
         claim: Mapping[str, Any] | None = None,
+        trust: str = "any",
         budget: Filter | None = None,
         block: int = 1,
         orders: Sequence[float] | np.ndarray = ORDERS,
@@ -119,6 +107,7 @@ class MemoryLedger:
             "dataset": dataset,
             "rng": {"mode": mode, "source": source},
             "claim": claim,
+            "trust": str(Trust.parse(trust)),
             "orders": list(orders),
             "budget": budget.to_json() if budget else None,
             "boot": boot_id(),
@@ -187,7 +176,7 @@ class MemoryLedger:
     @property
     def events(self) -> list[Event]:
         """What is spent, as events for the accountant."""
-        return list(self.tally.events)
+        return self.tally.seen
 
     @property
     def statement_kind(self) -> str:
@@ -227,12 +216,12 @@ class MemoryLedger:
     def _commit(self, events: list[Event], sync_every: int, block: bool) -> Receipt:
         require(events, "the schedule to commit is empty; give at least one event")
         for event in events:
-            found, _ = priced(event, self.tally.orders, self.adjacency)
+            found, _ = priced(event, self.tally.orders, self.adjacency, self.tally.trust)
             require(
-                not isinstance(found, Unbounded),
+                not found.unbounded,
                 f"a schedule with {event} cannot be committed: it has no proved price; charge it when it happens",
             )
-        cost = cost_of(events, self.tally.orders, self.adjacency)
+        cost = cost_of(events, self.tally.orders, self.adjacency, self.tally.trust)
         schedule = schedule_hash(events)
         proposal = Proposal(self.tally.spent.plus(cost), None if block else schedule, self._untouched)
         self._admit(proposal, events[0], self.tally.last_iteration)
@@ -265,10 +254,10 @@ class MemoryLedger:
         for event in wanted:
             paid = sum(slot.left for slot in self.tally.slots.get(event.single(), ()))
             if paid < event.releases:
-                unpaid.append(times(event, int(event.releases - paid)))
+                unpaid.append(event.times(int(event.releases - paid)))
         if not unpaid:
             return True
-        cost = cost_of(unpaid, self.tally.orders, self.adjacency)
+        cost = cost_of(unpaid, self.tally.orders, self.adjacency, self.tally.trust)
         proposal = Proposal(self.tally.spent.plus(cost), schedule_hash(wanted), self._untouched)
         return self.budget.admits(proposal)
 
@@ -298,22 +287,22 @@ class MemoryLedger:
         return self._release_texts[mech]
 
     def _charge_unreserved(self, event: Event, iteration: int) -> Receipt:
-        if isinstance(event, PostProcessing):
-            return self.post(of=event.of, iteration=iteration)
-        event, cost = priced(event, self.tally.orders, self.adjacency)
+        if isinstance(event, Event) and event.recycles is not None:
+            return self.post(of=event.recycles, iteration=iteration)
+        event, cost = priced(event, self.tally.orders, self.adjacency, self.tally.trust)
         slot = self.tally.slot(event)
         if slot is not None:  # one more of what is unbounded already
             return self.charge(event, iteration=iteration)
         if event.releases > 1 and self.tally.slot(event.single()) is not None and self.affords([event]):
             return [self.charge(event.single(), iteration=iteration) for _ in range(event.releases)][-1]
-        if self.block > 1 and event.releases == 1 and not isinstance(event, (Unbounded, Leakage)):
+        if self.block > 1 and event.releases == 1 and not (event.unbounded or event.free):
             count = self.block
-            while count > 1 and not self.affords([times(event, count)]):
+            while count > 1 and not self.affords([event.times(count)]):
                 count //= 2
             if count > 1:
-                self._commit([times(event, count)], 0, block=True)
+                self._commit([event.times(count)], 0, block=True)
                 return self.charge(event, iteration=iteration)
-        if not isinstance(event, Leakage):  # no (epsilon, delta) is spent by what is listed only
+        if not event.free:  # no (epsilon, delta) is spent by what is listed only
             self._admit(Proposal(self.tally.spent.plus(cost), None, self._untouched), event, iteration)
         entry = {
             "kind": "charge",
@@ -333,11 +322,7 @@ class MemoryLedger:
         at = -1 if iteration is None else iteration
         what = "the committed schedule" if iteration is None else f"iteration {iteration}"
         self._append_entries([{"kind": "refused", "k": at, **_event_line(event)}], sync=False)
-        why = (
-            event.reason
-            if isinstance(event, Unbounded)
-            else f"{self.budget.used(self.tally.spent):.1%} is spent"
-        )
+        why = event.words if event.unbounded else f"{self.budget.used(self.tally.spent):.1%} is spent"
         raise BudgetExhausted(
             f"node {self.node}, {what}: {event.mech} would overspend the budget "
             f"{self.budget.describe()} ({why}); nothing of it was drawn or sent; "

@@ -14,96 +14,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import field, replace
-from typing import Any, Literal, NamedTuple
+from dataclasses import field
+from typing import Literal
 
 import numpy as np
 
 from distadmm.errors import InputError, require
-from distadmm.privacy.accounting.events import Adjacency, Event, Leakage, Unbounded, event_from_json
-from distadmm.privacy.ledger.chain import Entry, canonical, plain
+from distadmm.privacy.accounting.cost import Cost, counted, nothing
+from distadmm.privacy.accounting.events import Adjacency, Event, event_from_json
+from distadmm.privacy.accounting.trust import Trust
+from distadmm.privacy.ledger.chain import Entry, canonical
 from distadmm.structs import mutable_struct
 
 Array = np.ndarray
-
-
-class Cost(NamedTuple):
-    """What releases cost together: three bounds that add up."""
-
-    pure: float  # epsilon at delta = 0
-    rdp: Array  # Renyi curve at the ledger's orders
-    mu2: float  # square of the Gaussian-DP parameter; infinite unless all is exactly Gaussian
-
-    def plus(self, other: Cost) -> Cost:
-        """The sum, rounded up."""
-        return Cost(_up(self.pure, other.pure), _up_each(self.rdp, other.rdp), _up(self.mu2, other.mu2))
-
-    @property
-    def unbounded(self) -> bool:
-        return math.isinf(self.pure) and math.isinf(self.mu2) and not np.isfinite(self.rdp).any()
-
-    def to_json(self) -> dict[str, Any]:
-        return plain({"pure_eps": self.pure, "rdp": self.rdp, "mu2": self.mu2})
-
-    @classmethod
-    def from_json(cls, entry: Entry) -> Cost:
-        rdp = np.array([float(value) for value in entry["rdp"]])
-        return cls(float(entry["pure_eps"]), rdp, float(entry["mu2"]))
-
-
-def _up(a: float, b: float) -> float:
-    """a + b, or the next double where that is below the true sum."""
-    total = a + b
-    return math.nextafter(total, math.inf) if _lost(a, b, total) > 0 else total
-
-
-def _up_each(a: Array, b: Array) -> Array:
-    total = a + b
-    with np.errstate(invalid="ignore"):
-        return np.where(_lost(a, b, total) > 0, np.nextafter(total, np.inf), total)
-
-
-def _lost(a: Any, b: Any, total: Any) -> Any:
-    """Exactly what rounding took from a + b (Knuth's two-sum); NaN beside an infinity."""
-    part = total - a
-    return (a - (total - part)) + (b - part)
-
-
-def nothing(orders: Array) -> Cost:
-    return Cost(0.0, np.zeros(len(orders)), 0.0)
-
-
-def cost_of(events: Iterable[Event], orders: Array, adjacency: Adjacency) -> Cost:
-    """What `events` cost together."""
-    total = nothing(orders)
-    for event in events:
-        mu = event.gdp_mu(adjacency)
-        mu2 = math.inf if mu is None else math.nextafter(mu * mu, math.inf) if mu else 0.0
-        total = total.plus(Cost(event.pure_epsilon(adjacency), event.rdp(orders, adjacency), mu2))
-    return total
-
-
-def priced(event: Any, orders: Array, adjacency: Adjacency) -> tuple[Event, Cost]:
-    """`event` and its cost; what no accountant can price becomes `Unbounded`, with the reason."""
-    try:
-        return event, cost_of([event], orders, adjacency)
-    except (InputError, NotImplementedError, AttributeError) as error:
-        unpriced = Unbounded(f"cannot be priced: {type(event).__name__}: {error}")
-        return unpriced, cost_of([unpriced], orders, adjacency)
-
-
-def times(event: Event, count: int) -> Event:
-    """`count` releases of the mechanism of `event`."""
-    return event if event.releases == count else replace(event, count=count)  # type: ignore[call-arg]
-
-
-def counted(events: Iterable[Event]) -> list[Event]:
-    """The same releases with equal events together, each once with its count."""
-    counts: dict[Event, int] = {}
-    for event in events:
-        counts[event.single()] = counts.get(event.single(), 0) + event.releases
-    # Of what costs nothing or everything (it has no count), once is as much as often.
-    return [times(event, count) if hasattr(event, "count") else event for event, count in counts.items()]
 
 
 def schedule_hash(events: Iterable[Event]) -> str:
@@ -144,6 +67,7 @@ class Tally:
     spent: Cost
     orders: Array
     adjacency: Adjacency
+    trust: Trust  # against whom costs are counted; a ledger that does not say: all others collude
     events: list[Event] = field(default_factory=list)  # reserved or charged, with their counts
     slots: dict[Event, list[Slot]] = field(default_factory=dict)
     places: dict[tuple[int, int], Slot] = field(default_factory=dict)  # (entry, item) -> slot
@@ -164,7 +88,8 @@ class Tally:
     @classmethod
     def start(cls, header: Entry) -> Tally:
         orders = np.array(header["orders"], dtype=float)
-        return cls(header, nothing(orders), orders, header["adj"], boot=header.get("boot"))
+        trust = Trust.parse(header.get("trust"))
+        return cls(header, nothing(orders), orders, header["adj"], trust, boot=header.get("boot"))
 
     @classmethod
     def of(cls, entries: list[Entry]) -> Tally:
@@ -194,6 +119,11 @@ class Tally:
         return None
 
     @property
+    def seen(self) -> list[Event]:
+        """What was reserved or charged, as those see it who may collude."""
+        return [event.against(self.trust) for event in self.events]
+
+    @property
     def reserved(self) -> float:
         """Releases that are paid for and still to come."""
         return sum(slot.left for slot in self.places.values() if math.isfinite(slot.left))
@@ -205,25 +135,31 @@ class Tally:
 
     def _commit(self, entry: Entry) -> None:
         self.schedule = entry["schedule"]
-        self.spent = self.spent.plus(Cost.from_json(entry))
+        events = [event_from_json(line) for line in entry["events"]]
+        self.spent = self.spent.plus(self._cost(entry, events))
         if entry["block"] or self.releases:
             self.committed_first = False
-        for item, line in enumerate(entry["events"]):
-            event = event_from_json(line)
+        for item, event in enumerate(events):
             self.events.append(event)
-            single = event.single()
-            self._reserve(Slot(entry["seq"], item, single, event.releases, entry["sync_every"]))
+            left = math.inf if event.unbounded else event.releases
+            self._reserve(Slot(entry["seq"], item, event.single(), left, entry["sync_every"]))
+
+    def _cost(self, entry: Entry, events: list[Event]) -> Cost:
+        """As it was written; of a mechanism that nobody here knows, none is believed."""
+        if any(event.unbounded for event in events):
+            return Cost(math.inf, np.full(len(self.orders), np.inf), math.inf)
+        return Cost.from_json(entry)
 
     def _charge(self, entry: Entry) -> None:
         event = event_from_json({"mech": entry["mech"], **entry["params"]})
         self.events.append(event)
-        self.spent = self.spent.plus(Cost.from_json(entry))
-        if isinstance(event, Leakage):
+        self.spent = self.spent.plus(self._cost(entry, [event]))
+        if event.free:
             return
         self.releases += event.releases
         self.committed_first = False
         self.last_release, self.last_iteration = entry["seq"], entry["k"]
-        if isinstance(event, Unbounded):
+        if event.unbounded:
             self._reserve(Slot(entry["seq"], 0, event, math.inf))  # more of it changes nothing
 
     def _reserve(self, slot: Slot) -> None:

@@ -30,22 +30,14 @@ from typing import NamedTuple
 import numpy as np
 
 from distadmm.errors import InputError, require
-from distadmm.privacy.accounting.events import DiscreteGaussian, Event, Gaussian, KNorm, ObjectivePerturbation
+from distadmm.privacy.accounting.events import DiscreteGaussian, Event, k_norm
+from distadmm.privacy.accounting.objective_perturbation import ObjectivePerturbation
 from distadmm.privacy.ledger.rules import MemoryLedger
-from distadmm.privacy.noise.discrete import discrete_gaussian
 from distadmm.privacy.noise.sources import PURPOSES, Secure, Simulation, Source, Stream, source_of
 
 __all__ = ["GridQuery", "Noise", "Secure", "Simulation", "grid_of", "k_norm", "source_of"]
 
 Array = np.ndarray
-
-
-def k_norm(stream: Stream, dimension: int, alpha: float) -> Array:
-    """b in R^d of density ~ exp(-alpha |b|): |b| ~ Gamma(d, 1/alpha), direction uniform."""
-    b = stream.standard_normal(dimension)
-    length = stream.standard_gamma(dimension) / alpha
-    b *= length / math.sqrt(b @ b)
-    return b
 
 
 def grid_of(sigma: float, bits: int = 20) -> float:
@@ -137,7 +129,7 @@ class Noise:
         self._check(event, shape, sensitivity)
         purpose = _purpose("noise", query)
         self._charge(at, event, iteration, purpose)
-        return self._sample(event, self._stream(at, purpose), shape, sensitivity)
+        return event.sample(self._stream(at, purpose), shape, sensitivity)
 
     def repeat(
         self,
@@ -154,7 +146,7 @@ class Noise:
         if self.source.mode != "simulation":
             raise RuntimeError(f"{self.source.mode} noise cannot be drawn again")
         stream = self.source.at(self.ledgers[at].node, _purpose("noise", query), iteration)
-        return self._sample(event, stream, shape, sensitivity)
+        return event.sample(stream, shape, sensitivity)
 
     def draw_all(self, events: Event | Sequence[Event], *, iteration: int) -> Array:
         """Charge one release of every node here, then draw: row i is the noise of node i."""
@@ -168,7 +160,7 @@ class Noise:
         purpose = _purpose("noise", 0)
         for at, event in enumerate(each):
             self._charge(at, event, iteration, purpose)
-        return np.stack([self._sample(e, self._stream(at, purpose), None, None) for at, e in enumerate(each)])
+        return np.stack([e.sample(self._stream(at, purpose)) for at, e in enumerate(each)])
 
     def output(self, tolerance: float, *, at: int = 0, query: int = 0) -> Array:
         """The noise of an approximate minimiser, density ~ exp(-a |e|), a = eps_o Phi / (2 tau).
@@ -180,9 +172,10 @@ class Noise:
         paid = self._paid.get(node)
         purpose = _purpose("output", query)
         event = paid.event if paid and purpose not in paid.drawn else None
-        if not isinstance(event, ObjectivePerturbation) or not event.output_epsilon:
+        if event is None or event.also is None:
             raise RuntimeError(f"node {node} would draw output noise that its last charge does not cover")
         require(tolerance > 0, f"the tolerance is {tolerance!r}; needed: a number above 0")
+        assert isinstance(event, ObjectivePerturbation)
         a = event.output_epsilon * event.floor / (2 * tolerance)
         return k_norm(self._stream(at, purpose), event.dimension, a)
 
@@ -200,30 +193,15 @@ class Noise:
 
     def _check(self, event: Event, shape: object, sensitivity: float | None) -> None:
         """Everything that can be wrong, before anything is charged.  (Messages are built when needed: this is hot.)"""
-        if not isinstance(event, (ObjectivePerturbation, KNorm, Gaussian, DiscreteGaussian)):
+        if not event.law:
             raise InputError(f"no noise is known for {event}; charge it at the ledger")
-        if event.count != 1:
-            raise InputError(f"{event} stands for {event.count} releases; draw them one by one")
-        if isinstance(event, Gaussian):
+        if event.releases != 1:
+            raise InputError(f"{event} stands for {event.releases} releases; draw them one by one")
+        if not event.states_query:
             if shape is None or sensitivity is None or not sensitivity > 0:
                 raise InputError(f"{event} needs the shape and the sensitivity of its query to be drawn")
         elif shape is not None or sensitivity is not None:
             raise InputError(f"{event} states its own dimension and scale; give neither")
-
-    def _sample(
-        self, event: Event, stream: Stream, shape: int | tuple[int, ...] | None, sensitivity: float | None
-    ) -> Array:
-        if isinstance(event, DiscreteGaussian):
-            return discrete_gaussian(event.sigma_grid, event.dimension, stream.words)
-        if isinstance(event, Gaussian):
-            assert sensitivity is not None
-            return event.noise_multiplier * sensitivity * stream.standard_normal(shape)
-        if isinstance(event, KNorm):
-            return k_norm(stream, event.dimension, event.alpha)
-        assert isinstance(event, ObjectivePerturbation)
-        if event.noise == "gaussian":
-            return event.scale * stream.standard_normal(event.dimension)
-        return k_norm(stream, event.dimension, event.scale)
 
 
 def _purpose(name: str, query: int) -> int:

@@ -23,21 +23,21 @@ import numpy as np
 
 from distadmm.errors import BudgetExhausted, require
 from distadmm.privacy.accounting import rdp
+from distadmm.privacy.accounting.accountant import adaptive_epsilon
 from distadmm.privacy.accounting.events import (
     Adjacency,
     Event,
     Gaussian,
     KNorm,
-    ObjectivePerturbation,
     Unbounded,
 )
-from distadmm.privacy.accounting.pricing import adaptive_epsilon
+from distadmm.privacy.accounting.objective_perturbation import ObjectivePerturbation
 from distadmm.privacy.accounting.statements import weakest
 from distadmm.privacy.ledger.books import Books
 from distadmm.privacy.ledger.tally import is_committed
-from distadmm.privacy.noise.mechanism import Noise, k_norm
+from distadmm.privacy.noise.mechanism import Noise
 from distadmm.privacy.noise.release import UNCHECKED, Unprotected
-from distadmm.privacy.noise.sources import PURPOSES, Source, Stream
+from distadmm.privacy.noise.sources import PURPOSES, Source
 from distadmm.ranks.graph_network import Network
 
 Array = np.ndarray
@@ -256,8 +256,7 @@ class Protected(Unprotected):
 
     def _unpriced(self, i: int, event: Event, k: int) -> Array:
         stream = self.noise.source.at(self.books.nodes[i], PURPOSES["noise"], k)
-        scale = self._unit(event, k, i) * event.noise_multiplier if isinstance(event, Gaussian) else 0.0
-        return sample_unpriced(stream, event, self.recipe.dimension, scale)
+        return event.sample(stream, **self._query(i, event, k))
 
     def _query(self, i: int, event: Event, k: int) -> dict[str, Any]:
         """What a Gaussian event does not state: it has sigma / moved; drawn for sensitivity 1/alpha', sigma itself."""
@@ -278,11 +277,7 @@ class Protected(Unprotected):
             if self._is_replay(i):
                 sealed[i] = self._sent_before.rows[i]
                 continue
-            if (
-                self.recipe.output_epsilon
-                and not self.recipe.unverified
-                and isinstance(event, ObjectivePerturbation)
-            ):
+            if self.recipe.output_epsilon and not self.recipe.unverified and event.place == "objective":
                 sealed[i] += self.noise.output(self.recipe.tolerance, at=i)
         self.books.store(k, sealed)
         if (
@@ -313,15 +308,3 @@ class Protected(Unprotected):
                 "and no budget admits what has no bound; nothing of it was sent; raise --tolerance",
                 shared=True,
             )
-
-
-def sample_unpriced(stream: Stream, event: Event, dimension: int, scale: float) -> Array:
-    """Noise of the scale that `event` states (a Gaussian one states none), for a release charged as unbounded."""
-    if isinstance(event, Gaussian):
-        return scale * stream.standard_normal(dimension)
-    if isinstance(event, KNorm):
-        return k_norm(stream, dimension, event.alpha)
-    assert isinstance(event, ObjectivePerturbation)
-    if event.noise == "gaussian":
-        return event.scale * stream.standard_normal(dimension)
-    return k_norm(stream, dimension, event.scale)

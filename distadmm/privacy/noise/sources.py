@@ -36,6 +36,10 @@ class Stream(Protocol):
         """Uniform 64-bit words."""
         ...
 
+    def discrete_normal(self, sigma: float, size: int) -> Array:
+        """Exact integers of N_Z(0, sigma^2)."""
+        ...
+
 
 class Source(Protocol):
     mode: str
@@ -46,7 +50,16 @@ class Source(Protocol):
         ...
 
 
-class _Generated(np.random.Generator):
+class _Exact:
+    """What is drawn exactly, from uniform words."""
+
+    def discrete_normal(self, sigma: float, size: int) -> Array:
+        from distadmm.privacy.noise.discrete import discrete_gaussian
+
+        return discrete_gaussian(sigma, size, self.words)  # type: ignore[attr-defined]
+
+
+class _Generated(_Exact, np.random.Generator):
     """numpy's generator, with its raw words."""
 
     def words(self, count: int) -> Array:
@@ -123,7 +136,7 @@ def _aes() -> Stream:
     return _Generated(AESCounter(key=int.from_bytes(os.urandom(16), "little"), counter=0))
 
 
-class _Urandom:
+class _Urandom(_Exact):
     """Variates from the operating system's bytes; no state to steal or to copy."""
 
     def words(self, count: int) -> Array:

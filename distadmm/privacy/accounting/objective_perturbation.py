@@ -1,0 +1,279 @@
+"""Objective perturbation: a release that is the exact minimiser under a noisy linear term.
+
+Theorem C
+---------
+Derived for this project; not peer-reviewed.  A node releases the exact minimiser f of
+
+    G_D(f) + b' f,      G_D(f) = w sum_n l(y_n x_n' f) + (linear) + (rest),
+
+and D + z has one more record z = (x, y).  With h the hockey-stick (Theorem A, see `knorm`; or the Gaussian one) of
+the noise shifted by Delta = w, L its loss under the unshifted noise and tau = ln(1 + w c1 / Phi), for all eps >= 0
+
+    H(D | D+z)  <=  h(eps),
+    H(D+z | D)  <=  E[(1 - e^(eps - tau - max(0, L)))_+]  =  h(eps - tau)  once eps >= tau,
+
+and below gamma = 1 by H_gamma(P|Q) = 1 - gamma + gamma H_{1/gamma}(Q|P).  H is convex and the total variation
+(gamma = 1) is the same both ways, so the lower hull of these bounds holds.
+
+*Proof.*  f <-> b = -grad G_D(f) is one to one and smooth, so the densities of f under D and D+z are
+nu(b) |det H| and nu(b + s u) |det(H + w l'' x x')|, with u = -+x/|x| fixed (l' has one sign for z), s in [0, w].
+The determinants' ratio 1 + w l'' x'H^-1 x lies in [1, e^tau].  -ln nu(b + s u) is convex in s, so the loss of the
+noise is at most max(0, its value at s = w) = max(0, L), a law that does not depend on u.  From D to D+z the
+determinant helps; back it costs tau.  The bounds hold whatever the linear term is, so adaptive steps compose.
+
+Hypotheses, each of which must be checked by code before a number is printed
+* H1  w = C/B is a public constant (not divided by the actual number of records under add/remove).
+* H2  l(y x'f) with |l'| <= 1, 0 <= l'' <= c1, and l' of one sign for each record: logistic, smoothed hinge; labels
+      exactly -1 or +1.  Without the sign (`one_signed=False`): L is replaced by the larger loss of the shifts
+      +Delta and -Delta, which covers s in [-w, w], and tau is paid both ways.  A loss that is no function of x'f is
+      not covered at all.
+* H3  each row depends on its own record and public constants only, and is clipped to |x| <= 1.
+* H4  the noise is fresh given all of the past; start, alpha, C, rho and stopping do not depend on data.
+* H5  the linear term may be any function of released values, if the node itself holds Phi, w and alpha.
+* H6  f ranges over R^d, or a public convex constraint or regulariser stands inside the argmin.
+* H7  Phi = rho/N + 2 eta V bounds the curvature of the rest from below at that release.
+* noise: density log-concave, rotation invariant, falling with the radius.
+* minimiser exact; or certified to a gradient norm of t and released with noise of density
+  exp(-a |.|), a = output_epsilon Phi / (2 t), then used in its released form only: `output_epsilon` more a release,
+  the same for every adjacency, because given the exact minimiser both errors lie in a ball of radius t / Phi.
+
+R(level), the power that the best test of D against D+z or of D+z against D can have, is that of H <= h(eps - tau)
+both ways.  Power functions chain (Dong, Roth and Su 2022), so that
+* replace-one (both x and y may change), D -> D - z -> D - z + z', is R o R; and no loss exceeds
+  alpha 2 w + tau for gamma noise, because one determinant gains while the other loses;
+* k records of one person at one node are R o ... o R, k times; replaced, 2 k times.
+
+Replace-one also has a loss that is at most z = tau + max(0, L), L at Delta = 2 w, wherever it is looked at, so that the
+releases of a schedule have at most sum z together (route "pointwise"): looser where tau is small, better where the
+Hessian costs most, because R o R pays tau twice.  *Proof.*  For -ln nu, the segments [0, 2 w v] and [0, -2 w v']
+average to the set of shifts, and by Brunn-Minkowski every hockey-stick of z is largest for opposite records; one factor
+of a product is exchanged at a time.
+
+A flipped label of a logistic loss adds w y x'f and leaves the Hessian: additive noise, Delta = w, no tau.
+
+The one-way chain
+-----------------
+Route "one-way" is a smaller bound of replace-one that was derived for this project and not refereed: no claim, filter
+or calibration uses it.  It assumes the same hypotheses and takes each step of the chain in its own direction, so that
+tau is paid once, R_add o R_remove; and it takes the profile of z, E[(1 - e^(eps - z))_+], for that of a release
+both ways wherever it is the smaller one.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from distadmm.errors import require
+from distadmm.privacy.accounting.events import (
+    Adjacency,
+    Event,
+    Pure,
+    check_adjacency,
+    k_norm,
+    positive,
+    whole,
+)
+from distadmm.structs import struct
+
+if TYPE_CHECKING:
+    from distadmm.privacy.accounting.curves import Curve, Pair
+    from distadmm.privacy.accounting.profiles import Tail
+
+Array = np.ndarray
+
+
+@struct
+class ObjectivePerturbation(Event):
+    """The exact minimiser of  w sum_n l(y_n x_n' f) + (rest of curvature >= floor) + b' f,  released.
+
+    `noise` "gamma": b has density proportional to exp(-scale |b|_2) (scale is the paper's alpha);
+    "gaussian": b ~ N(0, scale^2 I).  `weight` w = C/B, public and fixed; `curvature` c1 >= l'';
+    `floor` Phi = rho/N + 2 eta V.  `output_epsilon` > 0: the minimiser is approximate and the noise added
+    to it costs that much more a release.  `one_signed`: l' has one sign for each record, whatever f is.
+    `logistic`: l is the logistic loss, so that flipping a label adds a linear function to it; without it
+    the label adjacency is priced as a replacement.  `records`: how many records of one person change at
+    once.  See the module's head for the theorem and its hypotheses.
+    """
+
+    noise: str
+    dimension: int
+    scale: float
+    weight: float
+    curvature: float
+    floor: float
+    count: int = 1
+    output_epsilon: float = 0.0
+    one_signed: bool = True
+    logistic: bool = False
+    records: int = 1
+    mech: ClassVar[str] = "objective-perturbation"
+    place: ClassVar[str] = "objective"
+    knows_adjacency: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        require(
+            self.noise in ("gamma", "gaussian"),
+            f"{self.mech}: noise is {self.noise!r}; choose gamma or gaussian",
+        )
+        positive(self, "scale", "weight", "curvature", "floor")
+        whole(self, "dimension", "count", "records")
+        require(
+            math.isfinite(self.output_epsilon) and self.output_epsilon >= 0,
+            f"{self.mech}: output_epsilon is {self.output_epsilon!r}; needed: a finite number, 0 or more",
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        line = super().to_json()
+        if self.records == 1:  # as every release is; more of them is a question about it
+            del line["records"]
+        return line
+
+    @property
+    def law(self) -> str:  # type: ignore[override]
+        return self.noise
+
+    @property
+    def also(self) -> Pure | None:  # type: ignore[override]
+        return Pure(self.output_epsilon) if self.output_epsilon else None
+
+    @property
+    def hypotheses(self) -> tuple[str, ...]:  # type: ignore[override]
+        slope = "one-signed-slope" if self.one_signed else "bounded-slope"
+        return slope, "certified-solve" if self.output_epsilon else "exact-solve"
+
+    @property
+    def log_jacobian(self) -> float:
+        """tau = ln(1 + w c1 / Phi): what one record can change the log-determinant of the Hessian by."""
+        return math.log1p(self.weight * self.curvature / self.floor)
+
+    def shift(self, adjacency: Adjacency) -> float:
+        """How far one record can move the noise."""
+        check_adjacency(adjacency)
+        both = adjacency == "replace" or (adjacency == "label" and not self.logistic)
+        return 2 * self.weight if both else self.weight
+
+    def pure_epsilon(self, adjacency: Adjacency) -> float:
+        """count (records (alpha shift + tau) + output_epsilon); a flipped logistic label leaves the Hessian alone.
+
+        The output noise hides the error of the solve, whatever the tables are.
+        """
+        moved = self.shift(adjacency)
+        if self.noise == "gaussian":
+            return math.inf
+        jacobian = 0.0 if adjacency == "label" and self.logistic else self.log_jacobian
+        return self.count * (self.records * (self.scale * moved + jacobian) + self.output_epsilon)
+
+    def gdp_mu(self, adjacency: Adjacency) -> float | None:
+        moved = self.shift(adjacency)
+        exact = (
+            self.noise == "gaussian" and adjacency == "label" and self.logistic and not self.output_epsilon
+        )
+        return math.sqrt(self.count) * self.records * moved / self.scale if exact else None
+
+    def published(self, adjacency: Adjacency) -> float:
+        """Private (M)R-ADMM, Theorem V.1 of Zhang, Khalili and Liu:  sum_k 2 w (1.4 c1 / Phi + alpha), stated for
+        replacing a record and for 2 w c1 < Phi (their condition on eta(1)).  It also bounds the other two adjacencies,
+        and k records cost k times as much."""
+        check_adjacency(adjacency)
+        if self.noise == "gaussian" or 2 * self.weight * self.curvature >= self.floor:
+            return math.inf
+        each = 2 * self.weight * (1.4 * self.curvature / self.floor + self.scale)
+        return self.count * (self.records * each + self.output_epsilon)
+
+    def group(self, records: int) -> Event:
+        """A chain of single records."""
+        return replace(self, records=self.records * records)
+
+    def sample(self, stream: Any, shape: Any = None, sensitivity: float | None = None) -> Array:
+        if self.noise == "gaussian":
+            return self.scale * stream.standard_normal(self.dimension)
+        return k_norm(stream, self.dimension, self.scale)
+
+    def rate(self, moved: float) -> float:
+        return self.scale if self.noise == "gamma" else 1 / self.scale
+
+    @property
+    def unit_shift(self) -> float:
+        """w in units of the noise."""
+        return self.weight * self.scale if self.noise == "gamma" else self.weight / self.scale
+
+    def swaps(self, adjacency: Adjacency) -> bool:
+        """Whether one record is replaced in the objective."""
+        return self.records == 1 and (adjacency == "replace" or (adjacency == "label" and not self.logistic))
+
+    def routes(self, adjacency: Adjacency, proved: bool = True) -> tuple[str, ...]:
+        if not self.swaps(adjacency):
+            return ("profile",)
+        return ("profile", "pointwise") if proved else ("profile", "pointwise", "one-way")
+
+    def pairs(self, adjacency: Adjacency, route: str = "profile") -> tuple[Pair, ...]:
+        from distadmm.privacy.accounting import curves, profiles
+
+        if route != "profile" and not self.swaps(adjacency):
+            return profiles.pairs_of(self, adjacency)
+        shift, tau = self.unit_shift, self.log_jacobian
+        if adjacency == "label" and self.logistic:
+            return profiles.symmetric(profiles.base(self.noise, self.dimension, self.records * shift, True))
+        if route == "pointwise":
+            return (curves.Pair(self._swapped(), curves.Curve(np.zeros(1), np.zeros(1))),)
+        one = profiles.base(self.noise, self.dimension, shift, self.one_signed)
+        cost = profiles.after(one, tau)
+        if route == "one-way":
+            return self._one_way(curves.joined(one, cost))
+        steps = self._steps(adjacency)
+        if steps == 1 and self.one_signed:
+            pair = curves.joined(one, cost)
+            return pair, pair.mirrored
+        bounded = self.single().pure_epsilon(adjacency) - self.output_epsilon
+        joined = curves.joined(cost, cost)
+        return (profiles.powered(joined, steps, bounded if cost.value[-1] == 0 else math.inf),)
+
+    def _steps(self, adjacency: Adjacency) -> int:
+        """How many records are added or removed, one after the other."""
+        return self.records * (1 if adjacency == "add-remove" else 2)
+
+    def _swapped(self) -> Curve:
+        """E[(1 - e^(eps - z))_+]."""
+        from distadmm.privacy.accounting import profiles
+
+        two = profiles.base(self.noise, self.dimension, 2 * self.unit_shift, self.one_signed)
+        return profiles.after(two, self.log_jacobian)
+
+    def _one_way(self, pair: Pair) -> tuple[Pair, ...]:
+        from distadmm.privacy.accounting import curves
+
+        direct, chain = self._swapped(), curves.chained(pair, pair.mirrored)
+        eps = np.unique(np.concatenate([direct.eps, chain.eps]))
+        swap = curves.Curve(eps, np.minimum(curves.read(direct, eps), curves.read(chain, eps)))
+        return (curves.joined(swap, swap),)
+
+    def renyi(self, orders: Array, adjacency: Adjacency) -> Array:
+        from distadmm.privacy.accounting import profiles
+        from distadmm.privacy.accounting.rdp import of_pure
+
+        moments = profiles.moments(profiles.pairs_of(self, adjacency), self._tails(adjacency), orders)
+        if self.swaps(adjacency):
+            sides = 1 if self.one_signed else 2
+            tail = profiles.Tail(self.noise, self.dimension, 2 * self.unit_shift, self.log_jacobian, sides)
+            pair = profiles.pairs_of(self, adjacency, "pointwise")
+            moments = np.minimum(moments, profiles.moments(pair, [tail], orders))
+        found = np.maximum(moments / (orders - 1), 0.0)
+        if self.output_epsilon:
+            found = found + of_pure(self.output_epsilon, orders)
+        return np.minimum(found, of_pure(self.pure_epsilon(adjacency), orders))
+
+    def _tails(self, adjacency: Adjacency) -> list[Tail]:
+        """The tail of each pair of the profile."""
+        from distadmm.privacy.accounting.profiles import Tail
+
+        noise, dimension, tau, shift = self.noise, self.dimension, self.log_jacobian, self.unit_shift
+        if adjacency == "label" and self.logistic:
+            return [Tail(noise, dimension, self.records * shift)]
+        steps = self._steps(adjacency)
+        if steps == 1 and self.one_signed:
+            return [Tail(noise, dimension, shift), Tail(noise, dimension, shift, tau)]
+        return [Tail(noise, dimension, shift, tau, 1 if self.one_signed else 2, steps)]
