@@ -301,22 +301,23 @@ def parse(prog: str, description: str, classes: Sequence[type], argv: Sequence[s
 def today(values: dict[str, Any], classes: Sequence[type], where: str = "") -> dict[str, Any]:
     """`values` with the names and words of this release; what is old is said, if there is a `where` to name."""
     values = build_values(values, classes)
-    fields = [pair for cls in classes for pair in fields_of(cls).items()]
-    for name, old, words in [
-        (n, old, words) for n, (f, _) in fields for old, words in f.metadata["was"].items()
-    ]:
-        given = values.get(old)
-        new = words.get(given, given) if isinstance(given, (str, bool)) else given
-        if old not in values or (old == name and new == given):
-            continue
-        require(
-            old == name or name not in values, f"{option(old)} is now {option(name)}; give this one alone"
-        )
-        del values[old]
-        values[name] = new
-        if where:
-            said = f"{option(old)} {given} is now {option(name)} {new}"
-            _tell(f"{where}: {said}; the old word goes with the next release")
+    fields = {name: pair for cls in classes for name, pair in fields_of(cls).items()}
+    for name, (field, annotation) in fields.items():
+        for old in field.metadata["was"].keys() & values.keys():
+            given = new = values[old]
+            if isinstance(given, (str, bool)):
+                new = field.metadata["was"][old].get(given, given)
+            elif isinstance(given, (list, tuple)) and annotation is str:  # numbers that are one text now
+                new = ",".join(map(str, given)) or field.default
+            if old == name and new == given:
+                continue
+            alone = old == name or name not in values
+            require(alone, f"{option(old)} is now {option(name)}; give this one alone")
+            del values[old]
+            values[name] = new
+            if where:
+                said = f"{option(old)} {given} is now {option(name)} {new}"
+                _tell(f"{where}: {said}; the old word goes with the next release")
     return values
 
 

@@ -27,7 +27,7 @@ from distadmm.graphs import figures
 from distadmm.methods.funnel import curve as curves
 from distadmm.methods.funnel import literal, perfect, report
 from distadmm.methods.funnel.model import Array, Joint, Solution, from_joint, informations, of_table
-from distadmm.methods.funnel.options import Data, Goal, Output
+from distadmm.methods.funnel.options import Data, Goal, Running, Work
 from distadmm.methods.funnel.perfect import Perfect
 from distadmm.methods.funnel.report import mapping
 from distadmm.methods.funnel.solvers import DEFAULT, METHODS, Effort
@@ -102,9 +102,10 @@ def _config(*parts: Any) -> dict[str, Any]:
     return {name: value for part in parts for name, value in asdict(part).items()}
 
 
-def work(given: tuple[Data, Goal, Effort, Output], world: World) -> int:
+def work(given: tuple[Data, Goal, Work, Running], world: World) -> int:
     """The command proper, on every rank."""
-    data, goal, effort, output = given
+    data, goal, trying, output = given
+    effort = trying.effort(output.seed)
 
     def prepared() -> tuple[Joint, str, list[float]]:
         joint, column = data.load()
@@ -112,12 +113,19 @@ def work(given: tuple[Data, Goal, Effort, Output], world: World) -> int:
         return joint, column, goal.demands(joint)
 
     joint, column, rates = world.on_root(prepared)
+    if output.dry_run:
+        if world.is_root:
+            wanted = ", ".join(f"{R:.6g}" for R in rates)
+            print(
+                f"|S| {joint.K}, |X| {joint.M}, H(X) {joint.HX:.6f}, I(S;X) {joint.ISX:.6f}; {goal.method}, R {wanted}"
+            )
+        return DONE
     folder = world.on_root(lambda: claim_directory(output.out, "funnel", force=output.force))
-    config = _config(data, goal, effort)
+    config = _config(data, goal, trying, output)
     if goal.form == "paper":
         return world.on_root(lambda: _printed(folder, joint, rates, effort, config, output.strict))
     known = world.on_root(lambda: perfect.solve(joint, effort.seed))
-    found = curves.trace(joint, rates, goal.method, effort, goal.certify, world, known)
+    found = curves.trace(joint, rates, goal.method, effort, goal.certify is not False, world, known)
     code = DONE
     if found is not None:
         print("\n".join(report.head(joint, known) + report.table(joint, found)))
@@ -162,7 +170,7 @@ def _printed(
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    return launch(PROG, lambda a: parse(PROG, str(__doc__), [Data, Goal, Effort, Output], a), work, argv)
+    return launch(PROG, lambda a: parse(PROG, str(__doc__), [Data, Goal, Work, Running], a), work, argv)
 
 
 if __name__ == "__main__":

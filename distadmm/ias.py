@@ -29,7 +29,7 @@ from distadmm.methods.ias.inference import Inference, stand_in
 from distadmm.methods.ias.measures import Measure, measure, own
 from distadmm.methods.ias.multistart import Method
 from distadmm.methods.ias.objective import Objective, random_starts
-from distadmm.methods.ias.options import Data, Goal, Output, Range, Solver
+from distadmm.methods.ias.options import Data, Goal, Range, Running, Solver
 from distadmm.methods.ias.pareto import Curve
 from distadmm.methods.ias.pareto import sweep as pareto_sweep
 from distadmm.ranks.launch import launch
@@ -124,12 +124,14 @@ def _config(*parts: Any) -> dict[str, Any]:
     return {name: value for part in parts for name, value in asdict(part).items()}
 
 
-def work(given: tuple[Data, Goal, Solver, Output], world: World) -> int:
+def work(given: tuple[Data, Goal, Solver, Running], world: World) -> int:
     """The command proper, on every rank."""
     data, goal, solver, output = given
     problem, found_measure = world.on_root(data.load), _measure_everywhere(goal.f, world)
     K = goal.u_size or len(problem.P_Y)
     world.on_root(lambda: check_sizes(solver.beta, K, goal.eps))
+    if output.dry_run:
+        return world.on_root(lambda: _outlook(problem, K, found_measure))
     folder = world.on_root(lambda: claim_directory(output.out, "ias", force=output.force))
     found = solve(
         problem,
@@ -142,7 +144,7 @@ def work(given: tuple[Data, Goal, Solver, Output], world: World) -> int:
         starts=solver.starts,
         polish=solver.polish,
         certify=bool(goal.certify),
-        seed=goal.seed,
+        seed=output.seed,
         world=world,
     )
     code = DONE
@@ -150,12 +152,12 @@ def work(given: tuple[Data, Goal, Solver, Output], world: World) -> int:
         lines = report.lines(found)
         if solver.form == "paper":
             objective = Objective(problem, found_measure, solver.beta)
-            start = random_starts(problem, K, goal.eps, goal.seed, [0], solver.starts)[0]
+            start = random_starts(problem, K, goal.eps, output.seed, [0], solver.starts)[0]
             from distadmm.methods.ias.printed import told
 
-            lines += told(objective, start, goal.eps, solver.rho)
+            lines += told(objective, start, goal.eps, solver.penalty_rho)
         print("\n".join(lines))
-        names = report.write_design(folder, found, _config(data, goal, solver))
+        names = report.write_design(folder, found, _config(data, goal, solver, output))
         if _figure(output.figure):
             made = found.mapping
             title = f"{found.problem.name} {found.measure} beta {found.beta:g}: F = {found.F:.6f}"
@@ -169,12 +171,14 @@ def work(given: tuple[Data, Goal, Solver, Output], world: World) -> int:
     return world.broadcast(code)
 
 
-def work_sweep(given: tuple[Data, Goal, Range, Output], world: World) -> int:
+def work_sweep(given: tuple[Data, Goal, Range, Running], world: World) -> int:
     """The sweep, on every rank."""
     data, goal, wanted, output = given
     problem, found_measure = world.on_root(data.load), _measure_everywhere(goal.f, world)
     K = goal.u_size or len(problem.P_Y)
     world.on_root(lambda: check_sizes(1.0, K, goal.eps))
+    if output.dry_run:
+        return world.on_root(lambda: _outlook(problem, K, found_measure))
     folder = world.on_root(lambda: claim_directory(output.out, "ias-sweep", force=output.force))
     curve = sweep(
         problem,
@@ -185,13 +189,13 @@ def work_sweep(given: tuple[Data, Goal, Range, Output], world: World) -> int:
         eps=goal.eps,
         restarts=goal.restarts or 20,
         certify=goal.certify is not False,
-        seed=goal.seed,
+        seed=output.seed,
         world=world,
     )
     code = DONE
     if curve is not None:
         print("\n".join(report.curve_lines(curve)))
-        names = report.write_curve(folder, curve, problem, _config(data, goal, wanted))
+        names = report.write_curve(folder, curve, problem, _config(data, goal, wanted, output))
         if _figure(output.figure):
             I, E, sure = (np.array([getattr(p, of) for p in curve.points]) for of in ("I", "E", "certified"))
             draw_pareto(folder / "curve.svg", I, E, sure, f"{problem.name} {goal.f}")
@@ -201,6 +205,13 @@ def work_sweep(given: tuple[Data, Goal, Range, Output], world: World) -> int:
             print("not all points are certified: see the table", file=sys.stderr)
             code = UNCONVERGED
     return world.broadcast(code)
+
+
+def _outlook(problem: Inference, K: int, found: Measure) -> int:
+    print(
+        f"|S| {len(problem.P_S)}, |Y| {len(problem.P_Y)}, |U| {K}, I(S;Y) {problem.I_SY:.6f}; measure {found.name}"
+    )
+    return DONE
 
 
 def _measure_everywhere(f: str, world: World) -> Measure:
@@ -224,11 +235,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     if words[:1] == ["sweep"]:
         return launch(
             f"{PROG} sweep",
-            lambda a: parse(f"{PROG} sweep", str(__doc__), [Data, Goal, Range, Output], a),
+            lambda a: parse(f"{PROG} sweep", str(__doc__), [Data, Goal, Range, Running], a),
             work_sweep,
             words[1:],
         )
-    return launch(PROG, lambda a: parse(PROG, str(__doc__), [Data, Goal, Solver, Output], a), work, words)
+    return launch(PROG, lambda a: parse(PROG, str(__doc__), [Data, Goal, Solver, Running], a), work, words)
 
 
 if __name__ == "__main__":

@@ -17,10 +17,12 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from distadmm.data import options as groups
+from distadmm.data.options import norms
 from distadmm.data.rows import Rows, load
 from distadmm.errors import DONE, UNCONVERGED, require
 from distadmm.files import write_json
-from distadmm.flags import flag, parse
+from distadmm.flags import again, flag, parse
 from distadmm.methods.istdp.fit import (
     PrivateSolution,
     Solution,
@@ -37,6 +39,7 @@ from distadmm.problems.concave import PENALTIES, make
 from distadmm.ranks.launch import launch
 from distadmm.ranks.world import World
 from distadmm.run.claim import claim_directory
+from distadmm.run.groups import Budget, Job, Shared
 from distadmm.run.istdp_directory import Outcome, table, write
 from distadmm.structs import struct
 
@@ -44,20 +47,11 @@ __all__ = ["Options", "PrivateSolution", "Solution", "main", "solve", "solve_pri
 
 
 @struct
-class Data:
+class Data(groups.Rows):
     """Which rows, and what is made of them."""
 
-    flags_title = "data"
-    data: str = flag("adult", help="adult, tiny, a file (CSV, npz, libsvm), or synthetic:ROWS[xCOLUMNS]")
-    target: str | None = flag(None, help="target column of a CSV (default: the last)")
-    labels: tuple[str, ...] = flag((), help="negative and positive label of a data file (default: found)")
-    schema: str | None = flag(None, help="public description of a CSV's columns")
-    features: int | None = flag(None, help="columns of a libsvm file; private runs need it")
-    test_fraction: float = flag(0.0, help="share of a data file's rows kept for testing", at_least=0, below=1)
-    intercept: bool = flag(False, help="fit an intercept, which no penalty holds")
-    row_norm: str = flag(
-        "auto", help="scale longer rows down to this norm, or none; auto: 1, synthetic rows as they are"
-    )
+    intercept: bool = again(Shared, "intercept", note=", which no penalty holds")
+    row_norm: str = again(Shared, "row_norm", note=": 1, synthetic rows as they are")
 
     def __post_init__(self) -> None:
         self.norm()
@@ -65,16 +59,9 @@ class Data:
     def norm(self) -> float | None:
         if self.row_norm == "auto":
             return None if self.data.startswith("synthetic") else 1.0
-        if self.row_norm == "none":
-            return None
-        try:
-            value = float(self.row_norm)
-        except ValueError:
-            value = math.nan
-        require(
-            0 < value < math.inf, f"--row-norm is {self.row_norm!r}; needed: a number above 0, none or auto"
-        )
-        return value
+        bounds = norms(self.row_norm) or (None,)
+        require(len(bounds) == 1, f"--row-norm is {self.row_norm!r}; needed: one norm")
+        return bounds[0]
 
 
 @struct
@@ -82,58 +69,52 @@ class Model:
     """What is minimised."""
 
     flags_title = "model"
-    loss: str = flag("logistic", help="logistic, huber, smooth-hinge, squared, or FILE.py:Name of your own")
+    loss: str = again(Shared, "loss", note=": logistic, huber, smooth-hinge, squared")
     penalty: str = flag("mcp", help=f"one of {', '.join(PENALTIES)}", choices=PENALTIES)
-    lambda_: float | None = flag(
+    lambda_: float | None = again(
+        Shared,
+        "lambda_",
+        note=" (default: private, sigma sqrt(2 ln d), which no record enters; otherwise a twentieth of what keeps "
+        "every column out)",
+    )
+    reach: float | None = flag(
         None,
-        help="slope of the penalty at 0 (default: private, sigma sqrt(2 ln d), which no record enters; "
-        "otherwise a twentieth of what keeps every column out)",
+        help="alpha, the reach of the penalty: it is flat beyond alpha lambda (default: by rule)",
+        was={"alpha": {}},
     )
-    alpha: float | None = flag(
-        None, help="reach of the penalty: it is flat beyond alpha lambda (default: by rule)"
+    stop_tolerance: float | None = again(
+        Shared,
+        "stop_tolerance",
+        below=1,
+        note=", as a share of lambda; without privacy (default: 1e-06)",
+        was={"tolerance": {}},
     )
-    tolerance: float = flag(
-        1e-6, help="without privacy: stop at a residual of this share of lambda", above=0, below=1
-    )
-    iterations: int | None = flag(
-        None, help="T (default: 50 when private, otherwise at most 10000)", at_least=1
-    )
+    iterations: int | None = again(Shared, "iterations", note=" (default: 50 when private, otherwise 10000)")
 
     def __post_init__(self) -> None:
         loss_of(self.loss)
-        make(self.penalty, 0.0 if self.lambda_ is None else self.lambda_, self.alpha)
+        make(self.penalty, 0.0 if self.lambda_ is None else self.lambda_, self.reach)
 
 
 @struct
-class Privacy:
+class Privacy(Budget):
     """The budget and how it is spent."""
 
-    flags_title = "privacy"
-    epsilon: float | None = flag(None, help="budget; without it there is no noise and no privacy")
-    delta: float = flag(1e-5, help="the other half of the budget")
-    adjacency: str | None = flag(
-        None, help="replace (one record another) or add-remove; no default", choices=("replace", "add-remove")
+    adjacency: str | None = again(Budget, "adjacency", note="; no default", choices=("replace", "add-remove"))
+    public_rows: int | None = again(Shared, "public_rows")
+    gradient_norm: float = flag(
+        1.0, help="C: norm to which each record's gradient is shortened", was={"clip": {}}
     )
-    public_rows: float | None = flag(
-        None,
-        help="public n' that the gradient sum is divided by, in place of the number of rows (add-remove)",
-    )
-    clip: float = flag(1.0, help="C: norm to which each record's gradient is shortened")
     steps: str = flag("bb", help="bb (from noisy gradients) or fixed", choices=("bb", "fixed"))
     step: float | None = flag(None, help="first step, or the fixed one (default: --shortest)")
     shortest: float | None = flag(None, help="alpha_min (default: 1/(c1 C^2), c1 the loss's curvature)")
     longest: float | None = flag(None, help="alpha_max (default: 20 times the shortest)")
-    rng: str = flag(
-        "secure",
-        help="secure noise, or a simulation that --seed repeats and that guarantees nothing",
-        choices=("secure", "simulation"),
+    form: str = again(Shared, "form", note="; paper: Algorithm 1, whose claim is refuted")
+    private_objective: bool = flag(
+        False,
+        help="write the objective on the private rows too: outside every guarantee",
+        was={"observe": {True: True, False: False}},
     )
-    form: str = flag(
-        "sound",
-        help="sound, or paper: Algorithm 1 as printed, whose claim is refuted",
-        choices=("sound", "paper"),
-    )
-    observe: bool = flag(False, help="write the objective on the private rows too: outside every guarantee")
 
     def __post_init__(self) -> None:
         require(
@@ -154,26 +135,19 @@ class Privacy:
     def planned(self) -> dict[str, Any]:
         """Keywords of `make_plan`, without the model's."""
         return {
-            "clip": self.clip, "divisor": self.public_rows, "rule": self.steps, "first": self.step,
+            "clip": self.gradient_norm, "divisor": self.public_rows, "rule": self.steps, "first": self.step,
             "shortest": self.shortest, "longest": self.longest, "epsilon": self.epsilon, "delta": self.delta,
             "adjacency": self.adjacency,
         }  # fmt: skip
 
 
 @struct
-class Running:
+class Running(Job):
     """How the run is kept."""
 
-    flags_title = "run"
     repetitions: int = flag(
         1, help="simulation: so many independent runs, shared out to the ranks", at_least=1
     )
-    strict: bool = flag(False, help="exit with code 4 when not converged, or stuck in the printed form")
-    out: str | None = flag(None, help="run directory (default: runs/istdp-<date>-<time>)")
-    force: bool = flag(
-        False, help="replace a run directory that is not empty; one that has spent privacy is kept beside it"
-    )
-    seed: int = flag(0, help="seed of all random choices that are not secret", at_least=0)
 
 
 @dataclass(frozen=True)
@@ -200,14 +174,14 @@ class Options:
         if private.epsilon is not None:  # whatever is wrong with the plan is said before a row is read
             make_plan(
                 dimension=1, rows=1, loss=loss_of(self.model.loss), iterations=self.model.iterations or 50,
-                lam=self.model.lambda_, alpha=self.model.alpha,
+                lam=self.model.lambda_, alpha=self.model.reach,
                 **({**private.planned(), "divisor": 1.0} if private.form == "paper" else private.planned()),
             )  # fmt: skip
         if private.form == "paper":
             require(self.model.lambda_ is not None, "--form paper has no rule for lambda; give --lambda")
             require(self.model.penalty == "mcp", "--form paper is for the penalty mcp")
             require(not self.data.intercept, "--form paper has no intercept; leave it out")
-            require(not private.observe, "--observe is for the sound form; leave it out")
+            require(not private.private_objective, "--private-objective is for the sound form; leave it out")
 
     def table(self) -> dict[str, Any]:
         """Flag name -> value, as `config.json` keeps it and `--config` reads it."""
@@ -223,10 +197,7 @@ def read(argv: list[str]) -> Options:
 def rows_of(options: Options) -> Rows:
     data = options.data
     sound = options.privacy.epsilon is not None and options.privacy.form == "sound"
-    reading = {
-        "target": data.target, "labels": data.labels, "schema": data.schema, "features": data.features,
-        "test_fraction": data.test_fraction, "private": sound,
-    }  # fmt: skip
+    reading = data.reading() | {"private": sound}
     rows = load(
         data.data, loss=loss_of(options.model.loss), row_norm=data.norm(), seed=options.run.seed, **reading
     )
@@ -239,10 +210,10 @@ def rows_of(options: Options) -> Rows:
 def run_open(options: Options, rows: Rows) -> Outcome:
     """Without privacy."""
     model = options.model
-    lam, alpha = rules(*checked(rows.X, rows.y, model.loss), model.lambda_, model.alpha)
+    lam, alpha = rules(*checked(rows.X, rows.y, model.loss), model.lambda_, model.reach)
     found = solve(
         rows.X, rows.y, loss=model.loss, penalty=model.penalty, lam=lam, alpha=alpha,
-        intercept=options.data.intercept, tol=model.tolerance, iterations=model.iterations or 10_000,
+        intercept=options.data.intercept, tol=model.stop_tolerance or 1e-6, iterations=model.iterations or 10_000,
     )  # fmt: skip
     steps = [0.0, *found.steps.tolist()]
     history = [
@@ -256,7 +227,9 @@ def run_open(options: Options, rows: Rows) -> Outcome:
     }  # fmt: skip
     notes = ["No noise: not private."]
     if not found.converged:
-        notes.append(f"Not converged after {found.iterations} iterations; raise --iterations or --tolerance.")
+        notes.append(
+            f"Not converged after {found.iterations} iterations; raise --iterations or --stop-tolerance."
+        )
     quality = rows.quality(found.theta, options.data.intercept)
     return Outcome(found.theta, history, facts, quality, notes, found.converged)
 
@@ -275,7 +248,7 @@ def run_private(options: Options, rows: Rows, repetition: int, folder: Path | No
     }  # fmt: skip
     ledger = Ledger(folder, repetition, **header) if folder else MemoryLedger(repetition, **header)
     common: dict[str, Any] = {
-        "loss": model.loss, "alpha": model.alpha, "ledger": ledger, "iterations": model.iterations or 50,
+        "loss": model.loss, "alpha": model.reach, "ledger": ledger, "iterations": model.iterations or 50,
         "seed": run.seed if privacy.rng == "simulation" else None,
     }  # fmt: skip
     objectives: list[float] = []
@@ -285,9 +258,9 @@ def run_private(options: Options, rows: Rows, repetition: int, folder: Path | No
             common |= {"epsilon": privacy.epsilon, "delta": privacy.delta, "adjacency": privacy.adjacency}
             bounds = {"shortest": privacy.shortest, "longest": privacy.longest}
             common |= {name: value for name, value in bounds.items() if value is not None}
-            found = solve_printed(rows.X, rows.y, lam=model.lambda_, bound=privacy.clip, **common)
+            found = solve_printed(rows.X, rows.y, lam=model.lambda_, bound=privacy.gradient_norm, **common)
         else:
-            watch = _objective_watch(options, rows, objectives) if privacy.observe else None
+            watch = _objective_watch(options, rows, objectives) if privacy.private_objective else None
             found = solve_private(
                 rows.X, rows.y, penalty=model.penalty, intercept=options.data.intercept, lam=model.lambda_,
                 watch=watch, **privacy.planned(), **common,
@@ -323,7 +296,7 @@ def _notes(options: Options, found: PrivateSolution) -> list[str]:
             "had accepted no step after 40 halvings. As printed it has no other end; here theta stayed and the run "
             "went on."
         )
-    if options.privacy.observe:
+    if options.privacy.private_objective:
         notes.append(
             "The objectives in history.csv are computed from the rows without noise: keep that file private."
         )
@@ -340,7 +313,31 @@ def _objective_watch(options: Options, rows: Rows, into: list[float]) -> Any:
     return watch
 
 
+def outlook(options: Options, rows: Rows) -> str:
+    """What would be run."""
+    model, privacy, (n, d) = options.model, options.privacy, rows.X.shape
+    counted = f"{n} rows, " if privacy.adjacency != "add-remove" else ""
+    text = f"{rows.description['name']}: {counted}{d} columns; loss {model.loss}, penalty {model.penalty}"
+    if privacy.epsilon is None:
+        return f"{text}\nno noise, no privacy: at most {model.iterations or 10_000} iterations"
+    if privacy.form == "paper":
+        return f"{text}\nAlgorithm 1 as printed, {model.iterations or 50} iterations: its claim is refuted"
+    plan = make_plan(
+        dimension=d, rows=n, loss=loss_of(model.loss), iterations=model.iterations or 50, lam=model.lambda_,
+        alpha=model.reach, **privacy.planned(),
+    )  # fmt: skip
+    return (
+        f"{text}\n{plan.iterations} releases with noise of {plan.noise_multiplier:.4g} sensitivities: "
+        f"({privacy.epsilon:g}, {privacy.delta:g})-DP, {privacy.adjacency}"
+    )
+
+
 def work(options: Options, world: World) -> int:
+    if options.run.dry_run:
+        text = world.on_root(lambda: outlook(options, rows_of(options)))
+        if world.is_root:
+            print(text)
+        return DONE
     repetitions = options.run.repetitions
     if repetitions == 1:
         return world.on_root(lambda: _alone(options))

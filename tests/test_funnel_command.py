@@ -13,7 +13,7 @@ from distadmm.methods.funnel.model import Joint, informations, of_table
 from tests.vector_files import BUNDLED, load_all
 
 GOOD = "s,a,b,c\nyes,0.1,0.2,0.3\nno,0.2,0.1,0.1\n"
-QUICK = ["--repeats", "1", "--rounds", "10", "--no-figure"]
+QUICK = ["--repeats", "1", "--programs", "10", "--no-figure"]
 
 
 def _rows(path, n=400, seed=0):
@@ -85,7 +85,7 @@ def test_printed_form_reports_its_failure(tmp_path, capsys):
 
 
 def test_strict_says_when_an_r_is_not_settled(tmp_path, capsys):
-    words = ["--method", "aem", "--iterations", "2", "--starts", "2", "--out", str(tmp_path / "out")]
+    words = ["--method", "aem", "--iterations", "2", "--restarts", "2", "--out", str(tmp_path / "out")]
     assert funnel.main([*words, "--strict"]) == 4
     assert "not settled" in capsys.readouterr().err
 
@@ -107,7 +107,7 @@ def test_command_on_two_ranks(mpi_ranks, world, shared_path):
         "0.8,0.9",
         "--repeats",
         "2",
-        "--rounds",
+        "--programs",
         "6",
         "--no-certify",
     ]
@@ -233,7 +233,7 @@ BAD_WORDS = {
     "smoothed probabilities": (["--smooth", "1"], "use --perturb"),
     "negative smoothing": (["--problem", "heart", "--smooth", "-1"], "zero or more"),
     "seed": (["--seed", "-1"], "zero or more"),
-    "starts": (["--method", "aem", "--starts", "0"], "1 or more"),
+    "starts": (["--method", "aem", "--restarts", "0"], "1 or more"),
     "form": (["--form", "paper", "--method", "greedy"], "does not go with"),
     "spelling": (["--fraction", "0.5"], "--fractions"),
 }

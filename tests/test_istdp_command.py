@@ -121,7 +121,7 @@ def test_files_of_the_user(tmp_path):
             "--lambda",
             "0.05",
         ]
-        words += ["--test-fraction", "0.25", "--alpha", "3", "--out", str(out)]
+        words += ["--test-fraction", "0.25", "--reach", "3", "--out", str(out)]
         assert main(words) == 0
         with open(out / "coefficients.csv") as file:
             assert "a" in [row["column"] for row in csv.DictReader(file)]
@@ -141,10 +141,10 @@ def test_files_of_the_user(tmp_path):
         ),
         (["--epsilon", "0", "--adjacency", "replace"], "epsilon"),
         (["--epsilon", "1", "--adjacency", "replace", "--delta", "1"], "delta"),
-        (["--epsilon", "1", "--adjacency", "replace", "--clip", "0"], "clipping norm"),
+        (["--epsilon", "1", "--adjacency", "replace", "--gradient-norm", "0"], "clipping norm"),
         (["--epsilon", "1", "--adjacency", "replace", "--shortest", "5", "--longest", "2"], "step bounds"),
-        (["--alpha", "1"], "alpha > 1"),
-        (["--penalty", "scad", "--alpha", "2"], "alpha > 2"),
+        (["--reach", "1"], "alpha > 1"),
+        (["--penalty", "scad", "--reach", "2"], "alpha > 2"),
         (["--lambda", "-1"], "lambda"),
         (["--lambda", "nan"], "lambda"),
         (["--penalty", "ridge"], "choose"),

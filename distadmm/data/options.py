@@ -16,8 +16,9 @@ class Rows:
 
     data: str = flag(
         "adult",
-        help="adult, tiny, a9a, or a file (CSV, npz, libsvm); radmm also 'shard-{rank}.csv', one file a node, "
-        "and istdp synthetic:ROWS[xCOLUMNS]",
+        help="the rows: a bundled table, or a file",
+        note=": adult, tiny, a9a, CSV, npz, libsvm; radmm also 'shard-{rank}.csv', one file a node, and istdp "
+        "synthetic:ROWS[xCOLUMNS]",
     )
     target: str | None = flag(None, help="target column of a CSV (default: the last)")
     labels: tuple[str, ...] = flag(

@@ -113,7 +113,6 @@ class Shared:
         None, help="joint table of the private S (down) and the public Y or X: .csv or .npz"
     )
     rows: str | None = flag(None, help="CSV file of data rows, with the flags that name its columns")
-    data: str | None = flag(None, help="bundled rows, with the flags that name their columns")
     smooth: float = flag(0.0, help="pseudo-count added to every cell of a table of counts", at_least=0)
     points: int | None = flag(None, help="points of a curve, evenly spaced", at_least=2)
     certify: bool | None = flag(None, help="prove how far from the best the result can be")

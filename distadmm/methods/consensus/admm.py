@@ -41,9 +41,7 @@ class ADMM(Penalties):
     Without noise and without a penalty of the user's, `Tuned` runs instead.
     """
 
-    tune: bool | None = flag(
-        None, help="choose penalties by itself (default: yes without noise and without --eta)"
-    )
+    tune: bool | None = flag(None, help="choose penalties by itself (default: admm without noise and --eta)")
     metric: str = flag(
         "r1", help="of --tune: r1 follows the data, public needs nothing from it", choices=METRICS
     )
@@ -107,7 +105,7 @@ class MADMM(ADMM):
     """
 
     eta_growth: str = flag("1.01", help="growth q of eta_i q_i^k a solve: a number, 'node' or a table file")
-    tune: bool | None = flag(False, help="replace M-ADMM's own penalties by tuned ones")
+    tune: bool | None = flag(False, help="choose penalties by itself (default: admm without noise and --eta)")
 
     def noise_factor(self, eta: Array, V: Array) -> Array | float:
         return 2 * eta * V

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from distadmm.data import joint as tables
+from distadmm.data.options import Rows
 from distadmm.errors import require
-from distadmm.flags import flag
+from distadmm.flags import again, flag
 from distadmm.methods.funnel.model import Joint, of_table
-from distadmm.methods.funnel.solvers import METHODS
+from distadmm.methods.funnel.solvers import METHODS, Effort
+from distadmm.run.groups import Job, Shared
 from distadmm.structs import struct
 
 
@@ -15,17 +17,17 @@ class Data:
     """Which S and X."""
 
     flags_title = "problem"
-    problem: str = flag(
-        "synthetic-unif", choices=tables.PROBLEMS, help="an experiment of the paper, data as they are"
+    problem: str = again(
+        Shared, "problem", default="synthetic-unif", choices=tables.PROBLEMS, note=", data as they are"
     )
-    input: str | None = flag(None, help="joint table of S (down) and X (across): .csv or .npz")
-    rows: str | None = flag(None, help="CSV file of data rows; with --private and --public")
-    data: str | None = flag(
-        None, choices=("adult", "heart"), help="bundled rows; with --private and --public"
+    input: str | None = again(Shared, "input")
+    rows: str | None = again(Shared, "rows", note=": --private and --public")
+    data: str | None = again(
+        Rows, "data", default=None, choices=("adult", "heart"), note=": --private and --public"
     )
     private: tuple[str, ...] = flag((), help="columns that make S, comma separated")
     public: tuple[str, ...] = flag((), help="columns that make X, comma separated")
-    smooth: float = flag(0.0, help="pseudo-count added to every cell of a table of counts", at_least=0)
+    smooth: float = again(Shared, "smooth")
     perturb: float = flag(
         0.0,
         help="added to every cell of the normalised table (the paper: 1e-3); told as pseudo-counts",
@@ -74,22 +76,20 @@ class Goal:
     fractions: tuple[float, ...] = flag(
         (0.8,), help="R as fractions of H(X), when no --rates", at_least=0, at_most=1
     )
-    points: int | None = flag(None, help="a curve instead: this many R, evenly up to H(X)", at_least=2)
-    method: str = flag(
-        "lp", choices=METHODS, help="lp proves or prices its result; the others are for comparison"
+    points: int | None = again(Shared, "points", note=": this many R up to H(X), in place of --fractions")
+    method: str = again(
+        Shared, "method", default="lp", choices=METHODS, note="; lp proves or prices its result"
     )
-    form: str = flag(
-        "right",
-        choices=("right", "paper"),
-        help="paper: Algorithm 1 as printed, with what becomes of it (refuted)",
+    form: str = again(Shared, "form", note="; paper: Algorithm 1, refuted")
+    certify: bool | None = again(
+        Shared, "certify", default=True, note="; lp, where the problem is small enough"
     )
-    certify: bool = flag(True, help="lp: prove a lower bound where the problem is small enough")
 
     def __post_init__(self) -> None:
         require(self.points is None or not self.rates, "--points and --rates both choose R; keep one")
         require(self.rates or self.fractions or self.points, "no R is asked for; give --fractions 0.8")
         require(
-            self.form == "right" or self.method in ("lp", "aem"),
+            self.form == "sound" or self.method in ("lp", "aem"),
             f"--form paper is Algorithm 1, which is aem; it does not go with --method {self.method}",
         )
 
@@ -103,9 +103,43 @@ class Goal:
 
 
 @struct
-class Output:
-    flags_title = "output"
-    out: str | None = flag(None, help="run directory (default: runs/funnel-DATE-TIME)")
-    force: bool = flag(False, help="replace a non-empty --out")
-    figure: bool = flag(True, help="draw curve.svg for two or more R (needs matplotlib)")
-    strict: bool = flag(False, help="exit with 4 unless every R is settled (converged, or proven optimal)")
+class Work:
+    """How hard to try."""
+
+    flags_title = "effort"
+    symbols: int | None = again(Effort, "symbols")
+    restarts: int = again(
+        Shared,
+        "restarts",
+        default=30,
+        note=" of aem and aem-adaptive, a third of them for nlp",
+        was={"starts": {}},
+    )
+    iterations: int | None = again(Shared, "iterations", note=" (default: 500 aem, 3000 drs, 300 nlp)")
+    stop_tolerance: float = again(
+        Shared,
+        "stop_tolerance",
+        default=1e-11,
+        above=None,
+        at_least=0,
+        note=": aem rests when I(S;Y) falls by no more in three iterations running",
+        was={"tol": {}},
+    )
+    repeats: int = again(Effort, "repeats")
+    programs: int = again(Effort, "rounds", was={"rounds": {}})
+
+    def effort(self, seed: int) -> Effort:
+        return Effort(
+            self.symbols,
+            self.restarts,
+            self.iterations,
+            self.stop_tolerance,
+            self.repeats,
+            self.programs,
+            seed,
+        )
+
+
+@struct
+class Running(Job):
+    figure: bool = again(Shared, "figure", note=" of two or more R")

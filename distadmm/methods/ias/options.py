@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from distadmm.data import joint as tables
+from distadmm.data.options import Rows
 from distadmm.errors import require
-from distadmm.flags import flag
+from distadmm.flags import again, flag
 from distadmm.methods.ias import admm, ga
 from distadmm.methods.ias.design import EPS, STARTS
 from distadmm.methods.ias.inference import Inference, from_counts, from_file, stand_in
 from distadmm.methods.ias.measures import MEASURES
 from distadmm.methods.ias.multistart import METHODS, Method
+from distadmm.run.groups import Job, Shared
 from distadmm.structs import struct
 
 
@@ -18,17 +20,15 @@ class Data:
     """Which S and Y."""
 
     flags_title = "problem"
-    problem: str = flag(
-        "gauss", choices=("gauss", "sharp", "binom"), help="a stand-in for the paper's Fig. 1"
+    problem: str = again(
+        Shared, "problem", default="gauss", choices=("gauss", "sharp", "binom"), note=": of Fig. 1"
     )
-    input: str | None = flag(
-        None, help="P_S and P_YgS, or a joint table: .json, .npz or .csv (S down, Y across)"
-    )
-    rows: str | None = flag(None, help="CSV file of data rows; with --infer and --column")
-    data: str | None = flag(None, choices=("adult",), help="bundled rows; with --infer and --column")
+    input: str | None = again(Shared, "input", note=", or with P_S and P_YgS as .json")
+    rows: str | None = again(Shared, "rows", note=": --infer and --column")
+    data: str | None = again(Rows, "data", default=None, choices=("adult",), note=": --infer and --column")
     infer: str | None = flag(None, help="column of the parameter S that the server is to infer")
     column: str | None = flag(None, help="column of the data Y that the mapping replaces")
-    smooth: float = flag(0.0, help="pseudo-count added to every cell of counted rows", at_least=0)
+    smooth: float = again(Shared, "smooth")
 
     def __post_init__(self) -> None:
         sources = [name for name in ("input", "rows", "data") if getattr(self, name) is not None]
@@ -70,24 +70,15 @@ class Goal:
         None, help="|U|, the number of symbols (default: |Y|, which is always enough)", at_least=1
     )
     eps: float = flag(EPS, help="least p(u|y) allowed", above=0)
-    certify: bool | None = flag(
-        None, help="bound the global optimum, close what was missed, show beta's range"
+    certify: bool | None = again(
+        Shared, "certify", note=", close what was missed, show beta's range (default: for a sweep)"
     )
-    restarts: int | None = flag(
-        None, help="number of starts (default: 20; 1 for admm, bregman, cccp)", at_least=1
-    )
-    seed: int = flag(0, help="seed of all random choices", at_least=0)
+    restarts: int | None = again(Shared, "restarts", note=" (default: 20; 1 for admm, bregman, cccp)")
 
 
 @struct
-class Output:
-    flags_title = "output"
-    out: str | None = flag(None, help="run directory (default: runs/ias-DATE-TIME)")
-    force: bool = flag(False, help="replace a non-empty --out")
-    figure: bool = flag(True, help="draw an SVG (needs matplotlib)")
-    strict: bool = flag(
-        False, help="exit with 4 when no start settled, or a certificate stays open above 1e-6"
-    )
+class Running(Job):
+    figure: bool = again(Shared, "figure")
 
 
 @struct
@@ -96,31 +87,33 @@ class Solver:
 
     flags_title = "method"
     beta: float = flag(0.4, help="weight of the privacy leakage", above=0)
-    method: str | None = flag(None, choices=METHODS, help="default: gba, or admm with --form paper")
-    form: str = flag(
-        "right",
-        choices=("right", "paper"),
-        help="paper: Algorithm 1 with the sign of (19) as printed (refuted)",
+    method: str | None = again(
+        Shared, "method", choices=METHODS, note=" (default: gba, or admm with --form paper)"
     )
+    form: str = again(Shared, "form", note="; paper: Algorithm 1 with the sign of (19), refuted")
     starts: str = flag(
         "sparse", choices=STARTS, help="random starts: near-deterministic rows, or as in the paper"
     )
-    iterations: int | None = flag(None, help="most iterations of the (outer) loop", at_least=1)
-    tolerance: float | None = flag(None, help="where the (outer) loop stops", at_least=0)
+    iterations: int | None = again(Shared, "iterations", note=" of the (outer) loop")
+    stop_tolerance: float | None = again(
+        Shared, "stop_tolerance", above=None, at_least=0, note=", in the (outer) loop", was={"tolerance": {}}
+    )
     adaptive: bool = flag(True, help="gba: try longer steps than the proved one")
     polish: bool | None = flag(None, help="climb the best starts by Newton steps (default: for gba)")
-    rho: float = flag(1.0, help="admm, bregman: weight of the quadratic penalty", above=0)
-    tau: float = flag(10.0, help="bregman: weight of the kernels", above=0)
+    penalty_rho: float = again(Shared, "penalty_rho", default=1.0, note="; admm, bregman", was={"rho": {}})
+    kernel_weight: float = flag(
+        10.0, help="bregman: tau, the weight of the kernels", above=0, was={"tau": {}}
+    )
     inner: int | None = flag(None, help="admm, bregman: most inner steps in an outer one", at_least=1)
     order: str = flag(
         "gauss-seidel", choices=("gauss-seidel", "jacobi"), help="admm: rows in turn or at once"
     )
-    alpha: float = flag(0.05, help="ga: step size", above=0)
+    ga_step: float = flag(0.05, help="ga: step size", above=0, was={"alpha": {}})
     projection: str = flag("euclidean", choices=ga.PROJECTIONS, help="ga: how rows are made feasible again")
 
     def __post_init__(self) -> None:
         require(
-            self.form == "right" or self.method in (None, "admm"),
+            self.form == "sound" or self.method in (None, "admm"),
             f"--form paper is Algorithm 1; it goes with --method admm, not {self.method}",
         )
 
@@ -128,11 +121,11 @@ class Solver:
         return Method(
             name=self.method or ("admm" if self.form == "paper" else "gba"),
             iterations=self.iterations,
-            tolerance=self.tolerance,
+            tolerance=self.stop_tolerance,
             adaptive=self.adaptive,
-            rho=self.rho,
-            tau=self.tau,
-            alpha=self.alpha,
+            rho=self.penalty_rho,
+            tau=self.kernel_weight,
+            alpha=self.ga_step,
             projection=self.projection,
             sign=admm.PRINTED if self.form == "paper" else admm.CORRECTED,
             jacobi=self.order == "jacobi",
@@ -148,6 +141,4 @@ class Range:
     betas: tuple[float, ...] = flag(
         (), help="the betas, with commas (default: --points of them up to beta_glob)", above=0
     )
-    points: int = flag(
-        18, help="number of betas, evenly spaced from 1/18 of beta_glob to just above it", at_least=2
-    )
+    points: int = again(Shared, "points", default=18, note=": betas from 1/18 of beta_glob to just above it")

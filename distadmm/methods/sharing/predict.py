@@ -15,13 +15,14 @@ import numpy as np
 from distadmm.data.parties import BUNDLED, DataOptions, load
 from distadmm.errors import DONE, require
 from distadmm.files import read_json, read_npz, write_csv
-from distadmm.flags import flag, parse
+from distadmm.flags import again, flag, parse
 from distadmm.methods.sharing.moments import Bounds, Rows
 from distadmm.privacy.accounting.statements import rounded_up
 from distadmm.privacy.noise.queries import Query, Releases, noise_for
 from distadmm.ranks.launch import launch
 from distadmm.ranks.star import Star
 from distadmm.ranks.world import World
+from distadmm.run.groups import Job
 from distadmm.structs import struct
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class PredictOptions:
     flags_title = "predict"
     scores: str = flag("scores.csv", help="file the centre writes the scores to")
     release: str = flag("refuse", help="of a private run: refuse, exact, round:STEP or noise:EPSILON")
-    seed: int = flag(0, help="seed of the noise, when the run used simulation noise", at_least=0)
+    seed: int = again(Job, "seed", note=", when the run used simulation noise")
 
     def __post_init__(self) -> None:
         kind, _, size = self.release.partition(":")
