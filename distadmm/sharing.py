@@ -14,7 +14,6 @@ entering(__name__)
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -38,30 +37,38 @@ from distadmm.problems.regularisers import region_named, regulariser_named
 from distadmm.ranks.launch import launch
 from distadmm.ranks.star import WIRES, Star
 from distadmm.ranks.world import World
-from distadmm.run.groups import Job, Run
+from distadmm.run.groups import Job, Run, Shared
 from distadmm.structs import struct
 
 Array = np.ndarray
-FORMS = ("corrected", "paper", "averaged", "gauss-seidel")
+FORMS = ("sound", "paper", "averaged", "gauss-seidel")
 
 
 @struct
 class ModelOptions:
     flags_title = "model and algorithm"
-    algorithm: str = flag(
-        "admm", help="admm, or sgd: synchronous FDML for comparison", choices=("admm", "sgd")
+    algorithm: str = again(
+        Shared,
+        "algorithm",
+        default="admm",
+        choices=("admm", "sgd"),
+        note="; sgd: synchronous FDML for comparison",
     )
-    form: str = flag("corrected", help="corrected, or paper: Algorithm 1 to the letter", choices=FORMS)
-    loss: str = flag(
-        "logistic", help="logistic, huber, smooth-hinge, hinge, squared, or FILE.py:Name of your own"
+    form: str = again(
+        Shared,
+        "form",
+        choices=FORMS,
+        note=": Algorithm 1; the others order the same steps differently",
+        was={"form": {"corrected": "sound"}},
     )
+    loss: str = again(Shared, "loss", note=": logistic, huber, smooth-hinge, hinge, squared")
     reg: str = flag("l2", help="regulariser: l2, l1 or enet:ALPHA")
     region: str = flag("whole", help="where each model is kept: whole, box:LOW:HIGH or ball:RADIUS")
-    lambda_: float = flag(
-        1.0, help="weight of the regulariser against the SUM of the losses (1 is C=1)", at_least=0
+    lambda_: float = again(
+        Shared, "lambda_", default=1.0, at_least=0, note="; against the SUM of the losses (1 is C=1)"
     )
-    mean: bool = flag(False, help="--lambda and --rho are against the mean of the losses")
-    iterations: int = flag(100, help="most iterations (epochs for sgd)", at_least=1)
+    mean: bool = flag(False, help="--lambda and --penalty-rho are against the mean of the losses")
+    iterations: int = again(Shared, "iterations", default=100, note=" (epochs for sgd)")
     wire: str = flag("float64", help="precision of the messages", choices=tuple(WIRES))
     secure_aggregation: bool = flag(False, help="pairwise masks: the centre sees the sum of the vectors only")
 
@@ -81,7 +88,7 @@ class ModelOptions:
     @property
     def name(self) -> str:
         """Of the registered algorithm."""
-        return "sgd" if self.algorithm == "sgd" else self.form
+        return "sgd" if self.algorithm == "sgd" else {"sound": "corrected"}.get(self.form, self.form)
 
     def problem(self, rows: int) -> admm.Problem:
         """The literal form has neither centring nor intercept."""
@@ -93,6 +100,43 @@ class ModelOptions:
             region_named(self.region),
             intercept=self.form != "paper",
         )
+
+
+@struct
+class SolverOptions:
+    """The flags of the algorithms, in words that mean the same in all programmes."""
+
+    flags_title = "solver"
+    penalty_rho: float | None = again(
+        Shared, "penalty_rho", note="; fixed when given (default: the curvature rule)", was={"rho": {}}
+    )
+    rho_rule: str = again(Form, "rho_rule")
+    tau: float | None = again(Form, "tau")
+    theta: str = again(Form, "theta")
+    stop_tolerance: float = again(
+        Shared,
+        "stop_tolerance",
+        default=1e-4,
+        above=None,
+        at_least=0,
+        note=": residual and movement, as a share of the predictions",
+        was={"tolerance": {}},
+    )
+    sgd_step: float = flag(1.0, help="sgd: eta of the step size eta/sqrt(t)", above=0, was={"eta": {}})
+    batch: int = again(SGD, "batch")
+
+    def __post_init__(self) -> None:
+        self.form(1)
+
+    def form(self, scale: float) -> Form:
+        rho = self.penalty_rho and self.penalty_rho * scale
+        return Form(rho, self.rho_rule, self.tau, self.theta, self.stop_tolerance)
+
+    def algorithm(self, model: ModelOptions, rows: int, seed: int) -> Any:
+        if model.algorithm == "sgd":
+            return SGD(self.sgd_step, self.batch, seed)
+        found = find(model.name, "star").cls
+        return found(**{**vars(self.form(rows if model.mean else 1)), "seed": seed})
 
 
 @struct
@@ -166,7 +210,7 @@ def _read(argv: Sequence[str]) -> tuple[Any, ...]:
     return parse(
         "distadmm.sharing",
         __doc__ or "",
-        [DataOptions, ModelOptions, Form, SGD, PrivacyOptions, RunOptions],
+        [DataOptions, ModelOptions, SolverOptions, PrivacyOptions, RunOptions],
         argv,
     )
 
@@ -184,7 +228,7 @@ def work(options: tuple[Any, ...], world: World) -> int:
     from distadmm.methods.sharing import messages as sharing_private
     from distadmm.run import sharing_directory as sharing_run
 
-    data, model, form, steps, privacy, run = options
+    data, model, solver, privacy, run = options
     privacy.check_labels(loss_named(model.loss, kinks=True).one_signed)
     if privacy.moments:
         return sharing_private.work(options, world)
@@ -195,7 +239,7 @@ def work(options: tuple[Any, ...], world: World) -> int:
     loss = loss_named(model.loss, kinks=True)
     with world.together():
         require(
-            not (model.secure_aggregation and form.theta == "power"),
+            not (model.secure_aggregation and solver.theta == "power"),
             "--theta power shows the centre single vectors; use --theta bound",
         )
         star = Star(world, data.count(world), party_one_is_centre=data.labels_at_party_one, wire=model.wire)
@@ -206,12 +250,7 @@ def work(options: tuple[Any, ...], world: World) -> int:
         if world.is_root:
             print(sharing_run.outlook(star, parts, model))
         return DONE
-    cls = find(model.name, "star").cls
-    values = vars(steps) if model.algorithm == "sgd" else vars(form)
-    if model.mean and form.rho:
-        form = replace(form, rho=form.rho * parts.rows)
-        values = vars(form)
-    algorithm = cls(**{**values, "seed": run.seed})
+    algorithm = solver.algorithm(model, parts.rows, run.seed)
     directory = sharing_run.Directory(star, options, run.out, force=run.force)
     recorder = sharing_run.Recorder(star, parts, problem, run.observe)
     books = sharing_private.Books.open(directory.path / "ledger", privacy, star, parts, run.seed)

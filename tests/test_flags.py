@@ -25,7 +25,7 @@ GROUPS = {
         *(config.Choice, config.Problem, config.Loop, config.Links, config.Privacy),
         *(find(name).cls for name in names()),
     ],
-    "sharing": [DataOptions, sharing.ModelOptions, PrivacyOptions, sharing.RunOptions],
+    "sharing": [DataOptions, sharing.ModelOptions, sharing.SolverOptions, PrivacyOptions, sharing.RunOptions],
     "sharing predict": [DataOptions, predict.PredictOptions],
     "istdp": [istdp.Data, istdp.Model, istdp.Privacy, istdp.Running],
     "ias": [ias_options.Data, ias_options.Goal, ias_options.Solver, ias_options.Running],
@@ -40,7 +40,6 @@ DEFAULTS = {
     "certify": "a funnel's bound is cheap, that of a mapping is not",
     "data": "a design starts from a --problem; rows have to be asked for",
     "eta_growth": "an algorithm's own",
-    "form": "the forms of sharing are algorithms",
     "iterations": "the algorithms that stop by themselves have no limit to speak of",
     "lambda_": "istdp has a rule",
     "mechanism": "what there is differs",
@@ -147,7 +146,7 @@ def test_runs_of_the_last_release_give_their_flags(folder: Path, capsys) -> None
         pytest.skip("it keeps its flags in its result")
     words = ["--config", str(folder / "config.json")]
     if kind == "radmm":
-        radmm.read(words)
+        radmm.Consensus().read(words)
     else:
         parse(kind, "", GROUPS[kind], words)
     assert capsys.readouterr().err == ""

@@ -120,22 +120,33 @@ def test_the_observer_changes_no_bit(tmp_path):
 
 
 def test_a_saved_configuration_repeats_the_run(tmp_path):
-    assert run("--out", tmp_path / "a", "--rho", 0.1, "--reg", "enet:0.3", "--iterations", 12) == 0
+    assert run("--out", tmp_path / "a", "--penalty-rho", 0.1, "--reg", "enet:0.3", "--iterations", 12) == 0
     assert run("--config", tmp_path / "a" / "config.json", "--out", tmp_path / "b") == 0
     one, other = ((tmp_path / name / "history.csv").read_bytes() for name in "ab")
     assert one == other
 
 
-@pytest.mark.parametrize("form", ["corrected", "paper", "averaged", "gauss-seidel"])
+@pytest.mark.parametrize("form", ["sound", "paper", "averaged", "gauss-seidel"])
 def test_every_form_runs_from_the_command(form, tmp_path):
-    assert run("--out", tmp_path / "r", "--form", form, "--rho", 0.3, "--iterations", 5) == 0
+    assert run("--out", tmp_path / "r", "--form", form, "--penalty-rho", 0.3, "--iterations", 5) == 0
     rows = _history(tmp_path / "r")
     assert float(rows[-1]["objective"]) < np.log(2)
 
 
 def test_the_paper_form_costs_two_vectors_down(tmp_path):
     assert (
-        run("--out", tmp_path / "r", "--form", "paper", "--rho", 0.3, "--iterations", 4, "--wire", "float32")
+        run(
+            "--out",
+            tmp_path / "r",
+            "--form",
+            "paper",
+            "--penalty-rho",
+            0.3,
+            "--iterations",
+            4,
+            "--wire",
+            "float32",
+        )
         == 0
     )
     traffic = json.loads((tmp_path / "r" / "config.json").read_text())["result"]["traffic"]
@@ -145,7 +156,8 @@ def test_the_paper_form_costs_two_vectors_down(tmp_path):
 
 def test_sgd_approaches_the_same_optimum_with_as_many_bytes_an_epoch(tmp_path):
     assert (
-        run("--out", tmp_path / "r", "--algorithm", "sgd", "--eta", 3, "--batch", 20, "--iterations", 60) == 0
+        run("--out", tmp_path / "r", "--algorithm", "sgd", "--sgd-step", 3, "--batch", 20, "--iterations", 60)
+        == 0
     )
     result = json.loads((tmp_path / "r" / "config.json").read_text())["result"]
     best = result["comparison"]["all features, one place"]["objective"]
@@ -185,7 +197,8 @@ def _aligned(files):
 
 def test_party_files_are_aligned_by_their_key(party_files, tmp_path):
     assert (
-        run(*_aligned(party_files), "--out", tmp_path / "r", "--tolerance", 1e-9, "--iterations", 3000) == 0
+        run(*_aligned(party_files), "--out", tmp_path / "r", "--stop-tolerance", 1e-9, "--iterations", 3000)
+        == 0
     )
     expected = sharing.solve(
         party_files["blocks"], party_files["y"], algorithm=Corrected(tolerance=1e-9), iterations=3000
@@ -246,7 +259,7 @@ BAD = {
     "one party": (["--split", "30"], "sharing needs at least 2"),
     "widths": (["--split", "10,30"], "adds up to 40"),
     "empty party": (["--split", "30,0"], "--split is 0"),
-    "rho": (["--rho", "0"], "--rho is 0"),
+    "rho": (["--penalty-rho", "0"], "--penalty-rho is 0"),
     "tau": (["--tau", "-0.5"], "--tau is -0.5"),
     "theta": (["--theta", "7"], "the overlap of 2 parties is in [1, 2]"),
     "theta word": (["--theta", "big"], "--theta is 'big'"),
@@ -258,7 +271,7 @@ BAD = {
     "two counts": (["--split", "15,15", "--parties", "3"], "give one of them"),
     "rank": (["--data", "a9a", "--lambda", "0"], "have rank"),
     "fraction": (["--test-fraction", "1.5"], "--test-fraction"),
-    "unknown flag": (["--rh", "1"], "did you mean --rho"),
+    "unknown flag": (["--rho-ruel", "1"], "did you mean --rho-rule"),
     "batch": (["--algorithm", "sgd", "--batch", "0"], "--batch is 0"),
     "width of private rows": (["--data", "rows.svm.gz", "--epsilon", "1"], "give --features N"),
     "width of noisy vectors": (

@@ -246,7 +246,7 @@ BAD = {
     "sigma": (["--sigma", "1"], "--sigma goes with"),
     "secure": (["--mechanism", "paper", "--sigma", "1", "--rng", "secure"], "nothing to keep secure"),
     "radius": (["--mechanism", "s3", "--epsilon", "1", "--radius", "-1"], "--radius is -1"),
-    "form": (["--mechanism", "s1", "--epsilon", "1", "--form", "averaged"], "--form corrected"),
+    "form": (["--mechanism", "s1", "--epsilon", "1", "--form", "averaged"], "--form sound"),
     "hide": (["--hide-labels"], "only --mechanism v2 protects labels"),
     "hide v1": (["--hide-labels", "--epsilon", "1"], "only --mechanism v2 protects labels"),
 }

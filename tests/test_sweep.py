@@ -377,13 +377,27 @@ def test_the_batch_script_deals_out_the_grid(tmp_path: Path) -> None:
 
 def test_a_sweep_over_sharing_and_its_report(tmp_path: Path, capsys) -> None:
     out = tmp_path / "sweep"
-    words = ["sharing", "--split", "15,15", "--iterations", "6", "--lambda", "0.1", "10", "--seed", "0", "1"]
+    words = [
+        "sharing",
+        "--data",
+        "tiny",
+        "--split",
+        "15,15",
+        "--iterations",
+        "6",
+        "--lambda",
+        "0.1",
+        "10",
+        "--seed",
+        "0",
+        "1",
+    ]
     assert sweep.main([*words, "--out", str(out)]) == 0
     said = capsys.readouterr().out
     assert "4/4" in said
     assert [line.split("  ")[0] for line in said.splitlines()[6:8]] == ["lambda 0.1", "lambda 10"]
     mine = tmp_path / "mine"
-    assert sharing.main(["--split", "15,15", "--iterations", "6", "--lambda", "10", "--out", str(mine)]) == 0
+    assert sharing.main(["--data", "tiny", *words[3:7], "--lambda", "10", "--out", str(mine)]) == 0
     for name in ("centre", "party-1", "party-2"):
         found, wanted = (read_npz(f / "models" / f"{name}.npz") for f in (out / "lambda-10_seed-0", mine))
         for key in wanted:
@@ -422,7 +436,7 @@ def test_every_programme_can_be_swept(words: list[str], told: str, tmp_path: Pat
 
 def test_a_sweep_file_may_name_the_programme(tmp_path: Path) -> None:
     (tmp_path / "grid.toml").write_text(
-        'programme = "sharing"\nparties = 2\nepsilon = [1.0, 2.0]\nrow-bound = 3\n'
+        'programme = "sharing"\nparties = 2\nepsilon = [1.0, 2.0]\nrow-norm = 3\n'
     )
     found = sweep.read([str(tmp_path / "grid.toml")])
     assert (found.options.programme, len(found.points), found.secret) == ("sharing", 2, 2)

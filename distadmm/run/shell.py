@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from distadmm.errors import DONE, InputError, require
-from distadmm.flags import parse, read_config, value_of
+from distadmm.flags import build, parse, read_config, today, value_of
 from distadmm.ranks.launch import launch
 from distadmm.ranks.world import World
 from distadmm.run.ends import End, end_of, exit_code
@@ -127,7 +127,8 @@ def read(programme: Programme, argv: Sequence[str]) -> Any:
     arguments = list(argv) if resume is None else [*argv, "--config", str(base)]
     options = programme.options(parse(programme.prog, programme.description(), classes, arguments))
     if resume is not None:
-        _require_continuation(options, asked, resume)
+        before = programme.options(build(classes, today(asked, classes)))  # in the words of this release
+        _require_continuation(options, before.table(), resume)
     return options
 
 
@@ -148,8 +149,7 @@ def _configuration_of(folder: Path, out: str | None) -> str:
 def _require_continuation(options: Any, before: dict[str, Any], folder: str) -> None:
     """A continuation equals the run it goes on from in all that an iteration computes."""
     for key, value in options.table().items():
-        old = before.get(key)
-        old = tuple(old) if isinstance(old, list) else old
+        old = before[key]
         require(
             key in FREE_ON_RESUME or old == value,
             f"--resume: the run in {folder} has --{key.replace('_', '-')} {old}, not {value}; "

@@ -31,7 +31,7 @@ WAYS = (
     ("--iterations", 12, "--wire", "float32"),
     ("--iterations", 5, "--form", "gauss-seidel"),
     ("--iterations", 5, "--form", "averaged"),
-    ("--iterations", 5, "--form", "paper", "--rho", 0.3),
+    ("--iterations", 5, "--form", "paper", "--penalty-rho", 0.3),
     ("--iterations", 2, "--algorithm", "sgd"),
     ("--iterations", 5, "--secure-aggregation"),
 )
@@ -55,7 +55,7 @@ def test_four_ranks_give_the_bits_of_one_process(world, shared_path, monkeypatch
 @pytest.mark.mpi(min_size=3, sizes=[3])
 def test_private_runs_have_the_same_bits_on_ranks(world, shared_path, monkeypatch):
     for mechanism, ledgers in (("v1-t", 2), ("v2", 3), ("s3", 2)):
-        arguments = ["--epsilon", 4, "--mechanism", mechanism, "--row-bound", 2, "--seed", 3]
+        arguments = ["--epsilon", 4, "--mechanism", mechanism, "--row-norm", 2, "--seed", 3]
         arguments += ["--rng", "simulation"]
         ranks, alone = shared_path / f"ranks-{mechanism}", shared_path / f"alone-{mechanism}"
         assert _run(ranks, *arguments) == 0

@@ -290,7 +290,7 @@ def work(options: tuple[Any, ...], world: World) -> int:
     from distadmm.problems.losses import loss_named
     from distadmm.run import sharing_directory as sharing_run
 
-    data, model, _, _, privacy, run = options
+    data, model, _, privacy, run = options
     loss = loss_named(model.loss, kinks=True)
     with world.together():
         parties = data.count(world, party_one_is_centre=True)
@@ -304,7 +304,7 @@ def work(options: tuple[Any, ...], world: World) -> int:
     problem = admm.Problem(loss, model.lambda_ * (parts.rows if model.mean else 1), intercept=True)
     with world.together():
         plain = model.reg == "l2" and model.region == "whole" and model.algorithm == "admm"
-        require(plain and model.form == "corrected", NO_CHOICE)
+        require(plain and model.form == "sound", NO_CHOICE)
         agreed = agreement(privacy, star, parts, loss)
         require(
             not model.secure_aggregation,

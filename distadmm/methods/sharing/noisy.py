@@ -51,7 +51,8 @@ def work(options: tuple[Any, ...], world: World) -> int:
     from distadmm.data.parties import load
     from distadmm.run import sharing_directory as sharing_run
 
-    data, model, form, _, privacy, run = options
+    data, model, solver, privacy, run = options
+    form = solver.form(1)
     loss = loss_named(model.loss, kinks=True)
     by_party_one = privacy.mechanism == "s3" or data.labels_at_party_one
     with world.together():
@@ -112,8 +113,8 @@ def agree(
         "S2 and S3 are proved for --adjacency replace",
     )
     require(
-        model.form == "corrected" and model.algorithm == "admm",
-        "S1, S2 and S3 know --form corrected and --algorithm admm",
+        model.form == "sound" and model.algorithm == "admm",
+        "S1, S2 and S3 know --form sound and --algorithm admm",
     )
     cls = find(privacy.mechanism, "star").cls
     row, note = dict.fromkeys(star.home, 1.0), ""

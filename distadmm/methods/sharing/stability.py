@@ -93,9 +93,9 @@ def remedy(theta: float, parties: int, tau: float, rho: float, curvature: float)
         least = least_stable_rho(known, tau, curvature)
         return (
             f"the parties overlap ({bound} = {known:.3g}) and need --tau {weight:.3g} (now {tau:.3g}), "
-            f"or --rho above {least:.3g} (now {rho:.3g})"
+            f"or --penalty-rho above {least:.3g} (now {rho:.3g})"
         )
     return (
         f"tau = {tau:.3g} is stable ({bound} = {known:.3g}); "
-        f"give another --rho (now {rho:.3g}) or scale the columns"
+        f"give another --penalty-rho (now {rho:.3g}) or scale the columns"
     )
