@@ -24,6 +24,7 @@ except ImportError as error:
     ) from None
 
 Array = np.ndarray
+FOUND = "the names of the two classes were found in y, which one record can change; give fit(X, y, classes=(NO, YES))"
 
 
 class _Linear(BaseEstimator):
@@ -47,12 +48,19 @@ class _Binary(ClassifierMixin, _Linear):
         tags.classifier_tags.multi_class = False
         return tags
 
-    def _rows(self, X: Any, y: Any) -> tuple[Array, Array]:
+    def _rows(self, X: Any, y: Any, classes: Any = None) -> tuple[Array, Array]:
         X, y = validate_data(self, X, y)
         check_classification_targets(y)
         kind = type_of_target(y, input_name="y", raise_unknown=True)
         if kind != "binary":
             raise ValueError(f"Only binary classification is supported. The type of the target is {kind}.")
+        if classes is not None:
+            self.classes_ = np.asarray(classes)
+            if self.classes_.shape != (2,) or not np.isin(y, self.classes_).all():
+                raise ValueError(
+                    f"classes is {classes!r}; needed: two, the negative one first, and no other in y"
+                )
+            return X, (y == self.classes_[1]).astype(float)
         self.classes_, coded = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError("y holds one class only; needed: two classes")
@@ -190,6 +198,9 @@ class ISTDPClassifier(_Private, _Binary):
     Attributes
     ----------
     statement_ : what may be said of the result.  ledger_ : what was charged.  epsilon_ : the bound proved.
+
+    `fit(X, y, classes=("no", "yes"))` states the two classes, the negative one first.  Without them they are found in
+    `y`, where one record decides what they are called: then there is no bound, and the statement says so.
     """
 
     _loss = "logistic"
@@ -199,8 +210,12 @@ class ISTDPClassifier(_Private, _Binary):
         tags.classifier_tags.poor_score = True  # a hundred rows are few for a budget of one
         return tags
 
-    def fit(self, X: Any, y: Any) -> ISTDPClassifier:
-        return self._train(*self._rows(X, y))
+    def fit(self, X: Any, y: Any, classes: Any = None) -> ISTDPClassifier:
+        self._train(*self._rows(X, y, classes))
+        if classes is None:
+            self.ledger_.expose(FOUND, iteration=0, claimed=self.epsilon_)
+            self.statement_, self.epsilon_ = f"No guarantee: {FOUND}.", float("inf")
+        return self
 
 
 class ISTDPRegressor(RegressorMixin, _Private):

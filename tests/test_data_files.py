@@ -3,12 +3,14 @@
 import bz2
 import gzip
 import lzma
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from distadmm.data import reading
 from distadmm.data.files import FileSource, agree
 from distadmm.data.source import open_source
 from distadmm.data.table import dense, permutation
@@ -542,3 +544,42 @@ def test_damaged_files_are_read_or_refused_never_worse(tmp_path_factory, name, s
     assert np.isfinite(X).all()
     assert set(np.unique(y)) == {-1.0, 1.0}
     assert np.linalg.norm(X, axis=1).max() <= 1 + 1e-15
+
+
+def test_a_format_of_ones_own_is_read_as_any_other(tmp_path, table, monkeypatch):
+    """The reader that docs/data.md shows."""
+    page = (Path(__file__).parent.parent / "docs" / "data.md").read_text()
+    code = page[page.index("from distadmm.data.reading import register_format") :]
+    monkeypatch.setattr(reading, "FORMATS", {})
+    exec(code[: code.index("```")], {"np": np})
+    X, y = table
+    np.savetxt(tmp_path / "t.fixed", np.column_stack([X, y]))
+    write_csv(tmp_path / "t.csv", X, y)
+    own, csv = (open_source(str(tmp_path / f"t.{suffix}"), seed=3) for suffix in ("fixed", "csv"))
+    for node in range(3):
+        for mine, known in zip(own.node(node, 3), csv.node(node, 3)):
+            np.testing.assert_allclose(mine, known)
+    assert "--features" in own.facts.doubt
+    stated = open_source(str(tmp_path / "t.fixed"), features=X.shape[1], private=True)
+    assert not stated.facts.doubt
+
+
+def test_a_format_that_lacks_something_is_told_the_lines_to_write(tmp_path, monkeypatch):
+    monkeypatch.setattr(reading, "FORMATS", {})
+
+    class Short:
+        def __init__(self, path, reading):
+            self.path = path
+
+        def place(self, row):
+            return ""
+
+    with pytest.raises(InputError, match=r"lacks read; write: def read\(self, rows=None\): return X, target"):
+        reading.register_format(".short")(Short)
+    Short.read = lambda self, rows=None: None
+    reading.register_format(".short")(Short)
+    (tmp_path / "t.short").write_text("1")
+    assert "lacks n_rows, feature_names; write: self.n_rows" in refused(
+        lambda: open_source(str(tmp_path / "t.short"))
+    )
+    assert "needed: a dot" in refused(lambda: reading.register_format("short"))

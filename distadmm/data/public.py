@@ -32,11 +32,11 @@ class PublicFacts:
     @property
     def doubt(self) -> str:
         """Why nothing may be claimed; empty where every fact is public."""
-        return next((f.why for f in self._all() if f.source in (ROWS, PUBLISHED)), "")
+        return "; ".join(f.why for f in self._all() if f.source in (ROWS, PUBLISHED))
 
     def require_public(self, data: str) -> None:
         """Refuse, for a private run, what was found in the rows."""
-        found = next((f.why for f in self._all() if f.source == ROWS), "")
+        found = "; ".join(f.why for f in self._all() if f.source == ROWS)
         require(not found, f"--data {data}, which one record can change: {found}")
 
     def _all(self) -> tuple[Fact, ...]:

@@ -117,6 +117,11 @@ class Reading:
         if suffix in FORMATS:
             file = FORMATS[suffix](path, self)
             require_members(f"{path}: the reader of {suffix} files", file, LINES)
+            width = len(file.feature_names)
+            require(
+                self.features in (None, width),
+                f"{path} has {width} columns, --features is {self.features}; make them agree",
+            )
             return file
         raise InputError(
             f"{path}: what is {suffix or 'a file without suffix'}? Known: .csv, .tsv, .npz, {', '.join(LIBSVM)}, "
@@ -150,8 +155,11 @@ class Reading:
     def facts(self, path: Path, names: Sequence[str], classes: Fact, norm: float | None) -> PublicFacts:
         """What is known of a file beside its rows."""
         columns = Fact(len(names), "schema" if self.schema else "header")
-        if kind(path) in LIBSVM:
-            why = "the number of columns is the largest index in the rows; give --features N"
+        if kind(path) in LIBSVM or kind(path) in FORMATS:
+            which = (
+                "the largest index in the rows" if kind(path) in LIBSVM else "what a reader of your own found"
+            )
+            why = f"the number of columns is {which}; give --features N"
             columns = Fact(len(names), "flag") if self.features else Fact(len(names), ROWS, why)
         bounds = Fact(self.schema.columns, "schema") if self.schema else Fact(None, "header")
         return PublicFacts(classes, columns, bounds, Fact(norm, "flag"))
