@@ -353,9 +353,11 @@ def _file_of(name: str, cls: Any, family: str) -> str:
     return str(getattr(module, "__file__", None) or cls.__module__)
 
 
-def begin(algorithm: Any, node: Any, field: str = FAMILIES["graph"]) -> Any:
+def begin(algorithm: Any, place: Any) -> Any:
     """The first state, refused in one line when it is none."""
-    state, what = algorithm.init(node), type(algorithm).__name__
+    state, what = algorithm.init(place), type(algorithm).__name__
+    known = (entry for table in _REGISTERED.values() for entry in table.values())
+    field = FAMILIES[next((entry.family for entry in known if entry.cls is type(algorithm)), "graph")]
     made = f"{what}.init returned {'nothing' if state is None else 'a ' + type(state).__name__}"
     lines = f"\n\n    class State(NamedTuple):\n        {field or 'x'}: np.ndarray  # one row a member of this rank"
     fields: tuple[str, ...] = getattr(state, "_fields", ())

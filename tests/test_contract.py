@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,133 +12,94 @@ import pytest
 
 from distadmm import radmm
 from distadmm.algorithm import find, names
-from distadmm.files import read_npz
-from distadmm.privacy.noise.release import Unprotected
 from distadmm.ranks.world import World
-from distadmm.run import shell
-from distadmm.run.setup import prepare
-from distadmm.run.shell import in_process
+from distadmm.testing import contracts
 
-SMALL: dict[str, Any] = {
-    "data": "tiny",
-    "topology": "er5",
-    "weight": 20.0,
-    "rho": 1.0,
-    "iterations": 12,
-    "progress": "none",
+EXAMPLES = Path(__file__).parent.parent / "docs" / "examples"
+OWN = [str(EXAMPLES / "gradient_tracking.py"), str(EXAMPLES / "noisy_gradient_tracking.py")]
+BUILT_IN = names()
+EVERY = pytest.mark.parametrize("name", [*BUILT_IN, *OWN], ids=lambda name: Path(name).stem)
+NOISE: dict[str, Any] = {
+    "epsilon": 8.0,
+    "adjacency": "replace",
+    "noise": "gaussian",
+    "weight": 1.0,
+    "tolerance": 1e-7,
 }
 
 
-def models(name: str, world: World, **flags: Any) -> np.ndarray | None:
-    return in_process(radmm.PROGRAMME, radmm.configure(name, **{**SMALL, **flags}), world).models
-
-
-@pytest.mark.parametrize("name", names())
+@EVERY
 def test_reaches_the_pooled_optimum(name: str) -> None:
-    run = radmm.solve(name, **{**SMALL, "iterations": 400})
+    run = radmm.solve(name, **{**contracts.SMALL, "iterations": 400 if name in BUILT_IN else 1500})
     assert abs(run.history[-1].gap) < 1e-8
     assert run.history[-1].consensus_error < 1e-5
-    assert np.nanmax(run.column("kkt_residual")) <= 1e-10
+    if name in BUILT_IN:
+        assert np.nanmax(run.column("kkt_residual")) <= 1e-10
+
+
+@EVERY
+@pytest.mark.parametrize("contract", contracts.ALONE, ids=lambda contract: contract.__name__)
+def test_keeps(contract: Any, name: str) -> None:
+    contract(name)
 
 
 @pytest.mark.mpi(min_size=2)
-@pytest.mark.parametrize("name", names())
+@EVERY
 def test_same_bits_on_any_number_of_ranks(name: str, world: World) -> None:
-    together = models(name, world)
-    if together is not None:
-        np.testing.assert_array_equal(together, models(name, World()))
+    contracts.same_bits(name, world)
+
+
+@pytest.mark.mpi(min_size=2)
+@pytest.mark.parametrize("name", OWN[1:])
+def test_same_bits_under_noise(name: str, world: World) -> None:
+    contracts.same_bits(name, world, **NOISE)
 
 
 @pytest.mark.mpi(min_size=2, sizes=[2, 5])
-@pytest.mark.parametrize("name", names())
+@EVERY
 def test_a_resumed_run_equals_the_uninterrupted_one(name: str, world: World, shared_path: Path) -> None:
-    """Interrupted on one process, resumed on several: no bit differs from a run in one piece."""
-    out = str(shared_path / "run")
-    command = [*flags(SMALL), "--algorithm", name, "--checkpoint-every", "5"]
-    if world.is_root:
-        config = radmm.PROGRAMME.read([*command, "--iterations", "7", "--out", out])
-        assert shell.work(radmm.PROGRAMME, config, World()) == 0
-        in_one_piece = radmm.solve(name, **SMALL)
-    world.barrier()
-    config = world.on_root(lambda: radmm.PROGRAMME.read(["--resume", out, "--iterations", "12"]))
-    assert shell.work(radmm.PROGRAMME, config, world) == 0
-    if world.is_root:
-        np.testing.assert_array_equal(read_npz(Path(out) / "models.npz")["models"], in_one_piece.models)
-        lines = (Path(out) / "history.csv").read_text().splitlines()
-        assert [int(line.split(",")[0]) for line in lines[1:]] == list(range(1, 13))
-        assert [float(line.split(",")[2]) for line in lines[1:]] == list(in_one_piece.column("objective"))
+    contracts.exact_resume(name, world, shared_path)
 
 
-def flags(values: dict[str, Any]) -> list[str]:
-    return [text for key, value in values.items() for text in ("--" + key.replace("_", "-"), str(value))]
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_rows_of_the_built_in_ones_are_models(name: str) -> None:
+    run = radmm.solve(name, **contracts.SMALL, **({"tune": False} if name == "admm" else {}))
+    assert run.models is not None
+    assert run.bytes == 8 * run.models.shape[1] * run.messages
 
 
-class Spy(Unprotected):
-    """Counts what an algorithm asks of the release it must pass through."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.calls: list[tuple[str, int]] = []
-
-    def draw(self, k: int, quadratic: np.ndarray, factor: Any = 1.0) -> Any:
-        self.calls.append(("draw", k))
-        return 0.0
-
-    def seal(self, k: int, f: np.ndarray, residual: np.ndarray) -> np.ndarray:
-        self.calls.append(("seal", k))
-        return super().seal(k, f, residual)
-
-    def recycle(self, k: int, f: Any = None) -> None:
-        self.calls.append(("recycle", k))
-
-    def expose(self, k: int, what: str) -> None:
-        self.calls.append(("expose", k))
+BROKEN = {  # what is changed in the example, and which contract sees it
+    "one_release_a_read": ("node.release.draw(k, np.inf) + ", ""),
+    "draws_as_scheduled": ("draw(k, np.inf)", "draw(k, 2.0)"),
+    "messages_of_one_size": (
+        "np.hsplit(self.mix(message, node), 2)",
+        "np.hsplit(self.mix(self.mix(message, node), node), 2)",
+    ),
+    "phases_as_said": ("    rate: float", "    phases = 2\n    rate: float"),
+    "same_bits": ("st.f - length * y", "st.f - length * y * (1 + len(y))"),
+    "exact_resume": (
+        "        y = st.y + g - st.g\n",
+        "        STEPS.append(k)\n        y = st.y + g - st.g + 1e-3 * len(STEPS)\n",
+    ),
+}
 
 
-@pytest.mark.parametrize("name", names())
-def test_a_step_that_reads_data_is_charged_once_and_another_not_at_all(name: str) -> None:
-    prepared = prepare(radmm.configure(name, **SMALL), World())
-    node, spy, reads = prepared.node, Spy(), []
-    node.release = spy
-    readers = [(objective, ("value", "grad", "hess")) for objective in node.problem.objectives]
-    readers += [(block, ("values", "gradients", "hessians")) for _, block in node.problem.blocks]
-    for reader, methods in readers:
-        for method in methods:
-            watched = getattr(reader, method)
-            setattr(reader, method, lambda *f, watched=watched: (reads.append(1), watched(*f))[1])
-    algorithm = prepared.config.algorithm
-    state = algorithm.init(node)
-    assert bool(reads) == any(call == "expose" for call, _ in spy.calls)
-    for k in range(1, 7):
-        spy.calls.clear(), reads.clear()
-        state = algorithm.step(k, state, node)
-        if reads:
-            assert spy.calls in ([("draw", k), ("seal", k)], [("expose", k)])
-        else:
-            assert spy.calls == [("recycle", k)]
+@pytest.mark.parametrize("contract", BROKEN)
+def test_a_broken_contract_is_found(contract: str, tmp_path: Path, mpiexec: list[str]) -> None:
+    """And the command that authors run says which, and ends with 1."""
+    path = tmp_path / "mine.py"
+    example = Path(OWN[1]).read_text()
+    path.write_text(example.replace(*BROKEN[contract]) + "\n\nSTEPS = []\n")
+    assert BROKEN[contract][0] in example
+    ranks = [*mpiexec, "-n", "2"] if contract == "same_bits" else []
+    done = subprocess.run(
+        [*ranks, sys.executable, "-m", "distadmm.testing", str(path), "--rate", "0.2"],
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    lines = {line.split(":")[0] for line in done.stdout.splitlines()}
+    assert f"broken  {contract.replace('_', ' ')}" in lines, done.stdout + done.stderr
+    assert done.returncode == 1
 
 
-@pytest.mark.parametrize("name", names())
-def test_only_rows_of_the_stated_size_go_to_neighbours(name: str) -> None:
-    prepared = prepare(radmm.configure(name, **SMALL), World())
-    node = prepared.node
-    algorithm = prepared.config.algorithm
-    state = algorithm.init(node)
-    d, edges = node.problem.dimension, len(node.network.columns)
-    for k in range(1, 7):
-        before = (node.network.traffic.messages, node.network.traffic.bytes)
-        state = algorithm.step(k, state, node)
-        assert node.network.traffic.messages - before[0] == edges
-        assert node.network.traffic.bytes - before[1] == 8 * d * edges
-
-
-@pytest.mark.parametrize("name", names())
-def test_watching_changes_no_bit(name: str) -> None:
-    watched = models(name, World(), observe="1")
-    np.testing.assert_array_equal(watched, models(name, World(), observe="none"))
-
-
-@pytest.mark.parametrize("name", names())
-def test_phases_are_what_was_registered(name: str) -> None:
-    run = in_process(radmm.PROGRAMME, radmm.configure(name, **{**SMALL, "iterations": 2}))
-    assert [line.phase for line in run.history] == ["solve", "recycle" if find(name).phases == 2 else "solve"]
+def test_recycling_ones_are_known_by_their_class() -> None:
+    assert [name for name in BUILT_IN if find(name).phases == 2] == ["radmm", "mradmm"]

@@ -192,3 +192,42 @@ def test_the_guard_stands_where_it_is_needed_alone() -> None:
     """Code of this package without noise sends what the ledger calls unbounded from the first draw on."""
     assert Unprotected().guard is None
     assert Protected.watch is Unprotected.watch
+
+
+KEPT = ("honest", "unused noise", "forged residual")  # to all that can be seen from outside
+
+
+@pytest.mark.parametrize("what", ["honest", *PLANTS])
+def test_its_word_is_taken_only_where_somebody_says_so_and_never_as_a_certificate(
+    what: str, tmp_path: Path, capsys: Any
+) -> None:
+    file = tmp_path / f"mine_{tmp_path.name}.py"
+    out = run(tmp_path, what, *NOISE, "--assume", str(file))
+    shown, summary = capsys.readouterr().out, json.loads((out / "summary.json").read_text())
+    assert "unbounded: unchecked code" in shown
+    assert "certificate" not in shown
+    assert summary["epsilon"] in (None, math.inf, "inf", "Infinity")
+    if what in KEPT:
+        assert f"conditional, if {file} draws, uses and seals" in summary["statement"]
+        assert "epsilon 1.99" in summary["statement"] or "epsilon 2.000" in summary["statement"]
+    else:
+        assert "nor if its word is taken" in summary["statement"]
+    assert ledger.main(["show", str(out)]) == DONE
+    assert "inf" in capsys.readouterr().out
+
+
+def test_a_word_is_taken_of_the_file_that_runs_alone(tmp_path: Path, capsys: Any) -> None:
+    path = tmp_path / f"mine_{tmp_path.name}.py"
+    path.write_text(HONEST)
+    assert radmm.main([*SMALL, *NOISE, "--algorithm", str(path), "--assume", "other.py"]) == USAGE
+    assert "as --algorithm names it" in capsys.readouterr().err
+    assert radmm.main([*SMALL, *NOISE, "--eta", "20", "--assume", "other.py"]) == USAGE
+    assert "its word is not needed" in capsys.readouterr().err
+
+
+def test_assumed_simulation_noise_is_called_what_it_is(tmp_path: Path) -> None:
+    file = tmp_path / f"mine_{tmp_path.name}.py"
+    out = run(
+        tmp_path, "honest", *NOISE[:-4], "--rng", "simulation", "--tolerance", "1e-6", "--assume", str(file)
+    )
+    assert "SIMULATION" in json.loads((out / "summary.json").read_text())["statement"]

@@ -110,6 +110,11 @@ class Privacy(Budget):
         None, help="delta of the budget (default: --delta)", at_least=0, below=1
     )
 
+    assume: str | None = flag(
+        None,
+        help="FILE.py of yours that is to be believed: what it would cost is said as well, as conditional",
+    )
+
     tables: ClassVar[dict[str, str]] = {"alpha": "alpha", "alpha_growth": "alpha_q"}
 
     def __post_init__(self) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -17,7 +18,7 @@ from distadmm.errors import InputError, require
 from distadmm.methods.consensus import sizing
 from distadmm.methods.consensus.penalty import Penalties
 from distadmm.methods.consensus.schedule import schedule
-from distadmm.privacy.accounting.statements import READINGS
+from distadmm.privacy.accounting.statements import READINGS, if_assumed
 from distadmm.privacy.ledger.books import Books
 from distadmm.privacy.ledger.rules import MemoryLedger
 from distadmm.privacy.noise.release import UNCHECKED, Unprotected
@@ -131,6 +132,13 @@ def plan_of(prepared: Prepared) -> Plan | None:
     if not config.privacy.wanted:
         return None
     require(config.algorithm.releases is not None, f"--algorithm {config.name} {NO_SCHEDULE}")
+    file = find(config.name).file
+    require(
+        config.privacy.assume in (None, file or None),
+        f"--assume is {config.privacy.assume!r}; needed: the file whose word is to be taken, as --algorithm names it"
+        if file
+        else f"--assume: {config.name} is this package's own, and its word is not needed; leave it out",
+    )
     require(
         config.privacy.budget_epsilon is None or not unchecked(config),
         f"--budget-epsilon with {unchecked(config)}: no budget admits what has no bound; leave it out",
@@ -199,6 +207,8 @@ def armed(prepared: Prepared, plan: Plan | None, run: Running) -> Node:
     node = node.having(release=release)
     release.watch(node.network, node.start, find(config.name).file)
     plans = release.plans(plan.releases)
+    if unchecked(config):
+        release.declare(plan.releases)
     unreserved = not any(ledger.events for ledger in books.ledgers)  # also after a kill before anything was
     if any(world.allgather(unreserved)):
         release.price(plans)
@@ -330,6 +340,30 @@ def unbounded(node: Node) -> str:
     return next(filter(None, node.network.world.allgather(here)), "")
 
 
+def assumed(config: Config, node: Node) -> str:
+    """What the schedule of the file that `--assume` names would cost, unless the run departed from it."""
+    from distadmm.privacy.accounting import accountant
+    from distadmm.privacy.noise.protected import Protected
+
+    release, world = node.release, node.network.world
+    assert isinstance(release, Protected)
+    releases = config.algorithm.releases(node, config.loop.iterations)
+    if release.recipe.unverified != unchecked(config):  # of all reasons, the last
+        return "nor if its word is taken"
+    if not all(world.allgather(release.kept_to_schedule(len(releases)))):
+        return "nor if its word is taken: not all that it sent was drawn for as its schedule says"
+    recipe = replace(release.recipe, unverified="")
+    plans = sizing.plans_of(recipe, releases)
+    prices = world.each_once(
+        lambda plan: accountant.epsilon(list(plan), config.privacy.delta, recipe.adjacency), plans
+    )
+    worst = max(world.allgather(max(prices[plan] for plan in plans)))
+    seeded = config.privacy.rng != "secure"
+    return if_assumed(
+        worst, config.privacy.delta, recipe.adjacency, str(config.privacy.assume), seeded=seeded
+    )
+
+
 def published(node: Node) -> float:
     """The same by the bound that the paper publishes."""
     from distadmm.privacy.accounting import accountant
@@ -353,6 +387,9 @@ def settle(config: Config, node: Node) -> tuple[float, float, str] | None:
     """(epsilon, published epsilon, what that is worth) of a private run; closes the ledgers."""
     found = None
     if node.release.private:
-        found = spent(config, node), published(node), unbounded(node) or weakest_statement(node)
+        worth = unbounded(node) or weakest_statement(node)
+        if config.privacy.assume is not None:
+            worth += f"; {assumed(config, node)}"
+        found = spent(config, node), published(node), worth
     node.release.close()
     return found

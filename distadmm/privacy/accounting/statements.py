@@ -218,6 +218,15 @@ def planned_loss(
     )
 
 
+def if_assumed(epsilon: float, delta: float, adjacency: str, file: str, *, seeded: bool) -> str:
+    """Of code that nobody checked and somebody asks to believe; the ledger keeps saying that nothing bounds it."""
+    text = (
+        f"conditional, if {file} draws, uses and seals its noise as its schedule says: epsilon {rounded_up(epsilon)} "
+        f"at delta {delta:g} ({adjacency})"
+    )
+    return text + (f"; {READINGS['simulation']}" if seeded else "")
+
+
 def of_iterates(
     epsilon: float, delta: float, adjacency: str, iterations: int, divisor: float, *, seeded: bool
 ) -> str:

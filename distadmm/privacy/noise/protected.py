@@ -123,6 +123,9 @@ class Protected(Unprotected):
         self.recipe, self.phases, self.world = recipe, phases, network.world
         self.noise = Noise(books.ledgers, source)
         self._events: list[Event] = []
+        self._declared: dict[int, list[Event]] | None = (
+            None  # of unchecked code: the draws its schedule lists
+        )
         self._paid: int | None = None  # the iteration that was drawn for and not sealed yet
         self._drawn = np.zeros((len(books), recipe.dimension))
         self._sent_before: Any = None
@@ -184,6 +187,19 @@ class Protected(Unprotected):
             return []
         return list(zip(*(self.events(k, quadratic, factor) for k, quadratic, factor in releases)))
 
+    def declare(self, releases: Sequence[tuple[int, Array, Array | float]]) -> None:
+        """Hold unchecked code to its schedule: another draw, or a second one, is exposed as such."""
+        self._declared = {k: self.events(k, quadratic, factor) for k, quadratic, factor in releases}
+
+    def kept_to_schedule(self, releases: int) -> bool:
+        """Whether the ledgers here hold nothing but so many draws that the schedule lists."""
+        found = [ledger.events for ledger in self.books.ledgers]
+        return all(
+            len(events) <= releases
+            and all(isinstance(e, Unbounded) and e.reason == self.recipe.unverified for e in events)
+            for events in found
+        )
+
     def price(self, plans: Sequence[tuple[Event, ...]]) -> None:
         """Price the schedules of all ranks, each distinct one once; no price depends on data."""
         orders, adjacency = self.books.ledgers[0].tally.orders, self.recipe.adjacency
@@ -202,6 +218,8 @@ class Protected(Unprotected):
     def draw(self, k: int, quadratic: Array, factor: Array | float = 1.0) -> Array | float:
         self._k = k
         self._events = self.events(k, quadratic, factor)
+        if self._declared is not None and self._declared.pop(k, None) != self._events:
+            self.expose(k, "a draw that its schedule does not list")
         self._afford([self.recipe.charged(event) for event in self._events], k)
         self._sent_before = self.books.stored(k, self.recipe.dimension)
         for i, event in enumerate(self._events):
