@@ -377,27 +377,14 @@ def test_the_batch_script_deals_out_the_grid(tmp_path: Path) -> None:
 
 def test_a_sweep_over_sharing_and_its_report(tmp_path: Path, capsys) -> None:
     out = tmp_path / "sweep"
-    words = [
-        "sharing",
-        "--data",
-        "tiny",
-        "--split",
-        "15,15",
-        "--iterations",
-        "6",
-        "--lambda",
-        "0.1",
-        "10",
-        "--seed",
-        "0",
-        "1",
-    ]
+    run = ["--data", "tiny", "--split", "15,15", "--iterations", "6"]
+    words = ["sharing", *run, "--lambda", "0.1", "10", "--seed", "0", "1"]
     assert sweep.main([*words, "--out", str(out)]) == 0
     said = capsys.readouterr().out
     assert "4/4" in said
     assert [line.split("  ")[0] for line in said.splitlines()[6:8]] == ["lambda 0.1", "lambda 10"]
     mine = tmp_path / "mine"
-    assert sharing.main(["--data", "tiny", *words[3:7], "--lambda", "10", "--out", str(mine)]) == 0
+    assert sharing.main([*run, "--lambda", "10", "--out", str(mine)]) == 0
     for name in ("centre", "party-1", "party-2"):
         found, wanted = (read_npz(f / "models" / f"{name}.npz") for f in (out / "lambda-10_seed-0", mine))
         for key in wanted:

@@ -129,7 +129,9 @@ def _sharing(path: Path, content: dict[str, Any]) -> dict[str, Any] | None:
         # The schedule of each party was priced within its budget before it began.
         "epsilon": max(b for b in budgets if b is not None) if private and not printed else math.inf,
         "delta": config["delta"],
-        "adjacency": "replace" if config["neighbours"] == "replace" else "add-remove",
+        "adjacency": "add-remove"
+        if config.get("neighbours") == "zero"
+        else config.get("adjacency", "replace"),
         "statement": _statement(private or printed, printed, config["rng"] or "secure"),
     }
 
