@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from distadmm.data import synthetic
+from distadmm.data import rows as synthetic
 from distadmm.data.source import open_source
 from distadmm.methods.istdp import solver
 from distadmm.problems.concave import MCP

@@ -79,8 +79,18 @@ def read_npz(path: Path) -> dict[str, Any]:
             return {name: file[name] for name in file.files}
     except FileNotFoundError:
         raise InputError(f"no file {path}; give an existing .npz file") from None
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise InputError(f"{path} is not a readable .npz file ({error})") from None
+    except (
+        OSError,
+        ValueError,
+        EOFError,
+        TypeError,
+        AttributeError,
+        zipfile.BadZipFile,
+        zlib.error,
+    ) as error:
+        raise InputError(
+            f"{path} is not a readable .npz file of plain arrays ({error}); write it with numpy.savez"
+        ) from None
 
 
 def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:

@@ -9,7 +9,7 @@ from sklearn.base import clone  # noqa: E402
 from sklearn.utils.estimator_checks import parametrize_with_checks  # noqa: E402
 
 from distadmm import istdp  # noqa: E402
-from distadmm.data import synthetic  # noqa: E402
+from distadmm.data import rows as synthetic  # noqa: E402
 
 
 @parametrize_with_checks([istdp.MCPClassifier(), istdp.ISTDPClassifier(), istdp.ISTDPRegressor()])

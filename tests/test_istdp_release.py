@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distadmm import istdp
-from distadmm.data import synthetic
+from distadmm.data import rows as synthetic
 from distadmm.errors import InputError
 from distadmm.methods.istdp import private, release
 from distadmm.methods.istdp.plan import make_plan

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distadmm.data import synthetic
+from distadmm.data import rows as synthetic
 from distadmm.methods.istdp.solver import solve
 from distadmm.problems.concave import L1, MCP, PENALTIES, WithIntercept, make
 from distadmm.problems.losses import Logistic, Squared

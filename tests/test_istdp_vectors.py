@@ -8,7 +8,7 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from distadmm.data import synthetic
+from distadmm.data import rows as synthetic
 from distadmm.methods.istdp import gist, printed, private, solver
 from distadmm.privacy.accounting.accountant import gaussian_noise_multiplier
 from distadmm.problems.concave import MCP

@@ -10,6 +10,7 @@ import numpy as np
 
 from distadmm.data.table import Array, Matrix, Sparse
 from distadmm.errors import InputError, require
+from distadmm.files import read_npz
 
 WIDEST = 10_000_000  # a larger index is more likely an error than a column
 COMPRESSED = (".gz", ".bz2", ".xz")
@@ -204,7 +205,7 @@ def _diagnose(file: LibsvmFile, rows: Array, lines: list[str]) -> InputError:
 class NpzFile:
     def __init__(self, path: Path, *, target: str | None = None, targetless: bool = False):
         self.path = path
-        self.arrays = load_arrays(path)
+        self.arrays = read_npz(path)
         self.X = self._matrix()
         self.n_rows, width = self.X.shape
         names = self.arrays.get("feature_names")
@@ -252,22 +253,3 @@ class NpzFile:
     def read(self, rows: Array | None = None) -> tuple[Matrix, Array]:
         rows = np.arange(self.n_rows) if rows is None else np.asarray(rows)
         return self.X[rows], self.target[rows]
-
-
-def load_arrays(path: Path) -> dict[str, Array]:
-    """All arrays of an archive; nothing in it is unpickled."""
-    import zipfile
-
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
-    except FileNotFoundError:
-        raise InputError(f"no file {path}; give an existing .npz file") from None
-    except OSError as error:
-        raise InputError(
-            f"cannot read {path}: {error.strerror or error}; give a readable .npz file"
-        ) from None
-    except (ValueError, EOFError, TypeError, AttributeError, zipfile.BadZipFile):
-        raise InputError(
-            f"{path} is no .npz file of plain arrays; write it with numpy.savez(FILE, X=X, y=y)"
-        ) from None

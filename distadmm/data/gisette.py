@@ -11,9 +11,10 @@ from pathlib import Path
 
 import numpy as np
 
-from distadmm.data.formats import LibsvmFile, load_arrays
+from distadmm.data.formats import LibsvmFile
 from distadmm.data.table import Array, Matrix, Table
 from distadmm.errors import InputError, require
+from distadmm.files import read_npz
 
 COLUMNS = 5_000
 REAL = 2_500  # the other half are probes
@@ -44,7 +45,7 @@ def build_standin(path: str | Path) -> tuple[Table, Table]:
 
     Every column is moved linearly to [-1, 1] by its range on the training rows, as LIBSVM's gisette_scale is.
     """
-    arrays = load_arrays(Path(path))
+    arrays = read_npz(Path(path))
     require(
         {"img", "digit"} <= set(arrays), f"{path} holds {', '.join(arrays)}; needed: arrays img and digit"
     )

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from distadmm import istdp
-from distadmm.data import synthetic
+from distadmm.data import rows as synthetic
 from distadmm.errors import DONE, require
 from distadmm.files import write_csv, write_text
 from distadmm.flags import flag, parse
