@@ -206,6 +206,10 @@ class Defaults:
     def check(self, node: Any, iterations: int) -> None:
         """Refuse, before anything runs, what cannot be run."""
 
+    def ended(self, state: Any) -> str:
+        """Why there is no further iteration, in a word that all ranks know; empty while there is one."""
+        return ""
+
     def claims_optimum(self, node: Any) -> bool:
         """Whether the fixed point is the optimum of the whole network's problem."""
         return True
@@ -237,7 +241,7 @@ class Entry(NamedTuple):
 
 FAMILIES = {
     "graph": "f",
-    "star": "",
+    "star": "x",
 }  # and the field of the state that holds the models of this rank's members
 _MODULES = {  # of the built-in ones, found by name without importing the others
     "graph": {
@@ -359,11 +363,14 @@ def begin(algorithm: Any, place: Any) -> Any:
     known = (entry for table in _REGISTERED.values() for entry in table.values())
     field = FAMILIES[next((entry.family for entry in known if entry.cls is type(algorithm)), "graph")]
     made = f"{what}.init returned {'nothing' if state is None else 'a ' + type(state).__name__}"
-    lines = f"\n\n    class State(NamedTuple):\n        {field or 'x'}: np.ndarray  # one row a member of this rank"
+    rows = (
+        "np.ndarray  # one row a node of this rank" if field == "f" else "dict[int, np.ndarray]  # by party"
+    )
+    lines = f"\n\n    class State(NamedTuple):\n        {field}: {rows}"
     fields: tuple[str, ...] = getattr(state, "_fields", ())
     require(isinstance(state, tuple) and fields, f"{made}; needed: a NamedTuple of arrays:{lines}")
     require(
-        not field or field in fields,
+        field in fields,
         f"{made} without a field {field}, which holds the models; it has {', '.join(fields)}; write{lines}",
     )
     return state

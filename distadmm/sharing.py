@@ -13,135 +13,43 @@ from distadmm.flags import entering
 entering(__name__)
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from distadmm.algorithm import find
-from distadmm.data.parties import DataOptions, load
+from distadmm.data.parties import DataOptions
 from distadmm.data.parts import Parts, check, sparse_or_dense
-from distadmm.errors import DONE, UNCONVERGED, require
-from distadmm.flags import again, flag, parse
-from distadmm.methods.sharing import admm
+from distadmm.flags import build
+from distadmm.methods.sharing import admm, private, words
 from distadmm.methods.sharing.admm import Form
 from distadmm.methods.sharing.jacobi import Corrected
 from distadmm.methods.sharing.messages import PrivacyOptions
+from distadmm.methods.sharing.observe import Observer, Watcher
+from distadmm.methods.sharing.price import Price, moments_price, open_price, opened, vectors_price
 from distadmm.methods.sharing.release import Release
 from distadmm.methods.sharing.seat import Seat, iterate
-from distadmm.methods.sharing.sgd import SGD
+from distadmm.methods.sharing.setup import (
+    ModelOptions,
+    Options,
+    Prepared,
+    RunOptions,
+    SolverOptions,
+    centred,
+    prepare,
+)
 from distadmm.methods.sharing.solution import Solution, solution_of
-from distadmm.problems.columns import Columns
-from distadmm.problems.losses import Logistic, loss_named
-from distadmm.problems.regularisers import region_named, regulariser_named
-from distadmm.ranks.launch import launch
-from distadmm.ranks.star import WIRES, Star
+from distadmm.problems.losses import Logistic
+from distadmm.ranks.star import Star
 from distadmm.ranks.world import World
-from distadmm.run.groups import Job, Run, Shared
-from distadmm.structs import struct
+from distadmm.run import shell
+from distadmm.run.ends import End
+from distadmm.run.loop import Course, Loop
+from distadmm.run.running import Running
 
 Array = np.ndarray
-FORMS = ("sound", "paper", "averaged", "gauss-seidel")
-
-
-@struct
-class ModelOptions:
-    flags_title = "model and algorithm"
-    algorithm: str = again(
-        Shared,
-        "algorithm",
-        default="admm",
-        choices=("admm", "sgd"),
-        note="; sgd: synchronous FDML for comparison",
-    )
-    form: str = again(
-        Shared,
-        "form",
-        choices=FORMS,
-        note=": Algorithm 1; the others order the same steps differently",
-        was={"form": {"corrected": "sound"}},
-    )
-    loss: str = again(Shared, "loss", note=": logistic, huber, smooth-hinge, hinge, squared")
-    reg: str = flag("l2", help="regulariser: l2, l1 or enet:ALPHA")
-    region: str = flag("whole", help="where each model is kept: whole, box:LOW:HIGH or ball:RADIUS")
-    lambda_: float = again(
-        Shared, "lambda_", default=1.0, at_least=0, note="; against the SUM of the losses (1 is C=1)"
-    )
-    mean: bool = flag(False, help="--lambda and --penalty-rho are against the mean of the losses")
-    iterations: int = again(Shared, "iterations", default=100, note=" (epochs for sgd)")
-    wire: str = flag("float64", help="precision of the messages", choices=tuple(WIRES))
-    secure_aggregation: bool = flag(False, help="pairwise masks: the centre sees the sum of the vectors only")
-
-    def __post_init__(self) -> None:
-        regulariser_named(self.reg)
-        region_named(self.region)
-        loss_named(self.loss, kinks=True)
-        require(
-            not (self.secure_aggregation and self.algorithm == "sgd"),
-            "--secure-aggregation is for --algorithm admm; sgd would need masks for every mini-batch",
-        )
-        require(
-            not self.secure_aggregation or find(self.name, "star").cls.masks,
-            f"--form {self.form} needs each party's vector by itself; --secure-aggregation shows the centre their sum",
-        )
-
-    @property
-    def name(self) -> str:
-        """Of the registered algorithm."""
-        return "sgd" if self.algorithm == "sgd" else {"sound": "corrected"}.get(self.form, self.form)
-
-    def problem(self, rows: int) -> admm.Problem:
-        """The literal form has neither centring nor intercept."""
-        scale = rows if self.mean else 1
-        return admm.Problem(
-            loss_named(self.loss, kinks=True),
-            self.lambda_ * scale,
-            regulariser_named(self.reg),
-            region_named(self.region),
-            intercept=self.form != "paper",
-        )
-
-
-@struct
-class SolverOptions:
-    """The flags of the algorithms, in words that mean the same in all programmes."""
-
-    flags_title = "solver"
-    penalty_rho: float | None = again(
-        Shared, "penalty_rho", note="; fixed when given (default: the curvature rule)", was={"rho": {}}
-    )
-    rho_rule: str = again(Form, "rho_rule")
-    tau: float | None = again(Form, "tau")
-    theta: str = again(Form, "theta")
-    stop_tolerance: float = again(
-        Shared,
-        "stop_tolerance",
-        default=1e-4,
-        above=None,
-        at_least=0,
-        note=": residual and movement, as a share of the predictions",
-        was={"tolerance": {}},
-    )
-    sgd_step: float = flag(1.0, help="sgd: eta of the step size eta/sqrt(t)", above=0, was={"eta": {}})
-    batch: int = again(SGD, "batch")
-
-    def __post_init__(self) -> None:
-        self.form(1)
-
-    def form(self, scale: float) -> Form:
-        rho = self.penalty_rho and self.penalty_rho * scale
-        return Form(rho, self.rho_rule, self.tau, self.theta, self.stop_tolerance)
-
-    def algorithm(self, model: ModelOptions, rows: int, seed: int) -> Any:
-        if model.algorithm == "sgd":
-            return SGD(self.sgd_step, self.batch, seed)
-        found = find(model.name, "star").cls
-        return found(**{**vars(self.form(rows if model.mean else 1)), "seed": seed})
-
-
-@struct
-class RunOptions(Job):
-    observe: str = again(Run, "observe", note="; end: the finished model alone", choices=("1", "end", "none"))
 
 
 def solve(
@@ -165,37 +73,10 @@ def solve(
     labels = np.asarray(labels, dtype=float)
     parts = Parts(matrices, {}, labels, {}, None, labels.size)
     check(star, parts, problem.loss)
-    return train(seat_of(star, parts, problem), algorithm or Corrected(), iterations, observe)
-
-
-def seat_of(
-    star: Star, parts: Parts, problem: admm.Problem, release: Release | None = None, *, masked: bool = False
-) -> Seat:
-    """This rank's place, with the columns centred where the model has an intercept."""
-    blocks = {m: Columns(matrix, centre=problem.intercept) for m, matrix in parts.train.items()}
-    _refuse_degenerate(star, blocks, problem)
-    return Seat(star, problem, blocks, parts.labels, parts.rows, release=release, masked=masked)
-
-
-def train(
-    seat: Seat, algorithm: Any, iterations: int, observe: Callable[[int, Any], None] | None = None
-) -> Solution:
-    """Called by every rank with what it hosts."""
-    k, state = iterate(algorithm, seat, iterations, observe)
-    return solution_of(algorithm, k, state, seat)
-
-
-def _refuse_degenerate(star: Star, blocks: Mapping[int, Columns], problem: admm.Problem) -> None:
-    """Without a strictly convex penalty dependent columns have no single best model."""
-    if problem.lam * problem.reg.l2 > 0:
-        return
-    with star.world.together():
-        for m, block in blocks.items():
-            require(
-                problem.lam > 0 or block.rank == block.width,
-                f"party {m}: its {block.width} columns have rank {block.rank} and --lambda is 0, so no model is "
-                "the best; give --lambda above 0, or drop the dependent columns",
-            )
+    columns = centred(star, parts, problem)
+    seat = Seat(star, problem, columns, labels, parts.rows)
+    algorithm = algorithm or Corrected()
+    return solution_of(algorithm, *iterate(algorithm, seat, iterations, observe), seat)
 
 
 def predict(blocks: Sequence[Any], solution: Solution) -> Array:
@@ -206,13 +87,170 @@ def predict(blocks: Sequence[Any], solution: Solution) -> Array:
     return scores
 
 
-def _read(argv: Sequence[str]) -> tuple[Any, ...]:
-    return parse(
-        "distadmm.sharing",
-        __doc__ or "",
-        [DataOptions, ModelOptions, SolverOptions, PrivacyOptions, RunOptions],
-        argv,
-    )
+class SharingADMM(shell.Programme):
+    kind, prog, listens, restarts = "sharing", "distadmm.sharing", True, True
+
+    def description(self) -> str:
+        return __doc__ or ""
+
+    def groups(self, asked: dict[str, Any]) -> list[type]:
+        name = str(asked.get("algorithm", ""))
+        own = [find(name, "star").cls] if name.endswith(".py") else []
+        return [DataOptions, ModelOptions, SolverOptions, PrivacyOptions, RunOptions, *own]
+
+    def options(self, parts: tuple[Any, ...]) -> Options:
+        return Options(*parts)
+
+    def pack(self, options: Options) -> Any:
+        """Plain values where the algorithm is a class that the other ranks have yet to load."""
+        return options.table() if options.own is not None else options
+
+    def unpack(self, packed: Any) -> Options:
+        return packed if isinstance(packed, Options) else Options(*build(self.groups(packed), packed))
+
+    def prepare(self, options: Options, world: World) -> Prepared:
+        return prepare(options, world)
+
+    def price(self, prepared: Prepared) -> Price:
+        privacy, star = prepared.options.privacy, prepared.star
+        with star.world.together():
+            if prepared.algorithm is None:
+                return moments_price(star, privacy, prepared.parts, prepared.problem.loss)
+            if privacy.vectors:
+                return vectors_price(
+                    star,
+                    privacy,
+                    prepared.algorithm,
+                    prepared.problem,
+                    prepared.parts.rows,
+                    prepared.row,
+                    prepared.note,
+                )
+            return open_price(star, privacy)
+
+    def outlook(self, prepared: Prepared, price: Price) -> str:
+        star, parts, model = prepared.star, prepared.parts, prepared.options.model
+        if price.agreed is not None:
+            planned = words.moments_outlook(star, parts, price.agreed, prepared.options.privacy.noise)
+        elif price.said:
+            planned = [words.size_of(star, parts)]
+        else:
+            planned = [words.outlook(star, parts, model.name, prepared.iterations)]
+        return "\n".join([*planned, *([""] if price.agreed else []), *price.said, *_masks(prepared)])
+
+    def describe(self, prepared: Prepared, price: Price) -> dict[str, Any]:
+        star = prepared.star
+        gathered = star.world.allgather(prepared.parts.dataset or {})
+        ids = {str(m): name.partition(", ")[0] for part in gathered for m, name in sorted(part.items())}
+        layout = {"centre": 0, "parties": {str(m): rank for m, rank in star.home.items()}}
+        return {"data_id": ids["1"] if len(set(ids.values())) == 1 else ids, "layout": layout}
+
+    def solve(self, prepared: Prepared, price: Price, run: Running) -> shell.Outcome:
+        options, star, parts, problem = prepared.options, prepared.star, prepared.parts, prepared.problem
+        out = opened(price, options.privacy, star, parts, options.run.seed, run)
+        watched = options.run.observe
+        observer = Observer(star, parts, problem) if watched != "none" else None
+        outcome, arrays = shell.Outcome(), {}
+        if price.agreed is not None:
+            with run.watchdog() as dog, run.signals.at_once():
+                trained = private.train(star, parts, problem, price.agreed, out)
+                dog.everybody_here()
+            means = {m: np.zeros(x.size) for m, x in trained.x.items()}
+            solution = Solution(trained.x, means, trained.b, 1, True, private=True)
+            if trained.replies:  # what party 1 was told
+                arrays["replies.npz"] = {f"party-{m}": reply for m, reply in trained.replies.items()}
+        else:
+            queries = {m: account.queries[0] for m, account in price.accounts.items() if account.queries}
+            masked = options.model.secure_aggregation
+            if options.privacy.vectors:
+                problem = replace(problem, region=prepared.algorithm.region(problem.region))
+            release = Release(out, queries)
+            seat = Seat(
+                star, problem, prepared.blocks, parts.labels, parts.rows, release=release, masked=masked
+            )
+            each = observer if watched.isdigit() else None
+            watcher = Watcher(star, each, plain=prepared.plain)
+            loop = Loop(
+                prepared.algorithm,
+                seat,
+                watcher,
+                run,
+                Course(prepared.iterations, int(watched) if each else 1),
+            )
+            k, state = loop.go()
+            solution = solution_of(prepared.algorithm, k, state, seat, private=bool(price.said))
+            outcome.ended, outcome.began = loop.ended, loop.began
+            outcome.columns, outcome.history = watcher.columns, loop.history
+        for each_out in out.values():
+            each_out.ledger.close()
+        outcome.iterations = solution.iterations
+        outcome.arrays = arrays | _models(star, parts, solution)
+        _sum_up(prepared, price, outcome, solution, observer, loop.seconds if price.agreed is None else 0.0)
+        # A model that did not converge is written and said so; it is no failure of the run.
+        if outcome.ended == End.DIVERGED.word:
+            outcome.ended = End.ITERATIONS.word
+        outcome.strict = options.run.strict and isinstance(prepared.algorithm, Form) and not price.said
+        return outcome
+
+
+PROGRAMME = SharingADMM()
+
+
+def _models(star: Star, parts: Parts, solution: Solution) -> dict[str, dict[str, Array]]:
+    """Each party's model is written by the rank that hosts it, and by no other."""
+    files = {"models/centre.npz": {"intercept": np.array(solution.intercept)}} if star.is_centre else {}
+    for m, x in solution.models.items():
+        names = np.array(parts.names.get(m, ()), dtype=str)
+        files[f"models/party-{m}.npz"] = {"x": x, "mean": solution.means[m], "names": names}
+    return files
+
+
+def _masks(prepared: Prepared) -> list[str]:
+    if not prepared.options.model.secure_aggregation:
+        return []
+    return words.said_of_masks(prepared.star.parties, noisy=prepared.options.privacy.vectors)
+
+
+def _sum_up(
+    prepared: Prepared,
+    price: Price,
+    outcome: shell.Outcome,
+    solution: Solution,
+    observer: Observer | None,
+    seconds: float,
+) -> None:
+    """Summary, closing table and sentences, on rank 0; called by every rank."""
+    star, parts = prepared.star, prepared.parts
+    traffic = star.traffic()
+    compared = words.comparison(star, observer, solution, plain=prepared.plain)
+    gathered = star.world.gather({m: int(x.size) for m, x in solution.models.items()})
+    if traffic is None:
+        return
+    widths = {m: width for part in gathered or [] for m, width in part.items()}
+    outcome.summary = {
+        "algorithm": prepared.options.privacy.mechanism
+        or ("v1" if price.agreed else prepared.options.model.name),
+        "ended": outcome.ended,
+        "iterations": solution.iterations,
+        "ranks": star.world.size,
+        "columns": [widths[m] for m in sorted(widths)],
+        "converged": solution.converged,
+        "failure": solution.failure,
+        "theta": solution.theta,
+        "tau": solution.tau,
+        "rho": None if np.isnan(solution.rho) else solution.rho,
+        "traffic": traffic,
+        "seconds": round(seconds, 3),
+        "comparison": words.finite(compared),
+        **price.facts,
+    }
+    outcome.said = [
+        *words.headline(star, parts, solution, traffic, outcome.ended),
+        "",
+        words.table(compared),
+        *words.verdict(compared),
+        *[line for block in (price.said, _masks(prepared)) if block for line in ("", *block)],
+    ]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -221,49 +259,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         from distadmm.methods.sharing import predict as sharing_predict
 
         return sharing_predict.main(arguments[1:])
-    return launch("distadmm.sharing", _read, work, arguments)
-
-
-def work(options: tuple[Any, ...], world: World) -> int:
-    from distadmm.methods.sharing import messages as sharing_private
-    from distadmm.run import sharing_directory as sharing_run
-
-    data, model, solver, privacy, run = options
-    privacy.check_labels(loss_named(model.loss, kinks=True).one_signed)
-    if privacy.moments:
-        return sharing_private.work(options, world)
-    if privacy.noisy_vectors:
-        from distadmm.methods.sharing import noisy as sharing_noisy
-
-        return sharing_noisy.work(options, world)
-    loss = loss_named(model.loss, kinks=True)
-    with world.together():
-        require(
-            not (model.secure_aggregation and solver.theta == "power"),
-            "--theta power shows the centre single vectors; use --theta bound",
-        )
-        star = Star(world, data.count(world), party_one_is_centre=data.labels_at_party_one, wire=model.wire)
-    parts = load(data, star, run.seed, regression=not loss.labels)
-    problem = model.problem(parts.rows)
-    check(star, parts, problem.loss)
-    if run.dry_run:
-        if world.is_root:
-            print(sharing_run.outlook(star, parts, model))
-        return DONE
-    algorithm = solver.algorithm(model, parts.rows, run.seed)
-    directory = sharing_run.Directory(star, options, run.out, force=run.force)
-    recorder = sharing_run.Recorder(star, parts, problem, run.observe)
-    books = sharing_private.Books.open(directory.path / "ledger", privacy, star, parts, run.seed)
-    release = sharing_private.unprotected(books, star)
-    seat = seat_of(star, parts, problem, release, masked=model.secure_aggregation)
-    solution = train(seat, algorithm, model.iterations, recorder)
-    release.close()
-    text = directory.finish(parts, solution, recorder)
-    if model.secure_aggregation:
-        text = "\n".join([text, "", *sharing_run.said_of_masks(star.parties)])
-    if world.is_root:
-        print(text)
-    return UNCONVERGED if run.strict and not solution.converged and model.algorithm != "sgd" else DONE
+    return shell.main(PROGRAMME, arguments)
 
 
 if __name__ == "__main__":

@@ -93,10 +93,11 @@ def test_a_run_writes_its_directory_and_predict_reads_it(tmp_path, capsys):
     text = capsys.readouterr().out
     for line in ("party 1 alone", "all features, one place", "this run, 2 parties"):
         assert line in text
-    config = json.loads((out / "config.json").read_text())
-    rows = config["result"]["comparison"]
+    config, summary = (json.loads((out / name).read_text()) for name in ("config.json", "summary.json"))
+    assert (config["kind"], summary["kind"]) == ("sharing", "sharing")
+    rows = summary["comparison"]
     assert rows["this run, 2 parties"]["test_loss"] < rows["party 1 alone"]["test_loss"]
-    assert len(_history(out)) == config["result"]["iterations"]
+    assert len(_history(out)) == summary["iterations"]
     assert read_npz(out / "models" / "party-1.npz")["x"].shape == (10,)
     assert run("predict", out, "--data", "tiny", "--scores", tmp_path / "scores.csv") == 0
     with open(tmp_path / "scores.csv") as file:
@@ -149,7 +150,7 @@ def test_the_paper_form_costs_two_vectors_down(tmp_path):
         )
         == 0
     )
-    traffic = json.loads((tmp_path / "r" / "config.json").read_text())["result"]["traffic"]
+    traffic = json.loads((tmp_path / "r" / "summary.json").read_text())["traffic"]
     assert traffic["vector up"]["bytes"] == 4 * 2 * 455 * 4
     assert traffic["vector down"]["bytes"] == 2 * traffic["vector up"]["bytes"]
 
@@ -159,7 +160,7 @@ def test_sgd_approaches_the_same_optimum_with_as_many_bytes_an_epoch(tmp_path):
         run("--out", tmp_path / "r", "--algorithm", "sgd", "--sgd-step", 3, "--batch", 20, "--iterations", 60)
         == 0
     )
-    result = json.loads((tmp_path / "r" / "config.json").read_text())["result"]
+    result = json.loads((tmp_path / "r" / "summary.json").read_text())
     best = result["comparison"]["all features, one place"]["objective"]
     assert best <= result["comparison"]["this run, 2 parties"]["objective"] < 1.05 * best
     assert result["traffic"]["vector up"]["bytes"] == 60 * 2 * 455 * 8

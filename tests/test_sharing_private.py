@@ -20,7 +20,7 @@ def run(*arguments):
 
 
 def _comparison(folder):
-    return json.loads((folder / "config.json").read_text())["result"]["comparison"]
+    return json.loads((folder / "summary.json").read_text())["comparison"]
 
 
 def test_rows_that_nothing_public_bounds_are_cut_to_norm_one_and_that_is_said(tmp_path, capsys):

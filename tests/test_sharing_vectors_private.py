@@ -232,7 +232,28 @@ def test_the_papers_mechanism_is_never_a_guarantee(tmp_path, capsys):
     assert charges
     assert charges[0]["params"]["claimed"] == pytest.approx(corollary(0.5, 1, 1e-5))
     assert "refuted" in charges[0]["params"]["reason"]
-    assert json.loads((tmp_path / "r" / "config.json").read_text())["result"]["privacy"]["mu"] is None
+    assert json.loads((tmp_path / "r" / "summary.json").read_text())["epsilon"] == "inf"
+
+
+@pytest.mark.parametrize("mechanism", ["s1", "s2", "s3"])
+def test_scores_of_models_that_carry_no_noise_are_refused_or_unbounded(mechanism, tmp_path, capsys):
+    arguments = ["--mechanism", mechanism, "--epsilon", 4, "--lambda", 30, "--rounds", 2, "--observe", "none"]
+    assert run(*TINY, *arguments, "--out", tmp_path / "r") == 0
+    capsys.readouterr()
+    ask = ["predict", tmp_path / "r", "--data", "tiny", "--scores", tmp_path / "s.csv", "--release"]
+    for release in ("refuse", "noise:2"):
+        assert run(*ask, release) == 2
+        assert (
+            f"a private run by {mechanism}: its messages carry noise, its models none"
+            in capsys.readouterr().err
+        )
+        assert not (tmp_path / "s.csv").exists()
+        assert not (tmp_path / "r" / "ledger" / "scores").exists()
+    assert run(*ask, "exact") == 0
+    assert "epsilon = infinity" in capsys.readouterr().out
+    for m in (1, 2)[mechanism == "s3" :]:
+        entries = chain.read(tmp_path / "r" / "ledger" / "scores" / f"node-{m:04d}.jsonl").entries
+        assert [entry["mech"] for entry in entries if entry["kind"] == "charge"] == ["unbounded"]
 
 
 BAD = {

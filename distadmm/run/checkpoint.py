@@ -45,9 +45,13 @@ def _make(folder: Path, place: Path) -> None:
         raise InputError(f"cannot make {place}: {error.strerror}; make room, then --resume") from None
 
 
+def is_there(folder: Path) -> bool:
+    return (folder / "latest.json").is_file()
+
+
 def latest(folder: Path) -> int:
     """The iteration after which the last complete checkpoint was taken."""
-    if not (folder / "latest.json").is_file():
+    if not is_there(folder):
         raise InputError(f"no complete checkpoint in {folder}; run with --checkpoint-every K, then --resume")
     return int(read_json(folder / "latest.json")["iteration"])
 

@@ -33,7 +33,8 @@ def start(
     def make() -> tuple[str, str]:
         if flags.resume is not None:
             folder = Path(flags.resume)
-            checkpoint.latest(folder / "checkpoint")  # refused before a file is touched
+            if not programme.restarts:
+                checkpoint.latest(folder / "checkpoint")  # refused before a file is touched
             _same_inputs(read_json(folder / "config.json"), described, f"--resume {folder}")
         else:
             folder = claim_directory(flags.out, programme.title(options), force=flags.force)

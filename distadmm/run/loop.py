@@ -121,6 +121,8 @@ class Loop:
                     self.seconds += time.perf_counter() - began
                     dog.beat(k)
                     self._after(k, state, before, progress)
+                    if word := self.algorithm.ended(state):
+                        raise Stop(word)
             except Stop as reason:
                 self.ended = str(reason)
             except BudgetExhausted as reason:
@@ -137,9 +139,9 @@ class Loop:
     def _begin(self) -> tuple[int, Any]:
         """The state before the first iteration, or after the last one that a checkpoint holds."""
         state = begin(self.algorithm, self.place)
-        if not self.run.resumed or self.run.folder is None:
+        folder = self.run.folder / "checkpoint" if self.run.folder is not None else None
+        if not self.run.resumed or folder is None or not checkpoint.is_there(folder):
             return 0, state
-        folder = self.run.folder / "checkpoint"
         self.began, self.seconds = checkpoint.latest(folder), checkpoint.seconds(folder)
         return self.began, self.place.take_up(checkpoint.load(folder), state)
 

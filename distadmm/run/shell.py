@@ -51,6 +51,7 @@ class Programme:
 
     kind: str  # in config.json and summary.json
     prog: str  # as it is started: python -m PROG
+    restarts = False  # without a checkpoint it is solved again: its ledgers know what was sent
     listens = False  # its solve looks at signals; where it does not, they end the process at once
 
     def read(self, argv: Sequence[str]) -> Any:

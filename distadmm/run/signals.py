@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
+from collections.abc import Iterator
 from typing import Any
 
 
@@ -27,6 +29,22 @@ class Signals:
     def _note(self, number: int, frame: Any) -> None:
         self.heard = self.heard or number
 
+    @contextlib.contextmanager
+    def at_once(self) -> Iterator[None]:
+        """For work that cannot be left in the middle, and loses nothing when it is done again: a signal ends it."""
+        kept = {number: signal.signal(number, _end) for number in self._afterwards}
+        try:
+            if self.heard:
+                _end(self.heard, None)
+            yield
+        finally:
+            for number, handler in kept.items():
+                signal.signal(number, handler)
+
     def ignore_from_now_on(self) -> None:
         """For a job that is about to end by one: it may still be on its way to this rank."""
         self._afterwards = dict.fromkeys(self._afterwards, signal.SIG_IGN)
+
+
+def _end(number: int, frame: Any) -> None:
+    os._exit(128 + number)

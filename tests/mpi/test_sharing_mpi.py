@@ -46,9 +46,7 @@ def test_four_ranks_give_the_bits_of_one_process(world, shared_path, monkeypatch
         assert _models(ranks) == _models(alone), arguments
         one, other = ((folder / "history.csv").read_text() for folder in (ranks, alone))
         assert one == other, arguments
-        traffic = [
-            json.loads((folder / "config.json").read_text())["result"]["traffic"] for folder in (ranks, alone)
-        ]
+        traffic = [json.loads((folder / "summary.json").read_text())["traffic"] for folder in (ranks, alone)]
         assert traffic[0] == traffic[1], arguments
 
 
@@ -122,7 +120,7 @@ def test_more_ranks_than_work_are_refused(shared_path):
 
 @pytest.mark.mpi(min_size=3, sizes=[3])
 def test_a_party_in_trouble_ends_the_run_everywhere(world, shared_path, monkeypatch):
-    from distadmm import sharing as module
+    from distadmm.methods.sharing import setup as module
 
     load = module.load
 

@@ -17,6 +17,7 @@ from distadmm.methods.sharing.seat import Seat, iterate
 from distadmm.problems.columns import Columns
 from distadmm.problems.losses import Loss
 from distadmm.ranks.star import Star
+from distadmm.ranks.uplink import Uplink
 
 Array = np.ndarray
 
@@ -27,6 +28,26 @@ class Metrics(NamedTuple):
     objective: float
     test_loss: float
     accuracy: float
+
+
+class Line(NamedTuple):
+    """One line of `history.csv`."""
+
+    iteration: int
+    rho: float
+    residual: float  # |S - z| as a share of the predictions: what the centre knows by itself
+    objective: float  # from here on the onlooker's, as in `Metrics`
+    test_loss: float
+    accuracy: float
+
+    @property
+    def diverged(self) -> bool:
+        """The centre sees to that."""
+        return False
+
+    def details(self) -> list[str]:
+        shown = {"residual": self.residual, "objective": self.objective, "test loss": self.test_loss}
+        return [f"{name} {value:.4g}" for name, value in shown.items() if value == value]
 
 
 class Model(NamedTuple):
@@ -80,6 +101,28 @@ class Observer:
         return self.measure(Model({m: x[edges[i] : edges[i + 1]] for i, m in enumerate(parties)}, b))
 
 
+class Watcher:
+    """The loop's onlooker; without an `observer` a line holds what the centre knows by itself."""
+
+    columns = Line._fields
+
+    def __init__(self, star: Star, observer: Observer | None, *, plain: bool):
+        self.star, self.observer, self.plain = star, observer, plain
+        self.uplink = Uplink(star.world, 0, 1)
+
+    def measure(self, k: int, phase: str, state: Any, before: Any, seconds: float) -> Line | None:
+        metrics = None
+        if self.observer is not None:
+            metrics = self.observer.metrics(state.x, state.b, plain=self.plain)
+        if not self.star.is_centre:
+            return None
+        rho, residual = float("nan"), float("nan")
+        if isinstance(state, admm.State):
+            scale = max(float(np.linalg.norm(state.z)), 1e-300)
+            rho, residual = state.rho, float(np.linalg.norm(state.total - state.z)) / scale
+        return Line(k, rho, residual, *(metrics or [float("nan")] * 3))
+
+
 def centralised(blocks: list[Any], labels: Array, problem: admm.Problem) -> tuple[Array, float]:
     """(x, b) of the problem solved in one place: the same iteration with a single party."""
     from scipy.sparse import hstack, issparse
@@ -99,20 +142,3 @@ def test_metrics(loss: Loss, score: Array, labels: Array) -> tuple[float, float]
 
 def _scores(matrices: Mapping[int, Any], model: Model) -> Array:
     return sum(matrices[m] @ x for m, x in model.x.items()) + model.b
-
-
-def table(rows: Mapping[str, Metrics | None]) -> str:
-    """The closing table: one model a line."""
-    width = max(map(len, rows))
-    lines = [f"{'':{width}}  objective/N  test loss  accuracy"]
-    for name, metrics in rows.items():
-        if metrics is None:
-            lines.append(f"{name:{width}}  not measured (--observe none)")
-            continue
-        cells = [f"{metrics.objective:11.6f}", _cell(metrics.test_loss, 9, 5), _cell(metrics.accuracy, 8, 4)]
-        lines.append(f"{name:{width}}  " + "  ".join(cells))
-    return "\n".join(lines)
-
-
-def _cell(value: float, width: int, digits: int) -> str:
-    return f"{'-':>{width}}" if np.isnan(value) else f"{value:{width}.{digits}f}"

@@ -14,7 +14,7 @@ import numpy as np
 
 from distadmm.data.parties import BUNDLED, DataOptions, load
 from distadmm.errors import DONE, require
-from distadmm.files import read_json, read_npz, write_csv
+from distadmm.files import read_npz, write_csv
 from distadmm.flags import again, flag, parse
 from distadmm.methods.sharing.moments import Bounds, Rows
 from distadmm.privacy.accounting.statements import rounded_up
@@ -23,6 +23,7 @@ from distadmm.ranks.launch import launch
 from distadmm.ranks.star import Star
 from distadmm.ranks.world import World
 from distadmm.run.groups import Job
+from distadmm.run.kinds import find
 from distadmm.structs import struct
 
 if TYPE_CHECKING:
@@ -71,17 +72,14 @@ def main(argv: Sequence[str]) -> int:
 
 def work(options: tuple[Path, DataOptions, PredictOptions], world: World) -> int:
     run, data, wanted = options
-    config = world.on_root(lambda: _finished(run))
-    widths = config["result"]["columns"]
+    config, widths, privacy = world.on_root(lambda: _finished(run))
     sent, rows = {}, 0
     with world.together():
-        star = Star(
-            world, len(widths), party_one_is_centre=data.labels_at_party_one, wire=config["config"]["wire"]
-        )
+        star = Star(world, len(widths), party_one_is_centre=data.labels_at_party_one, wire=config["wire"])
         models = {m: read_npz(run / "models" / f"party-{m}.npz") for m in star.hosted}
         matrices, rows = _new_records(data, star, widths, models)
         sent = {m: _apply(models[m], matrices[m], f"party {m}") for m in models}
-        said = release_scores(run, config["result"].get("privacy"), wanted, sent, matrices, models)
+        said = release_scores(run, privacy, wanted, sent, matrices, models)
     rows = _agreed(star, rows)
     arrived = star.up(sent, rows)
     if arrived is not None:
@@ -166,6 +164,11 @@ PRIVATE = (
     "scores can identify records; give --release noise:EPSILON (priced), round:STEP (leaks some bits, no guarantee) "
     "or exact (no guarantee)"
 )
+BARE = (
+    "this was a private run by {0}: its messages carry noise, its models none; scores tell of the training rows, and "
+    "no noise on scores has a price for that; give --release exact or round:STEP (no guarantee: the ledgers will say "
+    "infinity)"
+)
 
 
 def release_scores(
@@ -177,13 +180,15 @@ def release_scores(
     models: dict[int, dict[str, Array]],
 ) -> list[str]:
     """Turn the scores of the protected parties hosted here into what may be sent; what is to be said of it."""
-    if privacy is None or privacy["mu"] is None:
+    if privacy is None:
         return []
-    require(wanted.release != "refuse", PRIVATE)
     kind, _, size = wanted.release.partition(":")
+    if privacy["mu"] is None:
+        require(kind not in ("refuse", "noise"), BARE.format(privacy["mechanism"]))
+    require(kind != "refuse", PRIVATE)
     from distadmm.privacy.accounting.events import Leakage
 
-    for m in [m for m in sent if m > 1]:
+    for m in [m for m in sent if m > 1 or privacy["mechanism"] in ("s1", "s2")]:
         with _ledger(run, m, privacy) as ledger:
             if kind == "exact":
                 ledger.expose("exact scores", iteration=0)
@@ -258,10 +263,23 @@ def _said(kind: str, size: float, privacy: dict[str, Any], run: Path) -> list[st
     ]
 
 
-def _finished(run: Path) -> dict[str, Any]:
-    config = read_json(run / "config.json")
+def _finished(run: Path) -> tuple[dict[str, Any], list[int], dict[str, Any] | None]:
+    """The flags of a run, the columns of each party, and what its release of scores has to know; None: no noise."""
+    found = find(run)
     require(
-        isinstance(config, dict) and config.get("verb") == "sharing" and "result" in config,
+        found is not None and found.kind == "sharing" and found.summary is not None,
         f"{run} is not a finished run of distadmm.sharing; give the directory that one wrote",
     )
-    return config
+    assert found is not None
+    assert found.summary is not None
+    config, privacy = found.config, found.summary.get("privacy")
+    if config["mechanism"] in ("s1", "s2", "s3"):
+        privacy = {
+            "mu": None,
+            "delta": config["delta"],
+            "noise": config["rng"] or "secure",
+            "neighbours": "replace",
+        }
+    elif privacy is None or privacy["mu"] is None:
+        return config, found.summary["columns"], None
+    return config, found.summary["columns"], {"mechanism": config["mechanism"], **privacy}

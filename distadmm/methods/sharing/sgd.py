@@ -75,10 +75,6 @@ class SGD:
                 x[m] = _into(problem.region, x[m] - eta * move)
         return State(x, b, t)
 
-    def ended(self, st: State) -> str:
-        """Epochs are counted, and there is no other end."""
-        return ""
-
 
 def _subgradient(reg: Regulariser, x: Array) -> Array:
     return reg.l1 * np.sign(x) + reg.l2 * x

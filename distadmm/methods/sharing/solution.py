@@ -26,12 +26,12 @@ class Solution(NamedTuple):
     private: bool = False  # models are for plain columns
 
 
-def solution_of(algorithm: Any, k: int, state: Any, seat: Seat) -> Solution:
+def solution_of(algorithm: Any, k: int, state: Any, seat: Seat, *, private: bool = False) -> Solution:
     """What the last state of a star algorithm says."""
     means = {m: block.mean for m, block in seat.blocks.items()}
     theta = getattr(state, "theta", float("nan"))
     explain = getattr(algorithm, "explain", None)
     return Solution(
         state.x, means, state.b, k, algorithm.ended(state) == "converged", explain and explain(state, seat),
-        None if np.isnan(theta) else theta, getattr(state, "tau", 0.0), getattr(state, "rho", float("nan")),
+        None if np.isnan(theta) else theta, getattr(state, "tau", 0.0), getattr(state, "rho", float("nan")), private,
     )  # fmt: skip

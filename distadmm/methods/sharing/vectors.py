@@ -106,10 +106,6 @@ class S1:
         z, y = update_centre(problem, seat.labels, st, total)  # (7), (8)
         return st._replace(x=x, v=v, total=total, z=z, y=y, b=b)
 
-    def ended(self, st: State) -> str:
-        """The rounds are a public number, and there is no other end."""
-        return ""
-
     def answer(
         self, k: int, m: int, block: Columns, problem: Problem, x: Array, w: Array, release: Release
     ) -> tuple[Array, Array]:

@@ -1,0 +1,182 @@
+"""What the parties of a run will release and what may be said of it, fixed before the first message; their ledgers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from distadmm.data.parts import Parts
+from distadmm.errors import require
+from distadmm.methods.sharing import private, vectors
+from distadmm.methods.sharing.admm import Problem
+from distadmm.methods.sharing.messages import PrivacyOptions, agreement, given_bounds
+from distadmm.privacy.accounting.events import Adjacency, Leakage
+from distadmm.privacy.accounting.scopes import Hypothesis, claim
+from distadmm.privacy.accounting.statements import EQUATION_10, Sharing, of_sharing
+from distadmm.privacy.noise.queries import Query, Releases, counted
+from distadmm.problems.losses import LOSSES, Loss
+from distadmm.ranks.star import Star
+
+if TYPE_CHECKING:
+    from distadmm.run.running import Running
+
+_ANY = ["released-anchor", "fresh-noise", "data-free-schedule"]
+_RECORD = [
+    "constrained-minimiser",
+    "strong-convexity",
+    "uncentred-rows",
+    "clean-traffic",
+    "public-labels",
+    *_ANY,
+]
+# What `vectors` enforces: half-ball projection (S1); certified solves, cut rows, no other traffic (S2, S3).
+CLAIMS = {
+    "s1": claim("sharing-party", ["centred-regulariser", *_ANY]),
+    "s2": claim("sharing-record", _RECORD),
+    "s3": claim("sharing-outside", _RECORD),
+}
+
+
+class Account(NamedTuple):
+    """What the ledger of one party is opened with."""
+
+    queries: tuple[Query, ...]  # the whole schedule; empty: what is sent has no bound
+    adjacency: Adjacency = "replace"
+    epsilon: float | None = None  # the budget
+    claim: Mapping[str, Any] | None = None
+    scope: str = "person"
+
+
+class Price(NamedTuple):
+    accounts: dict[int, Account]  # of the parties hosted here that keep a ledger
+    said: list[str]  # what may be said of the run, no more
+    facts: dict[str, Any]  # for the summary
+    agreed: private.Agreement | None = None  # moments
+
+
+def open_price(star: Star, privacy: PrivacyOptions) -> Price:
+    """Vectors without noise, or with that of equation (10): every ledger says infinity."""
+    scope, why = "person", "no noise was asked for"
+    said: list[str] = []
+    if privacy.mechanism == "paper":
+        said, scope, why = of_sharing(_facts(privacy, star, None)), "feature", EQUATION_10
+    facts = {"epsilon": math.inf, "delta": privacy.delta, "adjacency": privacy.adjacency, "statement": why}
+    return Price({m: Account((), scope=scope) for m in star.hosted}, said, facts)
+
+
+def vectors_price(
+    star: Star,
+    privacy: PrivacyOptions,
+    algorithm: vectors.S1,
+    problem: Problem,
+    rows: int,
+    row: Mapping[int, float],
+    note: str,
+) -> Price:
+    """S1, S2 and S3: the rounds of each releasing party, within its budget."""
+    from distadmm.privacy.accounting.gaussian import mu_at
+
+    assert privacy.mechanism is not None
+    assert privacy.epsilon is not None
+    mu, rounds = mu_at(privacy.epsilon, privacy.delta), privacy.rounds or 10
+    scope, accounts = "person" if algorithm.by_row else "feature", {}
+    for m in star.home:
+        if m >= algorithm.first:  # asked of all: it refuses what has no bound
+            query = algorithm.query(problem, row[m], rows, privacy.noise, mu, rounds)
+            accounts[m] = Account(
+                (query,) * rounds, "replace", privacy.epsilon, CLAIMS[privacy.mechanism], scope
+            )
+    said = [*of_sharing(_facts(privacy, star, mu, rounds)), *([note] if note else [])]
+    facts = _summary(privacy, said) | {"privacy": {"statement": " ".join(said), "mu": None}}
+    return Price({m: accounts[m] for m in star.hosted if m in accounts}, said, facts)
+
+
+def moments_price(star: Star, privacy: PrivacyOptions, parts: Parts, loss: Loss) -> Price:
+    """V1 to V2: one reply of each party but the first, and V2's slopes."""
+    agreed = agreement(privacy, star, parts, loss)
+    adjacency: Adjacency = "replace" if privacy.neighbours == "replace" else "add-remove"
+    known = any(type(loss) is type(each) for each in LOSSES.values())
+    established: list[Hypothesis | str] = [
+        "cut-rows", "fresh-noise", "data-free-schedule", "own-slopes",
+        Hypothesis("public-bound", "flag" if given_bounds(privacy, star) else "code"),
+        Hypothesis("bounded-slope", "code" if known else "declared"),
+    ]  # fmt: skip
+    if loss.max_slope <= 1 and loss.max_curvature <= 0.25:
+        established.append(Hypothesis("bounded-curvature", "code" if known else "declared"))
+    slopes = private.slope_query(agreed, parts.rows, privacy.noise) if agreed.mechanism == "v2" else None
+    accounts = {}
+    for m in star.hosted:
+        if m > 1:
+            width = parts.train[m].shape[1]
+            plan = private.plan(agreed, m, width, privacy.noise, slopes.sigma if slopes else 0.0)
+            queries = tuple(plan.queries(privacy.noise, width))
+            accounts[m] = Account(queries, adjacency, privacy.epsilon, claim("moments", established))
+        elif slopes is not None:
+            own: Adjacency = "label" if privacy.protect == "label" else "replace"
+            one = privacy.epsilon_one or privacy.epsilon
+            accounts[m] = Account((slopes,), own, one, claim("moments-slopes", established))
+    said = [*of_sharing(_facts(privacy, star, agreed.mu)), *([agreed.note] if agreed.note else [])]
+    later = {  # what releases of scores need to know
+        "statement": " ".join(said),
+        "mu": agreed.mu,
+        "delta": privacy.delta,
+        "noise": privacy.noise,
+        "neighbours": privacy.neighbours,
+        "bounds": {str(m): {"row": b.row, "nonnegative": b.nonnegative} for m, b in agreed.bounds.items()},
+    }
+    return Price(accounts, said, _summary(privacy, said) | {"privacy": later}, agreed)
+
+
+def _facts(privacy: PrivacyOptions, star: Star, mu: float | None, rounds: int = 1) -> Sharing:
+    return Sharing(
+        privacy.mechanism or "v1", privacy.epsilon, privacy.delta, mu, star.parties, privacy.neighbours, rounds,
+        privacy.epsilon_one, privacy.protect, privacy.noise == "simulation",
+    )  # fmt: skip
+
+
+def _summary(privacy: PrivacyOptions, said: list[str]) -> dict[str, Any]:
+    """Every ledger keeps within its budget, or the release that would not is refused."""
+    facts = {"delta": privacy.delta, "adjacency": privacy.adjacency}
+    if privacy.epsilon is None:
+        return facts | {"epsilon": math.inf, "statement": "no noise was asked for"}
+    spent = max(privacy.epsilon, privacy.epsilon_one or 0.0 if privacy.mechanism == "v2" else 0.0)
+    word = "certificate" if privacy.noise == "secure" else "simulation"
+    return facts | {"epsilon": spent, "statement": word}
+
+
+def opened(
+    price: Price, privacy: PrivacyOptions, star: Star, parts: Parts, seed: int, run: Running
+) -> dict[int, Releases]:
+    """The ledgers and the noise of the parties hosted here; those of an earlier process are taken up again."""
+    from distadmm.privacy.ledger.file import Ledger, path_of
+    from distadmm.privacy.ledger.filter import budget
+    from distadmm.privacy.noise.mechanism import source_of
+
+    if run.folder is None:
+        require(not any(each.queries for each in price.accounts.values()), "a private run needs a directory")
+        return {}
+    folder, mode, out = run.folder / "ledger", privacy.noise, {}
+    with star.world.together():
+        source = source_of(mode, seed if mode == "simulation" else None)
+        for m, account in price.accounts.items():
+            events = counted([query.event(mode) for query in account.queries if query.sigma > 0])
+            same: dict[str, Any] = {
+                "adjacency": account.adjacency,
+                "mode": mode,
+                "dataset": (parts.dataset or {}).get(m),
+                "source": source.name,
+            }
+            if run.resumed and path_of(folder, m).exists():
+                ledger = Ledger.resume(folder, m, **same)
+            else:
+                limit = None
+                if account.epsilon and events:
+                    limit = budget(account.epsilon, privacy.delta, events, adjacency=account.adjacency)
+                ledger = Ledger(
+                    folder, m, scope=account.scope, budget=limit, claim=account.claim, run=run.name, **same
+                )
+            leaks = [Leakage(*one) for one in (parts.leakage or {}).get(m, ())]
+            out[m] = Releases(ledger, source, leaks, again=run.resumed)
+            out[m].commit(account.queries)
+    return out

@@ -1,0 +1,156 @@
+"""What a run of ADMM sharing says before it starts and when it is over."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from distadmm.data.parts import Parts
+from distadmm.methods.sharing import private
+from distadmm.methods.sharing.observe import Metrics, Observer
+from distadmm.methods.sharing.solution import Solution
+from distadmm.ranks.star import Star
+
+
+def size_of(star: Star, parts: Parts) -> str:
+    ranks = f"{star.world.size} rank" + ("s" if star.world.size > 1 else "")
+    return f"{parts.rows} records, {star.parties} parties on {ranks}"
+
+
+def headline(star: Star, parts: Parts, solution: Solution, traffic: Any, ended: str) -> list[str]:
+    lines, k = [size_of(star, parts)], solution.iterations
+    stopped = f"stopped after {k} iterations" + (
+        "" if ended in ("iterations", "divergence") else f" ({ended})"
+    )
+    if solution.private:
+        lines.append(f"{k} round" + ("s" if k > 1 else "") + ("" if ended == "iterations" else f" ({ended})"))
+    elif solution.failure:
+        lines.append(f"NOT CONVERGED: {solution.failure}")
+    elif solution.converged:
+        lines.append(f"converged after {k} iterations")
+    else:
+        lines.append(f"{stopped}; more may help: --iterations")
+    if not solution.private:
+        known = (
+            "tell every party all labels"
+            if parts.labels is not None and set(np.unique(parts.labels)) == {-1.0, 1.0}
+            else "let parties estimate the targets"
+        )
+        lines.append(f"not private: the slopes the centre sends {known}")
+    up, down = (traffic.get(f"vector {way}", {"bytes": 0, "messages": 0}) for way in ("up", "down"))
+    sent = (
+        f"{up['messages']} vectors up ({up['bytes']} bytes), {down['messages']} down ({down['bytes']} bytes)"
+    )
+    return [*lines, f"protocol: {sent}"]
+
+
+def comparison(
+    star: Star, observer: Observer | None, solution: Solution, *, plain: bool
+) -> dict[str, Metrics | None]:
+    """Rank 0: party 1 alone, all features in one place, and this run."""
+    names = ("party 1 alone", "all features, one place", f"this run, {star.parties} parties")
+    if observer is None:
+        return dict.fromkeys(names)
+    own = observer.metrics(solution.models, solution.intercept, plain=plain)
+    if not star.is_centre:
+        return {}
+    everyone = tuple(star.home)
+    return dict(zip(names, (observer.reference((1,)), observer.reference(everyone), own)))
+
+
+def finite(rows: Mapping[str, Metrics | None]) -> dict[str, Any]:
+    """As JSON can say it."""
+    return {
+        name: {key: value if np.isfinite(value) else None for key, value in metrics._asdict().items()}
+        if metrics
+        else None
+        for name, metrics in rows.items()
+    }
+
+
+def table(rows: Mapping[str, Metrics | None]) -> str:
+    """The closing table: one model a line."""
+    width = max(map(len, rows))
+    lines = [f"{'':{width}}  objective/N  test loss  accuracy"]
+    for name, metrics in rows.items():
+        if metrics is None:
+            lines.append(f"{name:{width}}  not measured (--observe none)")
+            continue
+        cells = [f"{metrics.objective:11.6f}", _cell(metrics.test_loss, 9, 5), _cell(metrics.accuracy, 8, 4)]
+        lines.append(f"{name:{width}}  " + "  ".join(cells))
+    return "\n".join(lines)
+
+
+def _cell(value: float, width: int, digits: int) -> str:
+    return f"{'-':>{width}}" if np.isnan(value) else f"{value:{width}.{digits}f}"
+
+
+def verdict(rows: Mapping[str, Metrics | None]) -> list[str]:
+    """Said when the other parties' features did not help."""
+    alone, _, run = rows.values()
+    if alone is None or run is None or not run.test_loss >= alone.test_loss:
+        return []
+    return [
+        "party 1 alone does better than this run: its own columns, without any message, are the better model"
+    ]
+
+
+def said_of_masks(parties: int, *, noisy: bool = False) -> list[str]:
+    """What secure aggregation does and does not do here."""
+    lines = ["Secure aggregation: the centre saw the sum of the parties' vectors and no single one."]
+    if parties == 2:
+        lines.append(
+            "With two parties each can subtract its own vector from the sum: no protection from the other."
+        )
+    if noisy:
+        lines.append("Masks save no noise here: every vector carries what it needs by itself.")
+    return lines
+
+
+def outlook(star: Star, parts: Parts, form: str, iterations: int) -> str:
+    """What a dry run says of a run without privacy."""
+    vectors = 2 if form == "paper" else 1
+    size = parts.rows * star.wire.itemsize
+    return (
+        f"{size_of(star, parts)}, {form} form\n"
+        f"a party and iteration: 1 vector up ({size} bytes), {vectors} down ({vectors * size} bytes), "
+        f"at most {iterations} iterations\n"
+        "nothing is private: the first vector down tells every party all labels, and later ones the predictions\n"
+        "of the others; give --epsilon for the private mode"
+    )
+
+
+def moments_outlook(star: Star, parts: Parts, agreed: private.Agreement, noise: str) -> list[str]:
+    """Before the run: noise against the sampling error that is there anyway."""
+    gathered = star.world.gather({m: matrix.shape[1] for m, matrix in parts.train.items()})
+    widths = {m: width for part in gathered or [] for m, width in part.items()}
+    lines = [
+        f"{parts.rows} records, {star.parties} parties, columns {', '.join(str(widths[m]) for m in sorted(widths))}"
+    ]
+    slopes = private.slope_query(agreed, parts.rows, noise) if agreed.mechanism == "v2" else None
+    if slopes is not None:
+        lines.append(f"party 1 sends {parts.rows} slopes with noise of sd {slopes.sigma:.3g} on each")
+    for m in sorted(widths):
+        if m == 1:
+            continue
+        plan = private.plan(agreed, m, widths[m], noise, slopes.sigma if slopes else 0.0)
+        bounds = agreed.bounds[m]
+        sampling = bounds.slope * bounds.row * math.sqrt(parts.rows / widths[m]) / 2
+        ratio = plan.gradient.sigma / math.sqrt(plan.rounds) / sampling
+        lines.append(
+            f"party {m}: rows cut to norm {bounds.row:.4g}; noise sd {plan.gradient.sigma:.4g} a gradient entry, "
+            f"{plan.matrix.sigma:.4g} a matrix diagonal; {ratio:.2g} times the sampling error of the gradient"
+        )
+        if ratio > 1:
+            lines.append(
+                f"  more noise than signal can be expected at party {m}: few records or many columns for this epsilon; "
+                "party 1 alone may do better"
+            )
+    lines.append(
+        "measured on a9a (57 columns) at epsilon 1: 32,561 records .325 against .349 alone; 10,000 .328 (.351); "
+        "3,000 .343 (.356); 1,000 no gain; with 3,000 columns and 6,000 records no gain at epsilon 8"
+    )
+    return lines
