@@ -118,16 +118,17 @@ def _from_table(data: DataOptions, star: Star, seed: int, regression: bool, priv
     reading = data.reading() | {"private": private}
     if regression and data.data not in BUNDLED:
         reading["task"] = "regression"
-    washed = named_mappings(data.sanitise)
-    source = open_source(data.data, clip=None, seed=seed, sanitise=washed or None, **reading)
-    require(
-        isinstance(source, WholeSource),
-        f"--data {data.data} is a file a rank; for a file a party give --party-files and --key",
-    )
-    assert isinstance(source, WholeSource)
-    if private:
-        columns = Fact(sum(data.split), "flag") if data.split else source.facts.columns
-        replace(source.facts, columns=columns).require_public(data.data)
+    with star.world.together():
+        washed = named_mappings(data.sanitise)
+        source = open_source(data.data, clip=None, seed=seed, sanitise=washed or None, **reading)
+        require(
+            isinstance(source, WholeSource),
+            f"--data {data.data} is a file a rank; for a file a party give --party-files and --key",
+        )
+        assert isinstance(source, WholeSource)
+        if private:
+            columns = Fact(sum(data.split), "flag") if data.split else source.facts.columns
+            replace(source.facts, columns=columns).require_public(data.data)
     X, y = source.everything(sparse=True)
     held_out = source.test(sparse=True)
     test = (_matrix(held_out[0]), held_out[1]) if held_out else None
