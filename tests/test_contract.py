@@ -24,7 +24,7 @@ NOISE: dict[str, Any] = {
     "adjacency": "replace",
     "noise": "gaussian",
     "weight": 1.0,
-    "tolerance": 1e-7,
+    "rng": "simulation",
 }
 
 
