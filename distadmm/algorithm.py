@@ -143,13 +143,14 @@ class Node:
         """The state of these nodes out of what all ranks of a checkpoint kept."""
         wanted = {int(i): a for a, i in enumerate(self.members)}
         rows: dict[str, list[Any]] = {}
-        traffic = np.zeros(2)
+        traffic = np.zeros(2, dtype=np.int64)
         for part in parts:
             here = [(b, wanted[i]) for b, i in enumerate(part["nodes"].tolist()) if i in wanted]
             for key in part.keys() - {"nodes", "traffic"}:
                 for b, a in here:
                     rows.setdefault(key, [None] * len(wanted))[a] = part[key][b]
-            traffic += part["traffic"] * len(here) / max(len(part["nodes"]), 1)
+            for b, _ in here:  # whole shares, so that the ranks' counts add up to what there was
+                traffic += np.diff(np.outer(part["traffic"], [b, b + 1]) // len(part["nodes"]))[:, 0]
         missing = [
             i for i, a in wanted.items() if "solver.taken" not in rows or rows["solver.taken"][a] is None
         ]
@@ -158,7 +159,7 @@ class Node:
         self.problem.restore(_under("solver.", whole))
         self.network.restore(_under("network.", whole))
         self.release.recall(_under("release.", whole))
-        self.network.traffic.messages, self.network.traffic.bytes = map(round, traffic.tolist())
+        self.network.traffic.messages, self.network.traffic.bytes = traffic.tolist()
         return type(state)(**{name: whole[f"state.{name}"] for name in state._fields})
 
     @property

@@ -69,13 +69,12 @@ def test_rows_of_the_built_in_ones_are_models(name: str) -> None:
 
 
 BROKEN = {  # what is changed in the example, and which contract sees it
-    "one_release_a_read": ("node.release.draw(k, np.inf) + ", ""),
+    "one_release_a_read": ("    rate: float", "    phases = 2\n    rate: float"),
     "draws_as_scheduled": ("draw(k, np.inf)", "draw(k, 2.0)"),
     "messages_of_one_size": (
         "np.hsplit(self.mix(message, node), 2)",
         "np.hsplit(self.mix(self.mix(message, node), node), 2)",
     ),
-    "phases_as_said": ("    rate: float", "    phases = 2\n    rate: float"),
     "same_bits": ("st.f - length * y", "st.f - length * y * (1 + len(y))"),
     "exact_resume": (
         "        y = st.y + g - st.g\n",
