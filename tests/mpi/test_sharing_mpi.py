@@ -11,7 +11,7 @@ from distadmm.ranks.world import World
 
 
 def _run(folder, *arguments):
-    return sharing.main(["--out", str(folder), "--split", "8,12,10", *map(str, arguments)])
+    return sharing.main(["--out", str(folder), "--data", "tiny", "--split", "8,12,10", *map(str, arguments)])
 
 
 def _models(folder):
@@ -114,7 +114,7 @@ def test_each_rank_reads_its_own_file_only(world, shared_path, monkeypatch):
 
 @pytest.mark.mpi(min_size=4, sizes=[4])
 def test_more_ranks_than_work_are_refused(shared_path):
-    assert sharing.main(["--split", "15,15", "--out", str(shared_path / "r")]) == 2
+    assert sharing.main(["--split", "15,15", "--data", "tiny", "--out", str(shared_path / "r")]) == 2
     assert not (shared_path / "r").exists()
 
 
@@ -131,4 +131,4 @@ def test_a_party_in_trouble_ends_the_run_everywhere(world, shared_path, monkeypa
         return parts
 
     monkeypatch.setattr(module, "load", damaged)
-    assert sharing.main(["--split", "15,15", "--out", str(shared_path / "r")]) == 2
+    assert sharing.main(["--split", "15,15", "--data", "tiny", "--out", str(shared_path / "r")]) == 2
