@@ -107,6 +107,12 @@ def flag(
     return dataclasses.field(default=default, metadata=metadata)
 
 
+def positional(metavar: str, *, help: str) -> Any:
+    """A field that takes words without a flag: the one that is needed, or for a tuple all there are."""
+    field = flag(help=help)
+    return dataclasses.field(metadata={**field.metadata, "positional": metavar})
+
+
 def again(cls: type, name: str, **changes: Any) -> Any:
     """The flag `name` of the group `cls` where another has other choices, another default, or a note on it."""
     field: dataclasses.Field = cls.__dataclass_fields__[name]  # type: ignore[attr-defined]
@@ -193,6 +199,10 @@ def _add_flags(parser: Any, cls: type) -> None:
     group = parser.add_argument_group(getattr(cls, "flags_title", cls.__name__))
     for name, (field, annotation) in fields_of(cls).items():
         text = field.metadata["help"].replace("%", "%%")
+        if word := field.metadata.get("positional"):
+            several = "*" if typing.get_origin(annotation) is tuple else "?"
+            parser.add_argument(name, metavar=word, nargs=several, default=argparse.SUPPRESS, help=text)
+            continue
         if field.default is not dataclasses.MISSING and field.default is not None and field.default != ():
             shown = ",".join(map(str, field.default)) if isinstance(field.default, tuple) else field.default
             text += f" (default: {shown})"
@@ -271,7 +281,9 @@ def build(classes: Sequence[type], values: dict[str, Any], source: str = "--conf
                 arguments[name] = _convert(annotation, values[name], option(name))
                 field.metadata["check"](name, arguments[name])
             elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
-                raise InputError(f"{option(name)} is needed: {field.metadata['help']}")
+                word = field.metadata.get("positional")
+                what = f"no {word.lower()} is named" if word else f"{option(name)} is needed"
+                raise InputError(f"{what}: {field.metadata['help']}")
         built.append(cls(**arguments))
     return tuple(built)
 

@@ -12,7 +12,7 @@ from distadmm import funnel, ias, istdp, radmm, sharing
 from distadmm.algorithm import find, names
 from distadmm.data.parties import DataOptions
 from distadmm.errors import InputError
-from distadmm.flags import fields_of, flag, parse
+from distadmm.flags import build, fields_of, flag, parse, positional
 from distadmm.methods.funnel import options as funnel_options
 from distadmm.methods.ias import options as ias_options
 from distadmm.methods.sharing import predict
@@ -172,3 +172,18 @@ def test_a_dry_run_of_any_programme_says_what_it_would_do_and_writes_nothing(
     assert programme.main([*words, "--dry-run", "--out", "out"]) == 0
     assert capsys.readouterr().out
     assert not list(tmp_path.iterdir())
+
+
+def test_words_without_a_flag_are_fields() -> None:
+
+    @struct
+    class Several:
+        paths: tuple[str, ...] = positional("RUN", help="give some")
+        gap: float = flag(1.0, help="")
+
+    assert build([Several], {"paths": ["a", "b"]})[0].paths == ("a", "b")
+    for words in (["a", "b", "--gap", "2"], ["--gap", "2", "a", "b"]):
+        (found,) = parse("prog", "", [Several], words)
+        assert (found.paths, found.gap) == (("a", "b"), 2.0)
+    with pytest.raises(InputError, match="no run is named: give some"):
+        parse("prog", "", [Several], ["--gap", "2"])

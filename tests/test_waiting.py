@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from distadmm.flags import _waiting
 from distadmm.ranks import waiting
+from distadmm.ranks.launch import _waiting
 
 NAME = "MPIR_CVAR_ENABLE_HEAVY_YIELD"
 
@@ -74,7 +74,7 @@ def test_auto_counts_the_hosts_cores_where_it_cannot_ask(monkeypatch: pytest.Mon
         ([], "auto"),
         (["--yield", "spin"], "spin"),
         (["--out", "x", "--yield=yield"], "yield"),
-        (["--yield"], ""),
+        (["--yield"], "auto"),
     ],
 )
 def test_the_flag_is_read_ahead(argv: list[str], mode: str) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 from distadmm.commands import ledger_report
 from distadmm.errors import DONE, FAILURE, require
 from distadmm.files import write_json
-from distadmm.flags import flag, parse
+from distadmm.flags import flag, parse, positional
 from distadmm.privacy.ledger import check as ledger_check
 from distadmm.ranks.launch import launch
 from distadmm.ranks.world import World
@@ -31,30 +31,30 @@ VERBS = ("show", "verify", "merge", "export")
 
 
 @struct
-class Show:
+class Files:
+    paths: tuple[str, ...] = positional("LEDGER", help="give a run directory, or .jsonl files")
+
+
+@struct
+class Show(Files):
     delta: float = flag(1e-5, help="delta of the (epsilon, delta) statements", above=0, below=1)
     records: int = flag(1, help="records of one person at one node (group privacy)", at_least=1)
     rows: int = flag(30, help="nodes to list; 0: all", at_least=0)
     json: bool = flag(False, help="print JSON instead of tables")
 
 
-@dataclass(frozen=True)
-class Verify:
-    """No flags of its own."""
-
-
 @struct
-class Merge:
+class Merge(Files):
     delta: float = flag(1e-5, help="delta of the (epsilon, delta) statement", above=0, below=1)
     json: bool = flag(False, help="print JSON instead of text")
 
 
 @struct
-class Export:
+class Export(Files):
     out: str | None = flag(None, help="file to write (default: the terminal)")
 
 
-OPTIONS: dict[str, type] = {"show": Show, "verify": Verify, "merge": Merge, "export": Export}
+OPTIONS: dict[str, type] = {"show": Show, "verify": Files, "merge": Merge, "export": Export}
 
 
 @dataclass(frozen=True)
@@ -71,11 +71,8 @@ def read(argv: list[str]) -> Request:
         raise SystemExit(DONE if argv else 2)
     verb = argv[0]
     require(verb in VERBS, f"unknown verb {verb!r}; choose one of: {', '.join(VERBS)}")
-    end = next((at for at, word in enumerate(argv) if word.startswith("-")), len(argv))
-    paths, flags = argv[1:end], argv[end:]
-    (options,) = parse(f"{PROG} {verb}", __doc__, [OPTIONS[verb]], flags)
-    require(paths, f"no ledger is named; give a run directory: python -m {PROG} {verb} RUN")
-    return Request(verb, tuple(file for path in paths for file in _files(Path(path))), options)
+    (options,) = parse(f"{PROG} {verb}", __doc__ or "", [OPTIONS[verb]], argv[1:])
+    return Request(verb, tuple(file for path in options.paths for file in _files(Path(path))), options)
 
 
 def _files(path: Path) -> list[Path]:

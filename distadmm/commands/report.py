@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,13 +20,14 @@ from distadmm.commands.report_kinds import KINDS, Column
 from distadmm.commands.report_runs import Group, Trace
 from distadmm.errors import DONE, require
 from distadmm.files import write_text
-from distadmm.flags import flag, parse
+from distadmm.flags import flag, parse, positional
 from distadmm.privacy.accounting.statements import rounded_up
 from distadmm.ranks.launch import launch
 from distadmm.ranks.world import World
 from distadmm.structs import struct
 
 PROG = "distadmm report"
+GAPS = (1e-3, 1e-6)
 MARK = "<!-- a report of distadmm: replaced when it is made anew -->"
 
 
@@ -35,10 +35,9 @@ MARK = "<!-- a report of distadmm: replaced when it is made anew -->"
 class Options:
     flags_title = "report"
 
+    paths: tuple[str, ...] = positional("RUN", help="give run directories, or folders of them, such as: runs")
     out: str = flag("report.html", help="page to write; 'none' for the table alone")
-    gaps: tuple[float, ...] = flag(
-        (1e-3, 1e-6), help="relative gaps to look for the first iteration at", above=0
-    )
+    gaps: tuple[float, ...] = flag(GAPS, help="relative gaps to look for the first iteration at", above=0)
 
     def __post_init__(self) -> None:
         require(self.gaps, "--gaps is empty; give at least one relative gap, like 1e-3")
@@ -54,26 +53,19 @@ class Told(NamedTuple):
     notes: list[str]
 
 
-@dataclass(frozen=True)
-class Request:
-    paths: tuple[Path, ...]
-    options: Options
+def read(argv: list[str]) -> Options:
+    found: Options = parse(PROG, __doc__ or "", [Options], argv)[0]
+    return found
 
 
-def read(argv: list[str]) -> Request:
-    """The run directories and the flags."""
-    end = next((at for at, word in enumerate(argv) if word.startswith("-")), len(argv))
-    (options,) = parse(PROG, __doc__ or "", [Options], argv[end:])
-    require(end, f"no run is named; give run directories: python -m {PROG} runs")
-    return Request(tuple(map(Path, argv[:end])), options)
-
-
-def work(request: Request, world: World) -> int:
+def work(options: Options, world: World) -> int:
     if not world.is_root:
         return DONE
-    options = request.options
     _refuse_foreign(options.out)
-    told = sections([report_runs.read(folder) for folder in report_runs.find(request.paths)], options.gaps)
+    told = sections(
+        [report_runs.read(folder) for folder in report_runs.find(tuple(map(Path, options.paths)))],
+        options.gaps,
+    )
     print("\n".join(["", *in_words(told)]))
     if options.out != "none":
         from distadmm.commands import report_page
@@ -94,7 +86,7 @@ def _refuse_foreign(out: str) -> None:
     require(MARK in start, f"--out {out} exists and is no report; give another name")
 
 
-def sections(traces: Sequence[Trace], gaps: Sequence[float] = Options().gaps) -> list[Told]:
+def sections(traces: Sequence[Trace], gaps: Sequence[float] = GAPS) -> list[Told]:
     """The runs by their kind, each with its table and its notes."""
     found = []
     for kind in KINDS:

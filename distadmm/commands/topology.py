@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from distadmm.errors import DONE, InputError, require
-from distadmm.flags import flag, parse
+from distadmm.errors import DONE, require
+from distadmm.flags import flag, parse, positional
 from distadmm.graphs.topology import (
     GENERATORS,
     Facts,
@@ -37,6 +37,7 @@ class Options:
 
     flags_title = "topology"
 
+    network: str = positional("NETWORK", help="such as er20 or ring:20, or list: what there is")
     json: bool = flag(False, help="print one JSON object instead of a table")
     draw: str | None = flag(None, help="write a picture here: .svg, .png or .pdf")
     ranks: int | None = flag(
@@ -103,7 +104,8 @@ def _print_catalogue(as_json: bool) -> None:
     print(f"  {'links:p=0.8:seed=1:NETWORK':28}each edge is there with probability p, anew in each step")
 
 
-def _show(name: str, options: Options) -> int:
+def _show(options: Options) -> int:
+    name = options.network
     if name == "list":
         require(options.draw is None, "topology list draws nothing; give one network to --draw")
         _print_catalogue(options.json)
@@ -148,17 +150,13 @@ def _owner(topology: Topology, ranks: int) -> np.ndarray:
     return owner
 
 
-def _read(arguments: list[str]) -> tuple[str, Options]:
-    """The network's name is the first word that is no flag; the rest are flags."""
-    name = arguments[0] if arguments and not arguments[0].startswith("-") else None
-    (options,) = parse(PROG, __doc__ or "", [Options], arguments[1:] if name else arguments)
-    if name is None:
-        raise InputError(f"no network given; write: python -m {PROG} er20, or see: python -m {PROG} list")
-    return name, options
+def _read(arguments: list[str]) -> Options:
+    found: Options = parse(PROG, __doc__ or "", [Options], arguments)[0]
+    return found
 
 
-def _work(given: tuple[str, Options], world: Any) -> int:
-    return world.on_root(lambda: _show(*given))
+def _work(options: Options, world: Any) -> int:
+    return world.on_root(lambda: _show(options))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

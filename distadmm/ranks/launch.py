@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from distadmm.errors import DONE, FAILURE, InputError
-from distadmm.flags import read_config
+from distadmm.flags import read_config, value_of
 from distadmm.ranks import world as ranks
 
 
@@ -23,15 +23,12 @@ def _listen() -> None:
 
 def _waiting(argv: Sequence[str]) -> str:
     """What --yield says, read ahead of the flags: the MPI library looks at it once, when it is loaded."""
-    for word, following in zip(argv, [*argv[1:], ""]):
-        option, equals, value = word.partition("=")
-        if option == "--yield":
-            return value if equals else following
-    for word, following in zip(argv, [*argv[1:], ""]):
-        option, equals, value = word.partition("=")
-        if option == "--config":
-            with contextlib.suppress(InputError):  # rank 0 will say what is wrong with the file
-                return str(read_config(value if equals else following).get("yield", "auto"))
+    given, path = value_of(argv, "--yield"), value_of(argv, "--config")
+    if given is not None:
+        return given
+    if path is not None:
+        with contextlib.suppress(InputError):  # rank 0 will say what is wrong with the file
+            return str(read_config(path).get("yield", "auto"))
     return "auto"
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from distadmm.data.parties import BUNDLED, DataOptions, load
 from distadmm.errors import DONE, require
 from distadmm.files import read_npz, write_csv
-from distadmm.flags import again, flag, parse
+from distadmm.flags import again, flag, parse, positional
 from distadmm.methods.sharing.moments import Bounds, Rows
 from distadmm.privacy.accounting.statements import rounded_up
 from distadmm.privacy.noise.queries import Query, Releases, noise_for
@@ -36,6 +36,7 @@ Array = np.ndarray
 @struct
 class PredictOptions:
     flags_title = "predict"
+    run: str = positional("RUN", help="the directory of a finished run comes first: predict RUN --data FILE")
     scores: str = flag("scores.csv", help="file the centre writes the scores to")
     release: str = flag("refuse", help="of a private run: refuse, exact, round:STEP or noise:EPSILON")
     seed: int = again(Job, "seed", note=", when the run used simulation noise")
@@ -52,26 +53,18 @@ class PredictOptions:
         )
 
 
+PROG = "distadmm.sharing predict"
+
+
 def main(argv: Sequence[str]) -> int:
-    arguments = list(argv)
-
-    def read(arguments: list[str]) -> tuple[Any, ...]:
-        if arguments[:1] in (["-h"], ["--help"]):
-            parse("distadmm.sharing predict RUN", __doc__ or "", [DataOptions, PredictOptions], ["--help"])
-        require(
-            arguments and not arguments[0].startswith("-"),
-            "predict needs the directory of a finished run first: predict RUN --data FILE",
-        )
-        options = parse(
-            "distadmm.sharing predict", __doc__ or "", [DataOptions, PredictOptions], arguments[1:]
-        )
-        return Path(arguments[0]), *options
-
-    return launch("distadmm.sharing predict", read, work, arguments)
+    return launch(
+        PROG, lambda words: parse(PROG, __doc__ or "", [DataOptions, PredictOptions], words), work, argv
+    )
 
 
-def work(options: tuple[Path, DataOptions, PredictOptions], world: World) -> int:
-    run, data, wanted = options
+def work(options: tuple[DataOptions, PredictOptions], world: World) -> int:
+    data, wanted = options
+    run = Path(wanted.run)
     config, widths, privacy = world.on_root(lambda: _finished(run))
     sent, rows = {}, 0
     with world.together():
