@@ -63,7 +63,7 @@ def ledger_costs(folder: Path) -> dict[str, float]:
     memory = MemoryLedger(2, adjacency="replace", mode="secure")
     for each in (book, many, memory):
         each.commit([replace(EVENT, count=10**6)])
-    payload, head = bytes(840), bytes(32)
+    payload = bytes(840)
     plain = os.open(folder / "plain", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     raw = b"x" * 250
     found = in_turn(
@@ -73,7 +73,6 @@ def ledger_costs(folder: Path) -> dict[str, float]:
             "the same, in memory": lambda: memory.charge(EVENT, iteration=1),
             "post line": lambda: book.post(iteration=2),
             "keep 840 sent bytes": lambda: book.store_release(1, payload),
-            "keep a neighbour's head": lambda: book.witness(1, head, 1),
             "(write of 250 bytes alone)": lambda: os.write(plain, raw),
         },
         300,
@@ -119,9 +118,15 @@ def many_nodes(dimension: int, count: int = 10_000) -> dict[str, float]:
     for ledger in ledgers:
         ledger.commit([replace(event, count=100)])
     noise, k = Noise(ledgers, Simulation(1)), iter(range(100))
-    noise.draw_all(event, iteration=next(k))
+
+    def draw_all() -> None:
+        at_k = next(k)
+        for at in range(count):
+            noise.draw(event, iteration=at_k, at=at)
+
+    draw_all()
     cases: dict[str, Callable[[], object]] = {
-        f"charge and draw, d = {dimension}": lambda: noise.draw_all(event, iteration=next(k)),
+        f"charge and draw, d = {dimension}": draw_all,
         f"charge alone, d = {dimension}": lambda: [ledger.charge(event, iteration=0) for ledger in ledgers],
     }
     return {name: value / count for name, value in in_turn(cases, 1).items()}

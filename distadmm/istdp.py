@@ -236,7 +236,7 @@ def run_open(options: Options, rows: Rows) -> Outcome:
 
 def run_private(options: Options, rows: Rows, repetition: int, folder: Path | None) -> Outcome:
     """One private run; it depends on the options, the rows and the repetition's number alone."""
-    from distadmm.privacy.ledger.file import Ledger, MemoryLedger
+    from distadmm.privacy.ledger.books import open_ledger
 
     model, privacy, run = options.model, options.privacy, options.run
     assert privacy.epsilon is not None
@@ -246,7 +246,7 @@ def run_private(options: Options, rows: Rows, repetition: int, folder: Path | No
         "adjacency": privacy.adjacency, "mode": privacy.rng, "scope": scope, "dataset": rows.dataset,
         "claim": claim_of(privacy.adjacency, privacy.form),
     }  # fmt: skip
-    ledger = Ledger(folder, repetition, **header) if folder else MemoryLedger(repetition, **header)
+    ledger = open_ledger(folder, repetition, **header)
     common: dict[str, Any] = {
         "loss": model.loss, "alpha": model.reach, "ledger": ledger, "iterations": model.iterations or 50,
         "seed": run.seed if privacy.rng == "simulation" else None,

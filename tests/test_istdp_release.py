@@ -56,7 +56,7 @@ def test_the_grid_sum_is_close_exact_and_bounded(seed, clip, scale):
 def test_the_grid_charges_its_rounding_and_meets_the_budget():
     for adjacency, moved in (("replace", 2.0), ("add-remove", 1.0)):
         plan = plan_of(1000, 105, adjacency, divisor=1000.0, iterations=50)
-        query = release.query_of(plan)
+        query = release.query_of(plan).grid
         assert query.event.sensitivity_grid >= moved / query.spacing + math.sqrt(105)
         spent = accountant.epsilon(
             [DiscreteGaussian(query.event.sigma_grid, query.event.sensitivity_grid, 50, 105)], 1e-5, adjacency

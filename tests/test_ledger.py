@@ -181,24 +181,6 @@ def test_a_schedule_is_synced_once_and_its_releases_are_not(tmp_path, syncs):
     assert book.tally.spent.pure >= 51 * 0.5
 
 
-def test_sync_every_bounds_what_a_power_cut_can_lose(tmp_path, syncs):
-    book = Ledger(tmp_path, 0, **HOW)
-    book.commit([replace(LAPLACE, count=10)], sync_every=4)
-    before = len(syncs)
-    for k in range(10):
-        book.charge(LAPLACE, iteration=k)
-    assert len(syncs) == before + 2
-
-
-def test_blocks_reserve_several_releases_at_a_time(tmp_path, syncs):
-    book = Ledger(tmp_path, 0, block=4, **HOW)
-    for k in range(9):
-        book.charge(LAPLACE, iteration=k)
-    assert len(syncs) == 1 + 3
-    assert book.tally.spent.pure >= 12 * 0.5
-    assert book.statement_kind == "odometer"
-
-
 def test_a_full_disk_stops_releases(tmp_path, monkeypatch):
     book = Ledger(tmp_path, 0, **HOW)
     book.commit([replace(LAPLACE, count=5)])
@@ -357,15 +339,6 @@ def test_equal_events_of_a_schedule_are_one_reservation():
     assert not in_memory(budget=PureFilter(9.0)).affords([Unbounded("x"), Unbounded("x")])
 
 
-def test_blocks_shrink_to_what_the_budget_admits():
-    book = in_memory(block=8, budget=PureFilter(1.6))
-    for k in range(3):
-        book.charge(LAPLACE, iteration=k)
-    with pytest.raises(BudgetExhausted):
-        book.charge(LAPLACE, iteration=3)
-    assert book.tally.releases == 3
-
-
 # -- bad input ----------------------------------------------------------------------------------------
 
 
@@ -375,7 +348,6 @@ def test_blocks_shrink_to_what_the_budget_admits():
         ({"adjacency": "neighbours"}, "there is no default"),
         ({"mode": "random"}, "simulation, secure"),
         ({"scope": "all"}, "record"),
-        ({"block": 0}, "1 or more"),
     ],
 )
 def test_a_ledger_is_not_opened_with_less_than_it_must_know(wrong, needed):

@@ -6,6 +6,7 @@ import json
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from distadmm.commands import ledger as ledger_command
@@ -20,6 +21,7 @@ from distadmm.privacy.accounting.events import (
 from distadmm.privacy.accounting.export import dp_event, rebuilt
 from distadmm.privacy.accounting.objective_perturbation import ObjectivePerturbation
 from distadmm.privacy.ledger import compose
+from distadmm.privacy.ledger.books import Books
 from distadmm.privacy.ledger.file import Ledger, path_of
 from distadmm.privacy.ledger.filter import PureFilter
 
@@ -227,14 +229,14 @@ def test_verify_names_the_first_bad_line(two_nodes, capsys):
 def test_verify_sees_a_cut_tail_by_its_witness(two_nodes, capsys):
     path = path_of(two_nodes / "ledger", 0)
     lines = path.read_bytes().splitlines(keepends=True)
-    book = Ledger.resume(two_nodes / "ledger", 1, mode="secure")
-    book.witness(0, json.loads(lines[-2])["h"], 20)
-    book.close()
+    books = Books.resume(two_nodes / "ledger", [1], [0], mode="secure")
+    books.witness(np.frombuffer(bytes.fromhex(json.loads(lines[-2])["h"])).reshape(1, 4), 20)
+    books.close()
     assert "1 witness" in call(capsys, "verify", path)[1]
     path.write_bytes(b"".join(lines[:-3]))
     code, _, err = call(capsys, "verify", two_nodes)
     assert code == 1
-    assert "node 1 holds a head of iteration 20" in err
+    assert "the rank of node 1 holds a head of iteration 20" in err
 
 
 def test_verify_sees_a_message_without_its_entry(tmp_path, capsys):

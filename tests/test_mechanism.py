@@ -81,23 +81,7 @@ def test_nothing_is_charged_when_the_request_is_wrong():
     ]:
         with pytest.raises(InputError, match=what):
             noise.draw(event, iteration=1, **how)
-    with pytest.raises(InputError, match="2 events for 1 nodes"):
-        noise.draw_all([LAPLACE, LAPLACE], iteration=1)
     assert noise.ledgers[0].content == before
-
-
-def test_all_nodes_are_charged_before_any_noise_is_drawn(monkeypatch):
-    noise = simulated(range(5))
-    at = Simulation.at
-    charged = []
-
-    def spy(self, *where):
-        charged.append([book.tally.releases for book in noise.ledgers])
-        return at(self, *where)
-
-    monkeypatch.setattr(Simulation, "at", spy)
-    noise.draw_all(LAPLACE, iteration=1)
-    assert charged == [[1] * 5] * 5
 
 
 @pytest.mark.parametrize("make", [simulated, secured])
@@ -208,10 +192,14 @@ def test_secure_noise_keeps_no_seed_in_the_ledger():
 )
 def test_simulation_noise_belongs_to_its_node(seed, nodes, iteration):
     """The same row on one rank with all nodes, on ranks of one node, and in any order of drawing."""
-    together = simulated(nodes, seed).draw_all(PERTURBED, iteration=iteration)
+
+    def rows(noise, iteration):
+        return np.stack([noise.draw(PERTURBED, iteration=iteration, at=i) for i in range(len(nodes))])
+
+    together = rows(simulated(nodes, seed), iteration)
     backwards = simulated(nodes[::-1], seed)
-    backwards.draw_all(PERTURBED, iteration=iteration + 1)
-    apart = backwards.draw_all(PERTURBED, iteration=iteration)
+    rows(backwards, iteration + 1)
+    apart = rows(backwards, iteration)
     np.testing.assert_array_equal(together, apart[::-1])
     alone = simulated(nodes[-1:], seed).draw(PERTURBED, iteration=iteration)
     np.testing.assert_array_equal(together[-1], alone)

@@ -24,7 +24,7 @@ from distadmm.audit.whitebox import Finding, Noise, multiplier
 from distadmm.methods.istdp import printed
 from distadmm.methods.istdp.plan import Plan
 from distadmm.methods.istdp.private import ClippedGradient, iterate
-from distadmm.methods.istdp.release import NoisyGradient, schedule
+from distadmm.methods.istdp.release import NoisyGradient
 from distadmm.privacy.accounting.events import Event
 from distadmm.privacy.ledger.rules import MemoryLedger
 from distadmm.privacy.noise.mechanism import Noise as Source
@@ -57,7 +57,7 @@ def transcript(
         node, adjacency=plan.adjacency, mode=source.mode, scope="record", orders=(2.0, 16.0)
     )
     release = NoisyGradient(X, y, Logistic(), plan, Source(ledger, source))
-    ledger.commit(schedule(release.event, plan.iterations))
+    ledger.commit([release.event.times(plan.iterations)])
     seen: list[tuple[Array, Array]] = []
 
     def xi(k: int, theta: Array) -> Array:

@@ -20,7 +20,6 @@ from distadmm.methods.consensus.penalty import Penalties
 from distadmm.methods.consensus.schedule import schedule
 from distadmm.privacy.accounting.statements import READINGS, if_assumed
 from distadmm.privacy.ledger.books import Books
-from distadmm.privacy.ledger.rules import MemoryLedger
 from distadmm.privacy.noise.release import UNCHECKED, Unprotected
 from distadmm.problems.losses import LOSSES, task_of
 from distadmm.run.config import Config
@@ -263,9 +262,8 @@ def _books(prepared: Prepared, plan: Plan | None, run: Running, source: Source |
         "claim": None if recipe is None else claim(recipe),
     }
     budgets = _budgets(config, plan, network.n_local)
-    if run.folder is None:
-        return Books([MemoryLedger(int(i), budget=limit, **header) for i, limit in zip(nodes, budgets)])
-    return Books.open(run.folder / "ledger", nodes, ghosts, budgets=budgets, **header)
+    folder = None if run.folder is None else run.folder / "ledger"
+    return Books.open(folder, nodes, ghosts, budgets=budgets, **header)
 
 
 def claim(recipe: Recipe) -> dict[str, Any]:

@@ -148,7 +148,7 @@ def _release(X: Array, y: Array, loss: Loss, plan: Plan, noise: Noise) -> tuple[
 
     secure = noise.source.mode == "secure"
     xi: Release = (release.GridGradient if secure else release.NoisyGradient)(X, y, loss, plan, noise)
-    committed = release.schedule(xi.event, plan.iterations)
+    committed = [xi.event.times(plan.iterations)]
     noise.ledgers[0].commit(committed, plan.adjacency)
     return xi, accountant.epsilon(committed, plan.delta, plan.adjacency)
 
@@ -262,10 +262,10 @@ def claim_of(adjacency: str | None, form: str = "sound") -> dict[str, Any]:
 
 def _ledger(ledger: MemoryLedger | None, adjacency: Adjacency, mode: str, form: str) -> MemoryLedger:
     if ledger is None:
-        from distadmm.privacy.ledger.rules import MemoryLedger
+        from distadmm.privacy.ledger.books import open_ledger
 
         said = claim_of(adjacency, form)
-        return MemoryLedger(adjacency=adjacency, mode=mode, scope="record", claim=said)
+        return open_ledger(None, 0, adjacency=adjacency, mode=mode, scope="record", claim=said)
     require(
         ledger.mode == mode,
         f"the ledger is for {ledger.mode} noise; a seed makes it a simulation, no seed secure: give both or neither",

@@ -8,8 +8,6 @@ Each call charges the ledger, durably, before any noise is drawn.
 
 from __future__ import annotations
 
-import math
-from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
@@ -17,8 +15,9 @@ import numpy as np
 from distadmm.errors import require
 from distadmm.methods.istdp.plan import Plan
 from distadmm.methods.istdp.private import ClippedGradient, blocks
-from distadmm.privacy.accounting.events import DiscreteGaussian, Event, Gaussian
-from distadmm.privacy.noise.mechanism import GridQuery, Noise, grid_of
+from distadmm.privacy.accounting.events import Event, Gaussian
+from distadmm.privacy.noise.mechanism import Noise
+from distadmm.privacy.noise.queries import Query, within
 from distadmm.problems.losses import Loss
 
 Array = np.ndarray
@@ -32,7 +31,7 @@ class Release(Protocol):
     """xi(k, theta), and what each call is charged as."""
 
     @property
-    def event(self) -> Gaussian | DiscreteGaussian: ...
+    def event(self) -> Event: ...
 
     @property
     def sigma(self) -> float:
@@ -80,7 +79,7 @@ class GridGradient:
         self.blocks = [(unit[rows], norms[rows], most[rows], y[rows]) for rows in blocks(*X.shape)]
         self.plan, self.noise, self.loss = plan, noise, loss
         self.query = query_of(plan)
-        self.event = self.query.event
+        self.event = self.query.event("secure")
         self.sigma = self.query.sigma * plan.clip / plan.divisor
 
     def sum(self, theta: Array) -> Array:
@@ -98,29 +97,16 @@ class GridGradient:
         return total * 2.0 ** (-2 * _BITS)
 
     def __call__(self, k: int, theta: Array) -> Array:
-        released = self.noise.on_grid(self.sum(theta), self.query, iteration=k)
+        released = self.noise.on_grid(self.sum(theta), self.query.grid, iteration=k)
         return released * (self.plan.clip / self.plan.divisor)
 
 
-def query_of(plan: Plan) -> GridQuery:
-    """The sum in units of C as a query on a grid, with as much noise as the plan's budget needs there.
-
-    The grid's rounding and the discreteness cost a little: sigma starts at the continuous one and grows
-    until the accountant's bound for the discrete schedule is within the budget.
-    """
+def query_of(plan: Plan) -> Query:
+    """The sum in units of C as a query on a grid, with as much noise as the plan's budget needs there."""
     from distadmm.privacy.accounting.accountant import epsilon
 
+    def keeps(event: Event) -> bool:
+        return epsilon(event.times(plan.iterations), plan.delta, plan.adjacency) <= plan.epsilon
+
     moved = 2.0 if plan.adjacency == "replace" else 1.0
-    spacing = grid_of(plan.noise_multiplier * moved)
-    rounding = 1.0 + math.sqrt(plan.dimension) * spacing / moved
-    for extra in (0.0, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1):
-        sigma = plan.noise_multiplier * moved * rounding * (1.0 + extra)
-        query = GridQuery(sigma, moved, plan.dimension, spacing)
-        if epsilon(schedule(query.event, plan.iterations), plan.delta, plan.adjacency) <= plan.epsilon:
-            return query
-    raise AssertionError(f"no discrete noise of about sigma {sigma:g} meets the budget of {plan}")
-
-
-def schedule(event: Gaussian | DiscreteGaussian, iterations: int) -> list[Event]:
-    """All releases of a run, as one event."""
-    return [replace(event, count=iterations)]
+    return within(plan.noise_multiplier, moved, plan.dimension, "secure", keeps)

@@ -28,7 +28,7 @@ from distadmm.structs import struct
 
 if TYPE_CHECKING:
     from distadmm.privacy.accounting.events import Adjacency
-    from distadmm.privacy.ledger.file import Ledger
+    from distadmm.privacy.ledger.rules import MemoryLedger
 
 Array = np.ndarray
 
@@ -196,20 +196,17 @@ def release_scores(
     return _said(kind, float(size or 0), privacy, run)
 
 
-def _ledger(run: Path, m: int, privacy: dict[str, Any]) -> Ledger:
+def _ledger(run: Path, m: int, privacy: dict[str, Any]) -> MemoryLedger:
     """Scores have ledgers of their own: the training's budget is closed."""
-    from distadmm.privacy.ledger.file import Ledger
+    from distadmm.privacy.ledger.books import open_ledger
 
-    folder = run / "ledger" / "scores"
-    mode = privacy["noise"]
-    if (folder / f"node-{m:04d}.jsonl").exists():
-        return Ledger.resume(folder, m, mode=mode)
     adjacency: Adjacency = "replace" if privacy["neighbours"] == "replace" else "add-remove"
-    return Ledger(folder, m, adjacency=adjacency, mode=mode, scope="person")
+    header: dict[str, Any] = {"mode": privacy["noise"], "adjacency": adjacency, "scope": "person"}
+    return open_ledger(run / "ledger" / "scores", m, resume=None, **header)
 
 
 def _noisy(
-    ledger: Ledger, privacy: dict[str, Any], m: int, matrix: Any, x: Array, epsilon: float, seed: int
+    ledger: MemoryLedger, privacy: dict[str, Any], m: int, matrix: Any, x: Array, epsilon: float, seed: int
 ) -> Array:
     """Scores of rows cut to their bound, with Gaussian noise: a person moves one score by at most Delta.
 

@@ -14,7 +14,7 @@ from distadmm.methods.sharing.messages import PrivacyOptions, agreement, given_b
 from distadmm.privacy.accounting.events import Adjacency, Leakage
 from distadmm.privacy.accounting.scopes import Hypothesis, claim
 from distadmm.privacy.accounting.statements import EQUATION_10, Sharing, of_sharing
-from distadmm.privacy.noise.queries import Query, Releases, counted
+from distadmm.privacy.noise.queries import Query, Releases
 from distadmm.problems.losses import LOSSES, Loss
 from distadmm.ranks.star import Star
 
@@ -149,7 +149,7 @@ def opened(
     price: Price, privacy: PrivacyOptions, star: Star, parts: Parts, seed: int, run: Running
 ) -> dict[int, Releases]:
     """The ledgers and the noise of the parties hosted here; those of an earlier process are taken up again."""
-    from distadmm.privacy.ledger.file import Ledger, path_of
+    from distadmm.privacy.ledger.books import open_ledger
     from distadmm.privacy.ledger.filter import budget
     from distadmm.privacy.noise.mechanism import source_of
 
@@ -160,22 +160,15 @@ def opened(
     with star.world.together():
         source = source_of(mode, seed if mode == "simulation" else None)
         for m, account in price.accounts.items():
-            events = counted([query.event(mode) for query in account.queries if query.sigma > 0])
-            same: dict[str, Any] = {
-                "adjacency": account.adjacency,
-                "mode": mode,
-                "dataset": (parts.dataset or {}).get(m),
-                "source": source.name,
-            }
-            if run.resumed and path_of(folder, m).exists():
-                ledger = Ledger.resume(folder, m, **same)
-            else:
-                limit = None
-                if account.epsilon and events:
-                    limit = budget(account.epsilon, privacy.delta, events, adjacency=account.adjacency)
-                ledger = Ledger(
-                    folder, m, scope=account.scope, budget=limit, claim=account.claim, run=run.name, **same
-                )
+            events = [query.event(mode) for query in account.queries if query.sigma > 0]
+            limit = None
+            if account.epsilon and events:
+                limit = budget(account.epsilon, privacy.delta, events, adjacency=account.adjacency)
+            ledger = open_ledger(
+                folder, m, resume=None if run.resumed else False, adjacency=account.adjacency, mode=mode,
+                dataset=(parts.dataset or {}).get(m), source=source.name,
+                scope=account.scope, budget=limit, claim=account.claim, run=run.name,
+            )  # fmt: skip
             leaks = [Leakage(*one) for one in (parts.leakage or {}).get(m, ())]
             out[m] = Releases(ledger, source, leaks, again=run.resumed)
             out[m].commit(account.queries)

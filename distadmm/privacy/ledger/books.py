@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from distadmm.errors import require
-from distadmm.privacy.accounting.events import Event
+from distadmm.privacy.accounting.events import Adjacency, Event
 from distadmm.privacy.ledger import replay
-from distadmm.privacy.ledger.file import Ledger
+from distadmm.privacy.ledger.file import Ledger, path_of
 from distadmm.privacy.ledger.filter import Filter
 from distadmm.privacy.ledger.rules import MemoryLedger
 from distadmm.privacy.ledger.witness import Sighting, Witness, all_sightings
@@ -29,6 +29,31 @@ _FILES = (
 
 def _kept(node: int, nodes: Sequence[int]) -> bool:
     return len(nodes) <= _FILES or node == nodes[0]
+
+
+def open_ledger(
+    folder: str | Path | None,
+    node: int,
+    *,
+    mode: str,
+    adjacency: Adjacency,
+    resume: bool | None = False,
+    keep_open: bool = True,
+    dataset: str | None = None,
+    source: str = "",
+    **header: Any,
+) -> MemoryLedger:
+    """The one way to a ledger: in memory without a folder, else a new file or that of an earlier run.
+
+    `resume` True: the file must be there; None: it is taken up if it is there.  `header` holds what a new one is
+    told (see `MemoryLedger`): scope, run, claim, trust and budget, which one that is taken up keeps as it has them.
+    """
+    known: dict[str, Any] = {"mode": mode, "adjacency": adjacency, "dataset": dataset, "source": source}
+    if folder is None:
+        return MemoryLedger(node, **known, **header)
+    if resume or (resume is None and path_of(folder, node).exists()):
+        return Ledger.resume(folder, node, keep_open=keep_open, **known)
+    return Ledger(folder, node, keep_open=keep_open, **known, **header)
 
 
 class Replayed(NamedTuple):
@@ -67,18 +92,18 @@ class Books:
     @classmethod
     def open(
         cls,
-        folder: str | Path,
+        folder: str | Path | None,
         nodes: Iterable[int],
         neighbours: Sequence[int] = (),
         *,
         budgets: Sequence[Filter | None] | None = None,
         **header: Any,
     ) -> Books:
-        """New ledgers, each with its budget; `header` as for `Ledger`."""
+        """New ledgers, each with its budget; `header` as for `open_ledger`."""
         nodes = [int(node) for node in nodes]
         limits = [header.pop("budget", None)] * len(nodes) if budgets is None else budgets
         ledgers = [
-            Ledger(folder, node, keep_open=_kept(node, nodes), budget=limit, **header)
+            open_ledger(folder, node, keep_open=_kept(node, nodes), budget=limit, **header)
             for node, limit in zip(nodes, limits)
         ]
         return cls(ledgers, folder, neighbours)
@@ -100,14 +125,11 @@ class Books:
         nodes = [int(node) for node in nodes]
         sent = {place: s for place, s in replay.read_all(folder).items() if place[0] in set(nodes)}
         seen = all_sightings(folder) if seen is None else list(seen)
-        by_node: dict[int, list[Sighting]] = {}
-        for sighting in seen:
-            by_node.setdefault(sighting.node, []).append(sighting)
         ledgers = [
             Ledger.resume(
                 folder,
                 node,
-                seen=by_node.get(node, []),
+                seen=[sighting for sighting in seen if sighting.node == node],
                 sent=sent,
                 keep_open=_kept(node, nodes),
                 **expected,
@@ -124,15 +146,11 @@ class Books:
         """The heads to send with this iteration's rows: (n, 32) bytes."""
         return np.frombuffer(b"".join(ledger.head for ledger in self.ledgers), dtype=np.uint8).reshape(-1, 32)
 
-    def commit(self, plans: Sequence[Sequence[Event]], *, sync_every: int = 0) -> None:
+    def commit(self, plans: Sequence[Sequence[Event]]) -> None:
         """Reserve the schedule of each node."""
         require(len(plans) == len(self.ledgers), f"{len(plans)} schedules for {len(self.ledgers)} nodes")
         for ledger, plan in zip(self.ledgers, plans):
-            ledger.commit(plan, sync_every=sync_every)
-
-    def affords(self, events: Sequence[Event]) -> bool:
-        """Whether every node's budget admits its event; the answer depends on no data."""
-        return all(ledger.affords([event]) for ledger, event in zip(self.ledgers, events))
+            ledger.commit(plan)
 
     def post(self, *, iteration: int) -> None:
         """Every node sends what depends on earlier releases alone."""

@@ -83,11 +83,6 @@ def plain(value: Any) -> Any:
     return value
 
 
-def number(value: Any) -> float:
-    """The float that `plain` stood for."""
-    return float(value)
-
-
 def canonical(entry: Mapping[str, Any]) -> str:
     """The text whose hash an entry carries."""
     return json.dumps(plain(entry), sort_keys=True, separators=(",", ":"), allow_nan=False)

@@ -28,9 +28,9 @@ from distadmm.errors import InputError, require
 from distadmm.privacy.ledger import chain, replay
 from distadmm.privacy.ledger.rules import MODES, SCOPES, MemoryLedger, Receipt, boot_id, now
 from distadmm.privacy.ledger.tally import Tally
-from distadmm.privacy.ledger.witness import Sighting, Witness, all_sightings, missing, sightings
+from distadmm.privacy.ledger.witness import Sighting, all_sightings, missing
 
-__all__ = ["MODES", "SCOPES", "Ledger", "MemoryLedger", "Receipt", "check_witnesses", "path_of"]
+__all__ = ["MODES", "SCOPES", "Ledger", "MemoryLedger", "Receipt", "path_of"]
 
 _sync = getattr(os, "fdatasync", os.fsync)
 
@@ -69,7 +69,6 @@ class Ledger(MemoryLedger):
         self._file = -1
         self._broken = ""
         self._replay: replay.Replay | None = None
-        self._witness: Witness | None = None
         self._last_stored = -1
 
     # -- taking up again --------------------------------------------------------------------------------
@@ -84,7 +83,6 @@ class Ledger(MemoryLedger):
         adjacency: str | None = None,
         dataset: str | None = None,
         source: str = "",
-        block: int = 1,
         seen: Iterable[Sighting] | None = None,
         sent: dict[tuple[int, int], replay.Sent] | None = None,
         keep_open: bool = True,
@@ -116,9 +114,9 @@ class Ledger(MemoryLedger):
         seen = all_sightings(folder) if seen is None else list(seen)
         _refuse_shorter(ledger.path, tally, missing(seen, node, holds))
         lost = bool(found.torn) or not (tally.closed or tally.boot == boot_id() is not None)
-        stored = replay.read(path_of(folder, node, "replay")) if sent is None else sent
+        stored = replay.read_all(folder) if sent is None else sent
         orphans = ledger._orphans(stored, holds, tally, lost)
-        ledger._adopt(found, tally, {k: s for k, s in ledger._own(stored) if s.head in holds}, block)
+        ledger._adopt(found, tally, {k: s for k, s in ledger._own(stored) if s.head in holds})
         ledger._continue(found, lost, orphans, source)
         return ledger
 
@@ -153,8 +151,7 @@ class Ledger(MemoryLedger):
         )
         return sorted(orphans)
 
-    def _adopt(self, found: chain.Chain, tally: Tally, sent: dict[int, replay.Sent], block: int) -> None:
-        self.block = block
+    def _adopt(self, found: chain.Chain, tally: Tally, sent: dict[int, replay.Sent]) -> None:
         self._begin()
         self._sent = sent
         self.run = tally.header["run"]
@@ -168,9 +165,8 @@ class Ledger(MemoryLedger):
         """Account for a torn tail, give up what may have been used unseen, and go on."""
         given_up = []
         for (of, item), slot in self.tally.places.items():
-            count = slot.could_be_lost() if lost else 0
-            if 0 < count < float("inf"):
-                given_up.append([of, item, int(count)])
+            if lost and 0 < slot.left < float("inf"):  # drawn and sent, maybe, and their lines lost
+                given_up.append([of, item, int(slot.left)])
         rng = {"mode": self.mode, "source": source}
         entry = {
             "kind": "resume",
@@ -241,21 +237,17 @@ class Ledger(MemoryLedger):
     def content(self) -> bytes:
         return self.path.read_bytes()
 
-    # -- what was sent, and what was seen ---------------------------------------------------------------
+    # -- what was sent ----------------------------------------------------------------------------------
 
     def store_release(self, iteration: int, payload: bytes) -> None:
         """Keep what is about to be sent, to the byte, until the next checkpoint; readable by its owner alone."""
-        if self._replay is None:
-            self._replay = replay.Replay(path_of(self.path.parent, self.node, "replay"))
-        self._replay.store(self.node, iteration, self.head, payload)
+        self._store().store(self.node, iteration, self.head, payload)
         self._last_stored = max(self._last_stored, iteration)
 
-    def stored(self, iteration: int) -> bytes | None:
-        """What an earlier process sent in `iteration`, to be sent again as it is.
-
-        None: nobody can tell, and then the iteration takes fresh noise and a new charge.
-        """
-        return super().stored(iteration)
+    def _store(self) -> replay.Replay:
+        if self._replay is None:
+            self._replay = replay.Replay(path_of(self.path.parent, self.node, "replay"))
+        return self._replay
 
     def checkpoint(self, iteration: int) -> None:
         super().checkpoint(iteration)
@@ -264,33 +256,22 @@ class Ledger(MemoryLedger):
                 self._make_durable(self._open())
             except OSError as error:
                 raise InputError(f"cannot sync the ledger {self.path}: {error.strerror}; make room") from None
-        if self._last_stored <= iteration and self._last_stored >= 0:
-            if self._replay is None:
-                self._replay = replay.Replay(path_of(self.path.parent, self.node, "replay"))
-            self._replay.forget()
+        if 0 <= self._last_stored <= iteration:
+            self._store().forget()
             self._last_stored = -1
-
-    def witness(self, neighbour: int, head: bytes | str, iteration: int) -> None:
-        if self._witness is None:
-            self._witness = Witness(path_of(self.path.parent, self.node, "witness"))
-        self._witness.note(neighbour, head, iteration)
-
-    def witnessed(self) -> list[Sighting]:
-        return sightings(path_of(self.path.parent, self.node, "witness"))
 
     def close(self) -> None:
         super().close()
         self._release_files()
 
     def _release_files(self) -> None:
-        for file in (self._replay, self._witness):
-            if file is not None:
-                file.close()
-        self._replay = self._witness = None
+        if self._replay is not None:
+            self._replay.close()
+            self._replay = None
         self._shut()
 
     def __del__(self) -> None:
-        if hasattr(self, "_witness"):  # placed, at least
+        if hasattr(self, "_replay"):  # placed, at least
             self._release_files()
 
 
@@ -305,11 +286,3 @@ def _refuse_shorter(path: Path, tally: Tally, unheld: list[Sighting]) -> None:
         f"the ledger {path} ends {ends}, but {seen.observer} holds a head of iteration {seen.iteration} that is "
         "not in it: it was cut or replaced; restore it from a backup, or start a new run"
     )
-
-
-def check_witnesses(ledgers: Iterable[MemoryLedger], seen: Iterable[Sighting]) -> None:
-    """Refuse to go on with a ledger that does not hold every head its neighbours saw; they are named."""
-    seen = list(seen)
-    for ledger in ledgers:
-        unheld = missing(seen, ledger.node, ledger.holds())
-        _refuse_shorter(getattr(ledger, "path", Path(f"node {ledger.node}")), ledger.tally, unheld)

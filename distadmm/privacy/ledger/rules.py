@@ -25,7 +25,6 @@ from distadmm.privacy.accounting.trust import Trust
 from distadmm.privacy.ledger import chain, replay
 from distadmm.privacy.ledger.filter import Filter, Proposal, filter_from_json
 from distadmm.privacy.ledger.tally import Tally, schedule_hash, statement_kind
-from distadmm.privacy.ledger.witness import Sighting, as_bytes
 
 #: What the adjacency's one record may touch, and so how nodes compose: see `compose.py`.
 SCOPES = ("record", "feature", "person", "unknown")
@@ -89,16 +88,12 @@ class MemoryLedger:
         claim: Mapping[str, Any] | None = None,
         trust: str = "any",
         budget: Filter | None = None,
-        block: int = 1,
         orders: Sequence[float] | np.ndarray = ORDERS,
     ):
         check_adjacency(adjacency)
         require(scope in SCOPES, f"scope is {scope!r}; choose one of: {', '.join(SCOPES)}")
         require(mode in MODES, f"noise mode is {mode!r}; choose one of: {', '.join(MODES)}")
-        require(
-            block >= 1, f"block is {block}; needed: the number of releases to reserve at a time, 1 or more"
-        )
-        self.node, self.block = node, block
+        self.node = node
         self._begin()
         header = {
             "kind": "open",
@@ -125,7 +120,6 @@ class MemoryLedger:
         self._post_text = ""
         self._lines: list[bytes] = []
         self._sent: dict[int, replay.Sent] = {}
-        self._seen: dict[int, Sighting] = {}
 
     def _write(self, line: bytes, sync: bool) -> None:
         self._lines.append(line)
@@ -199,39 +193,32 @@ class MemoryLedger:
 
     # -- spending ---------------------------------------------------------------------------------------
 
-    def commit(
-        self, events: Iterable[Event], adjacency: Adjacency | None = None, *, sync_every: int = 0
-    ) -> Receipt:
-        """Reserve a schedule that does not depend on data, in one synced record.
-
-        With `sync_every` = k the ledger is synced at every k-th release as well: a crash of the machine
-        then costs at most k - 1 releases that were not made, instead of all that were still reserved.
-        """
+    def commit(self, events: Iterable[Event], adjacency: Adjacency | None = None) -> Receipt:
+        """Reserve a schedule that does not depend on data, in one synced record."""
         require(
             adjacency in (None, self.adjacency),
             f"the schedule is priced for adjacency {adjacency!r}, the ledger for {self.adjacency!r}; use one",
         )
-        return self._commit(counted(events), sync_every, block=False)
-
-    def _commit(self, events: list[Event], sync_every: int, block: bool) -> Receipt:
-        require(events, "the schedule to commit is empty; give at least one event")
-        for event in events:
-            found, _ = priced(event, self.tally.orders, self.adjacency, self.tally.trust)
+        planned = counted(events)
+        require(planned, "the schedule to commit is empty; give at least one event")
+        tally = self.tally
+        for event in planned:
+            found, _ = priced(event, tally.orders, self.adjacency, tally.trust)
             require(
                 not found.unbounded,
                 f"a schedule with {event} cannot be committed: it has no proved price; charge it when it happens",
             )
-        cost = cost_of(events, self.tally.orders, self.adjacency, self.tally.trust)
-        schedule = schedule_hash(events)
-        proposal = Proposal(self.tally.spent.plus(cost), None if block else schedule, self._untouched)
-        self._admit(proposal, events[0], self.tally.last_iteration)
+        cost = cost_of(planned, tally.orders, self.adjacency, tally.trust)
+        schedule = schedule_hash(planned)
+        proposal = Proposal(tally.spent.plus(cost), schedule, self._untouched)
+        self._admit(proposal, planned[0], tally.last_iteration)
         entry = {
             "kind": "commit",
-            "events": [event.to_json() for event in events],
+            "events": [event.to_json() for event in planned],
             "schedule": schedule,
-            "block": block,
-            "sync_every": sync_every,
-            "float_exact": _exact(events),
+            "block": False,  # these two are what version 0.1.0 looks for
+            "sync_every": 0,
+            "float_exact": _exact(planned),
             "t": now(),
             **self._common(),
             **cost.to_json(),
@@ -271,9 +258,8 @@ class MemoryLedger:
         if slot is None:
             return self._charge_unreserved(event, iteration)
         text = self._release_texts.get(event.mech) or self._release_text(event.mech)
-        slot.take(1)
-        sync = slot.every > 0 and slot.used % slot.every == 0
-        seq = self._append(text % (slot.item, iteration, slot.of, self.head.hex(), self._seq), sync=sync)
+        slot.left -= 1
+        seq = self._append(text % (slot.item, iteration, slot.of, self.head.hex(), self._seq), sync=False)
         tally = self.tally
         tally.releases += 1
         tally.last_release, tally.last_iteration = seq, iteration
@@ -295,13 +281,6 @@ class MemoryLedger:
             return self.charge(event, iteration=iteration)
         if event.releases > 1 and self.tally.slot(event.single()) is not None and self.affords([event]):
             return [self.charge(event.single(), iteration=iteration) for _ in range(event.releases)][-1]
-        if self.block > 1 and event.releases == 1 and not (event.unbounded or event.free):
-            count = self.block
-            while count > 1 and not self.affords([event.times(count)]):
-                count //= 2
-            if count > 1:
-                self._commit([event.times(count)], 0, block=True)
-                return self.charge(event, iteration=iteration)
         if not event.free:  # no (epsilon, delta) is spent by what is listed only
             self._admit(Proposal(self.tally.spent.plus(cost), None, self._untouched), event, iteration)
         entry = {
@@ -352,7 +331,7 @@ class MemoryLedger:
         """Note a message that depends on data and carries no noise: its cost is infinite."""
         return self.charge(Unbounded(reason, claimed), iteration=iteration)
 
-    # -- what was sent, and what was seen ---------------------------------------------------------------
+    # -- what was sent ----------------------------------------------------------------------------------
 
     def store_release(self, iteration: int, payload: bytes) -> None:
         """Keep what is about to be sent, to the byte, until the next checkpoint."""
@@ -366,14 +345,6 @@ class MemoryLedger:
     def checkpoint(self, iteration: int) -> None:
         """A durable checkpoint holds everything up to `iteration`: forget what was sent before."""
         self._sent = {k: sent for k, sent in self._sent.items() if k > iteration}
-
-    def witness(self, neighbour: int, head: bytes | str, iteration: int) -> None:
-        """Keep the head that came with a neighbour's message."""
-        self._seen[neighbour] = Sighting(f"node {self.node}", neighbour, iteration, as_bytes(head))
-
-    def witnessed(self) -> list[Sighting]:
-        """The latest head of each neighbour."""
-        return list(self._seen.values())
 
     def holds(self) -> set[bytes]:
         """The hashes of all entries."""

@@ -45,18 +45,6 @@ class Slot:
     item: int  # which of its events
     event: Event  # released once
     left: float  # how many releases; infinite after an unbounded one
-    every: int = 0  # every so many releases the ledger is synced before the noise is drawn; 0: never
-    used: int = 0
-
-    def take(self, count: int) -> None:
-        self.left -= count
-        self.used += count
-
-    def could_be_lost(self) -> float:
-        """How many releases may have been drawn and sent whose lines a machine crash has lost."""
-        if not self.every:
-            return self.left
-        return min(self.left, self.every - self.used % self.every - 1)
 
 
 @mutable_struct
@@ -128,11 +116,6 @@ class Tally:
         """Releases that are paid for and still to come."""
         return sum(slot.left for slot in self.places.values() if math.isfinite(slot.left))
 
-    @property
-    def intents(self) -> int:
-        """Never fewer than the messages that left: releases and torn lines."""
-        return self.releases + self.torn
-
     def _commit(self, entry: Entry) -> None:
         self.schedule = entry["schedule"]
         events = [event_from_json(line) for line in entry["events"]]
@@ -142,7 +125,7 @@ class Tally:
         for item, event in enumerate(events):
             self.events.append(event)
             left = math.inf if event.unbounded else event.releases
-            self._reserve(Slot(entry["seq"], item, event.single(), left, entry["sync_every"]))
+            self._reserve(Slot(entry["seq"], item, event.single(), left))
 
     def _cost(self, entry: Entry, events: list[Event]) -> Cost:
         """As it was written; of a mechanism that nobody here knows, none is believed."""
@@ -173,7 +156,7 @@ class Tally:
             f"entry {entry['seq']} is a release under a reservation that does not exist or is used up",
         )
         assert slot is not None
-        slot.take(1)
+        slot.left -= 1
         self.releases += 1
         self.last_release, self.last_iteration = entry["seq"], entry["k"]
 
@@ -195,7 +178,7 @@ class Tally:
         self.lost_heads.update(entry["lost"])
         for of, item, count in entry["forfeited"]:
             self.forfeited += count
-            self.places[of, item].take(count)
+            self.places[of, item].left -= count
 
 
 def is_committed(tally: Tally) -> bool:

@@ -34,14 +34,6 @@ class Sighting(NamedTuple):
     head: bytes
 
 
-def as_bytes(head: bytes | str) -> bytes:
-    """The 32 bytes of a head given as bytes or in hexadecimal."""
-    raw = bytes.fromhex(head) if isinstance(head, str) else bytes(head)
-    if len(raw) != 32:
-        raise InputError(f"a ledger head has {len(raw)} bytes; needed: 32")
-    return raw
-
-
 class Witness:
     """The file in which one node, or one rank, keeps the latest head of each neighbour."""
 
@@ -61,12 +53,6 @@ class Witness:
             rows[self._slot[seen.node]] = (seen.node, seen.iteration, np.frombuffer(seen.head), [0] * 16)
         self._heads, self._iterations = rows["head"], rows["iteration"]
         self._content = rows.view(np.uint8).data  # the same memory, as the file holds it
-
-    def note(self, neighbour: int, head: bytes | str, iteration: int) -> None:
-        """Keep `head` as the latest that was received from `neighbour`."""
-        at = self._slot.setdefault(neighbour, len(self._slot))
-        raw = head if len(head) == 32 and isinstance(head, bytes) else as_bytes(head)
-        self._write(_RECORD.pack(neighbour, iteration, raw), at * _RECORD.size)
 
     def note_all(self, heads: np.ndarray, iteration: int) -> None:
         """Keep the rows of `heads` (n, 4), numbers as they travel, in the order of `neighbours`."""

@@ -148,20 +148,6 @@ class Noise:
         stream = self.source.at(self.ledgers[at].node, _purpose("noise", query), iteration)
         return event.sample(stream, shape, sensitivity)
 
-    def draw_all(self, events: Event | Sequence[Event], *, iteration: int) -> Array:
-        """Charge one release of every node here, then draw: row i is the noise of node i."""
-        each = [events] * len(self.ledgers) if isinstance(events, Event) else list(events)
-        require(
-            len(each) == len(self.ledgers),
-            f"{len(each)} events for {len(self.ledgers)} nodes; give one a node",
-        )
-        for event in each:
-            self._check(event, None, None)
-        purpose = _purpose("noise", 0)
-        for at, event in enumerate(each):
-            self._charge(at, event, iteration, purpose)
-        return np.stack([e.sample(self._stream(at, purpose)) for at, e in enumerate(each)])
-
     def output(self, tolerance: float, *, at: int = 0, query: int = 0) -> Array:
         """The noise of an approximate minimiser, density ~ exp(-a |e|), a = eps_o Phi / (2 tau).
 

@@ -7,7 +7,7 @@ exact discrete Gaussian.  A query whose sigma is 0 is sent as it is, and the led
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,15 +33,18 @@ class Query:
     sigma: float
     sensitivity: float
     dimension: int
+    multiplier: float = 0.0  # sigma / sensitivity, to the bit, where that was chosen first
+    spacing: float = 0.0  # of the grid of secure noise (default: from sigma)
 
     def event(self, mode: str) -> Event:
         if mode == "secure":
             return self.grid.event
-        return Gaussian(self.sigma / self.sensitivity)
+        return Gaussian(self.multiplier or self.sigma / self.sensitivity)
 
     @property
     def grid(self) -> GridQuery:
-        return GridQuery(self.sigma, self.sensitivity, self.dimension, grid_of(self.sigma, GRID_BITS))
+        spacing = self.spacing or grid_of(self.sigma, GRID_BITS)
+        return GridQuery(self.sigma, self.sensitivity, self.dimension, spacing)
 
 
 class Releases:
@@ -65,7 +68,7 @@ class Releases:
         """Reserve the whole schedule, which depends on no data, before its first release."""
         events = [query.event(self.mode) for query in queries if query.sigma > 0]
         if events and self.ledger.tally.schedule is None:
-            self.ledger.commit(counted(events))
+            self.ledger.commit(events)
         for event in self.leakage:
             if event not in self.ledger.events:
                 self.ledger.charge(event, iteration=0)
@@ -127,21 +130,8 @@ def matrix_query(query: Query, mode: str, d: int) -> Query:
     return Query(scale * query.sigma, scale * query.sensitivity, d * (d + 1) // 2)
 
 
-def counted(events: list[Event]) -> list[Event]:
-    """Equal events in a row as one event with a count."""
-    from dataclasses import replace
-
-    packed: list[Event] = []
-    for event in events:
-        if packed and packed[-1].single() == event:
-            packed[-1] = replace(packed[-1], count=packed[-1].releases + 1)  # type: ignore[call-arg]
-        else:
-            packed.append(event)
-    return packed
-
-
 def noise_for(sensitivity: float, mu: float, mode: str, dimension: int, count: int = 1) -> float:
-    """sigma with which `count` releases of this sensitivity are mu-Gaussian together.
+    """sigma with which `count` releases of this sensitivity are mu-Gaussian together: a share of a budget.
 
     On a grid of at most 2^-20 sigma rounding adds at most 2^-20 sqrt(dimension) to sensitivity/sigma, and integer
     noise is a hair worse than real noise: both are paid for.
@@ -152,3 +142,22 @@ def noise_for(sensitivity: float, mu: float, mode: str, dimension: int, count: i
         each = (each - 2.0**-GRID_BITS * math.sqrt(dimension)) / GRID_MARGIN
         require(each > 0, f"{dimension} numbers are too many for this budget on the grid; raise --epsilon")
     return sensitivity / each
+
+
+def within(
+    multiplier: float, sensitivity: float, dimension: int, mode: str, keeps: Callable[[Event], bool]
+) -> Query:
+    """The query with a whole budget to itself: `multiplier` (sigma / sensitivity) is what real noise needs for it.
+
+    On a grid rounding and discreteness cost a little: sigma grows until the accountant `keeps` the budget.
+    """
+    sigma = multiplier * sensitivity
+    if mode != "secure":
+        return Query(sigma, sensitivity, dimension, multiplier)
+    spacing = grid_of(sigma, GRID_BITS)
+    rounding = 1.0 + math.sqrt(dimension) * spacing / sensitivity
+    for extra in (0.0, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1):
+        query = Query(sigma * rounding * (1.0 + extra), sensitivity, dimension, spacing=spacing)
+        if keeps(query.event(mode)):
+            return query
+    raise AssertionError(f"no discrete noise of about sigma {sigma:g} keeps the budget")
