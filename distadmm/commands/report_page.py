@@ -140,7 +140,12 @@ def _spent(found: Sequence[Group], label: str, name: str) -> str:
     return _svg(figure, axis)
 
 
+def _wide(axis: Any) -> bool:
+    """Whether names of settings are too long for two columns."""
+    return max(map(len, axis.get_legend_handles_labels()[1]), default=0) > 40
+
+
 def _svg(figure: Any, axis: Any) -> str:
-    axis.legend(loc="upper left", bbox_to_anchor=(0.0, -0.18), fontsize=8, ncols=2)
+    axis.legend(loc="upper left", bbox_to_anchor=(0.0, -0.18), fontsize=8, ncols=1 if _wide(axis) else 2)
     text = plotting.drawn(figure).decode()
     return text[text.index("<svg") :]
