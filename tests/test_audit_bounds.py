@@ -245,10 +245,10 @@ def test_exact_step_and_line_search_are_caught_with_thirty_transcripts() -> None
 
 @pytest.mark.parametrize("mechanism", ["s1", "s2"])
 def test_sound_vectors_stand(mechanism: str) -> None:
-    found = sharing.sound(mechanism, 150, 3)
+    found = sharing.sound(sharing.toy(mechanism), 150, 3)
     assert refuted(found, confidence=0.999) == [False, False]
     assert found[2].mu == pytest.approx(1.0)
-    noises, findings = sharing.recovered(mechanism, 4)
+    noises, findings = sharing.recovered(sharing.toy(mechanism), 4)
     verdict = audit.whitebox.verdict_of(noises, findings)
     assert not verdict.refuted
     assert verdict.releases == 4

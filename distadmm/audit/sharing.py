@@ -1,7 +1,8 @@
-"""Attacks on noisy N-vectors of ADMM sharing, and on the paper's mechanism as printed.
+"""Attacks on noisy vectors and moments of ADMM sharing, and on the paper's mechanism as printed.
 
-Sound forms S1 and S2: the party is asked with vectors w of the attacker's choice; what it releases is Gaussian
-around the noise-off answer, so the ratio is exact.  D and D' answer as far apart as the construction allows.
+Sound forms: the party is asked with vectors w, or scores, of the attacker's choice; what it releases is Gaussian around
+the noise-off answer to the same earlier messages, so the ratio is exact.  D and D' answer as far apart as the
+construction allows.
 
 As printed (Y. Hu, P. Liu, L. Kong, D. Niu 2019): D x + D xi with xi ~ N(0, sigma^2 (D'D)^-1).  Such noise lives in the
 column space of D.  A vector that lies in that space to the last digit comes from D, for every sigma.
@@ -9,140 +10,166 @@ column space of D.  A vector that lies in that space to the last digit comes fro
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from distadmm.audit.bounds import Claim, claim_of, point_claim
-from distadmm.audit.whitebox import Finding, Noise
-from distadmm.methods.sharing import vectors
+from distadmm.audit.whitebox import Finding, Noise, multiplier
+from distadmm.methods.sharing import private, vectors
 from distadmm.methods.sharing.admm import Problem
 from distadmm.methods.sharing.equation10 import claimed_sensitivity, claimed_sigma, degenerate_noise
+from distadmm.methods.sharing.moments import Rows
 from distadmm.methods.sharing.release import Release
+from distadmm.methods.sharing.replies import admm_reply, mutual_reply, one_reply
+from distadmm.privacy.accounting.events import Event
 from distadmm.privacy.ledger.rules import MemoryLedger
 from distadmm.privacy.noise.queries import Query, Releases
 from distadmm.privacy.noise.sources import Simulation
 from distadmm.problems.columns import Columns, minimise
 from distadmm.problems.losses import Logistic
-from distadmm.problems.regularisers import Whole
 
 Array = np.ndarray
 
 
-class _Kept(Releases):
-    """Releases whose messages, before they are shrunk, are kept."""
+class _Played(Releases):
+    """Releases whose answers and messages are kept; with `said` the messages are those, and no noise is drawn."""
 
-    sent: Array
+    def __init__(self, ledger: MemoryLedger, source: Simulation, said: list[Array] | None = None):
+        super().__init__(ledger, source)
+        self.said = said
+        self.answers: list[Array] = []
+        self.sent: list[Array] = []
+        self.asked: list[Query] = []
 
     def vector(self, value: Array, query: Query, iteration: int, number: int = 0) -> Array:
-        self.sent = np.array(super().vector(value, query, iteration, number))
-        return self.sent
+        self.answers.append(np.array(value))
+        self.asked.append(query)
+        if self.said is None:
+            self.sent.append(np.array(super().vector(value, query, iteration, number)))
+            return self.sent[-1]
+        return self.said[len(self.answers) - 1]
 
 
-class _Bare:
-    """Noise off: notes the answer."""
+class Party(NamedTuple):
+    """One party in two neighbouring worlds."""
 
-    value: Array
-
-    def __init__(self, query: Query):
-        self.queries = {1: query}
-
-    def noisy(self, k: int, m: int, value: Array) -> tuple[Array, float]:
-        self.value = np.array(value)
-        return self.value, self.queries[m].sigma
+    name: str  # of its mechanism
+    answer: Callable[[int, Releases], None]  # (world, releases): all that it sends
+    queries: list[Query]  # in the order in which they are asked
+    adjacency: Any
+    adaptive: bool  # later answers depend on earlier messages
 
 
-class _Party(NamedTuple):
-    """A party in both worlds and what it is asked: the same w in every round."""
-
-    algorithm: vectors.S1
-    problem: Problem
-    blocks: list[Columns]
-    w: Array
-    rounds: int
-    query: Query  # one round's release
-
-    def answer(self, t: int, block: Columns, x: Array, release: Any) -> Array:
-        return self.algorithm.answer(t + 1, 1, block, self.problem, x, self.w, release)[0]
-
-
-def _party(mechanism: str, rows: int, rounds: int, mu: float) -> _Party:
-    if mechanism == "s1":
-        algorithm, problem = vectors.S1(), Problem(Logistic(), 1e-9)
-        w, blocks = np.linspace(1.0, 2.0, rows), [Columns(np.eye(rows)), Columns(1e-9 * np.eye(rows))]
-    else:
-        algorithm = vectors.S2(radius=1.0, pull=2.0, message_norm=1.0)
+def of_vectors(
+    algorithm: vectors.S1, problem: Problem, row: float, rows: int, rounds: int, mu: float
+) -> Party:
+    """A party that is asked with the same w in every round, its records as far apart as `row` allows."""
+    if algorithm.by_row:
         matrix = np.zeros((rows, 2))
-        matrix[:, 0] = 1.0
+        matrix[:, 0] = row
         other = matrix.copy()
-        other[0, 0] = -1.0
-        problem = Problem(Logistic(), 0.5, region=algorithm.region(Whole()))
-        w, blocks = np.full(rows, 2.0), [Columns(matrix), Columns(other)]
-    query = algorithm.query(problem, 1.0, rows, "simulation", mu, rounds)
-    return _Party(algorithm, problem, blocks, w, rounds, query)
+        other[0, 0] = -row
+        problem = replace(problem, region=algorithm.region(problem.region))
+        w, blocks = np.full(rows, algorithm.pull), [Columns(matrix), Columns(other)]  # type: ignore[attr-defined]
+    else:
+        problem = Problem(Logistic(), 1e-9)
+        w, blocks = np.linspace(1.0, 2.0, rows), [Columns(np.eye(rows)), Columns(1e-9 * np.eye(rows))]
+    query = algorithm.query(problem, row, rows, "simulation", mu, rounds)
+
+    def answer(world: int, out: Releases) -> None:
+        release, x = Release({1: out}, {1: query}), np.zeros(blocks[world].width)
+        for t in range(rounds):
+            x = algorithm.answer(t + 1, 1, blocks[world], problem, x, w, release)[0]
+
+    return Party(type(algorithm).__name__.lower(), answer, [query] * rounds, "replace", adaptive=False)
 
 
-def _rounds(party: _Party, block: Columns, node: int, source: Simulation) -> tuple[list[Array], _Kept]:
-    ledger = MemoryLedger(node, adjacency="replace", mode=source.mode, scope="feature", orders=(2.0, 16.0))
-    out = _Kept(ledger, source)
-    out.commit([party.query] * party.rounds)
-    x, sent = np.zeros(block.width), []
-    for t in range(party.rounds):
-        x = party.answer(t, block, x, Release({1: out}, {1: party.query}))
-        sent.append(out.sent)
-    return sent, out
+def toy(mechanism: str, *, rows: int = 12, rounds: int = 4, mu: float = 1.0) -> Party:
+    """A party of S1 or S2 with constants of its own."""
+    algorithm = vectors.S1() if mechanism == "s1" else vectors.S2(radius=1.0, pull=2.0, message_norm=1.0)
+    return of_vectors(algorithm, Problem(Logistic(), 0.5), 1.0, rows, rounds, mu)
 
 
-def _means(party: _Party) -> list[Array]:
-    """The noise-off answers of both worlds, as they pass the release."""
-    found = []
-    for block in party.blocks:
-        bare = _Bare(party.query)
-        party.answer(0, block, np.zeros(block.width), bare)
-        found.append(bare.value)
-    return found
+def of_moments(
+    agreed: private.Agreement, m: int, problem: Problem, rows: int, width: int, spread: float
+) -> Party:
+    """The reply of party m: one record points the other way, or is blank; `spread` is the noise in V2's slopes."""
+    bounds, width = agreed.bounds[m], max(width, 2)
+    tables = [np.zeros((rows, width)), np.zeros((rows, width))]
+    tables[0][0, 0] = bounds.row
+    if bounds.neighbours == "replace":
+        tables[1][0, int(bounds.nonnegative)] = bounds.row if bounds.nonnegative else -bounds.row
+    work, labels = private.plan(agreed, m, width, "simulation", spread), np.ones(rows)
 
+    def answer(world: int, out: Releases) -> None:
+        held = Rows(tables[world], bounds)
+        if agreed.mechanism == "v2":
+            clip = private.slope_clip(spread)
+            mutual_reply(held, np.full(rows, clip), spread, bounds, work, out, clip)
+            return
+        reply = admm_reply if agreed.mechanism == "v1-admm" else one_reply
+        # Scores at which every slope is as steep as it gets.
+        reply(held, -30.0 * labels, labels, problem.loss, problem.lam, bounds, work, out)
 
-def sound(
-    mechanism: str, runs: int, seed: int, *, rows: int = 12, rounds: int = 4, mu: float = 1.0
-) -> tuple[Array, Array, Claim]:
-    """Log-likelihood ratios under D and D', and what the ledger claims."""
-    party = _party(mechanism, rows, rounds, mu)
-    here, there = _means(party)
-    scores = []
-    for world, block in enumerate(party.blocks):
-        source, found = Simulation(seed + world), np.empty(runs)
-        for r in range(runs):
-            sent, out = _rounds(party, block, r, source)
-            far = sum(float(np.sum((m - here) ** 2) - np.sum((m - there) ** 2)) for m in sent)
-            found[r] = far / (2 * party.query.sigma**2)
-        scores.append(found)
-    return (
-        scores[0],
-        scores[1],
-        claim_of(out.ledger.events, "replace", f"the ledger of a party that sends {mechanism}"),
+    adjacency = "replace" if bounds.neighbours == "replace" else "add-remove"
+    return Party(
+        agreed.mechanism, answer, work.queries("simulation", width), adjacency, adaptive=work.rounds > 1
     )
 
 
+def _played(
+    party: Party, world: int, node: int, source: Simulation, said: list[Array] | None = None
+) -> _Played:
+    ledger = MemoryLedger(
+        node, adjacency=party.adjacency, mode=source.mode, scope="feature", orders=(2.0, 16.0)
+    )
+    out = _Played(ledger, source, said)
+    out.commit(party.queries)
+    party.answer(world, out)
+    return out
+
+
+def sound(
+    party: Party, runs: int, seed: int, claimed: tuple[Sequence[Event], str] | None = None
+) -> tuple[Array, Array, Claim]:
+    """Log-likelihood ratios under D and D', and what the ledger claims: that of the play, or a run's own."""
+    scores = []
+    for world in (0, 1):
+        source, found, other = Simulation(seed + world), np.empty(runs), None
+        for r in range(runs):
+            out = _played(party, world, r, source)
+            if other is None or party.adaptive:  # what the other world would have answered to these messages
+                other = _played(party, 1 - world, r, source, out.sent).answers
+            far = [
+                (float(np.sum((m - own) ** 2)) - float(np.sum((m - there) ** 2))) / (2 * query.sigma**2)
+                for m, own, there, query in zip(out.sent, out.answers, other, out.asked)
+            ]
+            found[r] = sum(far) if world == 0 else -sum(far)
+        scores.append(found)
+    events, words = claimed or (out.ledger.events, f"the ledger of a party that sends {party.name}")
+    return scores[0], scores[1], claim_of(events, party.adjacency, words)
+
+
 def recovered(
-    mechanism: str, seed: int, *, rows: int = 12, rounds: int = 4, mu: float = 1.0
+    party: Party, seed: int, claimed: Sequence[Event] | None = None
 ) -> tuple[list[Noise], list[Finding]]:
-    """Level 0 of one party's rounds."""
-    party = _party(mechanism, rows, rounds, mu)
-    query = party.query
-    sent, out = _rounds(party, party.blocks[0], 0, Simulation(seed))
-    here, there = _means(party)
-    (event,) = out.ledger.events
-    rate = 1.0 / (event.noise_multiplier * query.sensitivity)  # type: ignore[attr-defined]
-    noises = [Noise(1, t, message - here, event, rate) for t, message in enumerate(sent)]
-    moved, findings = float(np.linalg.norm(here - there)), []
-    if moved > query.sensitivity * (1 + 1e-9):
-        findings.append(
-            Finding(
-                "entry", 1, 0, f"one change moves it by {moved:.6g}; its entry says {query.sensitivity:.6g}"
-            )
-        )
+    """Level 0 of one party's messages, against its ledger, or a run's own."""
+    source = Simulation(seed)
+    out = _played(party, 0, 0, source)
+    here, there = (_played(party, world, 0, source, out.sent).answers for world in (0, 1))
+    events = [event.single() for event in claimed or out.ledger.events for _ in range(event.releases)]
+    noises, findings = [], []
+    if len(events) < len(out.sent):
+        findings.append(Finding("omitted", 1, -1, f"{len(out.sent)} releases, {len(events)} in the ledger"))
+    for t, (message, own, other, query, event) in enumerate(zip(out.sent, here, there, out.asked, events)):
+        noises.append(Noise(1, t, message - own, event, 1.0 / (multiplier(event) * query.sensitivity)))
+        moved = float(np.linalg.norm(own - other))
+        if moved > query.sensitivity * (1 + 1e-9):
+            text = f"one change moves it by {moved:.6g}; its entry says {query.sensitivity:.6g}"
+            findings.append(Finding("entry", 1, t, text))
     return noises, findings
 
 

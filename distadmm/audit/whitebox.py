@@ -261,10 +261,10 @@ def _two_sided(shape: float, x: float) -> float:
 
 
 def _angles(noises: Sequence[Noise]) -> list[Tested]:
-    """The angle between any two noises of one node."""
-    by_node: dict[int, list[Noise]] = {}
+    """The angle between any two noises of one node that have the same size."""
+    by_node: dict[tuple[int, int], list[Noise]] = {}
     for noise in noises:
-        by_node.setdefault(noise.node, []).append(noise)
+        by_node.setdefault((noise.node, noise.b.size), []).append(noise)
     found = []
     for rounds in by_node.values():
         last = max(2, int(math.sqrt(2 * _PAIRS)))

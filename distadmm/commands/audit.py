@@ -271,10 +271,9 @@ def _other(subject: str, query: Query, options: Options) -> Play:
             "rounds": query.iterations,
             "mu": mu_at(query.epsilon, query.delta),
         }
+        party = sharing.toy(query.mechanism, **shape)
         return Play(
-            f"sharing {query.mechanism}",
-            partial(sharing.recovered, query.mechanism, **shape),
-            partial(sharing.sound, query.mechanism, **shape),
+            f"sharing {query.mechanism}", partial(sharing.recovered, party), partial(sharing.sound, party)
         )
     require(
         options.level != "0",
