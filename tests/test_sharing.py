@@ -13,6 +13,7 @@ from distadmm.errors import InputError
 from distadmm.files import read_npz
 from distadmm.methods.sharing import admm
 from distadmm.methods.sharing.jacobi import Corrected, Paper
+from distadmm.privacy.ledger import chain
 from distadmm.problems.losses import Logistic
 
 
@@ -335,3 +336,50 @@ def test_blocks_of_different_length_are_refused():
         sharing.solve([blocks[0], blocks[1][:50]], labels)
     with pytest.raises(InputError, match="exactly -1 and"):
         sharing.solve(blocks, labels * 2)
+
+
+OWN = """
+from dataclasses import dataclass
+from typing import NamedTuple
+import numpy as np
+import distadmm
+
+class State(NamedTuple):
+    x: dict
+    b: float
+
+@distadmm.register("ridge", family="star")
+@dataclass(frozen=True)
+class Ridge:
+    weight: float = distadmm.flag(1.0, help="of the pull towards the labels")
+
+    def init(self, seat):
+        return State({m: np.zeros(block.width) for m, block in seat.blocks.items()}, 0.0)
+
+    def step(self, k, st, seat):
+        v = {m: block.apply(st.x[m]) for m, block in seat.blocks.items()}
+        SEAL
+        total, _ = seat.collect(k, v)
+        pull = seat.down(seat.labels - total if total is not None else np.zeros(0))
+        x = {m: st.x[m] + self.weight * block.adjoint(pull) / seat.rows for m, block in seat.blocks.items()}
+        return State(x, st.b)
+"""
+
+
+@pytest.mark.parametrize("seal", ["v = {m: seat.release.seal(k, m, sent) for m, sent in v.items()}", "pass"])
+def test_an_algorithm_of_ones_own_runs_and_cannot_send_unnoticed(seal, tmp_path):
+    path = tmp_path / f"ridge{len(seal)}.py"  # a module is loaded once a process
+    path.write_text(OWN.replace("SEAL", seal))
+    out = tmp_path / "r"
+    assert (
+        run("--algorithm", path, "--weight", 0.01, "--iterations", 8, "--checkpoint-every", 4, "--out", out)
+        == 0
+    )
+    rows = _history(out)
+    assert float(rows[-1]["objective"]) < float(rows[0]["objective"])
+    entries = chain.read(out / "ledger" / "node-0001.jsonl").entries
+    (charge,) = [entry for entry in entries if entry["kind"] == "charge"]
+    said = "without noise" if "seal" in seal else "no release covers"
+    assert said in charge["params"]["reason"]
+    assert run("--resume", out, "--iterations", 12) == 0
+    assert len(_history(out)) == 12
