@@ -362,16 +362,16 @@ def begin(algorithm: Any, place: Any) -> Any:
     """The first state, refused in one line when it is none."""
     state, what = algorithm.init(place), type(algorithm).__name__
     known = (entry for table in _REGISTERED.values() for entry in table.values())
-    field = FAMILIES[next((entry.family for entry in known if entry.cls is type(algorithm)), "graph")]
+    field = next((FAMILIES[entry.family] for entry in known if entry.cls is type(algorithm)), "")
     made = f"{what}.init returned {'nothing' if state is None else 'a ' + type(state).__name__}"
     rows = (
         "np.ndarray  # one row a node of this rank" if field == "f" else "dict[int, np.ndarray]  # by party"
     )
-    lines = f"\n\n    class State(NamedTuple):\n        {field}: {rows}"
+    lines = f"\n\n    class State(NamedTuple):\n        {field or 'x'}: {rows}"
     fields: tuple[str, ...] = getattr(state, "_fields", ())
     require(isinstance(state, tuple) and fields, f"{made}; needed: a NamedTuple of arrays:{lines}")
     require(
-        field in fields,
+        not field or field in fields,
         f"{made} without a field {field}, which holds the models; it has {', '.join(fields)}; write{lines}",
     )
     return state

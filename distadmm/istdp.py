@@ -8,190 +8,161 @@
 Without --epsilon there is no noise and no privacy.
 """
 
+from __future__ import annotations
+
 from distadmm.flags import entering
 
 entering(__name__)
 
 import math
-from dataclasses import dataclass, fields
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from distadmm.data import options as groups
-from distadmm.data.options import norms
+import numpy as np
+
 from distadmm.data.rows import Rows, load
-from distadmm.errors import DONE, UNCONVERGED, require
-from distadmm.files import write_json
-from distadmm.flags import again, flag, parse
-from distadmm.methods.istdp.fit import (
-    PrivateSolution,
-    Solution,
-    checked,
-    claim_of,
-    loss_of,
-    rules,
-    solve,
-    solve_printed,
-    solve_private,
-)
+from distadmm.errors import require
+from distadmm.files import write_csv
+from distadmm.flags import read_config, value_of
+from distadmm.methods.istdp import fit, words
+from distadmm.methods.istdp.fit import PrivateSolution, Solution, solve, solve_printed, solve_private
+from distadmm.methods.istdp.options import Data, Model, Options, Privacy, Running
 from distadmm.methods.istdp.plan import make_plan
-from distadmm.problems.concave import PENALTIES, make
-from distadmm.ranks.launch import launch
+from distadmm.methods.istdp.release import Price, price_of
+from distadmm.privacy.accounting.statements import refuted, rounded_up
+from distadmm.privacy.ledger.books import open_ledger
+from distadmm.privacy.ledger.rules import MemoryLedger
+from distadmm.privacy.noise.sources import Source, source_of
+from distadmm.ranks.uplink import Uplink
 from distadmm.ranks.world import World
-from distadmm.run.claim import claim_directory
-from distadmm.run.groups import Budget, Job, Shared
-from distadmm.run.istdp_directory import Outcome, table, write
-from distadmm.structs import struct
+from distadmm.run import shell
+from distadmm.run.ends import End
+from distadmm.run.kinds import REFUTED, UNBOUNDED
 
+if TYPE_CHECKING:
+    from distadmm.privacy.ledger.filter import Filter
+    from distadmm.run import running
+
+Array = np.ndarray
 __all__ = ["Options", "PrivateSolution", "Solution", "main", "solve", "solve_printed", "solve_private"]
 
 
-@struct
-class Data(groups.Rows):
-    """Which rows, and what is made of them."""
-
-    intercept: bool = again(Shared, "intercept", note=", which no penalty holds")
-    row_norm: str = again(Shared, "row_norm", note=": 1, synthetic rows as they are")
-
-    def __post_init__(self) -> None:
-        self.norm()
-
-    def norm(self) -> float | None:
-        if self.row_norm == "auto":
-            return None if self.data.startswith("synthetic") else 1.0
-        bounds = norms(self.row_norm) or (None,)
-        require(len(bounds) == 1, f"--row-norm is {self.row_norm!r}; needed: one norm")
-        return bounds[0]
+class Prepared(NamedTuple):
+    options: Options
+    world: World
+    rows: Any  # `Rows`, or None on a rank that has nothing to do
 
 
-@struct
-class Model:
-    """What is minimised."""
+class Fit(NamedTuple):
+    """What one repetition leaves behind."""
 
-    flags_title = "model"
-    loss: str = again(Shared, "loss", note=": logistic, huber, smooth-hinge, squared")
-    penalty: str = flag("mcp", help=f"one of {', '.join(PENALTIES)}", choices=PENALTIES)
-    lambda_: float | None = again(
-        Shared,
-        "lambda_",
-        note=" (default: private, sigma sqrt(2 ln d), which no record enters; otherwise a twentieth of what keeps "
-        "every column out)",
-    )
-    reach: float | None = flag(
-        None,
-        help="alpha, the reach of the penalty: it is flat beyond alpha lambda (default: by rule)",
-        was={"alpha": {}},
-    )
-    stop_tolerance: float | None = again(
-        Shared,
-        "stop_tolerance",
-        below=1,
-        note=", as a share of lambda; without privacy (default: 1e-06)",
-        was={"tolerance": {}},
-    )
-    iterations: int | None = again(Shared, "iterations", note=" (default: 50 when private, otherwise 10000)")
-
-    def __post_init__(self) -> None:
-        loss_of(self.loss)
-        make(self.penalty, 0.0 if self.lambda_ is None else self.lambda_, self.reach)
+    theta: Array
+    ended: str
+    iterations: int
+    seconds: float
+    facts: dict[str, Any]  # the same for all repetitions
+    columns: tuple[str, ...]
+    history: list[Any]
+    said: list[str]
+    finished: bool  # converged, or never stuck
+    began: int = 0
 
 
-@struct
-class Privacy(Budget):
-    """The budget and how it is spent."""
+class Line(tuple):
+    """What an onlooker sees of an iteration: its columns are those of `_Watcher`."""
 
-    adjacency: str | None = again(Budget, "adjacency", note="; no default", choices=("replace", "add-remove"))
-    public_rows: int | None = again(Shared, "public_rows")
-    gradient_norm: float = flag(
-        1.0, help="C: norm to which each record's gradient is shortened", was={"clip": {}}
-    )
-    steps: str = flag("bb", help="bb (from noisy gradients) or fixed", choices=("bb", "fixed"))
-    step: float | None = flag(None, help="first step, or the fixed one (default: --shortest)")
-    shortest: float | None = flag(None, help="alpha_min (default: 1/(c1 C^2), c1 the loss's curvature)")
-    longest: float | None = flag(None, help="alpha_max (default: 20 times the shortest)")
-    form: str = again(Shared, "form", note="; paper: Algorithm 1, whose claim is refuted")
-    private_objective: bool = flag(
-        False,
-        help="write the objective on the private rows too: outside every guarantee",
-        was={"observe": {True: True, False: False}},
-    )
+    residual = math.inf
 
-    def __post_init__(self) -> None:
+    @property
+    def diverged(self) -> bool:
+        return not math.isfinite(self[3])
+
+    def details(self) -> list[str]:
+        return [f"{self[2]} columns", f"|theta| {self[3]:.3g}"]
+
+
+class _Watcher:
+    """Measures from released values alone, unless the objective on the private rows was asked for."""
+
+    def __init__(self, repetition: int, objective: Callable[[Array], float] | None):
+        self.uplink, self.repetition, self.objective = Uplink(World(), 0, 0), repetition, objective
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (*fit.Step._fields, "repetition", *(["objective"] if self.objective else []))
+
+    def measure(self, k: int, phase: str, state: Any, before: Any, seconds: float) -> Line:
+        own = [self.objective(state.theta)] if self.objective else []
+        return Line((*fit.line(k, state), self.repetition, *own))
+
+
+class Istdp(shell.Programme):
+    kind, prog, listens = "istdp", "distadmm.istdp", True
+    bound = frozenset({"iterations"})  # T decides how much noise each of them has
+
+    def read(self, argv: Sequence[str]) -> Options:
+        following = value_of(argv, "--observe")
         require(
-            self.epsilon is not None or self.form == "sound",
-            "--form paper is the private Algorithm 1; give its --epsilon and --adjacency",
+            "--observe" not in argv or (following is not None and not following.startswith("--")),
+            "--observe now says how often to measure; the objective on the private rows is --private-objective",
         )
-        require(
-            self.epsilon is None or self.adjacency is not None,
-            "a private run needs --adjacency and there is no default: replace (one record another, the number of "
-            "rows public) or add-remove (one record more or less, with --public-rows)",
+        base = value_of(argv, "--config")
+        old = base is not None and read_config(base).get("observe") is True  # of a run of the last release
+        return super().read(["--private-objective", *argv] if old else argv)
+
+    def description(self) -> str:
+        return __doc__ or ""
+
+    def groups(self, asked: dict[str, Any]) -> list[type]:
+        return [Data, Model, Privacy, Running]
+
+    def options(self, parts: tuple[Any, ...]) -> Options:
+        return Options(*parts)
+
+    def prepare(self, options: Options, world: World) -> Prepared:
+        here: list[Rows] = []
+        world.on_root(lambda: here.append(rows_of(options)))
+        rows = here[0] if here else None
+        return Prepared(options, world, world.broadcast(rows) if options.run.repetitions > 1 else rows)
+
+    def price(self, prepared: Prepared) -> Price | None:
+        return prepared.world.on_root(lambda: price_for(prepared.options, prepared.rows))
+
+    def outlook(self, prepared: Prepared, price: Price | None) -> str:
+        return "" if prepared.rows is None else words.outlook(prepared.options, prepared.rows, price)
+
+    def describe(self, prepared: Prepared, price: Price | None) -> dict[str, Any]:
+        """Nothing of it gives a private number of rows away."""
+        rows = prepared.rows
+        if rows is None:
+            return {}
+        hidden = ("rows", "test_rows") if prepared.options.privacy.adjacency == "add-remove" else ()
+        shown = {name: value for name, value in rows.description.items() if name not in hidden}
+        return {"data_id": rows.dataset, "data": shown}
+
+    def solve(self, prepared: Prepared, price: Price | None, run: running.Running) -> shell.Outcome:
+        options, world, rows = prepared
+        flags = run.flags if options.run.repetitions == 1 else replace(run.flags, progress="none")
+        alone = type(run)(World(), flags, run.name, run.folder, run.data_id, run.signals)
+        one = (
+            partial(run_private, options, rows, price, alone)
+            if price
+            else partial(run_open, options, rows, alone)
         )
-        for name in ("adjacency", "public_rows", "step", "shortest", "longest"):
-            require(
-                self.epsilon is not None or getattr(self, name) is None,
-                f"--{name.replace('_', '-')} is for private runs; give --epsilon too, or leave it out",
-            )
-
-    def planned(self) -> dict[str, Any]:
-        """Keywords of `make_plan`, without the model's."""
-        return {
-            "clip": self.gradient_norm, "divisor": self.public_rows, "rule": self.steps, "first": self.step,
-            "shortest": self.shortest, "longest": self.longest, "epsilon": self.epsilon, "delta": self.delta,
-            "adjacency": self.adjacency,
-        }  # fmt: skip
+        found: list[Fit] = []
+        if options.run.repetitions == 1:
+            world.on_root(lambda: found.append(one(0)))
+        else:
+            found += world.share_out(one, range(options.run.repetitions)) or []
+        outcome = _summed_up(options, rows, found, run) if world.is_root else shell.Outcome()
+        outcome.ended, outcome.strict = world.broadcast((outcome.ended, outcome.strict))
+        return outcome
 
 
-@struct
-class Running(Job):
-    """How the run is kept."""
-
-    repetitions: int = flag(
-        1, help="simulation: so many independent runs, shared out to the ranks", at_least=1
-    )
-
-
-@dataclass(frozen=True)
-class Options:
-    """All flags of the command, by group."""
-
-    data: Data
-    model: Model
-    privacy: Privacy
-    run: Running
-
-    def __post_init__(self) -> None:
-        private, run = self.privacy, self.run
-        require(
-            run.repetitions == 1 or (private.epsilon is not None and private.rng == "simulation"),
-            "--repetitions is for --rng simulation: every secure run would spend the whole budget, and without "
-            "--epsilon all would be the same",
-        )
-        require(
-            private.adjacency != "add-remove" or not self.data.test_fraction,
-            "--test-fraction with --adjacency add-remove: one record more or less deals all rows out anew, so that "
-            "many others enter the training or leave it; give a file without the rows to test on",
-        )
-        if private.epsilon is not None:  # whatever is wrong with the plan is said before a row is read
-            make_plan(
-                dimension=1, rows=1, loss=loss_of(self.model.loss), iterations=self.model.iterations or 50,
-                lam=self.model.lambda_, alpha=self.model.reach,
-                **({**private.planned(), "divisor": 1.0} if private.form == "paper" else private.planned()),
-            )  # fmt: skip
-        if private.form == "paper":
-            require(self.model.lambda_ is not None, "--form paper has no rule for lambda; give --lambda")
-            require(self.model.penalty == "mcp", "--form paper is for the penalty mcp")
-            require(not self.data.intercept, "--form paper has no intercept; leave it out")
-            require(not private.private_objective, "--private-objective is for the sound form; leave it out")
-
-    def table(self) -> dict[str, Any]:
-        """Flag name -> value, as `config.json` keeps it and `--config` reads it."""
-        parts = (self.data, self.model, self.privacy, self.run)
-        table = {f.name.rstrip("_"): getattr(part, f.name) for part in parts for f in fields(part)}
-        return {name: value for name, value in table.items() if name != "force"}
-
-
-def read(argv: list[str]) -> Options:
-    return Options(*parse("distadmm.istdp", __doc__ or "", [Data, Model, Privacy, Running], argv))
+PROGRAMME = Istdp()
 
 
 def rows_of(options: Options) -> Rows:
@@ -199,178 +170,204 @@ def rows_of(options: Options) -> Rows:
     sound = options.privacy.epsilon is not None and options.privacy.form == "sound"
     reading = data.reading() | {"private": sound}
     rows = load(
-        data.data, loss=loss_of(options.model.loss), row_norm=data.norm(), seed=options.run.seed, **reading
+        data.data,
+        loss=fit.loss_of(options.model.loss),
+        row_norm=data.norm(),
+        seed=options.run.seed,
+        **reading,
     )
-    checked(rows.X, rows.y, options.model.loss)
+    X, y, _ = fit.checked(rows.X, rows.y, options.model.loss)
     if sound and rows.facts is not None:
         rows.facts.require_public(data.data)
-    return rows
+    return replace(rows, X=X, y=y)
 
 
-def run_open(options: Options, rows: Rows) -> Outcome:
+def price_for(options: Options, rows: Rows | None) -> Price | None:
+    """The plan, and what it costs; refused here, before a file is written, where a budget does not admit it."""
+    model, privacy = options.model, options.privacy
+    assert rows is not None
+    if privacy.epsilon is None:
+        return None
+    n, d = rows.X.shape
+    common: dict[str, Any] = {
+        "lam": model.lambda_,
+        "alpha": model.reach,
+        "iterations": model.iterations or 50,
+    }
+    if privacy.form == "paper":
+        given = {
+            name: value for name in ("shortest", "longest") if (value := getattr(privacy, name)) is not None
+        }
+        return fit.printed_price(
+            epsilon=privacy.epsilon, delta=privacy.delta, adjacency=privacy.adjacency, dimension=d,  # type: ignore[arg-type]
+            bound=privacy.gradient_norm, **given, **common,
+        )  # fmt: skip
+    plan = make_plan(
+        dimension=d + options.data.intercept,
+        rows=n,
+        loss=fit.loss_of(model.loss),
+        **privacy.planned(),
+        **common,
+    )
+    price = price_of(plan, privacy.rng)
+    if privacy.budget_epsilon is not None:
+        trial = MemoryLedger(adjacency=plan.adjacency, mode=privacy.rng, budget=limit(privacy, price))
+        trial.commit(price.schedule)
+    return price
+
+
+def limit(privacy: Privacy, price: Price) -> Filter | None:
+    if privacy.budget_epsilon is None:
+        return None
+    from distadmm.privacy.ledger.filter import budget
+
+    delta = privacy.delta if privacy.budget_delta is None else privacy.budget_delta
+    return budget(privacy.budget_epsilon, delta, price.schedule, adjacency=price.plan.adjacency)
+
+
+def run_open(options: Options, rows: Rows, run: running.Running, repetition: int) -> Fit:
     """Without privacy."""
-    model = options.model
-    lam, alpha = rules(*checked(rows.X, rows.y, model.loss), model.lambda_, model.reach)
+    from time import perf_counter
+
+    model, every, why = options.model, options.run.observe_every, [""]
+
+    def stop() -> bool:
+        why[0] = run.asked_to_stop()
+        return bool(why[0])
+
+    run.start_clock()
+    began = perf_counter()
+    lam, alpha = fit.rules(rows.X, rows.y, fit.loss_of(model.loss), model.lambda_, model.reach)
     found = solve(
-        rows.X, rows.y, loss=model.loss, penalty=model.penalty, lam=lam, alpha=alpha,
+        rows.X, rows.y, loss=model.loss, penalty=model.penalty, lam=lam, alpha=alpha, stop=stop,
         intercept=options.data.intercept, tol=model.stop_tolerance or 1e-6, iterations=model.iterations or 10_000,
     )  # fmt: skip
-    steps = [0.0, *found.steps.tolist()]
-    history = [
-        {"iteration": k, "step": step, "objective": value}
-        for k, (step, value) in enumerate(zip(steps, found.history.tolist()))
-    ]
+    seconds, last = perf_counter() - began, found.iterations
+    lines = zip(
+        range(last + 1), [0.0, *found.steps.tolist()], [repetition] * (last + 1), found.history.tolist()
+    )
     facts = {
-        "form": "not private", "loss": model.loss, "penalty": model.penalty, "lambda": lam, "alpha": alpha,
-        "iterations": found.iterations, "objective": found.objective, "residual": found.residual,
-        "converged": found.converged,
+        "lambda": lam, "alpha": alpha, "objective": found.objective, "residual": found.residual,
+        "converged": found.converged, "epsilon": math.inf, "delta": options.privacy.delta, "adjacency": None,
+        "statement": UNBOUNDED,
     }  # fmt: skip
-    notes = ["No noise: not private."]
+    said = ["No noise: not private."]
     if not found.converged:
-        notes.append(
-            f"Not converged after {found.iterations} iterations; raise --iterations or --stop-tolerance."
-        )
-    quality = rows.quality(found.theta, options.data.intercept)
-    return Outcome(found.theta, history, facts, quality, notes, found.converged)
-
-
-def run_private(options: Options, rows: Rows, repetition: int, folder: Path | None) -> Outcome:
-    """One private run; it depends on the options, the rows and the repetition's number alone."""
-    from distadmm.privacy.ledger.books import open_ledger
-
-    model, privacy, run = options.model, options.privacy, options.run
-    assert privacy.epsilon is not None
-    assert privacy.adjacency is not None
-    scope = "record" if run.repetitions == 1 else "unknown"  # repetitions meet the same records
-    header: dict[str, Any] = {
-        "adjacency": privacy.adjacency, "mode": privacy.rng, "scope": scope, "dataset": rows.dataset,
-        "claim": claim_of(privacy.adjacency, privacy.form),
-    }  # fmt: skip
-    ledger = open_ledger(folder, repetition, **header)
-    common: dict[str, Any] = {
-        "loss": model.loss, "alpha": model.reach, "ledger": ledger, "iterations": model.iterations or 50,
-        "seed": run.seed if privacy.rng == "simulation" else None,
-    }  # fmt: skip
-    objectives: list[float] = []
-    with ledger:
-        if privacy.form == "paper":
-            assert model.lambda_ is not None
-            common |= {"epsilon": privacy.epsilon, "delta": privacy.delta, "adjacency": privacy.adjacency}
-            bounds = {"shortest": privacy.shortest, "longest": privacy.longest}
-            common |= {name: value for name, value in bounds.items() if value is not None}
-            found = solve_printed(rows.X, rows.y, lam=model.lambda_, bound=privacy.gradient_norm, **common)
-        else:
-            watch = _objective_watch(options, rows, objectives) if privacy.private_objective else None
-            found = solve_private(
-                rows.X, rows.y, penalty=model.penalty, intercept=options.data.intercept, lam=model.lambda_,
-                watch=watch, **privacy.planned(), **common,
-            )  # fmt: skip
-    history = [line._asdict() for line in found.history]
-    for line, value in zip(history, objectives):
-        line["objective"] = value
-    quality = rows.quality(found.theta, options.data.intercept)
-    return Outcome(
-        found.theta, history, _facts(options, found), quality, _notes(options, found), not found.stuck
+        said.append(f"Not converged after {last} iterations; raise --iterations or --stop-tolerance.")
+    return Fit(
+        found.theta,
+        End.CONVERGED.word if found.converged else why[0] or End.ITERATIONS.word,
+        last,
+        seconds,
+        facts,
+        ("iteration", "step", "repetition", "objective"),
+        [line for line in lines if every and (line[0] % every == 0 or line[0] == last)],
+        said,
+        found.converged,
     )
 
 
-def _facts(options: Options, found: PrivateSolution) -> dict[str, Any]:
-    from distadmm.privacy.accounting.statements import rounded_up
+def run_private(options: Options, rows: Rows, price: Price, run: running.Running, repetition: int) -> Fit:
+    """One private run; what it computes depends on the options, the rows and the repetition's number alone."""
+    from distadmm.run.loop import Course, Loop
 
-    plan = found.plan
-    divisor = {} if options.privacy.form == "paper" else {"divisor": plan.divisor}
-    upwards = float(rounded_up(found.epsilon, 6)) if math.isfinite(found.epsilon) else "infinite"
-    return {
-        "form": options.privacy.form, "loss": options.model.loss, "penalty": options.model.penalty,
-        "lambda": plan.lam, "alpha": plan.alpha, "iterations": plan.iterations, "clip": plan.clip,
-        **divisor, "rng": options.privacy.rng, "noise_multiplier": plan.noise_multiplier, "sigma": found.sigma,
-        "adjacency": plan.adjacency, "epsilon": upwards, "delta": plan.delta,
+    privacy, plan, sound = options.privacy, price.plan, options.privacy.form == "sound"
+    smooth = fit.loss_of(options.model.loss)
+    ledger, source = _ledger(options, rows, price, run, repetition)
+    if sound:
+        course = fit.sound_course(
+            rows.X, rows.y, smooth, price, ledger, source, options.model.penalty, options.data.intercept,
+            kept=run.checkpoint_every is not None,
+        )  # fmt: skip
+        if not ledger.events:
+            ledger.commit(price.schedule, plan.adjacency)
+    else:
+        course = fit.printed_course(rows.X, rows.y, smooth, price, ledger, source)
+    objective = partial(_objective, options, rows, smooth) if privacy.private_objective else None
+    watcher = _Watcher(repetition, objective)
+    steps = Course(course.iterations, options.run.observe_every)
+    loop = Loop(course.method, course.place, watcher, run, steps)
+    k, state = loop.go()
+    facts: dict[str, Any] = {
+        "lambda": plan.lam, "alpha": plan.alpha, "clip": plan.clip, **({"divisor": plan.divisor} if sound else {}),
+        "rng": privacy.rng, "noise_multiplier": plan.noise_multiplier, "sigma": price.sigma,
+        "adjacency": plan.adjacency, "epsilon": math.inf, "delta": plan.delta, "statement": REFUTED,
     }  # fmt: skip
-
-
-def _notes(options: Options, found: PrivateSolution) -> list[str]:
-    notes = [found.statement]
-    if found.stuck:
-        notes.append(
-            f"In {len(found.stuck)} of {len(found.history)} iterations (the first: {found.stuck[0]}) the inner loop "
-            "had accepted no step after 40 halvings. As printed it has no other end; here theta stayed and the run "
-            "went on."
+    if sound:
+        known = fit.said_of(ledger, plan.delta)
+        spent = known.would_be if known.reading == "simulation" else known.epsilon
+        facts |= {"epsilon": float(rounded_up(spent, 6)), "statement": ledger.statement_kind}
+        said = [known.text, known.not_covered]
+        stuck: list[int] = []
+    else:
+        said, stuck = [refuted(plan.epsilon, plan.delta, fit.printed.REFUTED)], state.stuck.tolist()
+    ledger.close()
+    if stuck:
+        said.append(
+            f"In {len(stuck)} of {k} iterations (the first: {stuck[0]}) the inner loop had accepted no step after 40 "
+            "halvings. As printed it has no other end; here theta stayed and the run went on."
         )
-    if options.privacy.private_objective:
-        notes.append(
+    if privacy.private_objective:
+        said.append(
             "The objectives in history.csv are computed from the rows without noise: keep that file private."
         )
-    return notes
-
-
-def _objective_watch(options: Options, rows: Rows, into: list[float]) -> Any:
-    loss, n = loss_of(options.model.loss), len(rows.y)
-
-    def watch(k: int, theta: Any) -> None:
-        z = rows.X @ theta[: rows.X.shape[1]] + (theta[-1] if options.data.intercept else 0.0)
-        into.append(float(loss.value(z, rows.y).sum()) / n)
-
-    return watch
-
-
-def outlook(options: Options, rows: Rows) -> str:
-    """What would be run."""
-    model, privacy, (n, d) = options.model, options.privacy, rows.X.shape
-    counted = f"{n} rows, " if privacy.adjacency != "add-remove" else ""
-    text = f"{rows.description['name']}: {counted}{d} columns; loss {model.loss}, penalty {model.penalty}"
-    if privacy.epsilon is None:
-        return f"{text}\nno noise, no privacy: at most {model.iterations or 10_000} iterations"
-    if privacy.form == "paper":
-        return f"{text}\nAlgorithm 1 as printed, {model.iterations or 50} iterations: its claim is refuted"
-    plan = make_plan(
-        dimension=d, rows=n, loss=loss_of(model.loss), iterations=model.iterations or 50, lam=model.lambda_,
-        alpha=model.reach, **privacy.planned(),
+    return Fit(
+        state.theta + 0.0, loop.ended, k, loop.seconds, facts, watcher.columns, loop.history,
+        [*([loop.reason] if loop.reason else []), *said], not stuck, loop.began,
     )  # fmt: skip
-    return (
-        f"{text}\n{plan.iterations} releases with noise of {plan.noise_multiplier:.4g} sensitivities: "
-        f"({privacy.epsilon:g}, {privacy.delta:g})-DP, {privacy.adjacency}"
-    )
 
 
-def work(options: Options, world: World) -> int:
-    if options.run.dry_run:
-        text = world.on_root(lambda: outlook(options, rows_of(options)))
-        if world.is_root:
-            print(text)
-        return DONE
-    repetitions = options.run.repetitions
-    if repetitions == 1:
-        return world.on_root(lambda: _alone(options))
-    rows = world.on_root(lambda: rows_of(options))
-    folder = world.on_root(lambda: _begin(options, rows))
-    found = world.share_out(
-        lambda repetition: run_private(options, rows, repetition, folder / "ledger"), range(repetitions)
-    )
-    return world.on_root(lambda: _finish(options, rows, found or [], folder))
+def _ledger(
+    options: Options, rows: Rows, price: Price, run: running.Running, repetition: int
+) -> tuple[MemoryLedger, Source]:
+    """The ledger of one repetition, opened or taken up again, and the noise it is for."""
+    privacy = options.privacy
+    source = source_of(privacy.rng, options.run.seed if privacy.rng == "simulation" else None)
+    ledger = open_ledger(
+        run.folder and run.folder / "ledger", repetition, resume=run.resumed, mode=source.mode, source=source.name,
+        adjacency=price.plan.adjacency, dataset=rows.dataset, run=run.name,
+        scope="record" if options.run.repetitions == 1 else "unknown",  # repetitions meet the same records
+        claim=fit.claim_of(privacy.adjacency, privacy.form), budget=limit(privacy, price),
+    )  # fmt: skip
+    return ledger, source
 
 
-def _alone(options: Options) -> int:
-    rows = rows_of(options)
-    if options.privacy.epsilon is None:
-        outcome = run_open(options, rows)
-        return _finish(options, rows, [outcome], _begin(options, rows))
-    folder = _begin(options, rows)
-    return _finish(options, rows, [run_private(options, rows, 0, folder / "ledger")], folder)
+def _objective(options: Options, rows: Rows, loss: Any, theta: Array) -> float:
+    z = rows.X @ theta[: rows.X.shape[1]] + (theta[-1] if options.data.intercept else 0.0)
+    return float(loss.value(z, rows.y).sum()) / len(rows.y)
 
 
-def _begin(options: Options, rows: Rows) -> Path:
-    """The run directory with its configuration; nothing in it gives a private number of rows away."""
-    folder = claim_directory(options.run.out, "istdp", force=options.run.force)
-    hidden = ("rows", "test_rows") if options.privacy.adjacency == "add-remove" else ()
-    described = {name: value for name, value in rows.description.items() if name not in hidden}
-    write_json(folder / "config.json", {"command": "istdp", "config": options.table(), "data": described})
-    return folder
-
-
-def _finish(options: Options, rows: Rows, outcomes: list[Outcome], folder: Path) -> int:
-    summary = write(folder, outcomes, rows, options.data.intercept)
-    print("\n".join(table(summary, folder)))
-    return UNCONVERGED if options.run.strict and not all(o.finished for o in outcomes) else DONE
+def _summed_up(options: Options, rows: Rows, found: list[Fit], run: running.Running) -> shell.Outcome:
+    """Means over the repetitions, standard deviations where there are several."""
+    ended = next((one.ended for one in found if one.ended != End.ITERATIONS.word), End.ITERATIONS.word)
+    # Of a run that was stopped those repetitions count that were not, if there are any.
+    fits = [one for one in found if one.ended == End.ITERATIONS.word] or found
+    first, intercept = fits[0], options.data.intercept
+    summary: dict[str, Any] = {
+        "ended": ended, "iterations": first.iterations, "seconds": sum(one.seconds for one in found),
+        "repetitions": len(fits), "form": options.mode, "loss": options.model.loss,
+        "penalty": options.model.penalty, **first.facts,
+    }  # fmt: skip
+    measured = [
+        {**rows.quality(one.theta, intercept), "nonzeros": np.count_nonzero(one.theta)} for one in fits
+    ]
+    for name in measured[0]:
+        values = np.array([each[name] for each in measured], dtype=float)
+        summary[name] = float(values.mean())
+        if len(values) > 1:
+            summary[f"{name}_sd"] = float(values.std(ddof=1))
+    summary["notes"] = list(dict.fromkeys(chain.from_iterable(one.said for one in fits)))
+    theta, names = np.stack([one.theta for one in fits]), (*rows.names, *(["intercept"] if intercept else []))
+    chosen = [(names[j], *theta[:, j].tolist()) for j in np.flatnonzero(theta.any(axis=0))]
+    heads = ("column", *(f"theta_{r}" for r in range(len(theta))))
+    outcome = shell.Outcome(ended, first.iterations, first.began, first.columns)
+    outcome.history = [line for one in fits for line in one.history]
+    outcome.arrays = {"models.npz": {"theta": theta, "names": np.array(names)}}
+    outcome.files = {"coefficients.csv": lambda path: write_csv(path, heads, chosen)}
+    outcome.summary, outcome.said = summary, summary["notes"]
+    outcome.closing = list(words.closing(summary))
+    outcome.strict = run.flags.strict and not all(one.finished for one in fits)
+    return outcome
 
 
 def __getattr__(name: str) -> Any:
@@ -382,11 +379,11 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-def main(argv: list[str] | None = None) -> int:
-    return launch("distadmm.istdp", read, work, argv)
+def main(argv: Sequence[str] | None = None) -> int:
+    return shell.main(PROGRAMME, argv)
 
 
 if __name__ == "__main__":
-    from distadmm.istdp import main as run  # the real module, not its __main__ double
+    from distadmm.istdp import main as run_command  # the real module, not its __main__ double
 
-    raise SystemExit(run())
+    raise SystemExit(run_command())

@@ -35,7 +35,7 @@ def test_a_seed_repeats_the_noise_and_says_so():
     assert model.statement_.startswith("No guarantee: the names of the two classes were found in y")
     stated = clone(model).fit(problem.X, problem.y, classes=(-1, 1))
     np.testing.assert_array_equal(stated.coef_, model.coef_)
-    assert stated.statement_.startswith("Simulation")
+    assert stated.statement_.startswith("SIMULATION")
     assert model.ledger_.mode == "simulation"
 
 
@@ -46,7 +46,7 @@ def test_without_a_seed_the_noise_is_secure():
     assert (first.coef_ != second.coef_).any()
     assert first.ledger_.mode == "secure"
     assert first.epsilon_ <= 2.0
-    assert "differentially private" in first.statement_
+    assert "-DP for replacing one record" in first.statement_
 
 
 def test_bad_parameters_are_value_errors():

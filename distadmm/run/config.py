@@ -42,19 +42,11 @@ class Loop(Run):
     stop_tolerance: float | None = again(Shared, "stop_tolerance", note="; both residuals")
 
     def __post_init__(self) -> None:
-        require(
-            self.observe == "none" or (self.observe.isdigit() and int(self.observe) > 0),
-            f"--observe is {self.observe!r}; needed: none, or a whole number of iterations",
-        )
+        Run.__post_init__(self)
         require(
             not (self.stop_tolerance and self.observe == "none"),
             "--stop-tolerance needs measurements; leave out --observe none",
         )
-
-    @property
-    def observe_every(self) -> int:
-        """Iterations between measurements; 0 for none."""
-        return 0 if self.observe == "none" else int(self.observe)
 
 
 @struct

@@ -84,6 +84,8 @@ def finish(programme: Programme, outcome: Outcome, run: Running) -> None:
         write_npz(run.folder / name, arrays)
     run.world.barrier()  # all models are there before a summary says so
     if run.world.is_root:
+        for name, write in outcome.files.items():
+            write(run.folder / name)
         history.write(run.folder, outcome.columns, outcome.history, outcome.began)
         summary = {"schema": SCHEMA, "kind": programme.kind, **outcome.summary}
         write_json(run.folder / "summary.json", {key: _plain(value) for key, value in summary.items()})

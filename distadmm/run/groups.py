@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from distadmm.errors import require
 from distadmm.flags import flag
 from distadmm.structs import struct
 
@@ -57,6 +58,17 @@ class Run(Job):
     stall_timeout: float = flag(
         600.0, help="end the job when no rank moves for so many seconds; 0: never", at_least=0
     )
+
+    def __post_init__(self) -> None:
+        require(
+            self.observe == "none" or (self.observe.isdigit() and int(self.observe) > 0),
+            f"--observe is {self.observe!r}; needed: none, or a whole number of iterations",
+        )
+
+    @property
+    def observe_every(self) -> int:
+        """Iterations between measurements; 0 for none."""
+        return 0 if self.observe == "none" else int(self.observe)
 
 
 @struct

@@ -44,8 +44,8 @@ class Running:
         return Watchdog(self.world, self.flags.stall_timeout, self.name)
 
     def start_clock(self) -> None:
-        """What --time-limit allows begins now."""
-        self._started = time.monotonic()
+        """What --time-limit allows begins now, or began with an earlier loop of this run."""
+        self._started = self._started or time.monotonic()
 
     def asked_to_stop(self) -> str:
         """Why this rank should end the run here; empty while it may go on."""

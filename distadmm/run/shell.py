@@ -11,7 +11,7 @@ solve     prepared, price -> outcome                                  every rank
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import field
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,7 @@ class Outcome:
     columns: tuple[str, ...] = ()  # of history.csv
     history: list[Any] = field(default_factory=list)
     arrays: dict[str, dict[str, Array]] = field(default_factory=dict)  # file: arrays, written by this rank
+    files: dict[str, Callable[[Path], Any]] = field(default_factory=dict)  # file: what writes it, on rank 0
     summary: dict[str, Any] = field(default_factory=dict)
     closing: list[tuple[str, str]] = field(default_factory=list)  # of the closing table: name and value
     said: list[str] = field(default_factory=list)  # sentences below the table
@@ -53,6 +54,7 @@ class Programme:
     prog: str  # as it is started: python -m PROG
     restarts = False  # without a checkpoint it is solved again: its ledgers know what was sent
     listens = False  # its solve looks at signals; where it does not, they end the process at once
+    bound: frozenset[str] = frozenset()  # flags that a continuation cannot change, though those of others can
 
     def read(self, argv: Sequence[str]) -> Any:
         """The frozen options that `argv` asks for; on rank 0."""
@@ -129,7 +131,7 @@ def read(programme: Programme, argv: Sequence[str]) -> Any:
     options = programme.options(parse(programme.prog, programme.description(), classes, arguments))
     if resume is not None:
         before = programme.options(build(classes, today(asked, classes)))  # in the words of this release
-        _require_continuation(options, before.table(), resume)
+        _require_continuation(options, before.table(), resume, FREE_ON_RESUME - programme.bound)
     return options
 
 
@@ -147,12 +149,12 @@ def _configuration_of(folder: Path, out: str | None) -> str:
     return str(path)
 
 
-def _require_continuation(options: Any, before: dict[str, Any], folder: str) -> None:
+def _require_continuation(options: Any, before: dict[str, Any], folder: str, free: frozenset[str]) -> None:
     """A continuation equals the run it goes on from in all that an iteration computes."""
     for key, value in options.table().items():
         old = before[key]
         require(
-            key in FREE_ON_RESUME or old == value,
+            key in free or old == value,
             f"--resume: the run in {folder} has --{key.replace('_', '-')} {old}, not {value}; "
             "leave the flag out, or start a new run",
         )
@@ -228,5 +230,6 @@ def closing_words(outcome: Outcome) -> str:
     rows = list(outcome.closing)
     if outcome.path is not None:
         rows.append(("run directory", str(outcome.path)))
-    lines = [f"{name:<14} {value}" for name, value in rows]
+    width = max([14, *(len(name) for name, _ in rows)])
+    lines = [f"{name:<{width}} {value}" for name, value in rows]
     return "\n".join([*lines, *(["", *outcome.said] if outcome.said else [])])

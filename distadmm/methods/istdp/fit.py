@@ -10,25 +10,26 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from distadmm.errors import InputError, require
 from distadmm.methods.istdp import printed, private, solver
 from distadmm.methods.istdp.plan import Plan, make_plan
+from distadmm.methods.istdp.private import Thresholding
+from distadmm.methods.istdp.release import Desk, GridGradient, NoisyGradient, Paid, Price, price_of
 from distadmm.methods.istdp.solver import Solution
+from distadmm.privacy.accounting.events import Adjacency, Gaussian
 from distadmm.privacy.accounting.scopes import Hypothesis, claim
-from distadmm.privacy.accounting.statements import of_iterates, refuted
+from distadmm.privacy.accounting.statements import Statement, of_claim, refuted
+from distadmm.privacy.ledger.books import open_ledger
+from distadmm.privacy.ledger.rules import MemoryLedger
+from distadmm.privacy.ledger.tally import is_committed
+from distadmm.privacy.noise.mechanism import Noise, source_of
+from distadmm.privacy.noise.sources import Source
 from distadmm.problems.concave import Penalty, WithIntercept, make
 from distadmm.problems.losses import Loss, loss_named
-
-if TYPE_CHECKING:
-    from distadmm.methods.istdp.release import Release
-    from distadmm.privacy.accounting.events import Adjacency
-    from distadmm.privacy.ledger.rules import MemoryLedger
-    from distadmm.privacy.noise.mechanism import Noise
 
 Array = np.ndarray
 
@@ -52,6 +53,14 @@ class PrivateSolution:
     statement: str  # what may be said of it, and what not
     ledger: MemoryLedger = field(repr=False)
     stuck: tuple[int, ...] = ()  # printed form: iterations whose inner loop would not have ended
+
+
+class Course(NamedTuple):
+    """A private run, ready to be looped over: by `_run` in memory, by the command with all that a run has."""
+
+    method: Any
+    place: Desk
+    iterations: int
 
 
 def solve(
@@ -114,43 +123,52 @@ def solve_private(
     alpha, rule, first, shortest, longest.  `watch(k, theta)` sees every iterate; what it makes of private
     rows is not covered.
     """
-    from distadmm.privacy.noise.mechanism import Noise, source_of
-
     X, y, smooth = checked(X, y, loss)
-    if intercept:
-        X = np.hstack([X, np.ones((len(y), 1))])
-    n, d = X.shape
     plan = make_plan(
-        epsilon=epsilon, delta=delta, adjacency=adjacency, dimension=d, rows=n, loss=smooth, **planned
-    )
+        epsilon=epsilon, delta=delta, adjacency=adjacency, dimension=X.shape[1] + intercept, rows=len(y),
+        loss=smooth, **planned,
+    )  # fmt: skip
     mode = "secure" if seed is None else "simulation"
     ledger = _ledger(ledger, plan.adjacency, mode, "sound")
+    price = price_of(plan, mode)
+    course = sound_course(X, y, smooth, price, ledger, source_of(mode, seed), penalty, intercept)
+    ledger.commit(price.schedule, plan.adjacency)
+    state, history = _run(course, watch)
+    said = said_of(ledger, delta)
+    words = f"{said.text} {said.not_covered}"
+    return PrivateSolution(state.theta + 0.0, history, plan, price.sigma, price.epsilon, words, ledger)
+
+
+def sound_course(
+    X: Array,
+    y: Array,
+    loss: Loss,
+    price: Price,
+    ledger: MemoryLedger,
+    source: Source,
+    penalty: str,
+    intercept: bool,
+    **kept: bool,
+) -> Course:
+    """T noisy clipped gradients, which are to be committed before the first of them."""
+    plan = price.plan
     chosen: Penalty = make(penalty, plan.lam, plan.alpha)
     if intercept:
-        chosen = WithIntercept(chosen)
-    noise = Noise(ledger, source_of(mode, seed))
-    xi, spent = _release(X, y, smooth, plan, noise)
-    iterates = private.iterate(xi, np.zeros(d), chosen, plan.steps)
-    theta, history = np.zeros(d), []
-    for k, iterate in enumerate(islice(iterates, plan.iterations)):
-        theta = iterate.theta
-        history.append(_line(k, iterate.step, theta))
+        X, chosen = np.hstack([X, np.ones((len(y), 1))]), WithIntercept(chosen)
+    gradient = GridGradient if source.mode == "secure" else NoisyGradient
+    xi = gradient(X, y, loss, plan, Noise(ledger, source))
+    method = Thresholding(chosen, plan.steps, plan.dimension)
+    return Course(method, Desk(Paid(ledger, xi, **kept)), plan.iterations)
+
+
+def _run(course: Course, watch: Callable[[int, Array], None] | None = None) -> tuple[Any, list[Step]]:
+    state, history = course.method.init(course.place), []
+    for k in range(1, course.iterations + 1):
+        state = course.method.step(k, state, course.place)
+        history.append(line(k, state))
         if watch is not None:
-            watch(k, theta)
-    said = of_iterates(spent, delta, plan.adjacency, plan.iterations, plan.divisor, seeded=seed is not None)
-    return PrivateSolution(theta + 0.0, history, plan, xi.sigma, spent, said, ledger)
-
-
-def _release(X: Array, y: Array, loss: Loss, plan: Plan, noise: Noise) -> tuple[Release, float]:
-    """The noisy gradient of the noise's mode, its schedule committed, and the epsilon of that schedule."""
-    from distadmm.methods.istdp import release
-    from distadmm.privacy.accounting import accountant
-
-    secure = noise.source.mode == "secure"
-    xi: Release = (release.GridGradient if secure else release.NoisyGradient)(X, y, loss, plan, noise)
-    committed = [xi.event.times(plan.iterations)]
-    noise.ledgers[0].commit(committed, plan.adjacency)
-    return xi, accountant.epsilon(committed, plan.delta, plan.adjacency)
+            watch(k - 1, state.theta)
+    return state, history
 
 
 def solve_printed(
@@ -175,41 +193,61 @@ def solve_printed(
 
     Its claim is refuted; the ledger says so and epsilon is infinite.
     """
-    from distadmm.privacy.accounting.events import Gaussian
-    from distadmm.privacy.noise.mechanism import Noise, source_of
-
     X, y, smooth = checked(X, y, loss)
-    require(iterations >= 2, f"iterations is {iterations}; Algorithm 1 starts at k = 1: needed: at least 2")
-    sigma = printed.noise_scale(epsilon, delta, iterations, bound)
-    d = X.shape[1]
-    moved = private.sensitivity(bound, 1.0, adjacency)  # U bounds the mean gradient, so n does not help
-    event = Gaussian(sigma / moved)
-    steps = private.NoisySteps("bb", shortest, shortest, longest)
-    plan = Plan(
-        epsilon=epsilon, delta=delta, adjacency=adjacency, clip=bound, divisor=1.0, iterations=iterations,
-        dimension=d, noise_multiplier=event.noise_multiplier, steps=steps, lam=lam, alpha=alpha or 30.0,
+    price = printed_price(
+        epsilon, delta, adjacency, X.shape[1], iterations, bound, lam=lam, alpha=alpha, shortest=shortest,
+        longest=longest,
     )  # fmt: skip
     mode = "secure" if seed is None else "simulation"
     ledger = _ledger(ledger, adjacency, mode, "paper")
-    noise = Noise(ledger, source_of(mode, seed))
+    course = printed_course(X, y, smooth, price, ledger, source_of(mode, seed), inner)
+    state, history = _run(course)
+    said, stuck = refuted(epsilon, delta, printed.REFUTED), tuple(state.stuck.tolist())
+    return PrivateSolution(state.theta + 0.0, history, price.plan, price.sigma, math.inf, said, ledger, stuck)
 
-    def draw(k: int) -> Array:
-        ledger.expose(printed.REFUTED, iteration=k, claimed=epsilon)
-        return noise.draw(event, iteration=k, shape=d, sensitivity=moved)
 
-    before, start = np.full(d, 0.01), np.zeros(d)  # theta^0 != theta^1, both data-free
-    states = printed.iterate(
-        X, y, smooth, printed.PrintedMCP(lam, plan.alpha), draw,
-        before=before, start=start, shortest=shortest, longest=longest, inner=inner,
+def printed_price(
+    epsilon: float,
+    delta: float,
+    adjacency: Adjacency,
+    dimension: int,
+    iterations: int,
+    bound: float,
+    *,
+    lam: float,
+    alpha: float | None = None,
+    shortest: float = 1e-8,
+    longest: float = 1e8,
+) -> Price:
+    """Theorem 3.3's sigma, and what it bounds: nothing."""
+    require(iterations >= 2, f"iterations is {iterations}; Algorithm 1 starts at k = 1: needed: at least 2")
+    sigma = printed.noise_scale(epsilon, delta, iterations, bound)
+    # U bounds the mean gradient, so n does not help.
+    event = Gaussian(sigma / private.sensitivity(bound, 1.0, adjacency))
+    steps = private.NoisySteps("bb", shortest, shortest, longest)
+    plan = Plan(
+        epsilon=epsilon, delta=delta, adjacency=adjacency, clip=bound, divisor=1.0, iterations=iterations,
+        dimension=dimension, noise_multiplier=event.noise_multiplier, steps=steps, lam=lam, alpha=alpha or 30.0,
     )  # fmt: skip
-    theta, history, stuck = start, [], []
-    for k, state in enumerate(islice(states, iterations - 1), start=1):
-        theta = state.theta
-        history.append(_line(k, state.step, theta))
-        if not state.accepted:
-            stuck.append(k)
-    said = refuted(epsilon, delta, printed.REFUTED)
-    return PrivateSolution(theta + 0.0, history, plan, sigma, math.inf, said, ledger, tuple(stuck))
+    return Price(plan, event, sigma, math.inf)
+
+
+def printed_course(
+    X: Array, y: Array, loss: Loss, price: Price, ledger: MemoryLedger, source: Source, inner: int = 40
+) -> Course:
+    """Algorithm 1; each of its releases is entered as what it is: unbounded."""
+    plan, noise = price.plan, Noise(ledger, source)
+
+    def draw(k: int, theta: Array) -> Array:
+        ledger.expose(printed.REFUTED, iteration=k, claimed=plan.epsilon)
+        return noise.draw(price.event, iteration=k, shape=plan.dimension, sensitivity=plan.sensitivity)
+
+    method = printed.AsPrinted(
+        printed.PrintedMCP(plan.lam, plan.alpha),
+        before=np.full(plan.dimension, 0.01), start=np.zeros(plan.dimension),  # theta^0 != theta^1, both data-free
+        shortest=plan.steps.shortest, longest=plan.steps.longest, inner=inner,
+    )  # fmt: skip
+    return Course(method, Desk(Paid(ledger, draw), (X, y, loss)), plan.iterations - 1)
 
 
 def loss_of(name: str) -> Loss:
@@ -246,8 +284,16 @@ def checked(X: Any, y: Any, loss: str) -> tuple[Array, Array, Loss]:
     raise InputError(f"y holds {shown}; the {loss} loss needs labels 0 and 1 (or -1 and 1)")
 
 
-def _line(k: int, step: float, theta: Array) -> Step:
-    return Step(k, step, int(np.count_nonzero(theta)), float(np.sqrt(theta @ theta)))
+def line(k: int, state: Any) -> Step:
+    theta = state.theta
+    return Step(k, state.step, int(np.count_nonzero(theta)), float(np.sqrt(theta @ theta)))
+
+
+def said_of(ledger: MemoryLedger, delta: float) -> Statement:
+    """What may be said of a run of noisy clipped gradients, by its ledger."""
+    kind, known = ledger.statement_kind, claim_of(ledger.adjacency)
+    committed = is_committed(ledger.tally)
+    return of_claim(kind, known, ledger.events, ledger.adjacency, delta, committed=committed)  # type: ignore[arg-type]
 
 
 def claim_of(adjacency: str | None, form: str = "sound") -> dict[str, Any]:
@@ -262,8 +308,6 @@ def claim_of(adjacency: str | None, form: str = "sound") -> dict[str, Any]:
 
 def _ledger(ledger: MemoryLedger | None, adjacency: Adjacency, mode: str, form: str) -> MemoryLedger:
     if ledger is None:
-        from distadmm.privacy.ledger.books import open_ledger
-
         said = claim_of(adjacency, form)
         return open_ledger(None, 0, adjacency=adjacency, mode=mode, scope="record", claim=said)
     require(

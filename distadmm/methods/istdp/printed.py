@@ -18,10 +18,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from itertools import count
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from distadmm.algorithm import Defaults
 from distadmm.problems.concave import MCP, Penalty
 from distadmm.problems.losses import Loss
 
@@ -51,9 +54,11 @@ class PrintedMCP(MCP):
 
 class State(NamedTuple):
     theta: Array  # theta^k+1
+    before: Array  # theta^k
+    g: Array  # grad L(theta^k)
     step: float  # the alpha_k that was accepted, or the last one tried
-    refusals: int  # how many were refused before
     accepted: bool  # False: the printed loop would not have ended (theta stays)
+    stuck: Array  # the iterations k in which it would not have
 
 
 def noise_scale(epsilon: float, delta: float, T: int, U: float) -> float:
@@ -70,45 +75,55 @@ def step_length(d_theta: Array, d_g: Array, shortest: float, longest: float) -> 
     return min(max(moved / bend, shortest), longest) if bend * longest > moved else longest
 
 
+@dataclass(frozen=True)
+class AsPrinted(Defaults):
+    """Algorithm 1 as a loop runs it; `place.rows` are X, y and the loss, `place.release(k, theta)` is b^k."""
+
+    penalty: Penalty
+    before: Array  # theta^0
+    start: Array  # theta^1
+    shortest: float
+    longest: float
+    beta: float = 1e-4
+    eta: float = 0.5
+    inner: int = 40
+
+    def init(self, place: Any) -> State:
+        before, start = np.array(self.before, dtype=float), np.array(self.start, dtype=float)
+        return State(start, before, gradient(place.rows, before), 0.0, True, np.empty(0, dtype=int))
+
+    def step(self, k: int, st: State, place: Any) -> State:
+        X, y, loss = place.rows
+
+        def F(theta: Array) -> float:
+            return float(loss.value(X @ theta, y).mean()) + self.penalty.value(theta)
+
+        theta, g = st.theta, gradient(place.rows, st.theta)
+        xi = g + place.release(k, theta)
+        step = step_length(theta - st.before, g - st.g, self.shortest, self.longest)
+        F_theta = F(theta)
+        for _ in range(self.inner):
+            trial = self.penalty.prox(theta - step * xi, step)
+            if F_theta - F(trial) >= self.beta * step / 2 * float((trial - theta) @ (trial - theta)):
+                return State(trial, theta, g, step, True, st.stuck)
+            step *= self.eta
+        return State(theta, theta, g, step, False, np.append(st.stuck, k))
+
+
+def gradient(rows: tuple[Array, Array, Loss], theta: Array) -> Array:
+    X, y, loss = rows
+    return loss.slope(X @ theta, y) @ X / len(y)
+
+
 def iterate(
-    X: Array,
-    y: Array,
-    loss: Loss,
-    penalty: Penalty,
-    draw: Callable[[int], Array],
-    *,
-    before: Array,
-    start: Array,
-    shortest: float,
-    longest: float,
-    beta: float = 1e-4,
-    eta: float = 0.5,
-    inner: int = 40,
+    X: Array, y: Array, loss: Loss, penalty: Penalty, draw: Callable[[int], Array], **rule: Any
 ) -> Iterator[State]:
-    """theta^2, theta^3, ... from theta^0 = `before` and theta^1 = `start`; `draw(k)` is b^k, k = 1, 2, ..."""
-    n = len(y)
-
-    def F(theta: Array) -> float:
-        return float(loss.value(X @ theta, y).mean()) + penalty.value(theta)
-
-    def gradient(theta: Array) -> Array:
-        return loss.slope(X @ theta, y) @ X / n
-
-    theta_before, theta = np.array(before, dtype=float), np.array(start, dtype=float)
-    g_before = gradient(theta_before)
-    k = 1
-    while True:
-        g = gradient(theta)
-        xi = g + draw(k)
-        step = step_length(theta - theta_before, g - g_before, shortest, longest)
-        F_theta, theta_new, refusals = F(theta), theta, 0
-        while refusals < inner:
-            trial = penalty.prox(theta - step * xi, step)
-            if F_theta - F(trial) >= beta * step / 2 * float((trial - theta) @ (trial - theta)):
-                theta_new = trial
-                break
-            refusals += 1
-            step *= eta
-        yield State(theta_new, step, refusals, refusals < inner)
-        theta_before, g_before, theta = theta, g, theta_new
-        k += 1
+    """theta^2, theta^3, ... for noise of one's own; `rule` are the other fields of `AsPrinted`."""
+    method, place = (
+        AsPrinted(penalty, **rule),
+        SimpleNamespace(rows=(X, y, loss), release=lambda k, theta: draw(k)),
+    )
+    state = method.init(place)
+    for k in count(1):
+        state = method.step(k, state, place)
+        yield state

@@ -4,7 +4,7 @@
     alpha_k   = fixed, or <d_theta, d_theta> / <d_theta, d_xi> in [alpha_min, alpha_max]
     theta^k+1 = prox_{alpha_k R}(theta^k - alpha_k xi^k)                                        (4)
 
-Invariant that guards privacy: `iterate` never sees a record.  Steps, thresholds and the number of
+Invariant that guards privacy: `Thresholding` never sees a record.  Steps, thresholds and the number of
 iterations are functions of the xi already released, so they are post-processing and cost nothing.  A line
 search on the true objective (step 1.3.2 of the paper) or a step from exact gradients (step 1.2) is not,
 and has no place here; see `printed`.
@@ -15,10 +15,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from itertools import count
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from distadmm.algorithm import Defaults
 from distadmm.errors import require
 from distadmm.methods.istdp.gist import barzilai_borwein
 from distadmm.problems.concave import Penalty
@@ -50,29 +53,43 @@ class NoisySteps:
         require(0 < self.first < math.inf, f"the first step is {self.first:g}; needed: a number above 0")
 
 
-class Iterate(NamedTuple):
-    theta: Array  # theta^k+1
-    xi: Array  # the noisy gradient at theta^k that led there
-    step: float  # alpha_k
+class State(NamedTuple):
+    theta: Array  # theta^k
+    before: Array  # theta^k-1
+    xi: Array  # the noisy gradient there
+    step: float  # alpha_k-1, which led here
+
+
+@dataclass(frozen=True)
+class Thresholding(Defaults):
+    """(4), as a loop runs it; `place.release(k, theta)` is the k-th noisy gradient, k = 0, 1, ..."""
+
+    penalty: Penalty
+    steps: NoisySteps
+    dimension: int
+
+    def init(self, place: Any) -> State:
+        nothing = np.zeros(self.dimension)
+        return State(nothing, nothing, nothing, self.steps.first)
+
+    def step(self, k: int, st: State, place: Any) -> State:
+        xi, step = place.release(k - 1, st.theta), st.step
+        if k > 1 and self.steps.rule == "bb":
+            d_theta = st.theta - st.before
+            moved, bend = float(d_theta @ d_theta), float(d_theta @ (xi - st.xi))
+            step = barzilai_borwein(moved, bend, self.steps.shortest, self.steps.longest)
+        return State(self.penalty.prox(st.theta - step * xi, step), st.theta, xi, step)
 
 
 def iterate(
     xi: Callable[[int, Array], Array], start: Array, penalty: Penalty, steps: NoisySteps
-) -> Iterator[Iterate]:
-    """theta^1, theta^2, ...; `xi(k, theta)` is asked once for each, k = 0, 1, ..."""
-    theta, step = np.array(start, dtype=float), steps.first
-    k = 0
-    noisy = xi(k, theta)
-    while True:
-        theta_new = penalty.prox(theta - step * noisy, step)
-        yield Iterate(theta_new, noisy, step)
-        k += 1
-        noisy_new = xi(k, theta_new)
-        if steps.rule == "bb":
-            d_theta, d_xi = theta_new - theta, noisy_new - noisy
-            moved, bend = float(d_theta @ d_theta), float(d_theta @ d_xi)
-            step = barzilai_borwein(moved, bend, steps.shortest, steps.longest)
-        theta, noisy = theta_new, noisy_new
+) -> Iterator[State]:
+    """theta^1, theta^2, ... for a gradient of one's own; `xi(k, theta)` is asked once for each."""
+    method, place = Thresholding(penalty, steps, len(start)), SimpleNamespace(release=xi)
+    state = method.init(place)._replace(theta=np.array(start, dtype=float))
+    for k in count(1):
+        state = method.step(k, state, place)
+        yield state
 
 
 class ClippedGradient:

@@ -3,12 +3,15 @@
     NoisyGradient   float arithmetic, continuous Gaussian noise; what a simulation uses
     GridGradient    the sum over the records in exact integers, discrete Gaussian noise; for secure runs
 
-Each call charges the ledger, durably, before any noise is drawn.
+Each call charges the ledger, durably, before any noise is drawn.  `Desk` is where a loop finds them.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +19,7 @@ from distadmm.errors import require
 from distadmm.methods.istdp.plan import Plan
 from distadmm.methods.istdp.private import ClippedGradient, blocks
 from distadmm.privacy.accounting.events import Event, Gaussian
+from distadmm.privacy.ledger.rules import MemoryLedger
 from distadmm.privacy.noise.mechanism import Noise
 from distadmm.privacy.noise.queries import Query, within
 from distadmm.problems.losses import Loss
@@ -27,18 +31,30 @@ _THETA_BITS = 20  # of theta after the point, where the gradient is taken
 _EXACT = 2.0**53  # integers below are exact in a float, whatever the order of their sum
 
 
-class Release(Protocol):
-    """xi(k, theta), and what each call is charged as."""
+@dataclass(frozen=True)
+class Price:
+    """The schedule of a run, and what it costs: a function of public numbers."""
+
+    plan: Plan
+    event: Event  # of each of its releases
+    sigma: float  # of the noise on each coordinate of xi
+    epsilon: float  # of the whole schedule, at the plan's delta; infinite for the printed form
 
     @property
-    def event(self) -> Event: ...
+    def schedule(self) -> list[Event]:
+        return [self.event.times(self.plan.iterations)]
 
-    @property
-    def sigma(self) -> float:
-        """Of the noise on each coordinate of xi."""
-        ...
 
-    def __call__(self, k: int, theta: Array) -> Array: ...
+def price_of(plan: Plan, mode: str) -> Price:
+    """What the noisy gradients of `plan` cost; secure ones lie on a grid, and the grid is paid for."""
+    from distadmm.privacy.accounting.accountant import epsilon
+
+    event: Event = Gaussian(plan.noise_multiplier)
+    sigma = plan.sigma
+    if mode == "secure":
+        query = query_of(plan)
+        event, sigma = query.event(mode), query.sigma * plan.clip / plan.divisor
+    return Price(plan, event, sigma, epsilon(event.times(plan.iterations), plan.delta, plan.adjacency))
 
 
 class NoisyGradient:
@@ -101,6 +117,7 @@ class GridGradient:
         return released * (self.plan.clip / self.plan.divisor)
 
 
+@cache
 def query_of(plan: Plan) -> Query:
     """The sum in units of C as a query on a grid, with as much noise as the plan's budget needs there."""
     from distadmm.privacy.accounting.accountant import epsilon
@@ -110,3 +127,61 @@ def query_of(plan: Plan) -> Query:
 
     moved = 2.0 if plan.adjacency == "replace" else 1.0
     return within(plan.noise_multiplier, moved, plan.dimension, "secure", keeps)
+
+
+class Paid:
+    """What reads the rows of one member, through its ledger; `kept` until the next checkpoint where there is one.
+
+    After a resume the noisy gradients that followed the checkpoint are given again as they were, to the byte; from
+    the first that nobody kept on, each takes fresh noise and a charge of its own.
+    """
+
+    def __init__(self, ledger: MemoryLedger, xi: Any, *, kept: bool = False):
+        self.ledger, self.xi, self._kept, self._again = ledger, xi, kept, True
+
+    def __call__(self, k: int, theta: Array) -> Array:
+        before = self.ledger.stored(k) if self._again else None
+        if before is not None:
+            return np.frombuffer(before)
+        self._again, noisy = False, self.xi(k, theta)
+        if self._kept:
+            self.ledger.store_release(k, noisy.tobytes())
+        return noisy
+
+    def checkpoint(self, k: int) -> None:
+        """In ledgers, and so in the streams of noise, the first iteration is number 0."""
+        self.ledger.checkpoint(k - 1)
+
+
+class Silence:
+    """The fabric of one member: there is nobody to send to."""
+
+    absent: Array | None = None
+
+    def begin(self, k: int) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Desk:
+    """The place of the one member of a run that sends no messages."""
+
+    fabric = Silence()
+
+    def __init__(self, release: Paid, rows: Any = None):
+        self.release, self.rows = release, rows
+        self.members = np.array([release.ledger.node])
+
+    def keep(self, state: Any) -> dict[str, Array]:
+        head = np.frombuffer(self.release.ledger.head, np.uint8)
+        return {name: np.asarray(value) for name, value in state._asdict().items()} | {"head": head}
+
+    def take_up(self, parts: Sequence[dict[str, Array]], state: Any) -> Any:
+        (kept,) = parts
+        require(
+            kept["head"].tobytes() in self.release.ledger.holds(),
+            "the ledger is shorter than it was at the checkpoint, or another one: restore it from a backup, or start "
+            "a new run",
+        )
+        found = (kept[name] for name in state._fields)
+        return type(state)(*(value if value.ndim else value.item() for value in found))

@@ -11,6 +11,7 @@ Working sets, which make coordinate descent fast, are left out on purpose: on co
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -50,12 +51,17 @@ def solve(
     iterations: int = 10_000,
     tol: float = 1e-6,
     newton: bool = True,
+    stop: Callable[[], object] = bool,
 ) -> Solution:
-    """Iterate until the residual is at most `tol` times lambda (times max |grad L(theta^0)| if lambda is 0)."""
+    """Iterate until the residual is at most `tol` times lambda (times max |grad L(theta^0)| if lambda is 0).
+
+    `stop` is asked after each iteration whether to leave it at that.
+    """
     theta = np.zeros(X.shape[1]) if start is None else np.array(start, dtype=float)
     rule = Steps() if steps is None else steps
     free = [len(theta) - 1] if isinstance(penalty, WithIntercept) else []
     target, patience = tol * penalty.lam, 1 if newton else iterations
+    stopped = False
     history: list[float] = []
     taken: list[float] = []
     while True:
@@ -71,12 +77,12 @@ def solve(
                 break
             history.append(state.F)
             taken.append(state.step)
-            if state.residual <= target:
+            if state.residual <= target or (stopped := bool(stop())):
                 break
             before = support
             support = (state.theta != 0).tobytes()
             settled = settled + 1 if support == before else 0
-        if state.residual <= target or not state.accepted or len(taken) >= iterations:
+        if stopped or state.residual <= target or not state.accepted or len(taken) >= iterations:
             break
         bold = patience >= _BOLD
         theta, F = refine(X, y, loss, penalty, state.theta, state.F, free=free, target=target, bold=bold)

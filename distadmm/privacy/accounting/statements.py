@@ -227,21 +227,6 @@ def if_assumed(epsilon: float, delta: float, adjacency: str, file: str, *, seede
     return text + (f"; {READINGS['simulation']}" if seeded else "")
 
 
-def of_iterates(
-    epsilon: float, delta: float, adjacency: str, iterations: int, divisor: float, *, seeded: bool
-) -> str:
-    """Of the noisy clipped gradients of istdp: the coefficients and all that led to them."""
-    whom = (
-        "replacing one record, the number of records public"
-        if adjacency == "replace"
-        else f"adding or removing one record, fixed public divisor {divisor:g}"
-    )
-    bound = f"({float(rounded_up(epsilon, 5)):g}, {delta:g})-differentially private for {whom}"
-    if seeded:
-        return f"Simulation: noise that a seed repeats protects nobody. Drawn in secret it would be {bound}."
-    return f"All {iterations} iterates together are {bound}. {NOT_COVERED}"
-
-
 def refuted(epsilon: float, delta: float, why: str) -> str:
     """Of a mechanism as its paper prints it, whose claim is refuted."""
     return f"No guarantee: epsilon is infinite. The paper claims ({epsilon:g}, {delta:g}); {why}."

@@ -1,0 +1,171 @@
+"""The flags of ISTDP."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+from distadmm.data import options as groups
+from distadmm.data.options import norms
+from distadmm.errors import require
+from distadmm.flags import again, flag
+from distadmm.methods.istdp.fit import loss_of
+from distadmm.problems.concave import PENALTIES, make
+from distadmm.run.config import Privacy as Filtered
+from distadmm.run.groups import Budget, Run, Shared
+from distadmm.structs import struct
+
+
+@struct
+class Data(groups.Rows):
+    """Which rows, and what is made of them."""
+
+    intercept: bool = again(Shared, "intercept", note=", which no penalty holds")
+    row_norm: str = again(Shared, "row_norm", note=": 1, synthetic rows as they are")
+
+    def __post_init__(self) -> None:
+        self.norm()
+
+    def norm(self) -> float | None:
+        if self.row_norm == "auto":
+            return None if self.data.startswith("synthetic") else 1.0
+        bounds = norms(self.row_norm) or (None,)
+        require(len(bounds) == 1, f"--row-norm is {self.row_norm!r}; needed: one norm")
+        return bounds[0]
+
+
+@struct
+class Model:
+    """What is minimised."""
+
+    flags_title = "model"
+    loss: str = again(Shared, "loss", note=": logistic, huber, smooth-hinge, squared")
+    penalty: str = flag("mcp", help=f"one of {', '.join(PENALTIES)}", choices=PENALTIES)
+    lambda_: float | None = again(
+        Shared,
+        "lambda_",
+        note=" (default: private, sigma sqrt(2 ln d), which no record enters; otherwise a twentieth of what keeps "
+        "every column out)",
+    )
+    reach: float | None = flag(
+        None,
+        help="alpha, the reach of the penalty: it is flat beyond alpha lambda (default: by rule)",
+        was={"alpha": {}},
+    )
+    stop_tolerance: float | None = again(
+        Shared,
+        "stop_tolerance",
+        below=1,
+        note=", as a share of lambda; without privacy (default: 1e-06)",
+        was={"tolerance": {}},
+    )
+    iterations: int | None = again(Shared, "iterations", note=" (default: 50 when private, otherwise 10000)")
+
+    def __post_init__(self) -> None:
+        loss_of(self.loss)
+        make(self.penalty, 0.0 if self.lambda_ is None else self.lambda_, self.reach)
+
+
+@struct
+class Privacy(Budget):
+    """The budget and how it is spent."""
+
+    adjacency: str | None = again(Budget, "adjacency", note="; no default", choices=("replace", "add-remove"))
+    public_rows: int | None = again(Shared, "public_rows")
+    gradient_norm: float = flag(
+        1.0, help="C: norm to which each record's gradient is shortened", was={"clip": {}}
+    )
+    steps: str = flag("bb", help="bb (from noisy gradients) or fixed", choices=("bb", "fixed"))
+    step: float | None = flag(None, help="first step, or the fixed one (default: --shortest)")
+    shortest: float | None = flag(None, help="alpha_min (default: 1/(c1 C^2), c1 the loss's curvature)")
+    longest: float | None = flag(None, help="alpha_max (default: 20 times the shortest)")
+    form: str = again(Shared, "form", note="; paper: Algorithm 1, whose claim is refuted")
+    private_objective: bool = flag(
+        False,
+        help="write the objective on the private rows too: outside every guarantee",
+    )
+    budget_epsilon: float | None = again(Filtered, "budget_epsilon")
+    budget_delta: float | None = again(Filtered, "budget_delta")
+
+    def __post_init__(self) -> None:
+        require(
+            self.epsilon is not None or self.form == "sound",
+            "--form paper is the private Algorithm 1; give its --epsilon and --adjacency",
+        )
+        require(
+            self.epsilon is None or self.adjacency is not None,
+            "a private run needs --adjacency and there is no default: replace (one record another, the number of "
+            "rows public) or add-remove (one record more or less, with --public-rows)",
+        )
+        for name in ("adjacency", "public_rows", "step", "shortest", "longest"):
+            require(
+                self.epsilon is not None or getattr(self, name) is None,
+                f"--{name.replace('_', '-')} is for private runs; give --epsilon too, or leave it out",
+            )
+
+    def planned(self) -> dict[str, Any]:
+        """Keywords of `make_plan`, without the model's."""
+        return {
+            "clip": self.gradient_norm, "divisor": self.public_rows, "rule": self.steps, "first": self.step,
+            "shortest": self.shortest, "longest": self.longest, "epsilon": self.epsilon, "delta": self.delta,
+            "adjacency": self.adjacency,
+        }  # fmt: skip
+
+
+@struct
+class Running(Run):
+    """How the run is kept."""
+
+    observe: str = again(Run, "observe", was={"observe": {"each": "1", False: "1", True: "1"}})
+    repetitions: int = flag(
+        1, help="simulation: so many independent runs, shared out to the ranks", at_least=1
+    )
+
+
+@dataclass(frozen=True)
+class Options:
+    """All flags of the command, by group."""
+
+    data: Data
+    model: Model
+    privacy: Privacy
+    run: Running
+
+    def __post_init__(self) -> None:
+        private, run = self.privacy, self.run
+        require(
+            run.repetitions == 1 or (private.epsilon is not None and private.rng == "simulation"),
+            "--repetitions is for --rng simulation: every secure run would spend the whole budget, and without "
+            "--epsilon all would be the same",
+        )
+        require(
+            private.adjacency != "add-remove" or not self.data.test_fraction,
+            "--test-fraction with --adjacency add-remove: one record more or less deals all rows out anew, so that "
+            "many others enter the training or leave it; give a file without the rows to test on",
+        )
+        require(
+            (private.epsilon is not None and run.repetitions == 1)
+            or not (run.checkpoint_every or run.resume),
+            "--checkpoint-every and --resume are for one run of istdp with noise: without --epsilon, and of several "
+            "--repetitions, the same flags give the same bits again; leave them out",
+        )
+        require(
+            private.budget_epsilon is None or (private.epsilon is not None and private.form == "sound"),
+            "--budget-epsilon without noise that has a bound: every release costs infinity; give --epsilon, and "
+            "--form sound",
+        )
+        if private.form == "paper":
+            require(self.model.lambda_ is not None, "--form paper has no rule for lambda; give --lambda")
+            require(self.model.penalty == "mcp", "--form paper is for the penalty mcp")
+            require(not self.data.intercept, "--form paper has no intercept; leave it out")
+            require(not private.private_objective, "--private-objective is for the sound form; leave it out")
+
+    @property
+    def mode(self) -> str:
+        """form of the run, as its summary calls it."""
+        return "not private" if self.privacy.epsilon is None else self.privacy.form
+
+    def table(self) -> dict[str, Any]:
+        """Flag name -> value, as `config.json` keeps it and `--config` reads it."""
+        parts = (self.data, self.model, self.privacy, self.run)
+        return {f.name.rstrip("_"): getattr(part, f.name) for part in parts for f in fields(part)}
