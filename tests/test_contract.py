@@ -61,6 +61,34 @@ def test_a_resumed_run_equals_the_uninterrupted_one(name: str, world: World, sha
     contracts.exact_resume(name, world, shared_path)
 
 
+STARS: dict[str, dict[str, Any]] = {  # how `sharing` is asked for each; one that is not listed here fails
+    **{form: {"form": form} for form in ("paper", "averaged", "gauss-seidel")},
+    "corrected": {"form": "sound"},
+    "sgd": {"name": "sgd"},
+    **{
+        kind: {"mechanism": kind, "epsilon": 4.0, "adjacency": "replace", "rng": "simulation"}
+        for kind in ("s1", "s2", "s3")
+    },
+    "equation-10": {"mechanism": "paper", "epsilon": 4.0, "adjacency": "replace"},
+}
+
+
+@pytest.mark.mpi(min_size=2, sizes=[3])
+@pytest.mark.parametrize(
+    "name", [name for name in names("star") if name not in ("s1", "s2", "s3")]
+)  # need ledgers
+def test_a_star_finds_the_same_bits_on_any_number_of_ranks(name: str, world: World) -> None:
+    contracts.same_bits(**{"name": "admm", "world": world, "family": "star", **STARS[name]})
+
+
+@pytest.mark.mpi(min_size=2, sizes=[3])
+@pytest.mark.parametrize("name", names("star"))
+def test_a_resumed_star_equals_the_uninterrupted_one(name: str, world: World, shared_path: Path) -> None:
+    contracts.exact_resume(
+        **{"name": "admm", "world": world, "folder": shared_path, "family": "star", **STARS[name]}
+    )
+
+
 @pytest.mark.parametrize("name", BUILT_IN)
 def test_rows_of_the_built_in_ones_are_models(name: str) -> None:
     run = radmm.solve(name, **contracts.SMALL, **({"tune": False} if name == "admm" else {}))

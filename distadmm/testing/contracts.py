@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from distadmm import radmm
+from distadmm import radmm, sharing
 from distadmm.algorithm import Node, begin
 from distadmm.files import read_npz
 from distadmm.privacy.noise.release import Unprotected
@@ -28,9 +28,10 @@ from distadmm.run import shell
 from distadmm.run.setup import prepare
 
 Array = np.ndarray
-PROGRAMMES = {"graph": radmm.PROGRAMME}
+PROGRAMMES: dict[str, Any] = {"graph": radmm.PROGRAMME, "star": sharing.PROGRAMME}
 SMALL: dict[str, dict[str, Any]] = {
     "graph": {"topology": "er5", "weight": 20.0, "rho": 1.0},
+    "star": {"split": "10,10,10", "stop_tolerance": 0.0},
 }
 LOOK = 6  # iterations that are looked at one by one
 
