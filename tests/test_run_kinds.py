@@ -146,6 +146,46 @@ def test_old_runs_of_the_consensus_family_are_audited(name: str, capsys, tmp_pat
     assert "NOT REFUTED" in out
 
 
+@pytest.mark.parametrize("name", [name for name in OF_SHARING if name not in SECRET])
+def test_old_runs_of_sharing_have_transcripts(name: str, capsys, tmp_path: Path) -> None:
+    seen = tmp_path / "seen"
+    worked(capsys, transcript, OLD / name, "--out", seen, "--collude", "0+2")
+    index, told = read_json(seen / "index.json"), read_json(OLD / name / "config.json")
+    counted = {f"{line['kind']} {line['way']}": line["messages"] for line in index["messages"]}
+    sent = told["result"]["traffic"]
+    assert counted == {
+        kind: line["messages"] for kind, line in sent.items() if not kind.startswith("observer")
+    }
+    assert bool(index["watermark"]) == (told["config"]["epsilon"] is not None)
+    files = ["centre.npz", "party-0001.npz", "party-0002.npz", "coalition-0000-0002.npz"]
+    assert [view["file"] for view in index["views"]] == files
+    centre, first, second, both = (read_npz(seen / file) for file in files)
+    assert not any(key.startswith("from-centre") for key in centre)
+    assert not any("0002" in key for key in first)  # no party sees another's messages
+    assert {key.partition("-")[2] for key in both} == {key.partition("-")[2] for key in {**centre, **second}}
+    if "-v" in name:  # what party 1 was told is kept by the run
+        reply = read_npz(OLD / name / "replies.npz")["party-2"]
+        np.testing.assert_allclose(centre["from-party-0002"][0], reply, rtol=1e-6)
+    elif name == "sharing-plain":
+        signs = np.sign(second["from-centre-to-0002"][0])
+        assert set(signs) == {-1.0, 1.0}  # the first vector down tells the labels
+
+
+def test_a_run_with_secret_noise_or_other_data_is_not_made_again(capsys, tmp_path: Path) -> None:
+    for name in ("sharing-v1-secure", "sharing-s2"):
+        code, _, err = call(capsys, transcript, OLD / name, "--out", tmp_path / "seen")
+        assert (code, err.count("\n")) == (2, 1)
+        assert f"{OLD / name} is a run of sharing, whose secret noise cannot be drawn again" in err
+    other = shutil.copytree(OLD / "sharing-plain", tmp_path / "other")
+    told = read_json(other / "config.json")
+    told["config"]["lambda_"] = 2.0
+    (other / "config.json").write_text(json.dumps(told))
+    code, _, err = call(capsys, transcript, other, "--out", tmp_path / "seen")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "comes out differently when it is made again" in err
+    assert not (tmp_path / "seen").exists()
+
+
 ATTACKED = ["istdp-simulation", "istdp-secure", "istdp-repetitions", "sharing-s1", "sharing-s2", "sharing-s3"]
 ATTACKED += ["sharing-v1-simulation", "sharing-v1-secure", "sharing-v2-simulation", "sharing-v2-secure"]
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from distadmm import radmm
-from distadmm.audit import play
+from distadmm.audit import play, star
 from distadmm.audit.play import Message, Recording, Solve
 from distadmm.audit.views import View, arrays, coalition, view
 from distadmm.errors import DONE, InputError
@@ -42,7 +42,9 @@ WATERMARK = "SIMULATION: noise that a seed repeats; these messages protect nobod
 class Coalitions:
     flags_title = "transcript"
 
-    collude: tuple[str, ...] = flag((), help="sets of nodes that pool what they saw: 1+2,3+4+5")
+    collude: tuple[str, ...] = flag(
+        (), help="sets of nodes (sharing: parties, 0 the centre) that pool what they saw: 1+2,3+4+5"
+    )
 
 
 @dataclass
@@ -64,8 +66,6 @@ class Transcript:
 def configuration_of(folder: str | Path, verb: str = "transcript") -> Config:
     """The configuration of a run directory of the consensus family, for one of the commands of `kinds`."""
     known = kinds.opened(folder, verb)
-    if known.kind != "radmm":
-        known.refuse("whose messages cannot be played again")
     table: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in known.config.items()}
     return radmm.configure(**{**table, "out": None})
 
@@ -231,6 +231,10 @@ def split_words(words: Sequence[str], own: set[str]) -> tuple[list[str], list[st
 
 def work(asked: dict[str, Any], world: World) -> int:
     def alone() -> str:
+        if asked["folder"] is not None:
+            run = kinds.opened(asked["folder"], "transcript")
+            if run.kind == "sharing":
+                return _of_star(run, **asked["table"], collude=asked["collude"])
         found = (
             of_flags(radmm.configure(**asked["table"]))
             if asked["folder"] is None
@@ -245,6 +249,35 @@ def work(asked: dict[str, Any], world: World) -> int:
     if world.is_root:
         print(words)
     return DONE
+
+
+def _of_star(run: kinds.RunDirectory, out: str | None, force: bool, collude: Sequence[str]) -> str:
+    """A run of sharing: one file for the centre (member 0), one a party, one a coalition, and an index of them."""
+    messages, parties, simulated = star.of_run(run)
+    sets = [[m] for m in range(parties + 1)] + [coalition(text, parties + 1) for text in collude]
+    folder = claim_directory(out, "transcript", force=force)
+    names = []
+    for members in sets:
+        stem = "coalition" if len(members) > 1 else "party" if members[0] else "centre"
+        names.append("-".join([stem, *(f"{m:04d}" for m in members if m or len(members) > 1)]) + ".npz")
+        write_npz(folder / names[-1], star.seen_by(messages, members))
+    watermark = WATERMARK if simulated else ""
+    index = {
+        "source": f"{run.path}, made again",
+        "watermark": watermark,
+        "parties": parties,
+        "messages": star.counts(messages),
+        "views": [{"file": name, "members": list(members)} for name, members in zip(names, sets)],
+    }
+    write_json(folder / "index.json", index)
+    lines = [f"from         {index['source']}" + (f" ({watermark})" if watermark else "")]
+    lines += [
+        f"messages     {line['messages']} {line['kind']} {line['way']}, {line['numbers']} numbers"
+        for line in star.counts(messages)
+    ]
+    return "\n".join(
+        [*lines, f"views        {len(names)} files: {', '.join(names)}", f"written to   {folder}"]
+    )
 
 
 def _table(index: dict[str, Any], folder: Path) -> str:
