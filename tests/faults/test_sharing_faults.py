@@ -119,7 +119,8 @@ def releases(folder: Path) -> dict[str, int]:
     for path in sorted((folder / "ledger").glob("*.jsonl")):
         content = chain.read(path)
         assert content.fault is None
-        found[path.name] = Tally.of(content.entries).intents
+        tally = Tally.of(content.entries)
+        found[path.name] = tally.releases + tally.torn
     return found
 
 
