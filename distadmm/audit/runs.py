@@ -89,7 +89,8 @@ def _sharing(run: RunDirectory, width: int) -> Play:
     """The last party's messages: what is said of one holds for all, but for V2's first."""
     from distadmm.privacy.accounting.gaussian import mu_at
 
-    options = entry.PROGRAMME.read(["--config", str(run.path / "config.json"), "--rng", "simulation"])
+    again = ["--rng", "simulation", "--run-code"]  # who opened `run` saw to its code
+    options = entry.PROGRAMME.read(["--config", str(run.path / "config.json"), *again])
     prepared = entry.PROGRAMME.prepare(options, World())
     price, m = entry.PROGRAMME.price(prepared), prepared.star.parties
     if price.agreed is not None:

@@ -60,7 +60,7 @@ def of_run(run: RunDirectory) -> tuple[list[Message], int, bool]:
         run.refuse("which did not come to its end; let it go on, or make it again")
     assert run.summary is not None
     programme = sharing.PROGRAMME
-    quiet = ["--observe", "none", "--progress", "none"]
+    quiet = ["--observe", "none", "--progress", "none", "--run-code"]  # who opened `run` saw to that
     options = programme.read(["--config", str(run.path / "config.json"), *quiet])
     if options.privacy.noise == "secure" and options.privacy.guarded:
         run.refuse(

@@ -118,9 +118,9 @@ def white_box(config: Config, *, prepared: Prepared | None = None) -> whitebox.V
     return whitebox.inspect(config.algorithm, plan.node, recording, plan.recipe.slope, plan.recipe.curvature)
 
 
-def white_box_of_run(folder: str | Path) -> whitebox.Verdict:
+def white_box_of_run(folder: str | Path, *, run_code: bool = False) -> whitebox.Verdict:
     """Level 0 of a finished run, by somebody who holds its data: the messages are the ones that were sent."""
-    found = transcript.of_run(folder, "audit")
+    found = transcript.of_run(folder, "audit", run_code=run_code)
     require(
         found.recording is not None,
         f"{folder} is a run without noise: its ledger claims nothing to be audited",
@@ -312,7 +312,7 @@ def read(argv: Sequence[str]) -> dict[str, Any]:
             "subject": "run",
             "folder": subject,
             "options": mine,
-            "table": {"out": loop.out, "force": loop.force},
+            "table": {"out": loop.out, "force": loop.force, "run_code": loop.run_code},
         }
     require(
         subject in SUBJECTS,
@@ -341,7 +341,7 @@ def work(asked: dict[str, Any], world: World) -> int:
             )
         found = _consensus(config, options, world)
     elif subject == "run":
-        found = world.on_root(lambda: _run(asked["folder"], options))
+        found = world.on_root(lambda: _run(asked["folder"], options, run_code=values["run_code"]))
     else:
         (query,) = build([Query], values)
         found = world.on_root(
@@ -360,12 +360,12 @@ def work(asked: dict[str, Any], world: World) -> int:
     return FAILURE if refuted else DONE
 
 
-def _run(folder: str, options: Options) -> Audit:
-    run = kinds.opened(folder, "audit")
+def _run(folder: str, options: Options, *, run_code: bool) -> Audit:
+    run = kinds.opened(folder, "audit", run_code=run_code)
     if run.kind != "radmm":
         play = runs.of_run(run, options.audit_columns or _WIDEST)
         return _attacked(play, options, 0, float(run.config["delta"]))
-    verdict = white_box_of_run(folder)
+    verdict = white_box_of_run(folder, run_code=run_code)
     return Audit(f"the run in {folder}", "", [level_zero(verdict)], None, None, verdict)
 
 

@@ -63,17 +63,17 @@ class Transcript:
         return view(members, self.prepared.node.network, self.messages, self.solves)
 
 
-def configuration_of(folder: str | Path, verb: str = "transcript") -> Config:
+def configuration_of(folder: str | Path, verb: str = "transcript", *, run_code: bool = False) -> Config:
     """The configuration of a run directory of the consensus family, for one of the commands of `kinds`."""
-    known = kinds.opened(folder, verb)
+    known = kinds.opened(folder, verb, run_code=run_code)
     table: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in known.config.items()}
     return radmm.configure(**{**table, "out": None})
 
 
-def of_run(folder: str | Path, verb: str = "transcript") -> Transcript:
+def of_run(folder: str | Path, verb: str = "transcript", *, run_code: bool = False) -> Transcript:
     """The messages of a finished run: the stored bytes where noise cannot be drawn again."""
     folder = Path(folder)
-    config = configuration_of(folder, verb)
+    config = configuration_of(folder, verb, run_code=run_code)
     if not config.privacy.wanted:
         return of_flags(config)
     prepared = prepare(config, World())
@@ -211,9 +211,10 @@ def read(argv: Sequence[str]) -> dict[str, Any]:
         if not rest or {"-h", "--help"} & set(rest):
             parse(PROG, __doc__ or "", [Coalitions, Choice, Problem, Loop, Links, Privacy], [*rest, "--help"])
         table = radmm.PROGRAMME.read(rest).table()
-        return {"folder": None, "collude": options.collude, "table": table}
+        return {"folder": None, "collude": options.collude, "run_code": False, "table": table}
     known = parse(PROG, __doc__ or "", [Loop], rest)[0]
-    return {"folder": folder, "collude": options.collude, "table": {"out": known.out, "force": known.force}}
+    table = {"out": known.out, "force": known.force}
+    return {"folder": folder, "collude": options.collude, "run_code": known.run_code, "table": table}
 
 
 def split_words(words: Sequence[str], own: set[str]) -> tuple[list[str], list[str]]:
@@ -232,13 +233,13 @@ def split_words(words: Sequence[str], own: set[str]) -> tuple[list[str], list[st
 def work(asked: dict[str, Any], world: World) -> int:
     def alone() -> str:
         if asked["folder"] is not None:
-            run = kinds.opened(asked["folder"], "transcript")
+            run = kinds.opened(asked["folder"], "transcript", run_code=asked["run_code"])
             if run.kind == "sharing":
                 return _of_star(run, **asked["table"], collude=asked["collude"])
         found = (
             of_flags(radmm.configure(**asked["table"]))
             if asked["folder"] is None
-            else of_run(asked["folder"])
+            else of_run(asked["folder"], run_code=asked["run_code"])
         )
         sets = [coalition(text, found.prepared.node.network.n_local) for text in asked["collude"]]
         folder = claim_directory(asked["table"]["out"], "transcript", force=asked["table"]["force"])

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from distadmm.errors import InputError
+from distadmm.errors import InputError, require
 from distadmm.files import read_json, read_npz, write_bytes, write_npz
 from distadmm.ranks.world import World
 
@@ -64,4 +64,15 @@ def seconds(folder: Path) -> float:
 def load(folder: Path) -> list[dict[str, Array]]:
     """What every rank kept in the last complete checkpoint, one after the other."""
     manifest = read_json(folder / "latest.json")
-    return [read_npz(folder / manifest["folder"] / name) for name in manifest["files"]]
+    try:
+        places = [(folder / str(manifest["folder"]) / str(name)).resolve() for name in manifest["files"]]
+    except (KeyError, TypeError):
+        raise InputError(
+            f"{folder / 'latest.json'} names no files of a checkpoint; start the run anew"
+        ) from None
+    for place in places:
+        require(
+            place.is_relative_to(folder.resolve()),
+            f"{folder / 'latest.json'} names {place}, which is not in that directory; start the run anew",
+        )
+    return [read_npz(place) for place in places]

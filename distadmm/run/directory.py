@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from distadmm.errors import require
 from distadmm.files import read_json, write_json, write_npz
 from distadmm.ranks.world import World
-from distadmm.run import checkpoint, history
+from distadmm.run import checkpoint, history, vouch
 from distadmm.run.claim import claim_directory
 from distadmm.run.running import Running
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from distadmm.run.shell import Outcome, Programme
 
 SCHEMA = 1  # of config.json and summary.json
-_OF_ONE_START = ("resume", "force", "dry_run")  # flags that say nothing of what a run is
+_OF_ONE_START = ("resume", "force", "dry_run", "run_code")  # flags that say nothing of what a run is
 
 
 def start(
@@ -47,6 +47,7 @@ def start(
                 "config": table,
                 **described,
                 "ranks": world.size,
+                **vouch.signature(table),
                 "versions": versions(world, commit),
             },
         )

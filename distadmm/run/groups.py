@@ -49,6 +49,10 @@ class Run(Job):
     )
     checkpoint_every: int | None = flag(None, help="save the state every so many iterations", at_least=1)
     resume: str | None = flag(None, help="go on from the last checkpoint of this run directory")
+    run_code: bool = flag(
+        False,
+        help="run Python files that a run directory names, though this user did not start that run here",
+    )
     progress: str = flag("auto", help="bar, lines, none, or auto", choices=("auto", "bar", "lines", "none"))
     yield_: str = flag(
         "auto",

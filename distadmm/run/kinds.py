@@ -13,10 +13,12 @@ from typing import Any, NamedTuple
 
 from distadmm.errors import require
 from distadmm.files import read_json
+from distadmm.run.vouch import require_vouched
 
 SCHEMA = 1
 KINDS = ("radmm", "sharing", "istdp", "ias", "funnel")
 VERBS = ("report", "transcript", "audit", "ledger")
+PLAYS = ("transcript", "audit")  # what these look at, they run again
 
 _DESIGNS = "which designs a mapping and releases no row; ledgers are kept by the runs whose rows it sanitises"
 _SILENT = "which sends no messages; what it found: python -m distadmm report"
@@ -62,8 +64,8 @@ class RunDirectory(NamedTuple):
         require(False, f"{self.path} is a run of {self.kind}, {why}")
 
 
-def opened(path: str | Path, verb: str) -> RunDirectory:
-    """The run in `path`, for a command that has something to say of it."""
+def opened(path: str | Path, verb: str, *, run_code: bool = False) -> RunDirectory:
+    """The run in `path`, for a command that has something to say of it; code that it names must be vouched for."""
     found = find(path)
     require(
         found, f"{path} is no run directory (no config.json of a run); give what --out named, or its flags"
@@ -71,6 +73,8 @@ def opened(path: str | Path, verb: str) -> RunDirectory:
     assert found is not None
     if (verb, found.kind) in HOLES:
         found.refuse(HOLES[verb, found.kind])
+    if verb in PLAYS:
+        require_vouched(found.path, found.told, run_code=run_code)
     return found
 
 

@@ -19,11 +19,13 @@ from typing import Any
 import numpy as np
 
 from distadmm.errors import DONE, InputError, require
+from distadmm.files import read_json
 from distadmm.flags import build, parse, read_config, today, value_of
 from distadmm.ranks.launch import launch
 from distadmm.ranks.world import World
 from distadmm.run.ends import End, end_of, exit_code
 from distadmm.run.running import Running, unwritten
+from distadmm.run.vouch import WORD, require_vouched
 from distadmm.structs import mutable_struct
 
 Array = np.ndarray
@@ -115,10 +117,14 @@ def main(programme: Programme, argv: Sequence[str] | None = None) -> int:
 def read(programme: Programme, argv: Sequence[str]) -> Any:
     """The options that `argv` and the files it names ask for; a resumed run brings its own."""
     base, out = value_of(argv, "--config"), value_of(argv, "--out")
+    run_code = WORD in argv
     resume = value_of(argv, "--resume")
     if resume is not None:
         require(base is None, "--resume takes its configuration from the run; leave out --config")
         base = _configuration_of(Path(resume), out)
+    if base is not None and base.endswith(".json"):
+        content = read_json(Path(base))
+        require_vouched(Path(base), content if isinstance(content, dict) else {}, run_code=run_code)
     asked = read_config(base) if base else {}
     algorithm = value_of(argv, "--algorithm")
     if resume is not None and algorithm not in (None, asked.get("algorithm")):
@@ -164,7 +170,7 @@ def _require_continuation(options: Any, before: dict[str, Any], folder: str, fre
 FREE_ON_RESUME = frozenset(
     {
         *("iterations", "stop_tolerance", "time_limit", "strict", "stall_timeout", "observe", "progress"),
-        *("yield", "out", "force", "checkpoint_every", "resume", "dry_run"),
+        *("yield", "out", "force", "checkpoint_every", "resume", "dry_run", "run_code"),
     }
 )
 
