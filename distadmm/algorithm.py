@@ -31,6 +31,7 @@ from distadmm.structs import mutable_struct
 if TYPE_CHECKING:
     from distadmm.problems.consensus import Problem
     from distadmm.ranks.graph_network import Network
+    from distadmm.ranks.tree import Tree
 
 Array = np.ndarray
 C = TypeVar("C", bound=type)
@@ -111,6 +112,7 @@ class Node:
     facts: Facts
     start: Array  # f_i(0)
     table: dict[str, Array | None]  # per-node parameters of the whole network; None where the default holds
+    sums: Tree | None = None  # over a spanning tree, of an algorithm with `tree = True`
     _recalled: dict[str, tuple[int, Any]] = field(default_factory=dict)
 
     def recall(self, name: str, k: int, make: Callable[[], Any]) -> Any:
@@ -128,8 +130,19 @@ class Node:
         return self.network
 
     @property
+    def tree(self) -> Tree:
+        assert self.sums is not None, "an algorithm that sums over a tree says so: tree = True"
+        return self.sums
+
+    @property
     def members(self) -> Array:
         return self.network.nodes
+
+    def close(self) -> None:
+        """Nothing more is sent."""
+        self.network.close()
+        if self.sums is not None:
+            self.sums.close()
 
     def keep(self, state: Any) -> dict[str, Array]:
         """What a checkpoint holds of these nodes, one row a node: the state, and what its surroundings remember."""
@@ -199,6 +212,9 @@ class Defaults:
 
     spectrum: ClassVar[bool] = True
     """Whether it reads `facts.mu` and `facts.theta_pinned`, which are not cheap for large graphs."""
+
+    tree: ClassVar[bool] = False
+    """Whether it sums over a spanning tree of the graph: then there is `node.tree` (`ranks/tree.py`)."""
 
     releases: ClassVar[Callable[..., Sequence[Planned]] | None] = None
     """`releases(self, node, iterations)`: the schedule of what reads data, as a value.  Without it there is no

@@ -156,7 +156,7 @@ def execute(prepared: Prepared, node: Any, run: Running) -> Run:
     if prepared.source.pooled_allowed and flags.observe_every:
         best = optimum(node, observer)[1]
         at_means = observer.at_means()
-    node.network.close()
+    node.close()
     if models is None:
         return found
     found.models, found.optimum = models, best

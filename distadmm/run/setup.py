@@ -22,6 +22,7 @@ from distadmm.structs import struct
 
 if TYPE_CHECKING:
     from distadmm.ranks.conditions import Conditions, Delays
+    from distadmm.ranks.tree import Tree
 
 Array = np.ndarray
 
@@ -209,6 +210,8 @@ def prepare(config: Config, world: World) -> Prepared:
             network.endure(plan.conditions)
         start = np.zeros((network.n_local, problem.dimension))
         node = Node(network, problem, Unprotected(), plan.facts, start, plan.table)
+        if config.algorithm.tree:
+            node = node.having(sums=_tree(network, plan.parts, config))
         config.algorithm.check(node, config.loop.iterations)
     if not source.pooled_allowed:  # each node has a file of its own
         from distadmm.data.files import PatternSource, agree
@@ -218,6 +221,12 @@ def prepare(config: Config, world: World) -> Prepared:
             agree(world.allgather(source.signature()))
     description = {"graph": plan.graph, "data": source.describe(), "phases": config.algorithm.phases}
     return Prepared(config, world, node, source, description, plan.delays)
+
+
+def _tree(network: Network, parts: list[Neighbourhood], config: Config) -> Tree:
+    from distadmm.ranks.tree import Tree
+
+    return Tree(network, parts, config.loop.stall_timeout)
 
 
 def node_like(node: Node, config: Config, problem: Problem) -> Node:
@@ -235,7 +244,9 @@ def node_like(node: Node, config: Config, problem: Problem) -> Node:
         for name in source.tables:
             text = getattr(source, name)
             table[name] = None if text in (None, "auto") else np.full(node.facts.n_nodes, float(text))
-    return Node(Network(part), problem, Unprotected(), node.facts, node.start, table)
+    network = Network(part)
+    sums = _tree(network, [part], config) if config.algorithm.tree else None
+    return Node(network, problem, Unprotected(), node.facts, node.start, table, sums)
 
 
 def source_options(config: Config) -> dict[str, Any]:

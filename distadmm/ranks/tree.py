@@ -1,0 +1,301 @@
+"""Sums of one vector a node over a spanning tree of the graph: the root adds them up, and tells everybody.
+
+    tree = node.tree                             an algorithm with `tree = True` has it
+    total = tree.sum(rows)                       rows (nodes here, k), int64, uint64 or float64; total (k,)
+    total = tree.up(rows)                        the same at the rank of the root, None elsewhere
+    words = tree.down(words or None, k, dtype)   what the root has, at every node
+    facts = tree.flood({node: bytes, ...})       what every node says of itself, by node; over all edges, at set-up
+
+Root: the node of largest degree (ties: the smallest number); breadth first, neighbours ascending.  A leaf sends its
+vector to its parent; an inner node adds its children's, in ascending order, to its own and sends one vector on.
+
+Held up by tests:
+  * 2 (N - 1) messages a sum, only along edges of the graph, point to point between the ranks that host their ends;
+    no collective takes place in a round;
+  * integers wrap modulo 2^64; floats are added in the tree's order, which no placement of nodes changes;
+  * what does not arrive in time, is of another length or bears another mark ends the sum with `Lost`, which names
+    nodes; no partial sum goes on, and no answer depends on data;
+  * a `guard` of the network, where there is one, has seen each node's own row before it leaves.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from distadmm.errors import STALLED, InputError, require
+from distadmm.ranks.graph_network import Neighbourhood, Network, Traffic
+from distadmm.ranks.post import NO_MARK, Name, Post
+
+Array = np.ndarray
+_UP, _DOWN, _GONE, _OVER, _FLOOD = b"up  ", b"down", b"gone", b"over", b"tell"
+_MANY = 400  # nodes up to which the graph's diameter is worked out; above, a bound serves
+
+
+class Lost(InputError):
+    """A sum that came to nothing; `nodes` are those who are to blame."""
+
+    code = STALLED
+
+    def __init__(self, nodes: Sequence[int], why: str):
+        self.nodes = sorted(set(nodes))
+        super().__init__(why)
+
+
+class Shape(NamedTuple):
+    """A rooted tree on some of the nodes; the same for whoever knows the graph."""
+
+    root: int
+    parent: dict[int, int | None]  # of each node of the tree
+    children: dict[int, list[int]]  # ascending
+    height: dict[int, int]  # edges down to the furthest leaf
+    depth: dict[int, int]
+
+
+def spanning(indptr: Array, indices: Array, roster: Sequence[int]) -> Shape:
+    """The tree of the part of the graph on `roster`; of its neighbours, a node hangs on the one found first."""
+    members = {int(i) for i in roster}
+    require(members, "nobody is left")
+    near = {i: [j for j in indices[indptr[i] : indptr[i + 1]].tolist() if j in members] for i in members}
+    root = min(members, key=lambda i: (-len(near[i]), i))
+    parent: dict[int, int | None] = {root: None}
+    depth, order = {root: 0}, [root]
+    for i in order:
+        for j in near[i]:
+            if j not in parent:
+                parent[j], depth[j] = i, depth[i] + 1
+                order.append(j)
+    apart = sorted(members - set(order))
+    require(not apart, f"the graph is not connected: there is no way from node {root} to node {apart[:1]}")
+    children: dict[int, list[int]] = {i: [] for i in members}
+    height = dict.fromkeys(members, 0)
+    for i in reversed(order):
+        above = parent[i]
+        if above is not None:
+            children[above].append(i)
+            height[above] = max(height[above], height[i] + 1)
+    return Shape(root, parent, {i: sorted(below) for i, below in children.items()}, height, depth)
+
+
+class Tree:
+    """What the nodes of this rank do in a tree over the whole graph; `parts` are the neighbourhoods of all ranks."""
+
+    def __init__(self, network: Network, parts: Sequence[Neighbourhood], within: float = 600.0):
+        """`within`: seconds after which a sum has come or is lost, whoever is gone; 0: it is waited for."""
+        self.network, self.within = network, within or math.inf
+        self.n_nodes = network.n_nodes
+        hosts = np.empty(self.n_nodes, dtype=np.int64)
+        near: list[Array] = [np.empty(0, dtype=np.int64)] * self.n_nodes
+        for rank, part in enumerate(parts):
+            hosts[part.nodes] = rank
+            for a, i in enumerate(part.nodes.tolist()):
+                near[i] = part.indices[part.indptr[a] : part.indptr[a + 1]]
+        self.indptr = np.concatenate(([0], np.cumsum([len(row) for row in near])))
+        self.indices = np.concatenate(near)
+        self.post = Post(network.world, hosts)
+        self.setup = Traffic()  # what set-up sends, which rounds do not
+        self._number = 0
+        self.of(range(self.n_nodes))
+
+    def of(self, roster: Sequence[int]) -> None:
+        """From now on the tree is that of these nodes."""
+        self.shape = spanning(self.indptr, self.indices, roster)
+        here = [int(i) for i in self.network.nodes if int(i) in self.shape.parent]
+        self._inwards = sorted(here, key=lambda i: (-self.shape.depth[i], i))  # whom others wait for first
+
+    @property
+    def patience(self) -> float:
+        """Seconds that a node waits for another one that has nobody to wait for itself."""
+        return self.within / (2 * self.shape.height[self.shape.root] + 4)
+
+    @property
+    def messages(self) -> int:
+        """Of one sum, all nodes together."""
+        return 2 * (len(self.shape.parent) - 1)
+
+    def sum(self, rows: Array, marks: Sequence[bytes] = ()) -> Array:
+        """The sum of all nodes' rows, at every node; `marks` (a node) must agree between neighbours."""
+        return self.down(self.up(rows, marks), rows.shape[1], rows.dtype, marks)
+
+    def up(self, rows: Array, marks: Sequence[bytes] = ()) -> Array | None:
+        """The sum at the rank of the root; it may be `Lost` already, which `down` tells everybody."""
+        self._number += 1
+        self.post.begin(self._number)
+        if self.network.guard is not None:
+            self.network.guard("row", rows)
+        total = None
+        self._blamed: list[int] = []
+        for i in self._inwards:
+            at = int(np.searchsorted(self.network.nodes, i))
+            mark = marks[at] if marks else NO_MARK
+            found, blamed = self._with_children(i, rows[at].copy(), mark)
+            above = self.shape.parent[i]
+            if above is None:
+                total, self._blamed = found, blamed
+            elif blamed:
+                self._send(_GONE, i, above, np.array(blamed, dtype=">u4").tobytes(), mark)
+            else:
+                self._send(_UP, i, above, found.tobytes(), mark)
+        return total
+
+    def _with_children(self, i: int, total: Array, mark: bytes) -> tuple[Array, list[int]]:
+        """A node's row plus its children's sums, and whom to blame where there is none."""
+        blamed: list[int] = []
+        for child in self.shape.children[i]:
+            limit = self.patience * (1 + self.shape.height[child])
+            payload, those = self._heard(_UP, _GONE, child, i, limit, total.nbytes, mark)
+            blamed += those
+            if payload is not None:
+                total += np.frombuffer(payload, dtype=total.dtype)
+        return total, blamed
+
+    def down(self, words: Array | None, k: int, dtype: Any, marks: Sequence[bytes] = ()) -> Array:
+        """The root's k words at every node."""
+        dtype = np.dtype(dtype)
+        told = None if words is None else words.astype(dtype).tobytes()
+        all_blamed = list(self._blamed)
+        for i in reversed(self._inwards):
+            mark = marks[int(np.searchsorted(self.network.nodes, i))] if marks else NO_MARK
+            mine, blamed, above = told, self._blamed, self.shape.parent[i]
+            if above is not None:
+                mine, blamed = self._heard(_DOWN, _OVER, above, i, self._longest, k * dtype.itemsize, mark)
+                if told is not None and mine not in (None, told):  # nodes of one rank compare
+                    mine, blamed = None, [above]
+                all_blamed += blamed
+            for child in self.shape.children[i]:
+                if mine is None or blamed:
+                    self._send(_OVER, i, child, np.array(blamed, dtype=">u4").tobytes(), mark)
+                else:
+                    self._send(_DOWN, i, child, mine, mark)
+            told = mine if told is None else told
+        if all_blamed or told is None:
+            raise Lost(all_blamed, _blame(all_blamed, self.within))
+        return np.frombuffer(told, dtype=dtype).copy()
+
+    @property
+    def _longest(self) -> float:
+        """A word from the root has come by then: all have waited for their children, and it has come down."""
+        return self.patience * (2 * self.shape.height[self.shape.root] + 2)
+
+    def _heard(
+        self, good: bytes, bad: bytes, sender: int, receiver: int, limit: float, size: int, mark: bytes
+    ) -> tuple[bytes | None, list[int]]:
+        """What came, if it fits: `size` bytes of the same history; else whom to blame."""
+        names = [Name(kind, sender, receiver, self._number) for kind in (good, bad)]
+        letter, which = self.post.fetch(names, limit)
+        if letter is None:
+            return None, [sender]
+        if which == 1:
+            return None, _numbers(letter.payload) or [sender]
+        if len(letter.payload) != size or letter.mark != mark or letter.twice:
+            return None, [sender]
+        return letter.payload, []
+
+    def _send(self, kind: bytes, sender: int, receiver: int, payload: bytes, mark: bytes = NO_MARK) -> None:
+        before = self.post.sent, self.post.sent_bytes
+        self.post.send(Name(kind, sender, receiver, self._number), payload, mark)
+        traffic = self.setup if kind == _FLOOD else self.network.traffic
+        traffic.messages += 1
+        traffic.bytes += len(payload)
+        traffic.wire_messages += self.post.sent - before[0]
+        traffic.wire_bytes += self.post.sent_bytes - before[1]
+
+    def flood(self, said: Mapping[int, bytes]) -> dict[int, bytes]:
+        """What all nodes say, passed on over every edge; refused where one is said to have said two things."""
+        here = [int(i) for i in self.network.nodes if int(i) in self.shape.parent]
+        near = {
+            i: [
+                j
+                for j in self.indices[self.indptr[i] : self.indptr[i + 1]].tolist()
+                if j in self.shape.parent
+            ]
+            for i in here
+        }
+        known = {i: {i: said[i]} for i in here}
+        fresh = {i: dict(known[i]) for i in here}
+        for _ in range(self._sweeps):
+            self._number += 1
+            self.post.begin(self._number)
+            for i in here:
+                for j in near[i]:
+                    self._send(_FLOOD, i, j, _packed(fresh[i]))
+            fresh = {i: {} for i in here}
+            for i in here:
+                for j in near[i]:
+                    letter, _ = self.post.fetch([Name(_FLOOD, j, i, self._number)], self.within)
+                    if letter is None:
+                        raise Lost([j], _blame([j], self.within))
+                    for of, words in _unpacked(letter.payload, j).items():
+                        require(
+                            of in self.shape.parent, f"node {j} tells of a node {of} that nobody configured"
+                        )
+                        require(
+                            known[i].get(of, words) == words,
+                            f"two different things are told in the name of node {of}; somebody changes messages",
+                        )
+                        if of not in known[i]:
+                            known[i][of] = fresh[i][of] = words
+        for i in here:
+            silent = sorted(self.shape.parent.keys() - known[i].keys())
+            require(not silent, f"node {i} has not heard of node {silent[:1]}")
+        return dict(sorted(known[here[0]].items())) if here else {}
+
+    @property
+    def _sweeps(self) -> int:
+        """After so many, what one node says is everywhere."""
+        members = sorted(self.shape.parent)
+        if len(members) > _MANY:
+            return 2 * self.shape.height[self.shape.root]
+        near = {
+            i: [
+                j
+                for j in self.indices[self.indptr[i] : self.indptr[i + 1]].tolist()
+                if j in self.shape.parent
+            ]
+            for i in members
+        }
+        longest = 0
+        for start in members:
+            depth, order = {start: 0}, [start]
+            for i in order:
+                for j in near[i]:
+                    if j not in depth:
+                        depth[j] = depth[i] + 1
+                        order.append(j)
+            longest = max(longest, depth[order[-1]])
+        return longest
+
+    def close(self) -> None:
+        self.post.close()
+
+
+def _numbers(payload: bytes) -> list[int]:
+    """Who is to blame, as a letter tells that a sum is lost."""
+    return np.frombuffer(payload[: len(payload) // 4 * 4], dtype=">u4").tolist()
+
+
+def _blame(nodes: Sequence[int], seconds: float) -> str:
+    known = sorted(set(nodes))
+    return (
+        f"a sum over the tree is lost: node{'s' * (len(known) > 1)} {', '.join(map(str, known))} sent nothing in time "
+        f"({seconds:g} s), or nothing that fits; take the run up again with --resume"
+    )
+
+
+def _packed(said: Mapping[int, bytes]) -> bytes:
+    return b"".join(np.array([i, len(words)], dtype=">u4").tobytes() + words for i, words in said.items())
+
+
+def _unpacked(payload: bytes, sender: int) -> dict[int, bytes]:
+    found, at = {}, 0
+    while at < len(payload):
+        i, count = (
+            np.frombuffer(payload[at : at + 8], dtype=">u4").tolist() if at + 8 <= len(payload) else (0, -1)
+        )
+        require(0 <= count <= len(payload) - at - 8, f"node {sender} sent what cannot be read at set-up")
+        found[i] = payload[at + 8 : at + 8 + count]
+        at += 8 + count
+    return found

@@ -1,0 +1,198 @@
+"""Sums over a tree against plain addition, on any layout; who is missing is named, and nobody hangs."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from distadmm.errors import STALLED, InputError
+from distadmm.ranks.graph_network import Network, split
+from distadmm.ranks.post import Name
+from distadmm.ranks.tree import Lost, Tree, spanning
+from distadmm.ranks.world import World
+from tests.test_network import parts, random_graph
+
+
+def tree_of(n: int, p: float, seed: int, world: World, within: float = 60.0) -> Tree:
+    neighbourhoods, _ = parts(n, p, seed, world.size)
+    return Tree(Network(neighbourhoods[world.rank], world), neighbourhoods, within)
+
+
+def rows_of(n: int, k: int, dtype: Any, seed: int = 0) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    if np.dtype(dtype).kind == "f":
+        return rng.normal(size=(n, k)) * 10.0 ** rng.integers(-8, 8, size=(n, k))
+    return rng.integers(0, 2**64, size=(n, k), dtype=np.uint64).view(dtype)
+
+
+@given(n=st.integers(1, 14), p=st.floats(0, 1), seed=st.integers(0, 1000), gone=st.integers(0, 3))
+@settings(deadline=None, max_examples=100)
+def test_the_tree_is_breadth_first_from_the_node_of_largest_degree(
+    n: int, p: float, seed: int, gone: int
+) -> None:
+    indptr, indices, A = random_graph(n, p, seed)
+    left = np.random.default_rng(seed).permutation(n)[: max(1, n - gone)]
+    graph = nx.Graph([(i, j) for i, j in zip(*np.nonzero(A)) if i in left and j in left])
+    graph.add_nodes_from(left.tolist())
+    if not nx.is_connected(graph):
+        with pytest.raises(InputError, match="not connected"):
+            spanning(indptr, indices, left)
+        return
+    shape = spanning(indptr, indices, left)
+    assert shape.root == min(graph, key=lambda i: (-graph.degree[i], i))
+    ordered = nx.Graph()
+    ordered.add_nodes_from(sorted(graph))
+    ordered.add_edges_from(sorted(graph.edges))
+    found = {child: above for above, child in nx.bfs_edges(ordered, shape.root, sort_neighbors=sorted)}
+    assert shape.parent == {shape.root: None, **found}
+    assert shape.depth == nx.shortest_path_length(graph, shape.root)
+    assert shape.height[shape.root] == max(shape.depth.values())
+
+
+@given(n=st.integers(1, 12), p=st.floats(0, 1), seed=st.integers(0, 1000), k=st.integers(1, 5))
+@settings(deadline=None, max_examples=50)
+def test_integers_add_up_modulo_two_to_the_64(n: int, p: float, seed: int, k: int) -> None:
+    tree = tree_of(n, p, seed, World())
+    for dtype in (np.uint64, np.int64):
+        rows = rows_of(n, k, dtype, seed)
+        total = tree.sum(rows)
+        assert total.dtype == dtype
+        exact = [sum(int(x) for x in column) % 2**64 for column in rows.T]
+        assert [int(x) % 2**64 for x in total] == exact
+    assert tree.network.traffic.messages == 2 * tree.messages == 4 * (n - 1)
+    assert tree.network.traffic.bytes == 4 * (n - 1) * 8 * k
+
+
+class Watched:
+    """A communicator that notes what is called."""
+
+    def __init__(self, comm: Any):
+        self.comm, self.called = comm, set()
+
+    def __getattr__(self, name: str) -> Any:
+        self.called.add(name)
+        return getattr(self.comm, name)
+
+
+@pytest.mark.mpi(min_size=1, sizes=[1, 2, 4, 5])
+def test_the_same_bits_on_any_number_of_ranks(world: World) -> None:
+    n, k = 11, 3
+    tree, alone = tree_of(n, 0.3, 7, world), tree_of(n, 0.3, 7, World())
+    watched = Watched(world.comm)
+    tree.post.world = tree.network.world = World(watched if world.size > 1 else None)
+    seen = []
+    for number, dtype in enumerate((np.float64, np.uint64, np.int64)):
+        rows = rows_of(n, k, dtype, number)
+        tree.network.guard = lambda kind, rows: seen.append((kind, len(rows)))
+        here = tree.sum(rows[tree.network.nodes])
+        np.testing.assert_array_equal(here, alone.sum(rows[alone.network.nodes]))
+    assert seen == [("row", len(tree.network.nodes))] * 3  # each asked for before it left
+    assert watched.called <= {"Isend", "Improbe", "Get_rank", "Get_size"}  # nothing collective
+    said = {int(i): f"node {i}".encode() * (int(i) + 1) for i in tree.network.nodes}
+    told = tree.flood(said)
+    assert told == {i: f"node {i}".encode() * (i + 1) for i in range(n)}
+    tree.close()
+    traffic = world.allgather((tree.network.traffic.messages, tree.network.traffic.bytes))
+    assert np.sum(traffic, axis=0).tolist() == [3 * tree.messages, 3 * tree.messages * 8 * k]
+    host = tree.post.hosts
+    crossing = sum(host[i] != host[j] for i, j in tree.shape.parent.items() if j is not None)
+    assert sum(world.allgather(tree.network.traffic.wire_messages)) == 3 * 2 * crossing
+
+
+@pytest.mark.mpi(min_size=2, sizes=[4])
+def test_only_the_root_adds_up_and_decides(world: World) -> None:
+    tree = tree_of(9, 0.3, 3, world)
+    rows = rows_of(9, 4, np.float64)
+    total = tree.up(rows[tree.network.nodes])
+    assert (total is None) == (tree.shape.root not in tree.network.nodes)
+    answer = tree.down(None if total is None else total[:2] / 2, 2, np.float64)
+    np.testing.assert_array_equal(
+        answer, tree_of(9, 0.3, 3, World()).sum(rows[parts(9, 0.3, 3, 1)[0][0].nodes])[:2] / 2
+    )
+    tree.close()
+
+
+@pytest.mark.mpi(min_size=2, sizes=[2, 5])
+def test_who_sends_nothing_is_named_and_nobody_hangs(world: World) -> None:
+    tree = tree_of(9, 0.3, 3, world, within=2.0)
+    rows = rows_of(9, 4, np.uint64)[tree.network.nodes]
+    tree.sum(rows)
+    last = world.size - 1
+    missing = np.flatnonzero(tree.post.hosts == last)
+    if world.rank != last:
+        with pytest.raises(Lost) as lost:
+            tree.sum(rows)
+        assert set(lost.value.nodes) & set(missing.tolist())
+        assert lost.value.code == STALLED
+    world.barrier()
+    tree.close()
+
+
+@pytest.mark.mpi(min_size=2, sizes=[2])
+def test_what_does_not_fit_ends_the_sum_with_its_nodes_name(world: World) -> None:
+    """A path 0 - 1 - 2 on two ranks; node 0, a leaf, sends something else than it should."""
+    indptr, indices = np.array([0, 1, 3, 4]), np.array([1, 0, 2, 1])
+    neighbourhoods = split(indptr, indices, [np.array([0]), np.array([1, 2])])
+    for how in ("short", "long", "mark", "twice"):
+        tree = Tree(Network(neighbourhoods[world.rank], world), neighbourhoods, within=20.0)
+        rows, marks = np.full((len(tree.network.nodes), 3), 5, dtype=np.uint64), [b"same one"] * 2
+        if world.rank == 0:
+            bad = {"short": rows[:, :2], "long": np.repeat(rows, 2, axis=1)}.get(how, rows)
+            if how == "twice":
+                tree.post.send(Name(b"up  ", 0, 1, 1), rows[0].tobytes(), marks[0])
+            tree.up(bad, [b"other  !"] if how == "mark" else marks)
+            world.barrier()
+            with pytest.raises(Lost, match="node 0 sent"):
+                tree.down(None, 3, np.uint64, marks)
+        else:
+            world.barrier()
+            for _ in range(20 * (how == "twice")):  # both are there when it looks
+                time.sleep(0.02)
+                tree.post._take_in()
+            with pytest.raises(Lost, match="node 0 sent"):
+                tree.sum(rows, marks)
+        world.barrier()
+        tree.close()
+
+
+RING = split(np.arange(0, 9, 2), np.array([1, 3, 0, 2, 1, 3, 0, 2]), [np.arange(4)])
+
+
+def lying(monkeypatch: pytest.MonkeyPatch, change: Any) -> Tree:
+    """A ring of four in which what node 0 tells node 1 is changed."""
+    tree = Tree(Network(RING[0]), RING)
+    send = tree._send
+
+    def lie(kind: bytes, sender: int, receiver: int, payload: bytes, *mark: bytes) -> None:
+        send(kind, sender, receiver, change(payload) if (sender, receiver) == (0, 1) else payload, *mark)
+
+    monkeypatch.setattr(tree, "_send", lie)
+    return tree
+
+
+def test_two_words_in_one_name_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a ring of four, node 1 hears of node 3 from either side."""
+    tree = lying(monkeypatch, lambda payload: payload.replace(b"a3", b"b3"))
+    with pytest.raises(InputError, match="two different things are told in the name of node 3"):
+        tree.flood({i: f"a{i}".encode() for i in range(4)})
+
+
+@pytest.mark.parametrize(
+    ("payload", "told"),
+    [
+        ([77, 0], "node 0 tells of a node 77 that nobody configured"),
+        ([3, 9], "node 0 sent what cannot be read"),
+    ],
+)
+def test_what_is_no_ones_word_is_refused(
+    monkeypatch: pytest.MonkeyPatch, payload: list[int], told: str
+) -> None:
+    tree = lying(monkeypatch, lambda _: np.array(payload, dtype=">u4").tobytes())
+    with pytest.raises(InputError, match=told):
+        tree.flood({i: b"a" for i in range(4)})
