@@ -11,8 +11,8 @@ from scipy import stats
 
 from distadmm import radmm
 from distadmm.algorithm import find, names
-from distadmm.audit import whitebox
-from distadmm.audit.whitebox import LEVEL, Noise, judge
+from distadmm.audit import noises as level_zero
+from distadmm.audit.noises import LEVEL, Noise, Verdict, judge
 from distadmm.commands import audit
 from distadmm.methods.consensus.recycled import RADMM
 from distadmm.privacy.accounting.events import Gaussian, KNorm
@@ -40,7 +40,7 @@ def config(name: str = "radmm", **flags: Any) -> Config:
     return radmm.configure(name, **{**SMALL, **flags})
 
 
-def kinds(verdict: whitebox.Verdict) -> set[str]:
+def kinds(verdict: Verdict) -> set[str]:
     return {finding.kind for finding in verdict.findings}
 
 
@@ -274,4 +274,4 @@ def test_the_claim_of_output_noise_is_its_multiple_of_the_sensitivity() -> None:
     """Gaussian output noise at a penalty-perturbed scale: what is claimed is what the event says, not alpha."""
     event = Gaussian(2.0)
     noise = Noise(0, 1, np.full(4, 3.0), event, 1 / (2.0 * 1.5))
-    assert whitebox.lengths(noise) == (2.0, pytest.approx(4 / 2))
+    assert level_zero.lengths(noise) == (2.0, pytest.approx(4 / 2))

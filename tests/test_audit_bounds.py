@@ -13,6 +13,7 @@ from scipy import stats
 
 from distadmm import radmm
 from distadmm.audit import bounds, canary, istdp, sharing
+from distadmm.audit.draws import Draws, Played
 from distadmm.audit.ratio import Neighbours, Released, inverse_form, log_ratio
 from distadmm.commands import audit
 from distadmm.errors import InputError
@@ -160,7 +161,7 @@ SMALL: dict[str, Any] = {
 def attacked(
     runs: int = 250, columns: int = 3, which: str = "worst", name: str = "radmm", **flags: Any
 ) -> Any:
-    config = radmm.configure(name, **{**SMALL, **flags})
+    config = radmm.configure(name, **{**SMALL, **flags}, rng="simulation")
     options = audit.Options(runs=runs, audit_columns=columns, canary=which)
     found = audit.attack(config, options)
     return found, bounds.claim_of(found.events, config.privacy.adjacency, "ledger")
@@ -243,15 +244,22 @@ def test_exact_step_and_line_search_are_caught_with_thirty_transcripts() -> None
     assert refuted(istdp.as_printed(30, 0, search=False)) == [True, True]
 
 
+SEEDED = Draws("simulation", 3)
+
+
+def of_play(found: Played, adjacency: Any = "replace") -> Any:
+    return found.here, found.there, bounds.claim_of(found.events, adjacency, "ledger")
+
+
 @pytest.mark.parametrize("mechanism", ["s1", "s2"])
 def test_sound_vectors_stand(mechanism: str) -> None:
-    found = sharing.sound(sharing.toy(mechanism), 150, 3)
+    played = sharing.played(sharing.toy(mechanism, "simulation"), 150, SEEDED)
+    found = of_play(played)
     assert refuted(found, confidence=0.999) == [False, False]
     assert found[2].mu == pytest.approx(1.0)
-    noises, findings = sharing.recovered(sharing.toy(mechanism), 4)
-    verdict = audit.whitebox.verdict_of(noises, findings)
+    verdict = audit.verdict_of(played.noises, played.findings)
     assert not verdict.refuted
-    assert verdict.releases == 4
+    assert verdict.releases == 2 * 150 * 4
 
 
 @pytest.mark.parametrize("adjacency", ["replace", "add-remove"])
@@ -266,22 +274,23 @@ def test_sound_thresholding_stands_and_half_its_noise_does_not(adjacency: Any, m
         loss=Logistic(),
         iterations=5,
     )
-    found = istdp.sound(plan, 40, 150, 3)
+    played = istdp.played(plan, 40, 150, SEEDED)
+    found = of_play(played, adjacency)
     assert refuted(found, confidence=0.999) == [False, False]
     assert found[2].epsilon(DELTA) <= 4 + 1e-9
-    assert not audit.whitebox.verdict_of(*istdp.recovered(plan, 40, 4)).refuted
+    assert not audit.verdict_of(played.noises, played.findings).refuted
     wide = dataclasses.replace(plan, dimension=120)
     release = istdp.NoisyGradient.__call__
-    exact = istdp.ClippedGradient
 
     def halved(self: Any, k: int, theta: Any) -> Any:
         whole = release(self, k, theta)
         return (whole + self.exact(theta)) / 2
 
-    assert not audit.whitebox.verdict_of(*istdp.recovered(wide, 40, 4)).refuted
+    one = istdp.played(wide, 40, 1, SEEDED)
+    assert not audit.verdict_of(one.noises, one.findings).refuted
     monkeypatch.setattr(istdp.NoisyGradient, "__call__", halved)
-    assert exact is istdp.ClippedGradient
-    assert audit.whitebox.verdict_of(*istdp.recovered(wide, 40, 4)).refuted
+    one = istdp.played(wide, 40, 1, SEEDED)
+    assert audit.verdict_of(one.noises, one.findings).refuted
 
 
 def test_losses_other_than_the_logistic_have_their_ratio() -> None:

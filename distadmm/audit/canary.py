@@ -26,7 +26,7 @@ from distadmm.privacy.accounting.events import Event
 from distadmm.privacy.accounting.objective_perturbation import ObjectivePerturbation
 from distadmm.privacy.noise.protected import Recipe
 from distadmm.privacy.noise.release import Unprotected
-from distadmm.privacy.noise.sources import Simulation
+from distadmm.privacy.noise.sources import Source
 from distadmm.problems.consensus import GeneralisedLinear, Problem
 from distadmm.problems.losses import Loss
 from distadmm.ranks.graph_network import Network, split
@@ -82,7 +82,7 @@ class Attack(NamedTuple):
 
 
 def transcripts(
-    setting: Setting, found: Neighbours, there: bool, runs: int, seed: int
+    setting: Setting, found: Neighbours, there: bool, runs: int, source: Source
 ) -> tuple[Node, Recording]:
     """`runs` independent transcripts of one world."""
     only = found.only_there if there else found.only_here
@@ -93,7 +93,6 @@ def transcripts(
     d = recipe.dimension
     node = _pairs(setting, rows, np.eye(1, d), runs)
     copied = replace(recipe, alpha=np.tile(recipe.alpha, (1, runs)), weight=np.tile(recipe.weight, runs))
-    source = Simulation(seed)
     return node, record(setting.algorithm, node, copied, setting.iterations, source, setting.phases, read=1)
 
 
@@ -122,10 +121,10 @@ def _pairs(setting: Setting, victim: Array, neighbour: Array, runs: int) -> Node
 
 
 def scores(
-    setting: Setting, found: Neighbours, there: bool, runs: int, seed: int
+    setting: Setting, found: Neighbours, there: bool, runs: int, source: Source
 ) -> tuple[Array, list[Event]]:
     """ln p(transcript | D')/p(transcript | D) of `runs` transcripts of one world, and a victim's ledger."""
-    node, recording = transcripts(setting, found, there, runs, seed)
+    node, recording = transcripts(setting, found, there, runs, source)
     asked = twin(setting.algorithm, node, recording).solves
     victims = slice(0, None, 2)
     total = np.zeros(runs)

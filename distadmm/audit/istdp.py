@@ -15,20 +15,23 @@ Barzilai-Borwein step, which multiplies the noise, gives the world away.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from distadmm.audit.bounds import Claim, claim_of, point_claim
-from distadmm.audit.whitebox import Finding, Noise, multiplier
+from distadmm.audit.bounds import Claim, point_claim
+from distadmm.audit.draws import Draws, Played
+from distadmm.audit.noises import Finding, Noise, off_grid, rate_on
 from distadmm.methods.istdp import printed
 from distadmm.methods.istdp.plan import Plan
-from distadmm.methods.istdp.private import ClippedGradient, iterate
-from distadmm.methods.istdp.release import NoisyGradient
+from distadmm.methods.istdp.private import iterate
+from distadmm.methods.istdp.release import GridGradient, NoisyGradient
 from distadmm.privacy.accounting.events import Event
 from distadmm.privacy.ledger.rules import MemoryLedger
+from distadmm.privacy.noise import sources
 from distadmm.privacy.noise.mechanism import Noise as Source
-from distadmm.privacy.noise.sources import Simulation
 from distadmm.problems.concave import MCP
 from distadmm.problems.losses import Logistic
 
@@ -49,63 +52,85 @@ def worlds(plan: Plan, rows: int) -> list[tuple[Array, Array]]:
     return [(X, np.ones(rows)), (X, flipped)]
 
 
-def transcript(
-    X: Array, y: Array, plan: Plan, node: int, source: Simulation
-) -> tuple[list[tuple[Array, Array]], MemoryLedger]:
-    """(theta^k, xi^k) of one run, and its ledger."""
+class Seen(NamedTuple):
+    """One play: what the iteration asked and was told."""
+
+    asked: list[Array]  # theta^k
+    told: list[Array]  # xi^k
+    ledger: MemoryLedger
+    event: Event  # of one release
+    sigma: float  # of the noise on a coordinate of xi
+    unit: float  # of the grid that xi lies on; 0: none
+
+
+def transcript(X: Array, y: Array, plan: Plan, node: int, source: sources.Source) -> Seen:
+    """One play of the product's own release, as a run with such a source makes it."""
     ledger = MemoryLedger(
         node, adjacency=plan.adjacency, mode=source.mode, scope="record", orders=(2.0, 16.0)
     )
-    release = NoisyGradient(X, y, Logistic(), plan, Source(ledger, source))
+    release, unit = _release(X, y, plan, Source(ledger, source), source.mode)
     ledger.commit([release.event.times(plan.iterations)])
-    seen: list[tuple[Array, Array]] = []
+    seen = Seen([], [], ledger, release.event, release.sigma, unit)
 
     def xi(k: int, theta: Array) -> Array:
         if k == plan.iterations:  # the loop asks for one more gradient than it needs
             return np.zeros_like(theta)
         noisy = release(k, theta)
-        seen.append((theta, np.array(noisy)))
+        seen.asked.append(theta)
+        seen.told.append(np.array(noisy))
         return noisy
 
     steps = iterate(xi, np.zeros(plan.dimension), MCP(plan.lam, plan.alpha), plan.steps)
     for _ in range(plan.iterations):
         next(steps)
-    return seen, ledger
+    return seen
 
 
-def sound(plan: Plan, rows: int, runs: int, seed: int) -> tuple[Array, Array, Claim]:
-    """Log-likelihood ratios under D and under D', and what the ledger claims."""
+def _release(X: Array, y: Array, plan: Plan, noise: Any, mode: str) -> tuple[Any, float]:
+    if mode != "secure":
+        return NoisyGradient(X, y, Logistic(), plan, noise), 0.0
+    release = GridGradient(X, y, Logistic(), plan, noise)
+    return release, release.query.grid.spacing * plan.clip / plan.divisor
+
+
+def _exact(X: Array, y: Array, plan: Plan, mode: str) -> Callable[[Array], Array]:
+    """What the release adds its noise to."""
+    release, _ = _release(X, y, plan, None, mode)
+    if mode != "secure":
+        return release.exact
+    return lambda theta: release.sum(theta) * (plan.clip / plan.divisor)
+
+
+def played(plan: Plan, rows: int, runs: int, draws: Draws, claimed: Event | None = None) -> Played:
+    """`runs` plays in each world, held against what their ledgers say, or against `claimed` of one release."""
     tables = worlds(plan, rows)
-    g = [ClippedGradient(X, y, Logistic(), plan.clip, plan.divisor) for X, y in tables]
-    scores = []
+    g = [_exact(X, y, plan, draws.mode) for X, y in tables]
+    scores, noises, findings = [], [], draws.findings()
+    moved, missing = 0.0, 0
     for world, (X, y) in enumerate(tables):
-        source = Simulation(seed + world)
-        found = np.empty(runs)
+        source, found = draws.source(draws.seed + world), np.empty(runs)
         for r in range(runs):
-            seen, ledger = transcript(X, y, plan, r, source)
-            far = [[float(np.sum((xi - gradient(theta)) ** 2)) for theta, xi in seen] for gradient in g]
-            found[r] = (math.fsum(far[0]) - math.fsum(far[1])) / (2 * plan.sigma**2)
+            seen = transcript(X, y, plan, r, source)
+            means = [[gradient(theta) for theta in seen.asked] for gradient in g]
+            far = [[float(np.sum((xi - m) ** 2)) for xi, m in zip(seen.told, side)] for side in means]
+            found[r] = (math.fsum(far[0]) - math.fsum(far[1])) / (2 * seen.sigma**2)
+            event = (claimed or seen.event).single()
+            rate = rate_on(event, plan.sensitivity, seen.unit)
+            noises += [
+                Noise(r, k, xi - m, event, rate) for k, (xi, m) in enumerate(zip(seen.told, means[world]))
+            ]
+            moved = max(moved, *(float(np.linalg.norm(one - two)) for one, two in zip(*means)))
+            missing = max(missing, len(seen.told) - seen.ledger.tally.releases)
+            findings += off_grid(r, seen.told, seen.unit)
         scores.append(found)
-    return scores[0], scores[1], claim_of(ledger.events, plan.adjacency, "the ledger of a run")
-
-
-def recovered(
-    plan: Plan, rows: int, seed: int, claimed: Event | None = None
-) -> tuple[list[Noise], list[Finding]]:
-    """Level 0 of one run: xi less the clipped mean gradient, against what its ledger claims, or `claimed`."""
-    X, y = worlds(plan, rows)[1]
-    seen, ledger = transcript(X, y, plan, 0, Simulation(seed))
-    exact = ClippedGradient(X, y, Logistic(), plan.clip, plan.divisor)
-    (event,) = [claimed] if claimed else ledger.events
-    rate = 1.0 / (multiplier(event) * plan.sensitivity)
-    noises = [Noise(0, k, xi - exact(theta), event, rate) for k, (theta, xi) in enumerate(seen)]
-    missing = len(seen) - ledger.tally.releases
-    omitted = (
-        [Finding("omitted", 0, -1, f"{missing} releases that the ledger does not have")]
-        if missing > 0
-        else []
-    )
-    return noises, omitted
+    stated = getattr(event, "sensitivity_grid", math.inf) * seen.unit if seen.unit else math.inf
+    stated = min(plan.sensitivity, stated)
+    if moved > stated * (1 + 1e-6):  # a grid's own rounding is far below
+        text = f"one record moves it by {moved:.6g}; its entry says {stated:.6g}"
+        findings.append(Finding("entry", 0, -1, text))
+    if missing > 0:
+        findings.append(Finding("omitted", 0, -1, f"{missing} releases that the ledger does not have"))
+    return Played(scores[0], scores[1], seen.ledger.events, noises, findings)
 
 
 def as_printed(

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from distadmm.audit.bounds import Claim, Outcome
-from distadmm.audit.whitebox import LEVEL, Verdict
+from distadmm.audit.draws import REPEATED
+from distadmm.audit.noises import LEVEL, Verdict
 from distadmm.files import write_json, write_npz
 from distadmm.graphs import figures
 from distadmm.privacy.accounting.statements import rounded_down, rounded_up
@@ -47,7 +48,7 @@ class Audit(NamedTuple):
         return any(level.verdict == REFUTED for level in self.levels)
 
 
-def level_zero(found: Verdict) -> Level:
+def level_zero(found: Verdict, runs: int = 1) -> Level:
     verdict = REFUTED if found.refuted else STANDS if found.releases else NOTHING
     text = f"{found.releases} releases against their noise-off twins; smallest corrected p-value {found.least:.2g}"
     if found.unclaimed:
@@ -60,7 +61,7 @@ def level_zero(found: Verdict) -> Level:
         None,
         None,
         1 - LEVEL,
-        1,
+        runs,
         verdict,
         text,
         {"findings": findings},
@@ -169,7 +170,7 @@ def draw(found: Audit) -> Any:
     for kind, ax in zip(panels, axes):
         (_trade_off if kind == "scores" else _p_values)(found, ax)
     title = f"{found.subject}: {'REFUTED' if found.refuted else 'not refuted'}"
-    figure.suptitle(title + ("\nsimulation noise" if found.watermark else ""), fontsize=10)
+    figure.suptitle(title + ("\nsimulation noise" if found.watermark == REPEATED else ""), fontsize=10)
     return figure
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from distadmm import sharing as entry
 from distadmm.audit import istdp, sharing
 from distadmm.audit.bounds import Claim, claim_of
-from distadmm.audit.whitebox import Finding, Noise
+from distadmm.audit.draws import Draws, Played
 from distadmm.errors import require
 from distadmm.methods.istdp.plan import Plan
 from distadmm.methods.istdp.private import NoisySteps
@@ -30,13 +30,13 @@ _ROWS = 12  # records of the attacked tables: all but one are the same, so that 
 
 
 class Play(NamedTuple):
-    """How a mechanism is attacked: level 0 of one play, and the scores of many with the claim they are held against."""
+    """How a mechanism is attacked: many plays of it, and the claim they are held against."""
 
     words: str
-    recovered: (
-        Callable[[int], tuple[list[Noise], list[Finding]]] | None
-    )  # seed -> level 0; None: nothing is sound
-    sound: Callable[[int, int], tuple[Array, Array, Claim]]  # plays, seed -> levels 1 and 2
+    played: Callable[[int, Draws], Played] | None  # plays in each world; None: as printed, nothing is sound
+    claim: Claim | Callable[[list[Event]], Claim]  # of a run; or of what the ledger of a play says
+    mode: str = "simulation"  # of the noise, where a run says it
+    printed: Callable[[int, int], tuple[Array, Array, Claim]] | None = None  # plays, seed
 
 
 def of_run(run: RunDirectory, width: int) -> Play:
@@ -77,11 +77,11 @@ def _istdp(run: RunDirectory, width: int) -> Play:
     events = events_of(run, 0)
     if len(events) != 1:
         run.refuse(f"whose ledger has {len(events)} sorts of releases; needed: one")
-    claim = claim_of(events, plan.adjacency, f"the ledger of {run.path}")
     return Play(
         f"the mechanism of {run.path}, a run of istdp",
-        lambda seed: istdp.recovered(plan, _ROWS, seed, events[0]),
-        lambda runs, seed: (*istdp.sound(plan, _ROWS, runs, seed)[:2], claim),
+        lambda runs, draws: istdp.played(plan, _ROWS, runs, draws, events[0]),
+        claim_of(events, plan.adjacency, f"the ledger of {run.path}"),
+        run.config["rng"],
     )
 
 
@@ -89,27 +89,26 @@ def _sharing(run: RunDirectory, width: int) -> Play:
     """The last party's messages: what is said of one holds for all, but for V2's first."""
     from distadmm.privacy.accounting.gaussian import mu_at
 
-    again = ["--rng", "simulation", "--run-code"]  # who opened `run` saw to its code
-    options = entry.PROGRAMME.read(["--config", str(run.path / "config.json"), *again])
+    again = ["--config", str(run.path / "config.json"), "--run-code"]  # who opened `run` saw to its code
+    options = entry.PROGRAMME.read(again)
     prepared = entry.PROGRAMME.prepare(options, World())
-    price, m = entry.PROGRAMME.price(prepared), prepared.star.parties
+    price, m, mode = entry.PROGRAMME.price(prepared), prepared.star.parties, options.privacy.noise
     if price.agreed is not None:
         spread = 0.0
         if price.agreed.mechanism == "v2":
-            spread = private.slope_query(price.agreed, prepared.parts.rows, "simulation").sigma
-        party = sharing.of_moments(price.agreed, m, prepared.problem, _ROWS, width, spread)
+            spread = private.slope_query(price.agreed, prepared.parts.rows, mode).sigma
+        party = sharing.of_moments(price.agreed, m, prepared.problem, _ROWS, width, spread, mode)
     else:
         mu = mu_at(options.privacy.epsilon, options.privacy.delta)
         party = sharing.of_vectors(
-            prepared.algorithm, prepared.problem, prepared.row[m], _ROWS, prepared.iterations, mu
+            prepared.algorithm, prepared.problem, prepared.row[m], _ROWS, prepared.iterations, mu, mode
         )
     events = events_of(run, m)
     return Play(
         f"what party {m} sends in {run.path}, a run of sharing ({party.name})",
-        lambda seed: sharing.recovered(party, seed, events),
-        lambda runs, seed: sharing.sound(
-            party, runs, seed, (events, f"the ledger of party {m} in {run.path}")
-        ),
+        lambda runs, draws: sharing.played(party, runs, draws, events),
+        claim_of(events, party.adjacency, f"the ledger of party {m} in {run.path}"),
+        mode,
     )
 
 

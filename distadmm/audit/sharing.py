@@ -16,8 +16,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from distadmm.audit.bounds import Claim, claim_of, point_claim
-from distadmm.audit.whitebox import Finding, Noise, multiplier
+from distadmm.audit.bounds import Claim, point_claim
+from distadmm.audit.draws import Draws, Played
+from distadmm.audit.noises import Finding, Noise, off_grid, rate_on
 from distadmm.methods.sharing import private, vectors
 from distadmm.methods.sharing.admm import Problem
 from distadmm.methods.sharing.equation10 import claimed_sensitivity, claimed_sigma, degenerate_noise
@@ -27,17 +28,17 @@ from distadmm.methods.sharing.replies import admm_reply, mutual_reply, one_reply
 from distadmm.privacy.accounting.events import Event
 from distadmm.privacy.ledger.rules import MemoryLedger
 from distadmm.privacy.noise.queries import Query, Releases
-from distadmm.privacy.noise.sources import Simulation
+from distadmm.privacy.noise.sources import Source
 from distadmm.problems.columns import Columns, minimise
 from distadmm.problems.losses import Logistic
 
 Array = np.ndarray
 
 
-class _Played(Releases):
+class _Said(Releases):
     """Releases whose answers and messages are kept; with `said` the messages are those, and no noise is drawn."""
 
-    def __init__(self, ledger: MemoryLedger, source: Simulation, said: list[Array] | None = None):
+    def __init__(self, ledger: MemoryLedger, source: Source, said: list[Array] | None = None):
         super().__init__(ledger, source)
         self.said = said
         self.answers: list[Array] = []
@@ -52,6 +53,9 @@ class _Played(Releases):
             return self.sent[-1]
         return self.said[len(self.answers) - 1]
 
+    def unit(self, query: Query) -> float:
+        return query.grid.spacing if self.mode == "secure" else 0.0
+
 
 class Party(NamedTuple):
     """One party in two neighbouring worlds."""
@@ -63,21 +67,32 @@ class Party(NamedTuple):
     adaptive: bool  # later answers depend on earlier messages
 
 
+_LONG = 10.0  # norm of the attacked rows, in units of what they are cut to
+
+
 def of_vectors(
-    algorithm: vectors.S1, problem: Problem, row: float, rows: int, rounds: int, mu: float
+    algorithm: vectors.S1, problem: Problem, row: float, rows: int, rounds: int, mu: float, mode: str
 ) -> Party:
-    """A party that is asked with the same w in every round, its records as far apart as `row` allows."""
+    """A party that is asked with the same w in every round.
+
+    By row: its first record points one way or the other and is pulled as far as the party lets it, and the rest is
+    just heavy enough (their squares add up to kappa) to be moved most.  A whole party: its columns reach w, or not.
+    """
     if algorithm.by_row:
+        kappa = problem.lam * problem.reg.l2 / (algorithm.rho * (1.0 + algorithm.tau))
         matrix = np.zeros((rows, 2))
-        matrix[:, 0] = row
+        matrix[:, 0] = min(row, np.sqrt((kappa + row**2) / (rows - 1)))
+        matrix[0, 0] = _LONG * row
         other = matrix.copy()
-        other[0, 0] = -row
+        other[0, 0] *= -1
         problem = replace(problem, region=algorithm.region(problem.region))
-        w, blocks = np.full(rows, algorithm.pull), [Columns(matrix), Columns(other)]  # type: ignore[attr-defined]
+        w, tables = np.zeros(rows), [matrix, other]
+        w[0] = _LONG * algorithm.pull  # type: ignore[attr-defined]
     else:
         problem = Problem(Logistic(), 1e-9)
-        w, blocks = np.linspace(1.0, 2.0, rows), [Columns(np.eye(rows)), Columns(1e-9 * np.eye(rows))]
-    query = algorithm.query(problem, row, rows, "simulation", mu, rounds)
+        w, tables = np.linspace(1.0, 2.0, rows), [1e4 * np.eye(rows), 1e-9 * np.eye(rows)]
+    query = algorithm.query(problem, row, rows, mode, mu, rounds)
+    blocks = [algorithm.columns(table, row) for table in tables]
 
     def answer(world: int, out: Releases) -> None:
         release, x = Release({1: out}, {1: query}), np.zeros(blocks[world].width)
@@ -87,90 +102,79 @@ def of_vectors(
     return Party(type(algorithm).__name__.lower(), answer, [query] * rounds, "replace", adaptive=False)
 
 
-def toy(mechanism: str, *, rows: int = 12, rounds: int = 4, mu: float = 1.0) -> Party:
+def toy(mechanism: str, mode: str, *, rows: int = 12, rounds: int = 4, mu: float = 1.0) -> Party:
     """A party of S1 or S2 with constants of its own."""
     algorithm = vectors.S1() if mechanism == "s1" else vectors.S2(radius=1.0, pull=2.0, message_norm=1.0)
-    return of_vectors(algorithm, Problem(Logistic(), 0.5), 1.0, rows, rounds, mu)
+    return of_vectors(algorithm, Problem(Logistic(), 0.5), 1.0, rows, rounds, mu, mode)
 
 
 def of_moments(
-    agreed: private.Agreement, m: int, problem: Problem, rows: int, width: int, spread: float
+    agreed: private.Agreement, m: int, problem: Problem, rows: int, width: int, spread: float, mode: str
 ) -> Party:
-    """The reply of party m: one record points the other way, or is blank; `spread` is the noise in V2's slopes."""
+    """The reply of party m: one record, too long, points the other way, or is blank; `spread` is the noise in V2's
+    slopes."""
     bounds, width = agreed.bounds[m], max(width, 2)
     tables = [np.zeros((rows, width)), np.zeros((rows, width))]
-    tables[0][0, 0] = bounds.row
+    tables[0][0, 0] = _LONG * bounds.row
     if bounds.neighbours == "replace":
-        tables[1][0, int(bounds.nonnegative)] = bounds.row if bounds.nonnegative else -bounds.row
-    work, labels = private.plan(agreed, m, width, "simulation", spread), np.ones(rows)
+        sign = 1 if bounds.nonnegative else -1
+        tables[1][0, int(bounds.nonnegative)] = sign * _LONG * bounds.row
+    work, labels = private.plan(agreed, m, width, mode, spread), np.ones(rows)
 
     def answer(world: int, out: Releases) -> None:
-        held = Rows(tables[world], bounds)
+        held = Rows(tables[world], bounds, exact=mode == "secure")
         if agreed.mechanism == "v2":
             clip = private.slope_clip(spread)
-            mutual_reply(held, np.full(rows, clip), spread, bounds, work, out, clip)
+            mutual_reply(held, np.full(rows, _LONG * clip), spread, bounds, work, out, clip)
             return
         reply = admm_reply if agreed.mechanism == "v1-admm" else one_reply
         # Scores at which every slope is as steep as it gets.
         reply(held, -30.0 * labels, labels, problem.loss, problem.lam, bounds, work, out)
 
     adjacency = "replace" if bounds.neighbours == "replace" else "add-remove"
-    return Party(
-        agreed.mechanism, answer, work.queries("simulation", width), adjacency, adaptive=work.rounds > 1
-    )
+    return Party(agreed.mechanism, answer, work.queries(mode, width), adjacency, adaptive=work.rounds > 1)
 
 
-def _played(
-    party: Party, world: int, node: int, source: Simulation, said: list[Array] | None = None
-) -> _Played:
+def _play(party: Party, world: int, node: int, source: Source, said: list[Array] | None = None) -> _Said:
     ledger = MemoryLedger(
         node, adjacency=party.adjacency, mode=source.mode, scope="feature", orders=(2.0, 16.0)
     )
-    out = _Played(ledger, source, said)
-    out.commit(party.queries)
+    out = _Said(ledger, source, said)
+    if said is None:
+        out.commit(party.queries)
     party.answer(world, out)
     return out
 
 
-def sound(
-    party: Party, runs: int, seed: int, claimed: tuple[Sequence[Event], str] | None = None
-) -> tuple[Array, Array, Claim]:
-    """Log-likelihood ratios under D and D', and what the ledger claims: that of the play, or a run's own."""
-    scores = []
+def played(party: Party, runs: int, draws: Draws, claimed: Sequence[Event] | None = None) -> Played:
+    """`runs` plays in each world, held against what their ledgers say, or against a run's own events."""
+    scores, noises, findings = [], [], draws.findings()
+    moved = np.zeros(len(party.queries))
     for world in (0, 1):
-        source, found, other = Simulation(seed + world), np.empty(runs), None
+        source, found, other = draws.source(draws.seed + world), np.empty(runs), None
         for r in range(runs):
-            out = _played(party, world, r, source)
+            out = _play(party, world, r, source)
+            events = [e.single() for e in claimed or out.ledger.events for _ in range(e.releases)]
             if other is None or party.adaptive:  # what the other world would have answered to these messages
-                other = _played(party, 1 - world, r, source, out.sent).answers
+                other = _play(party, 1 - world, r, source, out.sent).answers
             far = [
                 (float(np.sum((m - own) ** 2)) - float(np.sum((m - there) ** 2))) / (2 * query.sigma**2)
                 for m, own, there, query in zip(out.sent, out.answers, other, out.asked)
             ]
             found[r] = sum(far) if world == 0 else -sum(far)
+            moved = np.maximum(moved, [np.linalg.norm(own - there) for own, there in zip(out.answers, other)])
+            for t, (m, own, query, event) in enumerate(zip(out.sent, out.answers, out.asked, events)):
+                rate = rate_on(event, query.sensitivity, out.unit(query))
+                noises.append(Noise(r, t, m - own, event, rate))
+                findings += off_grid(r, [m], out.unit(query))
         scores.append(found)
-    events, words = claimed or (out.ledger.events, f"the ledger of a party that sends {party.name}")
-    return scores[0], scores[1], claim_of(events, party.adjacency, words)
-
-
-def recovered(
-    party: Party, seed: int, claimed: Sequence[Event] | None = None
-) -> tuple[list[Noise], list[Finding]]:
-    """Level 0 of one party's messages, against its ledger, or a run's own."""
-    source = Simulation(seed)
-    out = _played(party, 0, 0, source)
-    here, there = (_played(party, world, 0, source, out.sent).answers for world in (0, 1))
-    events = [event.single() for event in claimed or out.ledger.events for _ in range(event.releases)]
-    noises, findings = [], []
+    for t, (reached, query) in enumerate(zip(moved.tolist(), out.asked)):
+        if reached > query.sensitivity * (1 + 1e-9):
+            text = f"one change moves it by {reached:.6g}; its entry says {query.sensitivity:.6g}"
+            findings.append(Finding("entry", 0, t, text))
     if len(events) < len(out.sent):
-        findings.append(Finding("omitted", 1, -1, f"{len(out.sent)} releases, {len(events)} in the ledger"))
-    for t, (message, own, other, query, event) in enumerate(zip(out.sent, here, there, out.asked, events)):
-        noises.append(Noise(1, t, message - own, event, 1.0 / (multiplier(event) * query.sensitivity)))
-        moved = float(np.linalg.norm(own - other))
-        if moved > query.sensitivity * (1 + 1e-9):
-            text = f"one change moves it by {moved:.6g}; its entry says {query.sensitivity:.6g}"
-            findings.append(Finding("entry", 1, t, text))
-    return noises, findings
+        findings.append(Finding("omitted", 0, -1, f"{len(out.sent)} releases, {len(events)} in the ledger"))
+    return Played(scores[0], scores[1], out.ledger.events, noises, findings)
 
 
 def as_printed(

@@ -7,65 +7,28 @@ A release of objective perturbation is invertible: where f is the minimiser of O
 so the noise that really went out is recovered from the message and compared with what the ledger entry says.
 Output noise is the message less the noise-off minimiser.  One message is enough to see half the noise.
 
-Tested, all together at `LEVEL` = 1e-6 (a sound run is refuted once in a million):
-  * the length of each node's noise in each round, |b|^2/sigma^2 ~ chi^2_d or alpha |b| ~ Gamma(d), both sides;
-  * the lengths of all of them together;
-  * the angle between any two noises of a node, (1 + cos)/2 ~ Beta((d-1)/2, (d-1)/2): noise that was used again.
-Decided without a test, for these are facts:
-  * a message that depends on data and has no entry, or an entry that says it costs nothing;
-  * a schedule (penalties, factors) or a pull that depends on data;
-  * an entry whose weight, floor or dimension is not that of the release;
-  * with the noise that was paid for at hand: a solve off by more than its tolerance, or other noise than was paid.
+`noises` tests it.  Decided without a test, for these are facts:
+  * a message that depends on data and is not what was sealed;
+  * a schedule (penalties, factors) or a pull that depends on data, a plan that a neighbouring table changes;
+  * an entry whose weight, floor or dimension is not that of the release, and rows longer than its price allows;
+  * with the noise that was paid for at hand: a solve off by more than its tolerance, or other noise than was paid;
+    output noise that is part of the price and was not drawn.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from scipy import special
 
 from distadmm.algorithm import Node
+from distadmm.audit.noises import Finding, Noise, Verdict, verdict_of
 from distadmm.audit.play import Recording, Solve, Twin, charged, twin
 from distadmm.privacy.accounting.events import Event
 
 Array = np.ndarray
-LEVEL = 1e-6  # of all tests of a run together
-_PAIRS = 2000  # rounds whose noises are compared with each other are limited to this many pairs a node
-
-
-class Finding(NamedTuple):
-    """One contradiction between the ledgers and the messages."""
-
-    kind: str  # scale, reuse, omitted, recycled, schedule, entry, inexact, chain
-    node: int
-    iteration: int
-    text: str
-
-
-class Noise(NamedTuple):
-    """The noise recovered from one release, and what its entry says of it."""
-
-    node: int
-    iteration: int
-    b: Array
-    event: Event
-    rate: float  # alpha of gamma noise, 1/sigma of Gaussian noise, as claimed
-
-
-class Verdict(NamedTuple):
-    releases: int  # messages compared
-    unclaimed: int  # messages whose entry claims nothing (infinite cost)
-    least: float  # smallest p-value, corrected for the number of tests
-    p_values: Array  # of the lengths, one a release
-    findings: list[Finding]
-
-    @property
-    def refuted(self) -> bool:
-        return bool(self.findings)
 
 
 def inspect(algorithm: Any, node: Node, recording: Recording, slope: float, curvature: float) -> Verdict:
@@ -75,7 +38,7 @@ def inspect(algorithm: Any, node: Node, recording: Recording, slope: float, curv
     here = twin(algorithm, node, recording, solve=output)
     there = twin(algorithm, node, recording, other_data=True)
     findings = [Finding("chain", -1, -1, fault) for fault in recording.faults]
-    findings += _data_in_the_open(node, recording, books, here, there)
+    findings += _data_in_the_open(node, recording, books, here, there) + _long_rows(node)
     noises: list[Noise] = []
     unclaimed = 0
     for k in sorted(recording.sealed):
@@ -102,18 +65,34 @@ def _data_in_the_open(
         for what in ("quadratic", "factor", "linear"):
             if two is None or not np.array_equal(getattr(one, what), getattr(two, what)):
                 findings.append(Finding("schedule", -1, k, f"the {what} term of a solve depends on data"))
-    if recording.messages is None:
-        sent = here.messages
-    else:
-        sent = recording.messages
-    for place, message in enumerate(sent):
-        again = there.messages[place].rows
+    sent = here.messages if recording.messages is None else recording.messages
+    if len(sent) != len(there.messages):
+        text = f"{len(sent)} messages where other data would have sent {len(there.messages)}"
+        findings.append(Finding("schedule", -1, -1, text))
+    for place, message in enumerate(sent[: len(there.messages)]):
+        again, k = there.messages[place].rows, message.iteration
         for i in np.flatnonzero((message.rows != again).any(axis=1)).tolist():
-            priced = books[i].get(message.iteration, [])
-            if not priced:
-                text = "a message depends on data, but its entry says that it costs nothing"
-                findings.append(Finding("recycled", names[i], message.iteration, text))
+            priced = books[i].get(k, [])
+            if any(event.unbounded for event in priced):
+                continue
+            text = "a message depends on data, but its entry says that it costs nothing"
+            if priced:  # what was sealed is the same in both twins
+                text = "a message depends on data and is not what was sealed: its entry pays for another"
+            findings.append(Finding("recycled", names[i], k, text))
     return findings
+
+
+def _long_rows(node: Node) -> list[Finding]:
+    """Rows that reach further than any price allows for."""
+    found = []
+    for name, objective in zip(node.network.nodes.tolist(), node.problem.objectives):
+        longest = (
+            float(np.linalg.norm(objective.A, axis=1).max(initial=0.0)) if hasattr(objective, "A") else 0.0
+        )
+        if longest > 1 + 1e-9:
+            text = f"a row has norm {longest:.6g}; every entry is priced for norms of at most 1"
+            found.append(Finding("entry", name, -1, text))
+    return found
 
 
 class _Release:
@@ -133,7 +112,8 @@ class _Release:
         least = float(np.linalg.eigvalsh(self.Q)[0]) if isinstance(self.Q, np.ndarray) else self.Q
         self.floor = node.facts.ridge + least
         self.sent = recording.sealed[k][i]
-        self.error = recording.output.get((i, k), np.zeros_like(self.sent))
+        error = recording.output.get((i, k))
+        self.undrawn, self.error = error is None, np.zeros_like(self.sent) if error is None else error
         self.paid = recording.noise.get((i, k))
         self.adjacency = recording.entries[i][0]["adj"]
 
@@ -157,6 +137,8 @@ class _Release:
             note("entry", f"the curvature of the rest is {self.floor:.6g}; its entry says {claimed:.6g}")
         if stated.get("dimension", self.sent.size) != self.sent.size:
             note("entry", f"the dimension is {self.sent.size}; its entry says {stated['dimension']}")
+        if event.also is not None and self.paid is not None and self.undrawn:
+            note("omitted", "its output noise, which is part of the price, was not drawn")
         if event.place == "objective" and self.paid is not None:
             off, allowed = float(np.linalg.norm(self.recovered() - self.paid)), self.allowed()
             if off > allowed:
@@ -197,102 +179,3 @@ class _Release:
 
 def _times(Q: Array | float, f: Array) -> Array:
     return Q @ f if isinstance(Q, np.ndarray) else Q * f
-
-
-class Tested(NamedTuple):
-    p: float  # corrected for the number of tests
-    finding: Finding
-
-
-def judge(noises: Sequence[Noise]) -> tuple[list[Tested], Array]:
-    """Lengths one by one, lengths together, and angles; a third of the level each."""
-    if not noises:
-        return [], np.ones(0)
-    p = np.array([two_sided(noise) for noise in noises])
-    tested = []
-    for noise, single in zip(noises, p):
-        ratio = mean_ratio([noise])
-        text = f"its noise has {ratio:.3g} times the length that the ledger claims (p = {single:.2g})"
-        tested.append(Tested(3 * len(p) * single, Finding("scale", noise.node, noise.iteration, text)))
-    together = pooled(noises)
-    text = f"{len(noises)} noises together have {mean_ratio(noises):.4g} times the length claimed (p = {together:.2g})"
-    tested.append(Tested(3 * together, Finding("scale", -1, -1, text)))
-    angles = list(_angles(noises))
-    tested += [Tested(3 * len(angles) * found.p, found.finding) for found in angles]
-    return [Tested(min(1.0, t.p), t.finding) for t in tested], p
-
-
-def multiplier(event: Any) -> float:
-    """sigma over sensitivity of Gaussian noise, in floats or on a grid."""
-    on_grid = hasattr(event, "sigma_grid")
-    return float(event.sigma_grid / event.sensitivity_grid if on_grid else event.noise_multiplier)
-
-
-def lengths(noise: Noise) -> tuple[float, float]:
-    """(shape, x): x ~ Gamma(shape, 1) when the claim is true."""
-    d, r = noise.b.size, noise.rate * float(np.linalg.norm(noise.b))
-    return (d, r) if noise.event.law == "gamma" else (d / 2, r * r / 2)
-
-
-def mean_ratio(noises: Sequence[Noise]) -> float:
-    """Length of the noise over the length claimed, on average."""
-    pairs = [
-        (x / shape) if n.event.law == "gamma" else math.sqrt(x / shape)
-        for n in noises
-        for shape, x in [lengths(n)]
-    ]
-    return float(np.mean(pairs))
-
-
-def two_sided(noise: Noise) -> float:
-    return _two_sided(*lengths(noise))
-
-
-def pooled(noises: Sequence[Noise]) -> float:
-    """All lengths together: sums of independent Gamma variables are Gamma."""
-    shapes, xs = zip(*(lengths(noise) for noise in noises))
-    return _two_sided(math.fsum(shapes), math.fsum(xs))
-
-
-def _two_sided(shape: float, x: float) -> float:
-    if not math.isfinite(x):
-        return 0.0
-    return min(1.0, 2 * min(float(special.gammainc(shape, x)), float(special.gammaincc(shape, x))))
-
-
-def _angles(noises: Sequence[Noise]) -> list[Tested]:
-    """The angle between any two noises of one node that have the same size."""
-    by_node: dict[tuple[int, int], list[Noise]] = {}
-    for noise in noises:
-        by_node.setdefault((noise.node, noise.b.size), []).append(noise)
-    found = []
-    for rounds in by_node.values():
-        last = max(2, int(math.sqrt(2 * _PAIRS)))
-        rounds = rounds[:last]
-        size = np.array([max(float(np.linalg.norm(n.b)), 1e-300) for n in rounds])
-        U = np.stack([n.b / s for n, s in zip(rounds, size)])
-        cosine = U @ U.T
-        for a in range(len(rounds)):
-            for b in range(a):
-                p = _angle_p(float(cosine[a, b]), size[a] / size[b], U.shape[1])
-                text = (
-                    f"its noise repeats that of iteration {rounds[b].iteration} (cosine {cosine[a, b]:.6f})"
-                )
-                found.append(Tested(p, Finding("reuse", rounds[a].node, rounds[a].iteration, text)))
-    return found
-
-
-def _angle_p(cosine: float, ratio: float, d: int) -> float:
-    """P(an angle as small or as large); in one dimension only the same length tells (p bounded by its closeness)."""
-    if d == 1:
-        return min(1.0, abs(math.log(ratio)))
-    half = (d - 1) / 2
-    away = max(0.0, (1 - abs(cosine)) / 2)
-    return min(1.0, 2 * float(special.betainc(half, half, away)))
-
-
-def verdict_of(noises: Sequence[Noise], findings: Sequence[Finding]) -> Verdict:
-    """A verdict from recovered noises and from what was found without a test."""
-    tested, p = judge(noises)
-    least = min((t.p for t in tested), default=1.0)
-    return Verdict(len(noises), 0, least, p, [*findings, *(t.finding for t in tested if t.p <= LEVEL)])

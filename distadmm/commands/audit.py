@@ -24,23 +24,25 @@ from typing import Any
 import numpy as np
 
 from distadmm import radmm
-from distadmm.audit import bounds, canary, play, runs, whitebox
+from distadmm.audit import bounds, canary, neighbours, play, runs, whitebox
+from distadmm.audit.draws import Draws
+from distadmm.audit.noises import Finding, Verdict, verdict_of
 from distadmm.audit.report import Audit, Level, level_one, level_two, level_zero, table, write
 from distadmm.audit.runs import Play
 from distadmm.commands import transcript
 from distadmm.commands.transcript import split_words
 from distadmm.errors import DONE, FAILURE, InputError, require
-from distadmm.flags import build, fields_of, flag, parse
+from distadmm.flags import again, build, fields_of, flag, parse
 from distadmm.methods.consensus import private as protect
 from distadmm.privacy.accounting import accountant
 from distadmm.privacy.accounting.statements import rounded_up
-from distadmm.privacy.noise.sources import Simulation
 from distadmm.problems.losses import Logistic, loss_named
 from distadmm.ranks.launch import launch
 from distadmm.ranks.world import World
 from distadmm.run import kinds
 from distadmm.run.claim import claim_directory
 from distadmm.run.config import Choice, Config, Links, Loop, Privacy, Problem
+from distadmm.run.groups import Budget
 from distadmm.run.setup import Prepared, prepare
 from distadmm.structs import struct
 
@@ -49,7 +51,6 @@ PROG = "distadmm audit"
 SUBJECTS = ("consensus", "istdp", "istdp-printed", "sharing", "sharing-printed")
 _BATCH = 250  # transcripts that one run of the product's code makes
 _WORLDS = 0x41554449  # purpose of the seeds
-WATERMARK = "the audit's own runs use SIMULATION noise, which a seed repeats: nothing in them is protected"
 _WIDEST = 8  # columns of a canary's table, where nothing else is asked for
 
 
@@ -94,6 +95,7 @@ class Query:
     adjacency: str = flag("replace", help="istdp: replace or add-remove", choices=("replace", "add-remove"))
     rows: int = flag(50, help="records of the attacked table", at_least=2)
     iterations: int = flag(10, help="iterations, or rounds", at_least=1)
+    rng: str = again(Budget, "rng")
     seed: int = flag(0, help="seed of all random choices", at_least=0)
     out: str | None = flag(None, help="directory for the report (default: runs/audit-...)")
     force: bool = flag(False, help="replace a directory that is not empty")
@@ -102,23 +104,35 @@ class Query:
 # -- the consensus family ----------------------------------------------------------------------------------
 
 
-def white_box(config: Config, *, prepared: Prepared | None = None) -> whitebox.Verdict:
-    """Level 0 of `config`, run in simulation in this process."""
-    config = config.replace(rng="simulation")
+def white_box(config: Config, *, prepared: Prepared | None = None) -> Verdict:
+    """Level 0 of `config`, run in this process."""
     prepared = prepared or prepare(config, World())
-    plan = _plan(prepared)
+    plan, draws = _plan(prepared), _draws(config)
     recording = play.record(
         config.algorithm,
         plan.node,
         plan.recipe,
         config.loop.iterations,
-        Simulation(config.loop.seed),
+        draws.source(),
         prepared.description["phases"],
     )
-    return whitebox.inspect(config.algorithm, plan.node, recording, plan.recipe.slope, plan.recipe.curvature)
+    return _inspected(prepared, plan, recording, draws.findings())
 
 
-def white_box_of_run(folder: str | Path, *, run_code: bool = False) -> whitebox.Verdict:
+def _inspected(
+    prepared: Prepared, plan: protect.Plan, recording: play.Recording, known: Sequence[Finding] = ()
+) -> Verdict:
+    recipe, algorithm = plan.recipe, prepared.config.algorithm
+    found = whitebox.inspect(algorithm, plan.node, recording, recipe.slope, recipe.curvature)
+    return found._replace(findings=[*known, *neighbours.of_plan(prepared, plan), *found.findings])
+
+
+def _draws(config: Config) -> Draws:
+    """What a run of `config` draws from."""
+    return Draws(config.privacy.rng, config.loop.seed)
+
+
+def white_box_of_run(folder: str | Path, *, run_code: bool = False) -> Verdict:
     """Level 0 of a finished run, by somebody who holds its data: the messages are the ones that were sent."""
     found = transcript.of_run(folder, "audit", run_code=run_code)
     require(
@@ -126,16 +140,15 @@ def white_box_of_run(folder: str | Path, *, run_code: bool = False) -> whitebox.
         f"{folder} is a run without noise: its ledger claims nothing to be audited",
     )
     assert found.recording is not None
-    plan, algorithm = _plan(found.prepared), found.prepared.config.algorithm
-    return whitebox.inspect(algorithm, plan.node, found.recording, plan.recipe.slope, plan.recipe.curvature)
+    return _inspected(found.prepared, _plan(found.prepared), found.recording)
 
 
-def _plan(prepared: Prepared) -> Any:
+def _plan(prepared: Prepared) -> protect.Plan:
     plan = protect.plan_of(prepared)
-    require(
-        plan is not None,
-        "there is no claim to audit without noise; give --alpha or --epsilon, and --adjacency",
-    )
+    if plan is None:
+        raise InputError(
+            "there is no claim to audit without noise; give --alpha or --epsilon, and --adjacency"
+        )
     return plan
 
 
@@ -174,9 +187,8 @@ def setting_of(config: Config, options: Options) -> canary.Setting:
 
 
 def attack(config: Config, options: Options, world: World | None = None) -> canary.Attack:
-    """Exact log-likelihood ratios of both worlds; the same bits on any number of ranks (rank 0 has them)."""
-    world = world or World()
-    config = config.replace(rng="simulation")
+    """Exact log-likelihood ratios of both worlds, on rank 0; a seed's are the same bits on any number of ranks."""
+    world, draws = world or World(), _draws(config)
 
     def portable() -> canary.Setting:
         # What a file of the user's defines is loaded again on every rank.
@@ -191,7 +203,8 @@ def attack(config: Config, options: Options, world: World | None = None) -> cana
     def one(item: tuple[bool, int]) -> tuple[Array, list[Any]]:
         there, b = item
         runs = min(_BATCH, options.runs - b * _BATCH)
-        return canary.scores(setting, found, there, runs, _seed(config.loop.seed, int(there), b))
+        source = draws.source(_seed(config.loop.seed, int(there), b))
+        return canary.scores(setting, found, there, runs, source)
 
     parts = world.share_out(one, batches)
     if parts is None:
@@ -227,7 +240,7 @@ def _consensus(config: Config, options: Options, world: World) -> Audit | None:
             levels += _levels(options, claim, scores, delta, nothing)
     words = f"{config.name}, adjacency {config.privacy.adjacency}"
     words += f", {options.canary} canary" if scores is not None else ""
-    return Audit(words, WATERMARK, levels, claim, scores, verdict) if world.is_root else None
+    return Audit(words, _draws(config).words, levels, claim, scores, verdict) if world.is_root else None
 
 
 def _levels(
@@ -262,38 +275,46 @@ def _other(subject: str, query: Query, options: Options) -> Play:
             loss=Logistic(),
             iterations=query.iterations,
         )
-        return Play(
-            subject, partial(istdp.recovered, plan, query.rows), partial(istdp.sound, plan, query.rows)
-        )
+        claim = partial(bounds.claim_of, adjacency=plan.adjacency, words="the ledger of a run")
+        return Play(subject, partial(istdp.played, plan, query.rows), claim, query.rng)
     if subject == "sharing":
         shape: dict[str, Any] = {
             "rows": query.rows,
             "rounds": query.iterations,
             "mu": mu_at(query.epsilon, query.delta),
         }
-        party = sharing.toy(query.mechanism, **shape)
-        return Play(
-            f"sharing {query.mechanism}", partial(sharing.recovered, party), partial(sharing.sound, party)
-        )
+        party = sharing.toy(query.mechanism, query.rng, **shape)
+        whose = f"the ledger of a party that sends {query.mechanism}"
+        claim = partial(bounds.claim_of, adjacency=party.adjacency, words=whose)
+        return Play(f"sharing {query.mechanism}", partial(sharing.played, party), claim, query.rng)
     require(
         options.level != "0",
         f"{subject} has no sound ledger entry to compare its noise with; use --level 1 or 2",
     )
     if subject == "istdp-printed":
-        return Play(subject, None, partial(istdp.as_printed, iterations=query.iterations, **printed))
-    return Play(subject, None, partial(sharing.as_printed, **printed))
+        attack = partial(istdp.as_printed, iterations=query.iterations, **printed)
+    else:
+        attack = partial(sharing.as_printed, **printed)
+    return Play(subject, None, bounds.point_claim(query.epsilon, query.delta, ""), printed=attack)
 
 
 def _attacked(play: Play, options: Options, seed: int, delta: float) -> Audit:
-    zero = whitebox.verdict_of(*play.recovered(seed)) if play.recovered and options.wants(0) else None
-    found = play.sound(options.runs, seed) if options.wants(1) or options.wants(2) else None
-    levels = [] if zero is None else [level_zero(zero)]
-    delta = delta if options.audit_delta is None else options.audit_delta
-    if found is not None:
-        levels += _levels(options, found[2], found[:2], delta)
-    return Audit(
-        play.words, WATERMARK, levels, found[2] if found else None, found[:2] if found else None, zero
-    )
+    draws, zero, levels = Draws(play.mode, seed), None, []
+    if play.played is not None:
+        found = play.played(options.runs, draws)
+        scores = found.here, found.there
+        claim = play.claim if isinstance(play.claim, bounds.Claim) else play.claim(found.events)
+        if options.wants(0):
+            zero = verdict_of(found.noises, found.findings)
+            levels.append(level_zero(zero, options.runs))
+    else:
+        assert play.printed is not None
+        here, there, claim = play.printed(options.runs, seed)
+        scores = here, there
+    if not (options.wants(1) or options.wants(2)):
+        return Audit(play.words, draws.words, levels, None, None, zero)
+    levels += _levels(options, claim, scores, delta if options.audit_delta is None else options.audit_delta)
+    return Audit(play.words, draws.words, levels, claim, scores, zero)
 
 
 # -- the command -------------------------------------------------------------------------------------------
