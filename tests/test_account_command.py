@@ -14,7 +14,7 @@ from distadmm.privacy.accounting.accountant import (
     Pure,
     epsilon,
     event_from_json,
-    one_way_chain,
+    r_o_r,
 )
 
 PAPER = ObjectivePerturbation("gamma", 105, 1.0, 1750 / 8000, 0.25, 8.2, 50, logistic=True)
@@ -35,11 +35,10 @@ def test_the_setting_of_the_paper_is_the_default(capsys):
     for shown, adjacency in zip(tight, ("add-remove", "replace", "label")):
         assert epsilon(PAPER, 1e-5, adjacency) <= shown <= epsilon(PAPER, 1e-5, adjacency) * 1.001
     assert tight[0] < 0.61
-    assert tight[1] < 1.46
+    assert tight[1] < 1.24
     assert rows["best proved"] == rows["PLD"]
-    assert rows["PLD, one-way chain (not counted)"][0] == "none"
-    assert float(rows["PLD, one-way chain (not counted)"][1]) < tight[1]
-    assert "used by no claim" in " ".join(out.split())
+    assert rows["PLD, R o R (as in 0.1)"] == ["none", "1.457", "none"]
+    assert "the pair is no filter" in " ".join(out.split())
     assert "Theorem V.1" in out
     assert "not peer-reviewed" in out
     assert "Not covered:" in out
@@ -89,15 +88,14 @@ def test_noise_for_a_budget(capsys, argv):
     assert 1.999 < found["epsilon"]["replace"]["best"] <= 2.0 + 1e-9
 
 
-def test_the_one_way_chain_is_one_more_number(capsys):
+def test_what_0_1_claimed_of_a_replaced_record_stands_beside(capsys):
     found = answer(capsys)
-    assert found["epsilon"]["replace"]["one_way"] == one_way_chain(PAPER, 1e-5, "replace")
-    assert found["epsilon"]["replace"]["one_way"] < found["epsilon"]["replace"]["best"]
-    assert found["epsilon"]["add-remove"]["one_way"] is None
-    for flags in (["--adjacency", "add-remove"], ["--records", "2"]):
-        alone = answer(capsys, *flags)
-        assert not any("one-way" in line for line in alone["assumptions"])
-        assert {row["one_way"] for row in alone["epsilon"].values()} == {None}
+    assert found["epsilon"]["replace"]["r_o_r"] == r_o_r(PAPER, 1e-5, "replace")
+    assert found["epsilon"]["replace"]["r_o_r"] > found["epsilon"]["replace"]["best"]
+    assert found["epsilon"]["add-remove"]["r_o_r"] is None
+    alone = answer(capsys, "--adjacency", "add-remove")
+    assert not any("R o R" in line for line in alone["assumptions"])
+    assert {row["r_o_r"] for row in alone["epsilon"].values()} == {None}
 
 
 def test_a_delta_of_zero_is_pure(capsys):

@@ -17,6 +17,7 @@ from distadmm.privacy.accounting.accountant import (
     Unbounded,
     combine,
     epsilon,
+    r_o_r,
 )
 
 DELTA = 1e-5
@@ -119,11 +120,13 @@ def test_a_group_is_a_chain_of_single_records(noise, dimension, scale):
 
 
 def test_two_records_taken_away_are_one_replaced():
-    """Both are R o R; only the pure price of the two differs, for both pay for the Hessian."""
+    """Both are R o R, and the claim for the replaced one is less: of the two taken away both pay for the Hessian."""
     pair = replace(CHEAP, noise="gaussian", scale=3.0).group(2)
+    swapped = replace(pair, records=1)
     assert epsilon([pair], DELTA, "add-remove") == pytest.approx(
-        epsilon([replace(pair, records=1)], DELTA, "replace"), rel=1e-12
+        r_o_r([swapped], DELTA, "replace"), rel=1e-12
     )
+    assert epsilon([swapped], DELTA, "replace") < epsilon([pair], DELTA, "add-remove")
     assert CHEAP.group(2).group(3) == CHEAP.group(6)
     assert CHEAP.group(2).pure_epsilon("add-remove") > CHEAP.pure_epsilon("replace")
 

@@ -103,6 +103,21 @@ def test_show_gives_each_node_its_bounds_and_all_of_them_the_largest(two_nodes, 
         assert words in out
 
 
+def test_of_replaced_records_what_0_1_said_stands_beside(tmp_path, capsys):
+    solves = [
+        ObjectivePerturbation("gamma", 105, alpha, 1750 / 8000, 0.25, 8.2, 10, logistic=True)
+        for alpha in (1.0, 1.5)
+    ]
+    for node, event in enumerate(solves):
+        run_of(tmp_path, [event], node=node)
+    total = data(capsys, "show", tmp_path, "--json")["runs"][0]["together"]
+    assert total["epsilon"] == accountant.epsilon([solves[1]], DELTA, "replace")
+    assert total["r_o_r"] == accountant.r_o_r([solves[1]], DELTA, "replace") > total["epsilon"]
+    assert "by R o R" in call(capsys, "show", tmp_path)[1]
+    run_of(tmp_path / "other", [NORMAL])
+    assert "R o R" not in call(capsys, "show", tmp_path / "other")[1]
+
+
 def test_a_person_at_every_node_costs_the_sum(tmp_path, capsys):
     for node in range(3):
         run_of(tmp_path, [replace(NORMAL, count=10)], node=node, scope="person")

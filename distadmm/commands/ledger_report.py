@@ -108,6 +108,7 @@ def _run(books: Sequence[Book], delta: float, records: int) -> dict[str, Any]:
         "together": {
             "published_epsilon": compose.published([spent], scope, adjacency),
             "epsilon": compose.over_nodes(spent, scope, delta, adjacency, committed),
+            "r_o_r": _earlier(spent, scope, delta, adjacency) if committed else math.inf,
         },
         "statement": kind,
         "sentence": _sentence(books, kind, committed, delta) if records == 1 else None,
@@ -120,6 +121,13 @@ def _prices(
 ) -> tuple[float, float]:
     published = accountant.published_epsilon(list(spent), adjacency)
     return published, compose.epsilon(spent, delta, adjacency, committed)
+
+
+def _earlier(nodes: Sequence[compose.Spending], scope: str, delta: float, adjacency: Adjacency) -> float:
+    """What 0.1 composed of replaced records, beside what is claimed now."""
+    summed = compose.NODES[scope][0] == "sum"
+    each = [tuple(e for node in nodes for e in node)] if summed else set(nodes)
+    return max(accountant.r_o_r(list(events), delta, adjacency) for events in each)
 
 
 def _node(book: Book, spent: compose.Spending, delta: float, adjacency: Adjacency) -> dict[str, Any]:
@@ -192,6 +200,8 @@ def _block(run: dict[str, Any], delta: float, records: int, rows: int) -> Iterab
     if total := run["together"]:
         bounds = f"published {_cell(total['published_epsilon'])}, epsilon {_cell(total['epsilon'])}"
         yield f"{run['nodes_compose']}: {bounds} at delta {delta:g}"
+        if math.isfinite(total["r_o_r"]):
+            yield f"by R o R, as 0.1 had it, for comparison: {_cell(total['r_o_r'])}"
     if run["apart"]:
         yield f"ledgers of this run for {' and '.join(run['apart'])} are shown apart: whom both touch pays both"
     for reason in run["unbounded"]:

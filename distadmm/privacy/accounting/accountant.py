@@ -141,8 +141,8 @@ def delta(events: Event | Iterable[Event], epsilon: float, adjacency: Adjacency)
     # rdp + conversion(delta) = epsilon, solved for delta at each order; conversion(1) is its constant.
     exponent = (ORDERS - 1) * (curve + conversion(1.0) - epsilon)
     renyi = float(np.exp(np.minimum(exponent, 0.0)).min()) * (1 + 1e-12)
-    composed = (max(pld.delta(way, epsilon) for way in both) for both in _products(listed, adjacency))
-    return min(1.0, renyi, *composed)
+    found = ways(listed, adjacency)
+    return min(1.0, renyi, max((pld.delta(way, epsilon) for way in found), default=1.0))
 
 
 def published_epsilon(events: Event | Iterable[Event], adjacency: Adjacency) -> float:
@@ -151,16 +151,17 @@ def published_epsilon(events: Event | Iterable[Event], adjacency: Adjacency) -> 
     return sum((event.published(adjacency) for event in counted(events) if not event.free), 0.0)
 
 
-def one_way_chain(events: Event | Iterable[Event], delta: float, adjacency: Adjacency) -> float:
-    """For display beside `bounds`: the composed bound of the one-way chain, derived for this project and not
-    reviewed.  Infinite where it is none of its own: no single record is replaced in the objective."""
+def r_o_r(events: Event | Iterable[Event], delta: float, adjacency: Adjacency) -> float:
+    """For display beside `bounds`, for one release: the composed bound that 0.1 claimed for replaced records, R o R.
+    Infinite where there is none of its own."""
     from distadmm.privacy.accounting import pld
+    from distadmm.privacy.accounting.objective_perturbation import ObjectivePerturbation
 
     listed = _checked(events, delta, adjacency)
-    own = any("one-way" in e.routes(adjacency, proved=False) for e in listed)
+    own = any(isinstance(e, ObjectivePerturbation) and e.replaces(adjacency) for e in listed)
     if not own or delta == 0 or any(e.unbounded for e in listed):
         return math.inf
-    return max(pld.epsilon(way, delta) for way in ways(listed, adjacency, "one-way"))
+    return max(pld.epsilon(way, delta) for way in ways(listed, adjacency, "r-o-r"))
 
 
 def ways(listed: Sequence[Event], adjacency: Adjacency, route: str = "profile") -> list[list]:
@@ -223,11 +224,4 @@ def _renyi(listed: Sequence[Event], delta: float, adjacency: Adjacency) -> float
 def _pld(listed: Sequence[Event], delta: float, adjacency: Adjacency) -> float:
     from distadmm.privacy.accounting import pld
 
-    found = _products(listed, adjacency)
-    return min((max(pld.epsilon(way, delta) for way in both) for both in found), default=math.inf)
-
-
-def _products(listed: Sequence[Event], adjacency: Adjacency) -> list[list[list]]:
-    """The products that are composed, each a bound, for each route that some event has."""
-    routes = dict.fromkeys(route for event in listed for route in event.routes(adjacency))
-    return [found for found in (ways(listed, adjacency, route) for route in routes) if found]
+    return max((pld.epsilon(way, delta) for way in ways(listed, adjacency)), default=math.inf)

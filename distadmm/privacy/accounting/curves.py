@@ -21,6 +21,8 @@ import numpy as np
 
 Array = np.ndarray
 
+_CHORDS = 30.0  # knots beyond it cannot lower total variation by a chord across gamma = 1
+
 
 class Curve(NamedTuple):
     """A convex polygon in gamma = e^eps."""
@@ -101,18 +103,24 @@ def joined(right: Curve, left: Curve) -> Pair:
     sides are one polygon, by symmetry one side of the hull crosses gamma = 1 from a knot to its own image.
     """
     right, left = _lowered(right, left, min(right.value[0], left.value[0]))
-    slopes = [_scaled_slopes(*c)[0][0] for c in (right, left)]
+    slopes = [_scaled_slopes(*c)[0][0] if len(c.eps) > 1 else 0.0 for c in (right, left)]
     if 1.0 - right.value[0] + sum(slopes) >= 0:  # convex at gamma = 1 as it is
         return Pair(right, left)
-    near = [(np.expm1(c.eps[1:]), c.value[1:]) for c in (right, left) if c.eps[1] < 30.0]
-    if len(near) < 2:
+    (g, h), (g_left, d) = (_near(c) for c in (right, left))
+    if not (len(g) and len(g_left)):
         return Pair(right, left)
-    (g, h), (g_left, d) = ((x[x < 1e13], v[x < 1e13]) for x, v in near)
     if right is left:
         return Pair(*_lowered(right, left, min(float(((g + 2 * h) / (g + 2)).min()), right.value[0])))
     reach = np.multiply.outer(g_left, g) + g_left[:, None] + g
     chords = ((g_left + d)[:, None] * g + np.multiply.outer(g_left, h)) / reach
     return Pair(*_lowered(right, left, min(float(chords.min()), right.value[0])))
+
+
+def _near(curve: Curve) -> tuple[Array, Array]:
+    """gamma - 1 and the bound at the knots beyond the first that are close enough for a chord; there may be none."""
+    close = curve.eps < _CHORDS
+    close[0] = False
+    return np.expm1(curve.eps[close]), curve.value[close]
 
 
 def _lowered(right: Curve, left: Curve, tv: float) -> tuple[Curve, Curve]:

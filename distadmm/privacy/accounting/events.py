@@ -155,10 +155,6 @@ class Event:
         pure = self.single().pure_epsilon(adjacency)
         return profiles.symmetric(profiles.randomised_response(pure)) if 0 < pure < math.inf else ()
 
-    def routes(self, adjacency: Adjacency, proved: bool = True) -> tuple[str, ...]:
-        """The ways to dominate a schedule; the best of the proved ones is what it costs."""
-        return ("profile",)
-
     def against(self, trust: Trust) -> Event:
         """The event as those see it who may collude; the same for all where the mechanism does not care."""
         return self

@@ -25,8 +25,8 @@ Hypotheses, each of which must be checked by code before a number is printed
 * H1  w = C/B is a public constant (not divided by the actual number of records under add/remove).
 * H2  l(y x'f) with |l'| <= 1, 0 <= l'' <= c1, and l' of one sign for each record: logistic, smoothed hinge; labels
       exactly -1 or +1.  Without the sign (`one_signed=False`): L is replaced by the larger loss of the shifts
-      +Delta and -Delta, which covers s in [-w, w], and tau is paid both ways.  A loss that is no function of x'f is
-      not covered at all.
+      +Delta and -Delta, which covers s in [-w, w]; added or removed, tau is paid both ways (more than needed).  A loss
+      that is no function of x'f is not covered at all.
 * H3  each row depends on its own record and public constants only, and is clipped to |x| <= 1.
 * H4  the noise is fresh given all of the past; start, alpha, C, rho and stopping do not depend on data.
 * H5  the linear term may be any function of released values, if the node itself holds Phi, w and alpha.
@@ -37,26 +37,29 @@ Hypotheses, each of which must be checked by code before a number is printed
   exp(-a |.|), a = output_epsilon Phi / (2 t), then used in its released form only: `output_epsilon` more a release,
   the same for every adjacency, because given the exact minimiser both errors lie in a ball of radius t / Phi.
 
-R(level), the power that the best test of D against D+z or of D+z against D can have, is that of H <= h(eps - tau)
-both ways.  Power functions chain (Dong, Roth and Su 2022), so that
-* replace-one (both x and y may change), D -> D - z -> D - z + z', is R o R; and no loss exceeds
-  alpha 2 w + tau for gamma noise, because one determinant gains while the other loses;
-* k records of one person at one node are R o ... o R, k times; replaced, 2 k times.
+R(level), the power of the best test of a pair, follows from its hockey-sticks, and power functions chain (group privacy
+of Dong, Roth and Su 2022, whose proof needs no symmetry); so does what follows.  Proofs: docs/proofs/replace-one.md.
 
-Replace-one also has a loss that is at most z = tau + max(0, L), L at Delta = 2 w, wherever it is looked at, so that the
-releases of a schedule have at most sum z together (route "pointwise"): looser where tau is small, better where the
-Hessian costs most, because R o R pays tau twice.  *Proof.*  For -ln nu, the segments [0, 2 w v] and [0, -2 w v']
-average to the set of shifts, and by Brunn-Minkowski every hockey-stick of z is largest for opposite records; one factor
-of a product is exchanged at a time.
+Replaced: D = C + z, D' = C + z'; x and y may both change.
+* chain    H(D | D')  <=  sup_x R2(R1(x)) - gamma x,  R1 that of C against C + z', R2 that of C + z against C: one of
+           the two steps pays tau, not both.
+* direct   H(D | D')  <=  E[(1 - e^(eps - tau - max(0, L)))_+] for every gamma > 0, L at Delta = 2 w: for -ln nu, the
+           segments [0, 2 w u] and [0, -2 w u'] average to the set of shifts, and by Brunn-Minkowski opposite records
+           are the worst.
+The smaller one at each gamma >= 1 bounds both directions, and so does its hull across gamma = 1 ("profile").  For gamma
+noise no loss exceeds alpha 2 w + tau, because one determinant gains while the other loses.
+
+For committed schedules only. The pair is no filter (f-DP filters of such curves are invalid), and no statement about
+data-dependent stopping, K or eta uses it. Renyi curves, which filters add up, rest on R o R and on tau + max(0, L) as
+a loss that is bounded wherever it is looked at ("pointwise").
+
+k records of one person at one node are R o ... o R: added or removed, k times that of one record; replaced, k times the
+swap's own R (and not 2 k of the add/remove curve).
+
+"r-o-r": R o R with R that of H <= h(eps - tau) both ways, which pays tau twice.  It is what 0.1 claimed for a replaced
+record, is shown beside the above for one release, and is what Renyi curves start from.
 
 A flipped label of a logistic loss adds w y x'f and leaves the Hessian: additive noise, Delta = w, no tau.
-
-The one-way chain
------------------
-Route "one-way" is a smaller bound of replace-one that was derived for this project and not refereed: no claim, filter
-or calibration uses it.  It assumes the same hypotheses and takes each step of the chain in its own direction, so that
-tau is paid once, R_add o R_remove; and it takes the profile of z, E[(1 - e^(eps - z))_+], for that of a release
-both ways wherever it is the smaller one.
 """
 
 from __future__ import annotations
@@ -201,62 +204,60 @@ class ObjectivePerturbation(Event):
         """w in units of the noise."""
         return self.weight * self.scale if self.noise == "gamma" else self.weight / self.scale
 
-    def swaps(self, adjacency: Adjacency) -> bool:
-        """Whether one record is replaced in the objective."""
-        return self.records == 1 and (adjacency == "replace" or (adjacency == "label" and not self.logistic))
-
-    def routes(self, adjacency: Adjacency, proved: bool = True) -> tuple[str, ...]:
-        if not self.swaps(adjacency):
-            return ("profile",)
-        return ("profile", "pointwise") if proved else ("profile", "pointwise", "one-way")
+    def replaces(self, adjacency: Adjacency) -> bool:
+        """Whether records are replaced in the objective."""
+        return adjacency == "replace" or (adjacency == "label" and not self.logistic)
 
     def pairs(self, adjacency: Adjacency, route: str = "profile") -> tuple[Pair, ...]:
         from distadmm.privacy.accounting import curves, profiles
 
-        if route != "profile" and not self.swaps(adjacency):
-            return profiles.pairs_of(self, adjacency)
         shift, tau = self.unit_shift, self.log_jacobian
         if adjacency == "label" and self.logistic:
             return profiles.symmetric(profiles.base(self.noise, self.dimension, self.records * shift, True))
         if route == "pointwise":
-            return (curves.Pair(self._swapped(), curves.Curve(np.zeros(1), np.zeros(1))),)
+            return (curves.Pair(self._direct(), curves.Curve(np.zeros(1), np.zeros(1))),)
         one = profiles.base(self.noise, self.dimension, shift, self.one_signed)
         cost = profiles.after(one, tau)
-        if route == "one-way":
-            return self._one_way(curves.joined(one, cost))
-        steps = self._steps(adjacency)
-        if steps == 1 and self.one_signed:
-            pair = curves.joined(one, cost)
-            return pair, pair.mirrored
+        if self.replaces(adjacency) and route == "profile":
+            step, steps = self._swap(curves.joined(one, cost)), self.records
+        else:
+            steps = self._steps(adjacency)
+            if steps == 1 and self.one_signed:
+                pair = curves.joined(one, cost)
+                return pair, pair.mirrored
+            step = curves.joined(cost, cost)
         bounded = self.single().pure_epsilon(adjacency) - self.output_epsilon
-        joined = curves.joined(cost, cost)
-        return (profiles.powered(joined, steps, bounded if cost.value[-1] == 0 else math.inf),)
+        return (profiles.powered(step, steps, bounded if cost.value[-1] == 0 else math.inf),)
 
     def _steps(self, adjacency: Adjacency) -> int:
         """How many records are added or removed, one after the other."""
-        return self.records * (1 if adjacency == "add-remove" else 2)
+        return self.records * (2 if self.replaces(adjacency) else 1)
 
-    def _swapped(self) -> Curve:
-        """E[(1 - e^(eps - z))_+]."""
+    def _direct(self) -> Curve:
+        """E[(1 - e^(eps - tau - max(0, L)))_+], L at twice the shift."""
         from distadmm.privacy.accounting import profiles
 
         two = profiles.base(self.noise, self.dimension, 2 * self.unit_shift, self.one_signed)
         return profiles.after(two, self.log_jacobian)
 
-    def _one_way(self, pair: Pair) -> tuple[Pair, ...]:
+    def _swap(self, pair: Pair) -> Pair:
+        """One record replaced, of `pair` = (C, C + z): the chain C + z', C, C + z, or the direct bound."""
         from distadmm.privacy.accounting import curves
 
-        direct, chain = self._swapped(), curves.chained(pair, pair.mirrored)
+        direct, chain = self._direct(), curves.chained(pair, pair.mirrored)
         eps = np.unique(np.concatenate([direct.eps, chain.eps]))
         swap = curves.Curve(eps, np.minimum(curves.read(direct, eps), curves.read(chain, eps)))
-        return (curves.joined(swap, swap),)
+        return curves.joined(swap, swap)
 
     def renyi(self, orders: Array, adjacency: Adjacency) -> Array:
+        """Filters add these up, so what holds for committed schedules alone has no part in them."""
         from distadmm.privacy.accounting import profiles
         from distadmm.privacy.accounting.rdp import of_pure
 
-        moments = profiles.moments(profiles.pairs_of(self, adjacency), self._tails(adjacency), orders)
-        if self.swaps(adjacency):
+        replaced = self.replaces(adjacency)
+        chain = profiles.pairs_of(self, adjacency, "r-o-r" if replaced else "profile")
+        moments = profiles.moments(chain, self._tails(adjacency), orders)
+        if replaced and self.records == 1:
             sides = 1 if self.one_signed else 2
             tail = profiles.Tail(self.noise, self.dimension, 2 * self.unit_shift, self.log_jacobian, sides)
             pair = profiles.pairs_of(self, adjacency, "pointwise")

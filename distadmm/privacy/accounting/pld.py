@@ -37,7 +37,6 @@ _LARGEST = 2**17  # points of a window; a coarser grid is taken beyond
 _ABOVE = 1e-9  # what lies above the window, relative to delta
 _TRIED = np.geomspace(1e-2, 1e2, 96)  # tilts, in units of one over the standard deviation of the sum
 _AIMED_BY = 12  # terms of a long schedule that are looked at to choose a tilt
-_BEYOND = 500.0  # epsilons above it are left to Renyi curves
 
 
 class Term(NamedTuple):
@@ -60,7 +59,8 @@ class _Law(NamedTuple):
 
     loss: Array  # losses l > 0 of the window
     upper: Array  # sum_{l' >= l} T(l'), one more entry than `loss`: 0 beyond the last
-    lower: Array  # sum_{l' >= l} T(l') e^-l'
+    lower: Array  # sum_{l' >= l} T(l') e^(around - l')
+    around: float  # the epsilon that is looked at: e^-l' alone would underflow beyond 700
     step: float
     theta: float
     log_scale: float  # ln M(theta)
@@ -82,8 +82,6 @@ def epsilon(terms: Sequence[Term], delta: float) -> float:
     # The Renyi conversion, used to aim only: any tilt gives a bound.
     aims = (moments + math.log(1 / delta) - np.log1p(thetas)) / thetas + np.log1p(-1 / (1 + thetas))
     at = int(np.argmin(aims))
-    if aims[at] > _BEYOND:
-        return math.inf
     law = _law(terms, float(thetas[at]), max(float(aims[at]), 0.0), delta)
     return _solve(law, delta)
 
@@ -99,8 +97,6 @@ def delta(terms: Sequence[Term], epsilon: float) -> float:
     thetas = _tilts(terms)
     chernoff = _log_moments(parts, thetas) - thetas * epsilon
     at = int(np.argmin(chernoff))
-    if epsilon > _BEYOND:
-        return min(1.0, infinite + math.exp(min(chernoff[at], 0.0)))
     law = _law(terms, float(thetas[at]), epsilon, math.exp(max(chernoff[at], -600.0)) / 100)
     return min(1.0, float(_delta(law, np.array([epsilon]))[0]))
 
@@ -210,10 +206,12 @@ def _law(terms: Sequence[Term], theta: float, epsilon: float, delta: float) -> _
     used = (loss > 0) & (exponent < 600.0)
     p = np.maximum(values[used], 0.0) * np.exp(exponent[used])
     error = _FFT * math.log2(n) * (norms + size) + 6 * steps * _ROUNDING * size
+    since = np.exp(np.minimum(epsilon - loss[used], 700.0))  # cut: what is subtracted is then too small
     return _Law(
         loss=loss[used],
         upper=np.append(np.cumsum(p[::-1])[::-1], 0.0),
-        lower=np.append(np.cumsum((p * np.exp(-loss[used]))[::-1])[::-1], 0.0),
+        lower=np.append(np.cumsum((p * since)[::-1])[::-1], 0.0),
+        around=epsilon,
         step=h,
         theta=theta,
         log_scale=shift,
@@ -244,9 +242,8 @@ def _power(x: Array, count: int) -> Array:
 def _delta(law: _Law, eps: Array) -> Array:
     """The upper bound of delta at eps: the sum, the error of the FFT and the window's outside."""
     first = np.searchsorted(law.loss, eps, side="right")
-    inside = law.upper[first] * (1 + law.relative) - np.exp(np.minimum(eps, 700.0)) * law.lower[first] * (
-        1 - law.relative
-    )
+    least = np.exp(np.minimum(eps - law.around, 700.0)) * law.lower[first]
+    inside = law.upper[first] * (1 + law.relative) - least * (1 - law.relative)
     fft = law.error * np.exp(np.minimum(law.log_scale - law.theta * eps, 700.0))
     return np.maximum(inside, 0.0) + fft + law.outside
 
