@@ -13,12 +13,12 @@ from typing import Any
 from distadmm.errors import InputError
 
 
-def write_bytes(path: Path, content: bytes, *, sync: bool = False) -> None:
-    """Write `content` to `path` atomically; with `sync`, it also survives a power cut."""
+def write_bytes(path: Path, content: bytes, *, sync: bool = False, secret: bool = False) -> None:
+    """Write `content` to `path` atomically; with `sync` it also survives a power cut, `secret` is its owner's alone."""
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        _replace(path, temporary, content, sync)
+        _replace(path, temporary, content, sync, 0o600 if secret else 0o666)
     except OSError as error:
         with contextlib.suppress(OSError):
             temporary.unlink()
@@ -27,8 +27,9 @@ def write_bytes(path: Path, content: bytes, *, sync: bool = False) -> None:
         ) from None
 
 
-def _replace(path: Path, temporary: Path, content: bytes, sync: bool) -> None:
-    with open(temporary, "wb") as file:
+def _replace(path: Path, temporary: Path, content: bytes, sync: bool, mode: int) -> None:
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+    with open(handle, "wb") as file:
         file.write(content)
         if sync:
             file.flush()
@@ -59,13 +60,13 @@ def read_json(path: Path) -> Any:
         raise InputError(f"{path} is not valid JSON ({error}); give a file written by distadmm") from None
 
 
-def write_npz(path: Path, arrays: Mapping[str, Any], *, sync: bool = False) -> None:
+def write_npz(path: Path, arrays: Mapping[str, Any], **how: bool) -> None:
     """Write named numpy arrays; object arrays are refused, so nothing in a file needs pickle."""
     import numpy as np
 
     buffer = io.BytesIO()
     np.savez(buffer, allow_pickle=False, **arrays)
-    write_bytes(path, buffer.getvalue(), sync=sync)
+    write_bytes(path, buffer.getvalue(), **how)
 
 
 def read_npz(path: Path) -> dict[str, Any]:

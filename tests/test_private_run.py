@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -10,13 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from distadmm import radmm
+from distadmm import istdp, radmm, sharing
 from distadmm.commands import ledger_report
 from distadmm.errors import BUDGET, DONE, USAGE
 from distadmm.files import read_npz
 from distadmm.methods.consensus import private as protect
 from distadmm.privacy.accounting import accountant
 from distadmm.privacy.accounting import statements as said_of
+from distadmm.problems.consensus import Problem
 from distadmm.ranks.world import World
 from distadmm.run import shell
 from distadmm.run.running import unwritten
@@ -112,13 +114,56 @@ def test_what_an_observer_makes_of_private_rows_is_said_to_be_outside_the_loss(
         assert bool(json.loads((out / "summary.json").read_text())["not_covered"]) is told
 
 
-def test_a_checkpoint_is_for_its_owner_alone(tmp_path: Path) -> None:
-    """It holds what the solvers remember: under output perturbation the models as they were before the noise."""
-    out = tmp_path / "run"
-    case = {**PRIVATE, "algorithm": "admm", "rng": "secure", "mechanism": "output", "checkpoint_every": 4}
-    run = radmm.solve(**case, out=out)
+@pytest.mark.parametrize("name", ["admm", "radmm", "madmm"])
+@pytest.mark.parametrize("loss", ["logistic", "softmax"])
+def test_no_minimiser_without_its_noise_is_kept_under_output_perturbation(
+    name: str, loss: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing in a checkpoint lies nearer to what a solve found than what was sent does."""
+    out, found, began = tmp_path / "run", [], []
+    argmin = Problem.argmin
+
+    def noting(self: Any, linear: Any, quadratic: Any, start: Any) -> Any:
+        began.append(start.copy())
+        found.append(argmin(self, linear, quadratic, start))
+        return found[-1].copy()
+
+    monkeypatch.setattr(Problem, "argmin", noting)
+    case = {**PRIVATE, "algorithm": name, "rng": "secure", "mechanism": "output", "checkpoint_every": 4}
+    run = radmm.solve(**{**case, "loss": loss, "iterations": 8}, out=out)
     (kept,) = (out / "checkpoint").glob("iteration-*/*.npz")
-    assert np.linalg.norm(read_npz(kept)["solver.last"] - run.models) > 1e-3
+    arrays = read_npz(kept)
+    sent = np.linalg.norm(run.models - found[-1], axis=1).min()
+    assert sent > 1e-3
+    width = run.models.shape[1]
+    rows = [a.reshape(-1, width) for a in arrays.values() if a.size and a.shape[-1:] == (width,)]
+    assert len(rows) >= 3
+    for minimiser in np.concatenate(found):
+        assert min(np.linalg.norm(each - minimiser, axis=1).min() for each in rows) > 1e-3 * sent
+    assert not arrays["solver.taken"].any()
+    assert not arrays["solver.begun"].any()
+    assert name != "admm" or not any(np.array_equal(a, b) for a in began[1:] for b in found)
+
+
+@pytest.mark.parametrize("kind", ["radmm", "sharing", "istdp"])
+def test_checkpoints_models_and_ledgers_are_for_their_owner_alone(kind: str, tmp_path: Path) -> None:
+    out, before = tmp_path / "run", os.umask(0)
+    try:
+        if kind == "radmm":
+            radmm.solve(**{**PRIVATE, "rng": "secure", "checkpoint_every": 4}, out=out)
+        elif kind == "sharing":
+            flags = ["--epsilon", "8", "--mechanism", "s2", "--row-norm", "1", "--rounds", "3"]
+            more = [*flags, "--checkpoint-every", "2"]
+            assert sharing.main(["--data", "tiny", "--split", "15,15", *more, "--out", str(out)]) == DONE
+        else:
+            flags = ["--epsilon", "1", "--adjacency", "replace", "--iterations", "3"]
+            more = [*flags, "--checkpoint-every", "2"]
+            assert istdp.main(["--data", "tiny", *more, "--out", str(out)]) == DONE
+    finally:
+        os.umask(before)
+    secret = [p for p in out.rglob("*") if p.is_file() and (p.suffix == ".npz" or p.parent.name == "ledger")]
+    assert len(secret) > 3
+    assert {oct(p.stat().st_mode & 0o777) for p in secret} == {"0o600"}
     assert (out / "checkpoint").stat().st_mode & 0o077 == 0
 
 

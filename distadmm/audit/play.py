@@ -27,7 +27,7 @@ from distadmm.privacy.ledger.rules import MemoryLedger
 from distadmm.privacy.noise.protected import Protected, Recipe
 from distadmm.privacy.noise.release import Unprotected
 from distadmm.privacy.noise.sources import Source
-from distadmm.problems.consensus import GeneralisedLinear, Problem
+from distadmm.problems.consensus import GeneralisedLinear
 from distadmm.ranks.graph_network import Neighbourhood, Network
 from distadmm.run.loop import sitting_out
 
@@ -146,7 +146,7 @@ def record(
     header |= {"source": source.name, "orders": _ORDERS}
     ledgers = [MemoryLedger(int(i), **header) for i in node.network.nodes]
     books = Books(ledgers)
-    problem = Problem(node.problem.objectives, tolerance=node.problem.tolerance)
+    problem = node.problem.anew()
     playing = fresh(node, problem=problem)
     release = Protected(recipe, books, source, playing.network, phases)
     release.watch(playing.network, playing.start, "")
@@ -232,9 +232,9 @@ def twin(
     algorithm: Any, node: Node, recording: Recording, *, other_data: bool = False, solve: bool = False
 ) -> Twin:
     """The noise-off twin of `recording`; `solve` finds the noise-off minimisers too."""
-    objectives = [elsewhere(o) for o in node.problem.objectives] if other_data else node.problem.objectives
+    objectives = [elsewhere(o) for o in node.problem.objectives] if other_data else None
     release = _Silent(recording.sealed, node.network.n_local)
-    problem = Problem(objectives, tolerance=node.problem.tolerance)
+    problem = node.problem.anew(objectives)
     asked: dict[int, Solve] = {}
     argmin = problem.argmin
 

@@ -24,7 +24,6 @@ from distadmm.methods.consensus import private as protect
 from distadmm.privacy.ledger import chain, replay
 from distadmm.privacy.ledger.file import path_of
 from distadmm.privacy.noise.sources import Simulation
-from distadmm.problems.consensus import Problem as Objectives
 from distadmm.ranks.launch import launch
 from distadmm.ranks.world import World
 from distadmm.run import kinds
@@ -136,7 +135,7 @@ def of_flags(config: Config) -> Transcript:
 
 def _bare(prepared: Prepared, iterations: int) -> tuple[dict[int, Solve], list[Message]]:
     """A run without noise: its own steps tell what the solves ask for."""
-    problem = Objectives(prepared.node.problem.objectives, tolerance=prepared.node.problem.tolerance)
+    problem = prepared.node.problem.anew()
     asked: dict[int, Solve] = {}
     argmin, n, now = problem.argmin, prepared.node.network.n_local, [0]
 

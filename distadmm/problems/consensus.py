@@ -177,15 +177,18 @@ def hessian_price(dimension: int) -> float:
 
 
 class Problem:
-    """The objectives of this rank's nodes; `argmin` solves each node's primal step."""
+    """The objectives of this rank's nodes; `argmin` solves each node's primal step.
 
-    def __init__(self, objectives: Iterable[Any], tolerance: float = 1e-10):
+    One that is not `warm` keeps nothing of a solve: where noise is put on minimisers, minimisers are no state.
+    """
+
+    def __init__(self, objectives: Iterable[Any], tolerance: float = 1e-10, *, warm: bool = True):
         from distadmm.problems.newton import solver_of
         from distadmm.problems.newton_batched import blocks
 
         # Small nodes of one shape are solved side by side, each as if it were alone.
         self.objectives, self.blocks = blocks(objectives)
-        self.tolerance = tolerance
+        self.tolerance, self.warm = tolerance, warm
         self.dimension: int = self.objectives[0].dimension
         self.residual: Array = np.zeros(len(self.objectives))  # of each node's latest solve
         self.seconds = 0.0  # spent in solves
@@ -194,10 +197,15 @@ class Problem:
             i: solver_of(objective) for i, objective in enumerate(self.objectives) if i not in together
         }
 
+    def anew(self, objectives: Iterable[Any] | None = None) -> Problem:
+        """Solvers that remember nothing yet, over the same objectives or over others."""
+        return Problem(self.objectives if objectives is None else objectives, self.tolerance, warm=self.warm)
+
     def argmin(self, linear: Array, quadratic: Array, start: Array) -> Array:
         """argmin_f O_i(f) + <linear_i, f> + 1/2 f'Q_i f for each node i.
 
-        A node's first solve begins at `start_i`, any other where its last one ended.
+        A node's first solve begins at `start_i`, any other where its last one ended; where the problem is not `warm`,
+        every solve begins at `start_i`.
 
         Q_i is quadratic[i], a number (standing for a multiple of the identity) or a matrix.
         """
@@ -211,6 +219,8 @@ class Problem:
             Q = quadratic[i] if np.ndim(quadratic[i]) == 2 else float(np.ravel(quadratic[i])[0])
             f[i], self.residual[i] = solver.minimise(linear[i], Q, start[i], self.tolerance)
         self.seconds += time.perf_counter() - began
+        if not self.warm:
+            self._forget()
         return f
 
     def values(self, f: Array) -> Array:
@@ -266,6 +276,8 @@ class Problem:
         """Take back what `memory` gave, for these nodes."""
         from distadmm.problems.newton import Memory
 
+        if not self.warm:  # of a run of the last release, which kept what this one forgets
+            return
         rows = []
         for i in range(len(self.objectives)):
             of = {name: values[i] for name, values in memory.items()}
@@ -277,6 +289,14 @@ class Problem:
                     of["last"] if of["begun"] else None,
                 )
             )
+        self._remember(rows)
+
+    def _forget(self) -> None:
+        from distadmm.problems.newton import FORGETFUL
+
+        self._remember([FORGETFUL] * len(self.objectives))
+
+    def _remember(self, rows: list[Any]) -> None:
         for where, block in self.blocks:
             block.remember([rows[i] for i in where.tolist()])
         for i, solver in self.solvers.items():

@@ -21,7 +21,7 @@ def save(folder: Path, k: int, kept: dict[str, Array], world: World, seconds: fl
     """Write what each rank keeps after iteration k; `seconds` is what rank 0 has taken so far."""
     place = folder / f"iteration-{k:08d}"
     world.on_root(lambda: _make(folder, place))
-    write_npz(place / f"rank-{world.rank:05d}.npz", kept, sync=True)
+    write_npz(place / f"rank-{world.rank:05d}.npz", kept, sync=True, secret=True)
     world.barrier()
     if world.is_root:
         import json
@@ -37,7 +37,7 @@ def save(folder: Path, k: int, kept: dict[str, Array], world: World, seconds: fl
 
 
 def _make(folder: Path, place: Path) -> None:
-    """For their owner alone: solvers remember minimisers as they were before the noise."""
+    """For their owner alone: solvers remember minimisers as they were before the noise that covers their error."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         place.mkdir(exist_ok=True)

@@ -82,7 +82,7 @@ def finish(programme: Programme, outcome: Outcome, run: Running) -> None:
     assert run.folder is not None
     for name, arrays in outcome.arrays.items():
         (run.folder / name).parent.mkdir(exist_ok=True)
-        write_npz(run.folder / name, arrays)
+        write_npz(run.folder / name, arrays, secret=True)
     run.world.barrier()  # all models are there before a summary says so
     if run.world.is_root:
         for name, write in outcome.files.items():

@@ -202,7 +202,8 @@ def prepare(config: Config, world: World) -> Prepared:
     with world.together():  # ranks agree once on all that can be wrong with their own part
         source = open_source(config.problem.data, world=world, **source_options(config))
         objectives = objectives_of(config, source, part.nodes, plan.facts)
-        problem = Problem(objectives, tolerance=config.problem.tolerance)
+        output = config.privacy.wanted and config.privacy.mechanism == "output"
+        problem = Problem(objectives, config.problem.tolerance, warm=not output)
         if config.problem.test_data and world.is_root:
             source.test()  # a bad file is told before anything is written; the rows are read again when wanted
         network = Network(part, world)

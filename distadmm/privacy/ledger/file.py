@@ -184,7 +184,7 @@ class Ledger(MemoryLedger):
 
     def _open(self) -> int:
         if self._file < 0:
-            self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
             if self._keep_open:
                 self._lock()
         return self._file
