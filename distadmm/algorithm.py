@@ -201,6 +201,30 @@ class Planned(NamedTuple):
     factor: Array | float = 1.0  # what the linear term multiplies the noise by
 
 
+def planned(algorithm: Any, node: Any, iterations: int) -> list[Planned]:
+    """The schedule of a private algorithm, refused in one line when it is none."""
+    listed, what = algorithm.releases(node, iterations), type(algorithm).__name__
+    require(
+        isinstance(listed, (list, tuple)) and all(isinstance(each, Planned) for each in listed),
+        f"{what}.releases returned {_named(listed)}; needed: a list of Planned, one for each iteration that draws:\n\n"
+        "        return [distadmm.Planned(k, quadratic) for k in range(1, iterations + 1)]",
+    )
+    steps = [each.k for each in listed]
+    require(
+        steps == sorted({k for k in steps if isinstance(k, int) and 1 <= k <= iterations}),
+        f"{what}.releases lists the iterations {', '.join(map(str, steps[:8]))}; needed: whole numbers from 1 to "
+        f"{iterations}, ascending, each once",
+    )
+    return list(listed)
+
+
+def _named(value: Any) -> str:
+    """A value of the wrong kind, in a message."""
+    if isinstance(value, (list, tuple)) and value and not hasattr(value, "_fields"):
+        return f"a {type(value).__name__} of {type(value[0]).__name__}"
+    return "nothing" if value is None else f"a {type(value).__name__}"
+
+
 class Defaults:
     """What an algorithm may say besides `init` and `step`; left out, it says what stands here."""
 
@@ -379,7 +403,7 @@ def begin(algorithm: Any, place: Any) -> Any:
     state, what = algorithm.init(place), type(algorithm).__name__
     known = (entry for table in _REGISTERED.values() for entry in table.values())
     field = next((FAMILIES[entry.family] for entry in known if entry.cls is type(algorithm)), "")
-    made = f"{what}.init returned {'nothing' if state is None else 'a ' + type(state).__name__}"
+    made = f"{what}.init returned {_named(state)}"
     rows = (
         "np.ndarray  # one row a node of this rank" if field == "f" else "dict[int, np.ndarray]  # by party"
     )
@@ -390,7 +414,33 @@ def begin(algorithm: Any, place: Any) -> Any:
         not field or field in fields,
         f"{made} without a field {field}, which holds the models; it has {', '.join(fields)}; write{lines}",
     )
+    if field == "f":
+        held, shape = getattr(state.f, "shape", None), np.shape(place.start)
+        require(
+            held == shape,
+            f"{made} whose f is {_named(state.f) if held is None else f'of shape {held}'}; needed: an array of shape "
+            f"{shape}, a model for each node of this rank, as `node.start` is",
+        )
+    elif field == "x":
+        held, here = getattr(state.x, "keys", list)(), list(place.fabric.hosted)
+        require(
+            sorted(held) == here,
+            f"{made} whose x is {_named(state.x)} for {', '.join(map(str, held)) or 'no party'}; needed: a dict with "
+            f"an array for each party of this rank, {', '.join(map(str, here))}, as `seat.fabric.hosted` lists them",
+        )
     return state
+
+
+def stepped(algorithm: Any, k: int, before: Any, place: Any) -> Any:
+    """The k-th state, refused in one line when it is none."""
+    after = algorithm.step(k, before, place)
+    if type(after) is not type(before):
+        what, kind = type(algorithm).__name__, type(before).__name__
+        raise InputError(
+            f"{what}.step returned {_named(after)} at iteration {k}; needed: the next {kind}, like the first; write"
+            f"\n\n        return {kind}({', '.join(before._fields)})"
+        )
+    return after
 
 
 def names(family: str = "graph") -> list[str]:
@@ -423,8 +473,9 @@ def _from_file(path: Path, family: str) -> Entry:
             f"no file {path}; --algorithm takes a name ({', '.join(names(family))}) or a Python file"
         )
     import importlib.util
+    import zlib
 
-    module = f"distadmm_user_{path.stem}"
+    module = f"distadmm_user_{path.stem}_{zlib.crc32(str(path.resolve()).encode()):08x}"
     if module not in sys.modules:
         spec = importlib.util.spec_from_file_location(module, path)
         assert spec is not None
@@ -432,8 +483,10 @@ def _from_file(path: Path, family: str) -> Entry:
         sys.modules[module] = importlib.util.module_from_spec(spec)
         try:
             spec.loader.exec_module(sys.modules[module])
-        except BaseException:
+        except BaseException as error:
             del sys.modules[module]
+            if isinstance(error, SyntaxError):
+                raise InputError(f"{error.filename}, line {error.lineno}: {error.msg}; mend it") from None
             raise
     found = [e for e in _REGISTERED[family].values() if e.cls.__module__ == module]
     require(

@@ -143,7 +143,7 @@ def _parser(prog: str, description: str) -> Any:
 def _nearest(word: str, known: Any) -> str | None:
     import difflib
 
-    near = difflib.get_close_matches(word, known, n=1)
+    near = difflib.get_close_matches(word, known, n=1, cutoff=0.7)
     return near[0] if near else None
 
 
@@ -297,7 +297,10 @@ def parse(prog: str, description: str, classes: Sequence[type], argv: Sequence[s
         _add_flags(parser, cls)
     given, unknown = parser.parse_known_args(list(argv))
     if unknown:
-        options = [o for action in parser._actions for o in action.option_strings]
+        shown = [
+            action for action in parser._actions if action.help != "==SUPPRESS=="
+        ]  # no word of the last release
+        options = [o for action in shown for o in action.option_strings]
         near = _nearest(unknown[0].split("=")[0], options) if unknown[0].startswith("-") else None
         hint = f"did you mean {near}?" if near else f"see: {parser.prog} --help"
         raise InputError(f"unknown argument {unknown[0]!r}; {hint}")

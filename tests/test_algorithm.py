@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from distadmm import algorithm, radmm
+from distadmm import algorithm, radmm, sharing
 from distadmm.algorithm import Defaults, find, names, register
 from distadmm.errors import InputError
 from distadmm.methods.consensus.recycled import RADMM
@@ -145,12 +145,17 @@ class Mine:
         return {state}
 
     def step(self, k, st, node):
-        return st
+        return {next}
+
+    def releases(self, node, iterations):
+        return {schedule}
 """
 
 
 def run(path: Path, capsys: Any, *more: str, **words: str) -> str:
-    path.write_text(FILE.format(**{"field": "f", "flag": "rate", "state": "State(node.start)", **words}))
+    usual = {"field": "f", "flag": "rate", "state": "State(node.start)", "next": "st", "schedule": "[]"}
+    code = FILE.format(**usual | words)
+    path.write_text(code.replace("    def releases", "    def unlisted") if "schedule" not in words else code)
     assert radmm.main([*SMALL, "--algorithm", str(path), *more]) == 2
     said = capsys.readouterr().err
     assert "Traceback" not in said
@@ -171,6 +176,63 @@ def test_a_state_without_models_is_refused_at_the_first_step(tmp_path: Path, cap
     assert "class State(NamedTuple):" in said
     assert "Mine.init returned a ndarray" in run(tmp_path / "no_tuple.py", capsys, state="node.start")
     assert "Mine.init returned nothing" in run(tmp_path / "nothing.py", capsys, state="None")
+
+
+def test_models_of_another_shape_are_refused_at_the_first_step(tmp_path: Path, capsys: Any) -> None:
+    said = run(tmp_path / "one_row.py", capsys, state="State(node.start[0])")
+    assert "whose f is of shape (30,); needed: an array of shape (5, 30)" in said
+    assert "whose f is a list of int" in run(tmp_path / "rows.py", capsys, state="State([1, 2])")
+
+
+def test_models_of_parties_are_refused_unless_there_is_one_for_each(tmp_path: Path, capsys: Any) -> None:
+    words = {"field": "x", "flag": "rate", "next": "st", "schedule": "None"}
+    for name, state in (("none", "State(0.0)"), ("some", "State({1: 0.0})")):
+        path = tmp_path / f"{name}.py"
+        path.write_text(FILE.format(**words, state=state).replace('"mine"', '"mine", family="star"'))
+        assert sharing.main(["--data", "tiny", "--split", "15,15", "--algorithm", str(path)]) == 2
+        said = capsys.readouterr().err
+        assert "needed: a dict with an array for each party of this rank, 1, 2" in said
+        assert "Traceback" not in said
+
+
+def test_a_step_that_gives_no_state_is_refused_in_one_line(tmp_path: Path, capsys: Any) -> None:
+    said = run(tmp_path / "silent.py", capsys, next="None")
+    assert "Mine.step returned nothing at iteration 1; needed: the next State" in said
+    assert "        return State(f)" in said
+    assert "Mine.step returned a ndarray" in run(tmp_path / "bare.py", capsys, next="st.f")
+
+
+@pytest.mark.parametrize(
+    ("schedule", "found"),
+    [
+        ("None", "returned nothing"),
+        ("[1, 2]", "returned a list of int"),
+        ("[distadmm.Planned(0, 1.0)]", "lists the iterations 0; needed: whole numbers from 1 to 3"),
+        ("[distadmm.Planned(k, 1.0) for k in (2, 1)]", "lists the iterations 2, 1"),
+        ("[distadmm.Planned(k, 1.0) for k in (1, 1)]", "lists the iterations 1, 1"),
+    ],
+)
+def test_a_schedule_that_is_none_is_refused_in_one_line(
+    schedule: str, found: str, tmp_path: Path, capsys: Any
+) -> None:
+    flags = ("--epsilon", "1", "--adjacency", "replace", "--iterations", "3")
+    said = run(tmp_path / "planless.py", capsys, *flags, schedule=schedule)
+    assert f"Mine.releases {found}" in said
+
+
+def test_files_of_one_name_are_different_algorithms(tmp_path: Path) -> None:
+    for folder, rate in (("one", 0.1), ("two", 0.7)):
+        path = tmp_path / folder / "mine.py"
+        path.parent.mkdir()
+        words = {"field": "f", "flag": "rate", "state": "State(node.start)", "next": "st", "schedule": "[]"}
+        path.write_text(FILE.format(**words).replace("0.1", str(rate)))
+        assert find(str(path)).cls().rate == rate
+
+
+def test_a_file_that_is_no_python_is_refused_with_its_line(tmp_path: Path, capsys: Any) -> None:
+    said = run(tmp_path / "broken.py", capsys, next="(")
+    assert "broken.py, line" in said
+    assert len(said.splitlines()) == 1
 
 
 def test_noise_for_an_algorithm_without_a_schedule_is_refused_with_the_lines_to_write(

@@ -187,3 +187,10 @@ def test_words_without_a_flag_are_fields() -> None:
         assert (found.paths, found.gap) == (("a", "b"), 2.0)
     with pytest.raises(InputError, match="no run is named: give some"):
         parse("prog", "", [Several], ["--gap", "2"])
+
+
+def test_a_slip_is_answered_with_a_word_of_this_release(capsys) -> None:
+    """`--tolerance` is one of the last, and nearer."""
+    for slip in ("--toleranze", "--stop-tol"):
+        assert sharing.main([slip, "1", "--dry-run"]) == 2
+        assert "did you mean --stop-tolerance?" in capsys.readouterr().err

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from distadmm import radmm
+from distadmm.algorithm import planned
 from distadmm.errors import DONE, InputError, require
 from distadmm.flags import flag, parse
 from distadmm.methods.consensus import forecast, sizing
@@ -180,7 +181,7 @@ def _draft(prepared: Prepared, phases: int, K: int, eta: float) -> _Draft:
     config = prepared.config.replace(iterations=phases * K, eta=repr(eta))
     node = node_like(prepared.node, config, prepared.node.problem)
     node.start = prepared.node.start
-    releases = config.algorithm.releases(node, config.loop.iterations)
+    releases = planned(config.algorithm, node, config.loop.iterations)
     recipe = protect.recipe_of(config, replace(prepared, config=config, node=node), releases)
     return _Draft(K, eta, config, node, recipe, releases)
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from distadmm.algorithm import begin
+from distadmm.algorithm import begin, stepped
 from distadmm.errors import BudgetExhausted, InputError
 from distadmm.ranks.uplink import Uplink
 from distadmm.run import checkpoint, history
@@ -117,7 +117,7 @@ class Loop:
                     k += 1
                     before, began = state, time.perf_counter()
                     self.place.fabric.begin(k)
-                    state = sitting_out(self.place, before, self.algorithm.step(k, before, self.place))
+                    state = sitting_out(self.place, before, stepped(self.algorithm, k, before, self.place))
                     self.seconds += time.perf_counter() - began
                     dog.beat(k)
                     self._after(k, state, before, progress)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from distadmm.algorithm import NO_SCHEDULE, Node, find
+from distadmm.algorithm import NO_SCHEDULE, Node, find, planned
 from distadmm.errors import InputError, require
 from distadmm.methods.consensus import sizing
 from distadmm.methods.consensus.penalty import Penalties
@@ -145,7 +145,7 @@ def plan_of(prepared: Prepared) -> Plan | None:
     if config.privacy.adjacency == "add-remove":
         _require_rows_that_stay(config)
     with node.network.world.together():
-        releases = config.algorithm.releases(node, config.loop.iterations)
+        releases: Sequence[Any] = planned(config.algorithm, node, config.loop.iterations)
     with node.network.world.together():
         recipe = recipe_of(config, prepared, releases)
         if not releases:
@@ -345,7 +345,7 @@ def assumed(config: Config, node: Node) -> str:
 
     release, world = node.release, node.network.world
     assert isinstance(release, Protected)
-    releases = config.algorithm.releases(node, config.loop.iterations)
+    releases = planned(config.algorithm, node, config.loop.iterations)
     if release.recipe.unverified != unchecked(config):  # of all reasons, the last
         return "nor if its word is taken"
     if not all(world.allgather(release.kept_to_schedule(len(releases)))):
