@@ -29,6 +29,10 @@ __all__ = ["__version__", *_EXPORTS]
 def __getattr__(name: str) -> Any:
     if name in _EXPORTS:
         return getattr(importlib.import_module(_EXPORTS[name]), name)
+    if name == "audit":  # of 0.1.0 a module, whose `white_box` was shown as its attribute
+        module = importlib.import_module("distadmm.audit")
+        vars(module)["__getattr__"] = lambda part: importlib.import_module(f"distadmm.audit.{part}")
+        return module
     raise AttributeError(f"module 'distadmm' has no attribute {name!r}")
 
 
