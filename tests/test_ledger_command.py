@@ -194,6 +194,9 @@ def test_infinity_is_said_with_its_reason(tmp_path, capsys):
     assert "epsilon is infinite: step sizes depend on data" in out
     assert "average leakage, not added: 0.25 nats about the label" in out
     assert "the label of one record flipped" in out
+    assert "unbounded: nothing bounds what was released" in out
+    assert "  unbounded: " in call(capsys, "merge", tmp_path)[1]
+    assert "odometer" not in out
 
 
 def test_budgets_torn_lines_and_refusals_are_shown(tmp_path, capsys):

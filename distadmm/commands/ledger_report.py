@@ -17,7 +17,7 @@ from distadmm.errors import require
 from distadmm.privacy.accounting import accountant
 from distadmm.privacy.accounting.events import Adjacency, Event, Leakage, event_from_json
 from distadmm.privacy.accounting.export import dp_event
-from distadmm.privacy.accounting.statements import NOT_COVERED, READINGS, of_claim, weakest
+from distadmm.privacy.accounting.statements import NOT_COVERED, of_claim, weakest, worth
 from distadmm.privacy.accounting.trust import ADJACENCY_WORDS, common, composed, restated
 from distadmm.privacy.ledger import chain, compose
 from distadmm.privacy.ledger.filter import filter_from_json
@@ -197,11 +197,11 @@ def _block(run: dict[str, Any], delta: float, records: int, rows: int) -> Iterab
             yield f"node {node['node']}: {', '.join(odd)}"
     for budget in sorted({node["budget"] for node in run["nodes"]} - {None}):
         yield f"budget of a node, kept by a proved filter: {budget}"
-    if total := run["together"]:
-        bounds = f"published {_cell(total['published_epsilon'])}, epsilon {_cell(total['epsilon'])}"
-        yield f"{run['nodes_compose']}: {bounds} at delta {delta:g}"
-        if math.isfinite(total["r_o_r"]):
-            yield f"by R o R, as 0.1 had it, for comparison: {_cell(total['r_o_r'])}"
+    total = run["together"]
+    bounds = f"published {_cell(total['published_epsilon'])}, epsilon {_cell(total['epsilon'])}"
+    yield f"{run['nodes_compose']}: {bounds} at delta {delta:g}"
+    if math.isfinite(total["r_o_r"]):
+        yield f"by R o R, as 0.1 had it, for comparison: {_cell(total['r_o_r'])}"
     if run["apart"]:
         yield f"ledgers of this run for {' and '.join(run['apart'])} are shown apart: whom both touch pays both"
     for reason in run["unbounded"]:
@@ -210,7 +210,7 @@ def _block(run: dict[str, Any], delta: float, records: int, rows: int) -> Iterab
     yield from dict.fromkeys(
         f"average leakage, not added: {leak['nats']:g} nats about {leak['what']}" for leak in run["leakage"]
     )
-    yield f"{run['statement']}: {READINGS[run['statement']]}"
+    yield worth(run["statement"], total["epsilon"])
     if run["sentence"]:
         yield run["sentence"]
     if not run["float_exact"]:
@@ -227,7 +227,11 @@ _ODD = {
 def _row(node: dict[str, Any]) -> list[Any]:
     left = "-" if node["budget"] is None else f"{node['budget_left']:.0%}"
     names = ("node", "releases", "to_come", "posts", "published_epsilon", "epsilon")
-    return [*(node[name] for name in names), left, node["statement"]]
+    return [
+        *(node[name] for name in names),
+        left,
+        worth(node["statement"], node["epsilon"]).partition(":")[0],
+    ]
 
 
 def _cell(value: Any) -> str:
@@ -327,7 +331,7 @@ def merged_text(report: dict[str, Any]) -> str:
             f"  together ({data['nodes_compose']}; runs add up): published {_cell(data['published_epsilon'])}, "
             f"epsilon {_cell(data['epsilon'])} at delta {report['delta']:g}"
         )
-        lines.append(f"  {data['statement']}: {READINGS[data['statement']]}")
+        lines.append(f"  {worth(data['statement'], data['epsilon'])}")
     return "\n".join([*lines, NOT_COVERED])
 
 

@@ -303,6 +303,13 @@ def of_sharing(run: Sharing) -> list[str]:
     return [*lines, *([SEEDED] if run.seeded else []), f"Not covered: {scores}, {_OBSERVER} point."]
 
 
+def worth(reading: str, epsilon: float) -> str:
+    """What a sum that was read off ledgers is worth, in one word and the reason."""
+    if math.isinf(epsilon):
+        return "unbounded: nothing bounds what was released"
+    return f"{reading}: {READINGS[reading]}"
+
+
 def weakest(readings: Sequence[str]) -> str:
     """What several ledgers together are worth."""
     return next(reading for reading in READINGS if reading in readings)
