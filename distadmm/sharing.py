@@ -152,9 +152,8 @@ class SharingADMM(shell.Programme):
         observer = Observer(star, parts, problem) if watched != "none" else None
         outcome, arrays = shell.Outcome(), {}
         if price.agreed is not None:
-            with run.watchdog() as dog, run.signals.at_once():
+            with run.signals.at_once():
                 trained = private.train(star, parts, problem, price.agreed, out)
-                dog.everybody_here()
             means = {m: np.zeros(x.size) for m, x in trained.x.items()}
             solution = Solution(trained.x, means, trained.b, 1, True, private=True)
             if trained.replies:  # what party 1 was told

@@ -1,7 +1,7 @@
-"""A watchdog: ends the job when no iteration finishes for too long, and says which rank is behind.
+"""A watchdog: ends the job when no rank gets on for too long, and says which is behind.
 
-MPI gives no error when a rank stalls or a host is cut off; the others wait for ever.  Each rank writes its
-iteration into memory that all ranks of its host share, and a thread of each looks at it.
+MPI gives no error when a rank stalls or a host is cut off; the others wait for ever.  Each rank writes how many
+moves it has made and its iteration into memory that all ranks of its host share, and a thread of each looks at it.
 """
 
 from __future__ import annotations
@@ -18,59 +18,58 @@ from typing import Any
 from distadmm.errors import STALLED
 from distadmm.ranks.world import World
 
-_SLOT = struct.Struct("=q")
+_SLOT = struct.Struct("=qq")  # moves, the first of which is to enter; the iteration
 
 
 class Watchdog:
-    """`name` is what no other job's watchdog on this host is called."""
+    """From `with` to its end every stretch of work has to end within `timeout` seconds, on one rank at least."""
 
-    def __init__(self, world: World, timeout: float, name: str):
+    def __init__(self, world: World, timeout: float = 0.0):
         self.world, self.timeout = world, timeout
-        self._path = os.path.join(_memory(), f"distadmm-{name}")
         self._done = False
         self._board: Any | None = None
+        self._moves = self._k = 0
 
-    def beat(self, k: int) -> None:
-        """Iteration k is done here."""
+    def beat(self, k: int | None = None) -> None:
+        """A stretch of work is done here: iteration k, or another."""
         if self._board is not None:
-            _SLOT.pack_into(self._board, 8 * self.world.rank, k)
+            self._moves, self._k = self._moves + 1, self._k if k is None else k
+            _SLOT.pack_into(self._board, _SLOT.size * self.world.rank, self._moves, self._k)
 
     def __enter__(self) -> Watchdog:
         if self.timeout and self.world.size > 1:
-            self._board = self._shared_board()
+            path = os.path.join(_memory(), f"distadmm-{self.world.broadcast(os.urandom(8).hex())}")
+            try:
+                self._board = self._shared_board(path)
+                self.beat()
+                self.world.barrier()
+            finally:  # all ranks have entered: shared memory needs no names any more
+                with contextlib.suppress(FileNotFoundError):  # another rank of this host was faster
+                    os.unlink(path)
+            _unname_memory_of_the_library()
             # Not `threading`: it is a module more on every rank, and nobody joins this thread.
             _thread.start_new_thread(self._watch, ())
         return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._done = True
-        self.everybody_here()
 
-    def everybody_here(self) -> None:
-        """All ranks have entered: shared memory needs no names any more."""
-        if self._board is not None and os.path.exists(self._path):
-            with contextlib.suppress(FileNotFoundError):  # another rank of this host was faster
-                os.unlink(self._path)
-            _unname_memory_of_the_library()
-
-    def _shared_board(self) -> Any:
+    def _shared_board(self, path: str) -> Any:
         """Shared memory of this host's ranks: a slot a rank, and one by which a single rank speaks."""
         import mmap
 
-        size = 8 * (self.world.size + 1)
-        handle = os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600)
+        size = _SLOT.size * (self.world.size + 1)
+        handle = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
         try:
             os.ftruncate(handle, size)  # the same size from every rank
-            board = mmap.mmap(handle, size)
+            return mmap.mmap(handle, size)
         finally:
             os.close(handle)
-        _SLOT.pack_into(board, 8 * self.world.rank, 1 << 32)  # here, and not yet iterating
-        return board
 
-    def _read(self) -> dict[int, int]:
+    def _read(self) -> dict[int, tuple[int, int]]:
         assert self._board is not None
-        slots = {rank: _SLOT.unpack_from(self._board, 8 * rank)[0] for rank in range(self.world.size)}
-        return {rank: 0 if k == 1 << 32 else k for rank, k in slots.items() if k}
+        slots = {rank: _SLOT.unpack_from(self._board, _SLOT.size * rank) for rank in range(self.world.size)}
+        return {rank: slot for rank, slot in slots.items() if slot[0]}
 
     def _watch(self) -> None:
         pause = min(1.0, self.timeout / 4)
@@ -86,16 +85,20 @@ class Watchdog:
             if silence > self.timeout:
                 self._end(latest)
 
-    def _end(self, at: dict[int, int]) -> None:
+    def _end(self, at: dict[int, tuple[int, int]]) -> None:
         assert self._board is not None
-        if _SLOT.unpack_from(self._board, 8 * self.world.size)[0] == 0:
-            _SLOT.pack_into(self._board, 8 * self.world.size, 1)
-            slowest = [rank for rank, k in at.items() if k == min(at.values())]
-            ahead = max(at.values())
-            others = "" if len(slowest) == len(at) else f", others at {ahead}"
+        last = _SLOT.size * self.world.size
+        if _SLOT.unpack_from(self._board, last)[0] == 0:
+            _SLOT.pack_into(self._board, last, 1, 0)
+            least = min(k for _, k in at.values())
+            behind = [rank for rank, (_, k) in at.items() if k == least]
+            fewest = min(at[rank][0] for rank in behind)  # moves besides iterations
+            slowest = [rank for rank in behind if at[rank][0] == fewest]
+            ahead = max(k for _, k in at.values())
+            others = f", others at {ahead}" if ahead > least else ""
             sys.stderr.write(
                 f"distadmm: no progress for {self.timeout:g} s; slowest rank(s) {slowest} of this host at iteration "
-                f"{min(at.values())}{others}; ending the job (--stall-timeout)\n"
+                f"{least}{others}; ending the job (--stall-timeout)\n"
             )
             sys.stderr.flush()
             _end_launcher(after=5)

@@ -60,7 +60,7 @@ class Run(Job):
         choices=("auto", "spin", "yield"),
     )
     stall_timeout: float = flag(
-        600.0, help="end the job when no rank moves for so many seconds; 0: never", at_least=0
+        600.0, help="end the job when no rank gets on for so many seconds; 0: never", at_least=0
     )
 
     def __post_init__(self) -> None:

@@ -101,35 +101,34 @@ class Loop:
 
     def go(self) -> tuple[int, Any]:
         """(last iteration, final state)."""
-        with self.run.watchdog() as dog:
-            try:
-                with self.run.world.together():
-                    k, state = self._begin()
-            except InputError:  # all ranks leave, and the MPI library would list what they left open
-                self.watcher.uplink.close()
-                self.place.fabric.close()
-                raise
-            dog.everybody_here()
-            self.run.start_clock()
-            progress = Progress(self.course.iterations, self.run.progress)
-            try:
-                while k < self.course.iterations:
-                    k += 1
-                    before, began = state, time.perf_counter()
-                    self.place.fabric.begin(k)
-                    state = sitting_out(self.place, before, stepped(self.algorithm, k, before, self.place))
-                    self.seconds += time.perf_counter() - began
-                    dog.beat(k)
-                    self._after(k, state, before, progress)
-                    if word := self.algorithm.ended(state):
-                        raise Stop(word)
-            except Stop as reason:
-                self.ended = str(reason)
-            except BudgetExhausted as reason:
-                # Raised before iteration k sent anything; `state` is still that of k - 1.
-                self.ended, self.reason, k = End.BUDGET.word, str(reason), k - 1
-            finally:
-                progress.close()
+        try:
+            with self.run.world.together():
+                k, state = self._begin()
+        except InputError:  # all ranks leave, and the MPI library would list what they left open
+            self.watcher.uplink.close()
+            self.place.fabric.close()
+            raise
+        self.run.beat()
+        self.run.start_clock()
+        progress = Progress(self.course.iterations, self.run.progress)
+        try:
+            while k < self.course.iterations:
+                k += 1
+                before, began = state, time.perf_counter()
+                self.place.fabric.begin(k)
+                state = sitting_out(self.place, before, stepped(self.algorithm, k, before, self.place))
+                self.seconds += time.perf_counter() - began
+                self.run.beat(k)
+                self._after(k, state, before, progress)
+                if word := self.algorithm.ended(state):
+                    raise Stop(word)
+        except Stop as reason:
+            self.ended = str(reason)
+        except BudgetExhausted as reason:
+            # Raised before iteration k sent anything; `state` is still that of k - 1.
+            self.ended, self.reason, k = End.BUDGET.word, str(reason), k - 1
+        finally:
+            progress.close()
         self.watcher.uplink.close()
         # A resumed run that went no further leaves the checkpoint as it is: other ranks wrote it, maybe.
         if self.run.checkpoint_every and self.ended != End.ITERATIONS.word and (k > self.began or not k):

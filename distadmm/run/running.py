@@ -25,6 +25,7 @@ class Running:
     folder: Path | None = None  # None: nothing is written
     data_id: str = ""  # keyed name of the data; empty where nothing is written
     signals: Signals = field(default_factory=Signals)
+    dog: Watchdog | None = None  # told of every stretch of work that is done
     _started: float = 0.0
 
     @property
@@ -40,8 +41,10 @@ class Running:
         """How this rank shows progress: rank 0 as it was asked to, the others not at all."""
         return self.flags.progress if self.world.is_root else "none"
 
-    def watchdog(self) -> Watchdog:
-        return Watchdog(self.world, self.flags.stall_timeout, self.name)
+    def beat(self, k: int | None = None) -> None:
+        """A stretch of work is done on this rank: iteration k, or another."""
+        if self.dog is not None:
+            self.dog.beat(k)
 
     def start_clock(self) -> None:
         """What --time-limit allows begins now, or began with an earlier loop of this run."""

@@ -22,6 +22,7 @@ from distadmm.errors import DONE, InputError, require
 from distadmm.files import read_json
 from distadmm.flags import build, parse, read_config, today, value_of
 from distadmm.ranks.launch import launch
+from distadmm.ranks.watch import Watchdog
 from distadmm.ranks.world import World
 from distadmm.run.ends import End, end_of, exit_code
 from distadmm.run.running import Running, unwritten
@@ -180,26 +181,32 @@ def work(programme: Programme, options: Any, world: World) -> int:
     from distadmm.run import directory
 
     commit = directory.Commit() if world.is_root else None
-    prepared = programme.prepare(options, world)
-    price = programme.price(prepared)
-    if options.run.dry_run:
-        words = programme.outlook(prepared, price)  # all ranks price their own members
-        if world.is_root:
-            print(words)
-        return DONE
-    run = directory.start(programme, options, prepared, price, world, commit or directory.Commit())
-    with run.signals if programme.listens else contextlib.nullcontext():
-        outcome = carry_out(programme, prepared, price, run)
-        if world.is_root:
-            print(closing_words(outcome))
-        if end_of(outcome.ended) is End.SIGNAL and world.size > 1:
-            run.signals.ignore_from_now_on()
+    with Watchdog(world, getattr(options.run, "stall_timeout", 0.0)) as dog:  # a run that iterates has one
+        prepared = programme.prepare(options, world)
+        dog.beat()
+        price = programme.price(prepared)
+        dog.beat()
+        if options.run.dry_run:
+            words = programme.outlook(prepared, price)  # all ranks price their own members
+            if world.is_root:
+                print(words)
+            return DONE
+        run = directory.start(programme, options, prepared, price, world, commit or directory.Commit())
+        run.dog = dog
+        with run.signals if programme.listens else contextlib.nullcontext():
+            outcome = carry_out(programme, prepared, price, run)
+            if world.is_root:
+                print(closing_words(outcome))
+            if end_of(outcome.ended) is End.SIGNAL and world.size > 1:
+                run.signals.ignore_from_now_on()
     return exit_code(outcome.ended, strict=outcome.strict)
 
 
 def carry_out(programme: Programme, prepared: Any, price: Any, run: Running) -> Outcome:
     """Solve, and write down what came of it where the run has a directory."""
+    run.beat()
     outcome = programme.solve(prepared, price, run)
+    run.beat()
     outcome.path = run.folder
     if run.folder is not None:
         from distadmm.run import directory

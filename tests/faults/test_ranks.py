@@ -23,11 +23,21 @@ from distadmm.errors import InputError
 
 class State(NamedTuple):
     f: object
+    last: object = False
 
 @distadmm.register("failing")
 @dataclass(frozen=True)
 class Failing:
     how: str = distadmm.flag("raise", help="how to fail")
+
+    def check(self, node, iterations):
+        if self.how == "early" and 2 in node.network.nodes:
+            time.sleep(60)
+
+    def ended(self, state):
+        if self.how == "late" and state.last:
+            time.sleep(60)
+        return ""
 
     def init(self, node):
         return State(node.start)
@@ -37,7 +47,7 @@ class Failing:
             for line in open("/proc/self/maps"):
                 if "/dev/shm/" in line:
                     print("mapped", line.split("/dev/shm/")[1].split()[0], flush=True)
-        if k == 3 and 2 in node.network.nodes and self.how != "slowly":
+        if k == 3 and 2 in node.network.nodes and self.how not in ("slowly", "early", "late"):
             if self.how == "raise":
                 raise RuntimeError("node two is unwell")
             if self.how == "exit":
@@ -50,7 +60,7 @@ class Failing:
         if self.how == "slowly":
             time.sleep(1.2)
         node.network.neighbour_sum(st.f)
-        return st
+        return st._replace(last=k == 5 and 2 in node.network.nodes)
 """
 
 
@@ -147,11 +157,13 @@ def test_a_bad_file_of_test_rows_is_told_before_anything_is_written(
     assert not (tmp_path / "o").exists()
 
 
-def test_a_stalled_rank_is_named(failing: str, mpiexec, tmp_path) -> None:
-    arguments = [*BASE, "--algorithm", failing, "--how", "stall", "--iterations", "5", "--stall-timeout", "2"]
-    code, _, err = finish(start(mpiexec, 5, [*arguments, "--out", str(tmp_path / "o")]), 30)
+@pytest.mark.parametrize(("how", "where"), [("early", 0), ("stall", 2), ("late", 5)])
+def test_a_stalled_rank_is_named(how: str, where: int, failing: str, mpiexec, tmp_path) -> None:
+    """Before the first iteration, in one, or after the last."""
+    arguments = [*BASE, "--algorithm", failing, "--how", how, "--iterations", "5", "--stall-timeout", "3"]
+    code, _, err = finish(start(mpiexec, 5, [*arguments, "--out", str(tmp_path / "o")]), 40)
     assert code != 0
-    assert "slowest rank(s) [2]" in err or "at iteration 2" in err
+    assert "slowest rank(s) [2]" in err or f"at iteration {where}" in err
     assert "--stall-timeout" in err
 
 
