@@ -27,6 +27,7 @@ from distadmm.run.setup import Prepared, data_ids, prepare
 from distadmm.structs import mutable_struct
 
 if TYPE_CHECKING:
+    from distadmm.algorithm import Node
     from distadmm.methods.consensus.private import Plan
 
 Array = np.ndarray
@@ -132,7 +133,7 @@ class Consensus(shell.Programme):
 PROGRAMME = Consensus()
 
 
-def execute(prepared: Prepared, node: Any, run: Running) -> Run:
+def execute(prepared: Prepared, node: Node, run: Running) -> Run:
     """Iterate to the end, or until a signal is heard, and gather what rank 0 keeps."""
     from distadmm.run.loop import Course, Loop
 

@@ -53,11 +53,26 @@ class Watcher(Protocol):
         ...
 
 
+class Fabric(Protocol):
+    """What carries the messages of a family: a graph's network, a star, or nothing where nobody is spoken to."""
+
+    @property
+    def absent(self) -> Array | None:
+        """Which members of this rank sit out this iteration; None where none does."""
+        ...
+
+    def begin(self, k: int) -> None: ...
+
+    def close(self) -> None:
+        """Every message that was sent has been received."""
+        ...
+
+
 class Place(Protocol):
     """What the members of this rank, nodes of a graph or parties of a star, can see."""
 
     @property
-    def fabric(self) -> Any: ...
+    def fabric(self) -> Fabric: ...
 
     @property
     def members(self) -> Array: ...
