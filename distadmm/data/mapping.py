@@ -34,6 +34,13 @@ class ColumnMapping(Protocol):
     def apply(self, column: Array, rng: np.random.Generator) -> Array: ...
 
 
+def upwards(value: float) -> str:
+    """Four digits, never fewer nats than there are."""
+    from decimal import ROUND_CEILING, Context
+
+    return str(Context(prec=4, rounding=ROUND_CEILING).create_decimal_from_float(value))
+
+
 class LeakageReport(NamedTuple):
     """What the symbols say about the column, in nats."""
 
@@ -45,11 +52,7 @@ class LeakageReport(NamedTuple):
     inference_before: float | None  # I(S;Y)
 
     def text(self) -> str:
-        from decimal import ROUND_CEILING, Context
-
-        upwards = Context(prec=4, rounding=ROUND_CEILING)
-        finite = np.isfinite(self.local_epsilon)
-        local = upwards.create_decimal_from_float(self.local_epsilon) if finite else "infinite"
+        local = upwards(self.local_epsilon) if np.isfinite(self.local_epsilon) else "infinite"
         lines = [
             f"I(Y;U) = {self.nats:.6g} nats of H(Y) = {self.entropy:.6g}, on average over P_Y",
             f"maximal leakage {self.maximal:.6g} nats; local differential privacy epsilon {local}",
@@ -166,11 +169,13 @@ class Mapping:
     def release(self, column: str = "", *, seeded: bool = False) -> Told:
         """What a ledger lists for publishing a column through this mapping: information, not privacy.
 
+        P_Y is what the mapping's file says; a column with another one may tell more, up to the maximal leakage.
         `seeded`: the symbols were drawn by a seed, and who knows it learns more.
         """
-        column = column or self.column or "the column"
-        what = f"I({column}; its {self.n_outputs} symbols), average over P_Y"
-        return Told(self.leakage().nats, what + (", to those who do not know --seed" if seeded else ""))
+        column, found = column or self.column or "the column", self.leakage()
+        what = f"I({column}; its {self.n_outputs} symbols), average over the mapping's P_Y, "
+        what += f"at most {upwards(found.maximal)} whatever P_Y is"
+        return Told(found.nats, what + (", to those who do not know --seed" if seeded else ""))
 
     def save(self, path: str | Path) -> None:
         """Write `.npz` (everything) or `.csv` (value, prior and the row of each value)."""

@@ -143,7 +143,7 @@ def plan_of(prepared: Prepared) -> Plan | None:
         f"--budget-epsilon with {unchecked(config)}: no budget admits what has no bound; leave it out",
     )
     if config.privacy.adjacency == "add-remove":
-        _require_rows_that_stay(config)
+        _require_rows_that_stay(config, dealt_out=prepared.source.pooled_allowed)
     with node.network.world.together():
         releases: Sequence[Any] = planned(config.algorithm, node, config.loop.iterations)
     with node.network.world.together():
@@ -162,7 +162,7 @@ def plan_of(prepared: Prepared) -> Plan | None:
     return Plan(recipe, node, tuple(releases), penalty)
 
 
-def _require_rows_that_stay(config: Config) -> None:
+def _require_rows_that_stay(config: Config, *, dealt_out: bool) -> None:
     """One record more or less must leave the other rows of its node as they are."""
     problem = config.problem
     require(
@@ -174,6 +174,12 @@ def _require_rows_that_stay(config: Config) -> None:
         not problem.test_fraction,
         "--test-fraction with --adjacency add-remove: one record more or less deals all rows out anew; "
         "hold rows out beforehand and give them by --test-data",
+    )
+    require(
+        not problem.sanitise or not dealt_out,
+        "--sanitise with --adjacency add-remove: --seed draws a symbol for each place in the file, so that one record "
+        "more or less gives others another symbol; give each node a file of its own, sanitise the column beforehand, "
+        "or choose replace",
     )
 
 
