@@ -107,7 +107,7 @@ def log_tensor(joint: Joint, logu: Array, R: float, Lambda: Array) -> tuple[Arra
     base, logw = (phi + logr)[None], (logu - logr)[None]
     room = aem.Room(base.shape)
     aem.root(base, logw, Lambda, joint, R, room)
-    logu = room.rows.z[0] + (joint.logp - np.log(room.rows.total[0]))[:, None]
+    logu = room.rows.z[0] + (np.log(joint.p) - np.log(room.rows.total[0]))[:, None]
     u = np.exp(logu)
     logr = np.log(u.sum(axis=0))
     logq = logs + logu[:, :, None]

@@ -9,11 +9,33 @@ import pytest
 from distadmm.data.adult import a9a, raw
 from distadmm.data.adult import table as adult_table
 from distadmm.data.adult.domains import ATTRIBUTES, DOMAINS, MAXIMA, MISSING
-from distadmm.data.adult.table import adult_columns, load_adult
+from distadmm.data.adult.table import adult_columns
 from distadmm.data.heart_failure import table as heart_failure
 from distadmm.data.source import open_source
-from distadmm.data.table import dense
+from distadmm.data.table import Table, clip_rows, dense
 from distadmm.data.tiny import table as tiny
+
+
+def load_adult():
+    """The 40,000 training and the 5,222 test rows, each row divided by max(1, |x|)."""
+
+    def table(rows):
+        records = adult_table.complete()[rows]
+        X, _ = clip_rows(adult_table.encode(records))
+        repeated = len(records) - len(np.unique(records))
+        return Table(
+            X,
+            adult_table.target(records),
+            adult_table.COLUMNS,
+            "adult",
+            adult_table.LICENCE,
+            adult_table.SOURCE,
+            adult_table.ROWS_DROPPED,
+            repeated,
+        )
+
+    training, test = adult_table.split()
+    return table(training), table(test)
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import numpy as np
 from distadmm.data.adult import raw
 from distadmm.data.adult.domains import ATTRIBUTES, DOMAINS, MAXIMA
 from distadmm.data.mapping import ColumnMapping, Replaced, check_columns, replace, symbol_names
-from distadmm.data.table import Matrix, Sparse, Table, clip_rows
+from distadmm.data.table import Matrix, Sparse
 
 Array = np.ndarray
 
@@ -106,16 +106,3 @@ def encode(records: Array, replaced: Mapping[str, Replaced] = NOTHING, *, sparse
 def target(records: Array) -> Array:
     """+1 for an income over 50,000 dollars, -1 for the others."""
     return np.where(records["income"] == 1, 1.0, -1.0)
-
-
-def load_adult() -> tuple[Table, Table]:
-    """The 40,000 training and the 5,222 test rows, each row divided by max(1, |x|)."""
-
-    def table(rows: Array) -> Table:
-        records = complete()[rows]
-        X, _ = clip_rows(encode(records))
-        repeated = len(records) - len(np.unique(records))
-        return Table(X, target(records), COLUMNS, "adult", LICENCE, SOURCE, ROWS_DROPPED, repeated)
-
-    training, test = split()
-    return table(training), table(test)

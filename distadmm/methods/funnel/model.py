@@ -76,10 +76,6 @@ class Joint:
         return self.S.shape[1]
 
     @cached_property
-    def logp(self) -> Array:
-        return np.log(self.p)
-
-    @cached_property
     def pS(self) -> Array:
         return self.S @ self.p
 
