@@ -28,7 +28,10 @@ VERBS = {
     "check": ("distadmm.commands.check", "convergence conditions and predicted rates, before running"),
     "plan": ("distadmm.commands.plan", "noise, penalty and iterations for a privacy budget, before running"),
     "account": ("distadmm.commands.account", "what a mechanism costs, without running it"),
-    "ledger": ("distadmm.commands.ledger", "show, verify, merge and export privacy ledgers"),
+    "ledger": (
+        "distadmm.commands.ledger",
+        "show, verify, merge and export privacy ledgers; the account of rows",
+    ),
     "audit": ("distadmm.commands.audit", "attack a mechanism and bound its epsilon from below"),
     "sweep": ("distadmm.commands.sweep", "a grid of runs in one command, which goes on where it stopped"),
     "report": ("distadmm.commands.report", "runs side by side: a table, and a page with their curves"),

@@ -131,10 +131,10 @@ class _Private(_Linear):
 
     def __init__(
         self,
-        epsilon: float = 1.0,
+        epsilon: float | None = None,
         delta: float = 1e-5,
         *,
-        adjacency: str = "replace",
+        adjacency: str | None = None,
         divisor: float | None = None,
         clip: float = 1.0,
         lam: float | None = None,
@@ -146,6 +146,7 @@ class _Private(_Linear):
         fit_intercept: bool = True,
         max_iter: int = 50,
         random_state: Any = None,
+        account: str | None = None,
     ):
         self.epsilon = epsilon
         self.delta = delta
@@ -161,8 +162,12 @@ class _Private(_Linear):
         self.fit_intercept = fit_intercept
         self.max_iter = max_iter
         self.random_state = random_state
+        self.account = account
 
-    def _train(self, X: Array, y: Array) -> Any:
+    def _train(self, X: Array, y: Array, unsaid: str = "") -> Any:
+        for name, choices in (("epsilon", "the budget of this fit"), ("adjacency", "replace or add-remove")):
+            if getattr(self, name) is None:
+                raise ValueError(f"{name} is None and has no default; give {name}: {choices}")
         seed = None
         if self.random_state is not None:
             seed = int(check_random_state(self.random_state).randint(2**31 - 1))
@@ -171,7 +176,8 @@ class _Private(_Linear):
                 X, y, epsilon=self.epsilon, delta=self.delta, adjacency=self.adjacency,  # type: ignore[arg-type]
                 loss=self._loss, penalty=self.penalty, intercept=self.fit_intercept, seed=seed,
                 divisor=self.divisor, clip=self.clip, lam=self.lam, alpha=self.gamma, rule=self.steps,
-                shortest=self.shortest, longest=self.longest, iterations=self.max_iter,
+                shortest=self.shortest, longest=self.longest, iterations=self.max_iter, account=self.account,
+                unsaid=unsaid,
             )  # fmt: skip
         except InputError as error:
             raise ValueError(str(error)) from None
@@ -186,7 +192,7 @@ class ISTDPClassifier(_Private, _Binary):
 
     Parameters
     ----------
-    epsilon, delta : the budget of one call of `fit`.
+    epsilon, delta : the budget of one call of `fit`; ten fits of a grid search spend ten of them, and each says so.
     adjacency : "replace" (one record another; the number of rows is public) or "add-remove" (one record
         more or less), which needs a public `divisor` in place of the number of rows.
     clip : norm to which each record's gradient is shortened.
@@ -194,6 +200,8 @@ class ISTDPClassifier(_Private, _Binary):
     steps, shortest, longest : "bb" or "fixed", and the bounds of the steps.
     max_iter : noisy gradients taken; all of them are, whatever the data say.
     random_state : None for secure noise.  A seed makes the noise repeatable, and then it protects nobody.
+    account : file in which all fits and runs on these rows are added up; None: this user's own (see docs/ledger.md).
+        A fit that an account's limit does not allow is refused.
 
     Attributes
     ----------
@@ -211,9 +219,9 @@ class ISTDPClassifier(_Private, _Binary):
         return tags
 
     def fit(self, X: Any, y: Any, classes: Any = None) -> ISTDPClassifier:
-        self._train(*self._rows(X, y, classes))
+        self._train(*self._rows(X, y, classes), "" if classes is not None else FOUND)
         if classes is None:
-            self.ledger_.expose(FOUND, iteration=0, claimed=self.epsilon_)
+            self.ledger_.expose(FOUND, iteration=0)
             self.statement_, self.epsilon_ = f"No guarantee: {FOUND}.", float("inf")
         return self
 

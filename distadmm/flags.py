@@ -107,10 +107,11 @@ def flag(
     return dataclasses.field(default=default, metadata=metadata)
 
 
-def positional(metavar: str, *, help: str) -> Any:
+def positional(metavar: str, *, help: str, default: Any = dataclasses.MISSING) -> Any:
     """A field that takes words without a flag: the one that is needed, or for a tuple all there are."""
-    field = flag(help=help)
-    return dataclasses.field(metadata={**field.metadata, "positional": metavar})
+    field = flag(default, help=help)
+    metadata = {**field.metadata, "positional": metavar}
+    return dataclasses.field(default=default, metadata=metadata)
 
 
 def again(cls: type, name: str, **changes: Any) -> Any:

@@ -32,7 +32,9 @@ from distadmm.methods.istdp.fit import PrivateSolution, Solution, solve, solve_p
 from distadmm.methods.istdp.options import Data, Model, Options, Privacy, Running
 from distadmm.methods.istdp.plan import make_plan
 from distadmm.methods.istdp.release import Price, price_of
+from distadmm.privacy.accounting.events import Unbounded
 from distadmm.privacy.accounting.statements import refuted, rounded_up
+from distadmm.privacy.ledger.account import Account
 from distadmm.privacy.ledger.books import open_ledger
 from distadmm.privacy.ledger.rules import MemoryLedger
 from distadmm.privacy.noise.sources import Source, source_of
@@ -43,6 +45,7 @@ from distadmm.run.ends import End
 from distadmm.run.kinds import REFUTED, UNBOUNDED
 
 if TYPE_CHECKING:
+    from distadmm.data.content import Content
     from distadmm.privacy.ledger.filter import Filter
     from distadmm.run import running
 
@@ -69,6 +72,7 @@ class Fit(NamedTuple):
     said: list[str]
     finished: bool  # converged, or never stuck
     began: int = 0
+    closing: Sequence[tuple[str, str]] = ()
 
 
 class Line(tuple):
@@ -126,7 +130,9 @@ class Istdp(shell.Programme):
         here: list[Rows] = []
         world.on_root(lambda: here.append(rows_of(options)))
         rows = here[0] if here else None
-        return Prepared(options, world, world.broadcast(rows) if options.run.repetitions > 1 else rows)
+        if options.run.repetitions > 1:  # simulations, which no account holds
+            rows = world.broadcast(rows and replace(rows, content=None))
+        return Prepared(options, world, rows)
 
     def price(self, prepared: Prepared) -> Price | None:
         return prepared.world.on_root(lambda: price_for(prepared.options, prepared.rows))
@@ -270,10 +276,14 @@ def run_open(options: Options, rows: Rows, run: running.Running, repetition: int
 def run_private(options: Options, rows: Rows, price: Price, run: running.Running, repetition: int) -> Fit:
     """One private run; what it computes depends on the options, the rows and the repetition's number alone."""
     from distadmm.run.loop import Course, Loop
+    from distadmm.run.spending import enter, leave
 
     privacy, plan, sound = options.privacy, price.plan, options.privacy.form == "sound"
     smooth = fit.loss_of(options.model.loss)
-    ledger, source = _ledger(options, rows, price, run, repetition)
+    ledger, source, content = _ledger(options, rows, price, run, repetition)
+    if content is not None:
+        schedule = price.schedule if sound else [Unbounded(fit.printed.REFUTED, plan.epsilon)]
+        enter(run, privacy.account, [ledger], [() if ledger.events else schedule], [content], plan.delta)
     if sound:
         course = fit.sound_course(
             rows.X, rows.y, smooth, price, ledger, source, options.model.penalty, options.data.intercept,
@@ -302,6 +312,7 @@ def run_private(options: Options, rows: Rows, price: Price, run: running.Running
     else:
         said, stuck = [refuted(plan.epsilon, plan.delta, fit.printed.REFUTED)], state.stuck.tolist()
     ledger.close()
+    closing = leave(run, [ledger], seeded=source.mode != "secure")
     if stuck:
         said.append(
             f"In {len(stuck)} of {k} iterations (the first: {stuck[0]}) the inner loop had accepted no step after 40 "
@@ -313,23 +324,25 @@ def run_private(options: Options, rows: Rows, price: Price, run: running.Running
         )
     return Fit(
         state.theta + 0.0, loop.ended, k, loop.seconds, facts, watcher.columns, loop.history,
-        [*([loop.reason] if loop.reason else []), *said], not stuck, loop.began,
+        [*([loop.reason] if loop.reason else []), *said], not stuck, loop.began, closing,
     )  # fmt: skip
 
 
 def _ledger(
     options: Options, rows: Rows, price: Price, run: running.Running, repetition: int
-) -> tuple[MemoryLedger, Source]:
-    """The ledger of one repetition, opened or taken up again, and the noise it is for."""
+) -> tuple[MemoryLedger, Source, Content | None]:
+    """The ledger of one repetition, opened or taken up again, the noise it is for, and for an account its rows."""
     privacy = options.privacy
     source = source_of(privacy.rng, options.run.seed if privacy.rng == "simulation" else None)
+    content = rows.content(Account(privacy.account).key()) if source.mode == "secure" else None
     ledger = open_ledger(
         run.folder and run.folder / "ledger", repetition, resume=run.resumed, mode=source.mode, source=source.name,
         adjacency=price.plan.adjacency, dataset=rows.dataset, run=run.name,
+        rows=content.names if content else (),
         scope="record" if options.run.repetitions == 1 else "unknown",  # repetitions meet the same records
         claim=fit.claim_of(privacy.adjacency, privacy.form), budget=limit(privacy, price),
     )  # fmt: skip
-    return ledger, source
+    return ledger, source, content
 
 
 def _objective(options: Options, rows: Rows, loss: Any, theta: Array) -> float:
@@ -365,7 +378,7 @@ def _summed_up(options: Options, rows: Rows, found: list[Fit], run: running.Runn
     outcome.arrays = {"models.npz": {"theta": theta, "names": np.array(names)}}
     outcome.files = {"coefficients.csv": lambda path: write_csv(path, heads, chosen)}
     outcome.summary, outcome.said = summary, summary["notes"]
-    outcome.closing = list(words.closing(summary))
+    outcome.closing = [*words.closing(summary), *first.closing]
     outcome.strict = run.flags.strict and not all(one.finished for one in fits)
     return outcome
 

@@ -127,6 +127,12 @@ class Consensus(shell.Programme):
         spent = settle(prepared.config, node)
         if spent is not None:
             outcome.epsilon, outcome.published_epsilon, outcome.statement = spent
+        if spent is not None or run.account is not None:
+            from distadmm.run.spending import leave
+
+            release: Any = node.release
+            owners, seeded = not prepared.source.pooled_allowed, prepared.config.privacy.rng != "secure"
+            outcome.closing = leave(run, release.books.ledgers, owners=owners, seeded=seeded)
         return _summed_up(prepared, price, outcome, run)
 
 
@@ -203,7 +209,7 @@ def _summed_up(prepared: Prepared, plan: Plan | None, run: Run, running: Running
         "predicted_wan_seconds": words.on_a_wide_area_network(prepared, run),
     }
     run.arrays = {"models.npz": {"models": run.models, "mean": run.model}}
-    run.closing = words.closing(run.summary, run.optimum)
+    run.closing = [*words.closing(run.summary, run.optimum), *run.closing]
     return run
 
 

@@ -48,6 +48,7 @@ from distadmm.run import shell
 from distadmm.run.ends import End
 from distadmm.run.loop import Course, Loop
 from distadmm.run.running import Running
+from distadmm.run.spending import leave
 
 Array = np.ndarray
 
@@ -182,12 +183,19 @@ class SharingADMM(shell.Programme):
             outcome.columns, outcome.history = watcher.columns, loop.history
         for each_out in out.values():
             each_out.ledger.close()
+        kept = leave(
+            run,
+            [each.ledger for each in out.values()],
+            owners=parts.owners,
+            seeded=bool(price.said) and options.privacy.noise != "secure",
+        )
         outcome.iterations = solution.iterations
         outcome.arrays = arrays | _models(star, parts, solution)
         _sum_up(prepared, price, outcome, solution, observer, loop.seconds if price.agreed is None else 0.0)
         # A model that did not converge is written and said so; it is no failure of the run.
         if outcome.ended == End.DIVERGED.word:
             outcome.ended = End.ITERATIONS.word
+        outcome.said += [line for line in ("", *(f"{name}: {told}" for name, told in kept)) if kept]
         outcome.strict = options.run.strict and isinstance(prepared.algorithm, Form) and not price.said
         return outcome
 

@@ -10,12 +10,14 @@ passed, a rank that fails ends the launch and shows its own assertion, and a dea
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -27,6 +29,19 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 SIZES = (2, 4, 5)
 TIMEOUT = 120.0
 INNER = "DISTADMM_TEST_RANK_REPORTS"  # set inside a launch: the folder for the ranks' reports
+
+
+if INNER not in os.environ:  # nothing is entered in the accounts of who runs the tests
+    os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="distadmm-tests-")
+    os.environ.pop("DISTADMM_ACCOUNT", None)
+    atexit.register(shutil.rmtree, os.environ["XDG_STATE_HOME"], ignore_errors=True)
+
+
+@pytest.fixture(autouse=True)
+def _own_account(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a test spends is entered in an account of its own."""
+    if INNER not in os.environ:
+        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

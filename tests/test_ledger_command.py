@@ -222,11 +222,11 @@ def test_long_tables_are_cut_unless_asked_for(tmp_path, capsys):
 
 
 def test_bounds_are_shown_rounded_up():
-    from distadmm.commands.ledger_report import _cell
+    from distadmm.commands.ledger_report import cell
 
-    assert _cell(1.45671) == "1.4568"
-    assert _cell(0.5) == "0.5000"
-    assert _cell(math.inf) == "infinite"
+    assert cell(1.45671) == "1.4568"
+    assert cell(0.5) == "0.5000"
+    assert cell(math.inf) == "infinite"
 
 
 # -- verify -------------------------------------------------------------------------------------------
@@ -305,7 +305,7 @@ def test_verify_mentions_torn_tails_without_failing(tmp_path, capsys):
 def test_runs_on_the_same_data_add_up(tmp_path, capsys):
     for run, count in (("a", 10), ("b", 15)):
         run_of(tmp_path / run, [replace(NORMAL, count=count)], run=run)
-    (together,) = data(capsys, "merge", tmp_path / "a", tmp_path / "b", "--json")["data"]
+    (together,) = data(capsys, "merge", tmp_path / "a", tmp_path / "b", "--json")["blocks"]
     expected = accountant.epsilon([replace(NORMAL, count=25)], DELTA, "replace")
     assert together["epsilon"] == pytest.approx(expected)
     assert together["statement"] == "odometer"
@@ -318,13 +318,13 @@ def test_the_same_entries_count_once(tmp_path, capsys):
 
     run_of(tmp_path / "a", [replace(NORMAL, count=10)])
     shutil.copytree(tmp_path / "a", tmp_path / "copy")
-    once = data(capsys, "merge", tmp_path / "a", "--json")["data"][0]["epsilon"]
-    twice = data(capsys, "merge", tmp_path / "a", tmp_path / "copy", "--json")["data"][0]["epsilon"]
+    once = data(capsys, "merge", tmp_path / "a", "--json")["epsilon"]
+    twice = data(capsys, "merge", tmp_path / "a", tmp_path / "copy", "--json")["epsilon"]
     assert twice == once
     for place, noise in (("a", 5.0), ("copy", 6.0)):
         with Ledger.resume(tmp_path / place / "ledger", 0, mode="secure") as book:
             book.charge(Gaussian(noise), iteration=11)
-    both = data(capsys, "merge", tmp_path / "a", tmp_path / "copy", "--json")["data"][0]["epsilon"]
+    both = data(capsys, "merge", tmp_path / "a", tmp_path / "copy", "--json")["epsilon"]
     events = [replace(NORMAL, count=10), Gaussian(5.0), Gaussian(6.0)]
     assert both == pytest.approx(accountant.epsilon(events, DELTA, "replace"))
 
@@ -336,28 +336,31 @@ def test_a_record_may_sit_at_different_nodes_of_different_runs(tmp_path, capsys)
             run_of(
                 tmp_path / run, [replace(NORMAL, count=10 * (1 + (node == (run == "a"))))], run=run, node=node
             )
-    (together,) = data(capsys, "merge", tmp_path / "a", tmp_path / "b", "--json")["data"]
+    (together,) = data(capsys, "merge", tmp_path / "a", tmp_path / "b", "--json")["blocks"]
     expected = accountant.epsilon([replace(NORMAL, count=40)], DELTA, "replace")
     assert together["epsilon"] == pytest.approx(expected)
 
 
 def test_many_different_nodes_are_bounded_from_above(monkeypatch):
-    runs = [[(Gaussian(10.0 + node),) for node in range(4)] for _ in range(3)]
+    runs = [[compose.Node((Gaussian(10.0 + node),)) for node in range(4)] for _ in range(3)]
     exact = compose.over_runs(runs, "record", DELTA, "replace", True)
     monkeypatch.setattr(compose, "_COMBINATIONS", 1)
     bound = compose.over_runs(runs, "record", DELTA, "replace", True)
     assert exact <= bound <= 1.5 * exact
 
 
-def test_runs_on_other_data_stay_apart_and_unnamed_data_do_not(tmp_path, capsys):
-    run_of(tmp_path / "a", [LAPLACE], run="a", dataset="one")
-    run_of(tmp_path / "b", [LAPLACE], run="b", dataset="two")
-    run_of(tmp_path / "c", [LAPLACE], run="c", dataset=None)
-    both = data(capsys, "merge", tmp_path / "a", tmp_path / "b", "--json")["data"]
-    assert [(d["data"], len(d["runs"])) for d in both] == [("one", 1), ("two", 1)]
-    (all_three,) = data(capsys, "merge", tmp_path / "a", tmp_path / "b", tmp_path / "c", "--json")["data"]
-    assert (all_three["data"], len(all_three["runs"])) == ("unknown", 3)
-    assert "taken to be the same" in call(capsys, "merge", tmp_path / "a", tmp_path / "c")[1]
+def test_runs_stay_apart_only_where_it_is_stated(tmp_path, capsys):
+    """Names that differ say nothing: of other flags, another packing, another key the same rows have other names."""
+    for name, dataset in (("a", "one"), ("b", "two"), ("c", "two"), ("d", None)):
+        run_of(tmp_path / name, [LAPLACE], run=name, dataset=dataset)
+    runs = [tmp_path / name for name in "abcd"]
+    once, all_four = LAPLACE.pure_epsilon("replace"), data(capsys, "merge", *runs, "--json")
+    assert all_four["epsilon"] == pytest.approx(4 * once, rel=1e-3)
+    assert "all adds up: nobody has said" in call(capsys, "merge", *runs)[1]
+    stated = data(capsys, "merge", *runs, "--disjoint", "--json")
+    assert [len(block["runs"]) for block in stated["blocks"]] == [1, 2, 1]
+    assert stated["epsilon"] == pytest.approx(2 * once, rel=1e-3)
+    assert "no person is in two, as --disjoint states" in call(capsys, "merge", *runs, "--disjoint")[1]
 
 
 # -- export -------------------------------------------------------------------------------------------
@@ -448,7 +451,7 @@ def test_scores_given_later_are_shown_and_added(tmp_path, capsys):
     run_of(tmp_path / "b", [NORMAL], run="scores", node=2, scope="person")
     (tmp_path / "b" / "ledger").rename(tmp_path / "a" / "ledger" / "scores")
     assert len(data(capsys, "show", tmp_path / "a", "--json")["runs"]) == 2
-    (both,) = data(capsys, "merge", tmp_path / "a", "--json")["data"]
+    (both,) = data(capsys, "merge", tmp_path / "a", "--json")["blocks"]
     assert both["epsilon"] == pytest.approx(accountant.epsilon([replace(NORMAL, count=2)], DELTA, "replace"))
 
 

@@ -1,9 +1,10 @@
-"""Privacy ledgers: show, verify, merge and export what every node has released.
+"""Privacy ledgers: what every node has released, in one run and in all.
 
 python -m distadmm ledger show RUN            a table: releases, bounds, what is left, what it means
-python -m distadmm ledger verify RUN          every line and every witness; exit code 1 and the first bad line
-python -m distadmm ledger merge RUN RUN ...   what runs on the same data cost together
+python -m distadmm ledger verify RUN          lines, witnesses, heads in the account; exit code 1 and what is wrong
+python -m distadmm ledger merge RUN RUN ...   what runs cost together
 python -m distadmm ledger export RUN          events for dp-accounting, and the raw parameters
+python -m distadmm ledger account [RUN]       what all runs spent on rows, and --limit, the most they may
 
 RUN is a run directory, its ledger folder, or .jsonl files."""
 
@@ -16,18 +17,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from distadmm.commands import ledger_report
+from distadmm.commands import ledger_account, ledger_merge, ledger_report
 from distadmm.errors import DONE, FAILURE, require
 from distadmm.files import write_json
-from distadmm.flags import flag, parse, positional
+from distadmm.flags import again, flag, parse, positional
 from distadmm.privacy.ledger import check as ledger_check
+from distadmm.privacy.ledger.account import Account
 from distadmm.ranks.launch import launch
 from distadmm.ranks.world import World
 from distadmm.run import kinds
+from distadmm.run.groups import Budget
 from distadmm.structs import struct
 
 PROG = "distadmm ledger"
-VERBS = ("show", "verify", "merge", "export")
+VERBS = ("show", "verify", "merge", "export", "account")
 
 
 @struct
@@ -44,8 +47,19 @@ class Show(Files):
 
 
 @struct
+class Verify(Files):
+    heads: str | None = flag(
+        None, help="ledger heads, as the run printed them at its end: is this how it ended?"
+    )
+    account: str | None = again(Budget, "account")
+
+
+@struct
 class Merge(Files):
     delta: float = flag(1e-5, help="delta of the (epsilon, delta) statement", above=0, below=1)
+    disjoint: bool = flag(
+        False, help="state that runs on different rows are about different people: they compose by maximum"
+    )
     json: bool = flag(False, help="print JSON instead of text")
 
 
@@ -54,7 +68,7 @@ class Export(Files):
     out: str | None = flag(None, help="file to write (default: the terminal)")
 
 
-OPTIONS: dict[str, type] = {"show": Show, "verify": Files, "merge": Merge, "export": Export}
+OPTIONS: dict[str, type] = {"show": Show, "verify": Verify, "merge": Merge, "export": Export}
 
 
 @dataclass(frozen=True)
@@ -70,6 +84,9 @@ def read(argv: list[str]) -> Request:
         print(__doc__)
         raise SystemExit(DONE if argv else 2)
     verb = argv[0]
+    if verb == "account":
+        (asked,) = parse(f"{PROG} {verb}", ledger_account.__doc__ or "", [ledger_account.Asked], argv[1:])
+        return Request(verb, (), asked)
     require(verb in VERBS, f"unknown verb {verb!r}; choose one of: {', '.join(VERBS)}")
     (options,) = parse(f"{PROG} {verb}", __doc__ or "", [OPTIONS[verb]], argv[1:])
     return Request(verb, tuple(file for path in options.paths for file in _files(Path(path))), options)
@@ -89,6 +106,8 @@ def _files(path: Path) -> list[Path]:
 def work(request: Request, world: World) -> int:
     if not world.is_root:
         return DONE
+    if request.verb == "account":
+        return ledger_account.work(request.options)
     return {"show": show, "verify": verify, "merge": merge, "export": export}[request.verb](request)
 
 
@@ -101,7 +120,8 @@ def show(request: Request) -> int:
 
 
 def verify(request: Request) -> int:
-    found = ledger_check.verified(request.files)
+    options = request.options
+    found = ledger_check.verified(request.files, Account(options.account), heads=options.heads)
     for line in found.notes:
         print(line)
     for fault in found.faults:
@@ -112,8 +132,9 @@ def verify(request: Request) -> int:
 
 
 def merge(request: Request) -> int:
-    report = ledger_report.merged(_whole(request.files), request.options.delta)
-    print(json.dumps(report, indent=2) if request.options.json else ledger_report.merged_text(report))
+    options = request.options
+    report = ledger_merge.merged(_whole(request.files), options.delta, disjoint=options.disjoint)
+    print(json.dumps(report, indent=2) if options.json else ledger_merge.merged_text(report))
     return DONE
 
 

@@ -1,4 +1,4 @@
-"""What ledgers say, for people: the tables, the sum over runs, the export.
+"""What ledgers say, for people: the tables and the export.
 
 Three kinds of statement are never mixed: a certificate bounds a whole run, an odometer reads what was spent
 so far, and a simulation guarantees nothing whatever its numbers.
@@ -15,10 +15,10 @@ from typing import Any
 
 from distadmm.errors import require
 from distadmm.privacy.accounting import accountant
-from distadmm.privacy.accounting.events import Adjacency, Event, Leakage, event_from_json
+from distadmm.privacy.accounting.events import Adjacency, Leakage
 from distadmm.privacy.accounting.export import dp_event
 from distadmm.privacy.accounting.statements import NOT_COVERED, of_claim, weakest, worth
-from distadmm.privacy.accounting.trust import ADJACENCY_WORDS, common, composed, restated
+from distadmm.privacy.accounting.trust import ADJACENCY_WORDS, composed
 from distadmm.privacy.ledger import chain, compose
 from distadmm.privacy.ledger.filter import filter_from_json
 from distadmm.privacy.ledger.tally import Tally, is_committed, statement_kind
@@ -42,6 +42,11 @@ class Book:
     @property
     def header(self) -> chain.Entry:
         return self.tally.header
+
+    @property
+    def rows(self) -> frozenset[str]:
+        """The keyed names of its rows; none where it was written before they were kept."""
+        return frozenset(self.header.get("rows", ()))
 
 
 # -- show ---------------------------------------------------------------------------------------------
@@ -84,11 +89,11 @@ def _name(books: Sequence[Book]) -> str:
 
 def _run(books: Sequence[Book], delta: float, records: int) -> dict[str, Any]:
     adjacency, scope = _one(books, "adj"), _one(books, "scope")
-    spent = [compose.spending(book.tally.seen, records) for book in books]
+    held = [compose.Node(compose.spending(book.tally.seen, records), book.rows) for book in books]
     trust = composed(book.tally.trust for book in books)
     committed = all(is_committed(book.tally) for book in books)
     kind = weakest([statement_kind(book.tally) for book in books])
-    nodes = [_node(book, each, delta, adjacency) for book, each in zip(books, spent)]
+    nodes = [_node(book, each.spent, delta, adjacency) for book, each in zip(books, held)]
     return {
         "run": _name(books),
         "adjacency": adjacency,
@@ -97,6 +102,7 @@ def _run(books: Sequence[Book], delta: float, records: int) -> dict[str, Any]:
         "trust_words": trust.words,
         "scope": scope,
         "nodes_compose": compose.NODES[scope][1],
+        "same_rows": [group for group in compose.same_rows([book.rows for book in books]) if len(group) > 1],
         "dataset": sorted({str(book.header["dataset"]) for book in books}),
         "rng": _one(books, "rng"),
         "float_exact": _float_exact(books),
@@ -106,9 +112,9 @@ def _run(books: Sequence[Book], delta: float, records: int) -> dict[str, Any]:
         ],
         "nodes": nodes,
         "together": {
-            "published_epsilon": compose.published([spent], scope, adjacency),
-            "epsilon": compose.over_nodes(spent, scope, delta, adjacency, committed),
-            "r_o_r": _earlier(spent, scope, delta, adjacency) if committed else math.inf,
+            "published_epsilon": compose.published([held], scope, adjacency),
+            "epsilon": compose.over_nodes(held, scope, delta, adjacency, committed),
+            "r_o_r": _earlier(held, scope, delta, adjacency) if committed else math.inf,
         },
         "statement": kind,
         "sentence": _sentence(books, kind, committed, delta) if records == 1 else None,
@@ -123,10 +129,9 @@ def _prices(
     return published, compose.epsilon(spent, delta, adjacency, committed)
 
 
-def _earlier(nodes: Sequence[compose.Spending], scope: str, delta: float, adjacency: Adjacency) -> float:
+def _earlier(nodes: Sequence[compose.Node], scope: str, delta: float, adjacency: Adjacency) -> float:
     """What 0.1 composed of replaced records, beside what is claimed now."""
-    summed = compose.NODES[scope][0] == "sum"
-    each = [tuple(e for node in nodes for e in node)] if summed else set(nodes)
+    each = {block.spent for block in compose.blocks(nodes, compose.NODES[scope][0])}
     return max(accountant.r_o_r(list(events), delta, adjacency) for events in each)
 
 
@@ -155,13 +160,9 @@ def _sentence(books: Sequence[Book], kind: str, committed: bool, delta: float) -
     claim, adjacency, scope = (_one(books, key) for key in ("claim", "adj", "scope"))
     if claim is None:
         return None
-    if compose.NODES[scope][0] == "sum":
-        events = [event for book in books for event in book.tally.seen]
-    else:
-        dearest = max(
-            books, key=lambda b: _prices(compose.spending(b.tally.seen), delta, adjacency, committed)[1]
-        )
-        events = dearest.tally.seen
+    held = [compose.Node(tuple(book.tally.seen), book.rows) for book in books]
+    blocks = compose.blocks(held, compose.NODES[scope][0])
+    events = max((b.spent for b in blocks), key=lambda spent: _prices(spent, delta, adjacency, committed)[1])
     said = of_claim(kind, claim, events, adjacency, delta, committed=committed)  # type: ignore[arg-type]
     return said.text
 
@@ -188,7 +189,7 @@ def _block(run: dict[str, Any], delta: float, records: int, rows: int) -> Iterab
         yield f"held against: {run['trust_words']} ({run['trust']})"
     head = ["node", "releases", "to come", "free", "published", f"eps({delta:g})", "left", "says"]
     nodes = run["nodes"] if not rows else run["nodes"][:rows]
-    yield from _columns([head, *([_cell(value) for value in _row(node)] for node in nodes)])
+    yield from _columns([head, *([cell(value) for value in _row(node)] for node in nodes)])
     if len(nodes) < len(run["nodes"]):
         yield f"... and {len(run['nodes']) - len(nodes)} more nodes; --rows 0 lists all"
     for node in nodes:
@@ -198,10 +199,13 @@ def _block(run: dict[str, Any], delta: float, records: int, rows: int) -> Iterab
     for budget in sorted({node["budget"] for node in run["nodes"]} - {None}):
         yield f"budget of a node, kept by a proved filter: {budget}"
     total = run["together"]
-    bounds = f"published {_cell(total['published_epsilon'])}, epsilon {_cell(total['epsilon'])}"
+    bounds = f"published {cell(total['published_epsilon'])}, epsilon {cell(total['epsilon'])}"
     yield f"{run['nodes_compose']}: {bounds} at delta {delta:g}"
     if math.isfinite(total["r_o_r"]):
-        yield f"by R o R, as 0.1 had it, for comparison: {_cell(total['r_o_r'])}"
+        yield f"by R o R, as 0.1 had it, for comparison: {cell(total['r_o_r'])}"
+    for group in run["same_rows"]:
+        here = ", ".join(str(run["nodes"][at]["node"]) for at in group)
+        yield f"nodes {here} hold the same rows, by their keyed names: what they spend adds up"
     if run["apart"]:
         yield f"ledgers of this run for {' and '.join(run['apart'])} are shown apart: whom both touch pays both"
     for reason in run["unbounded"]:
@@ -234,7 +238,7 @@ def _row(node: dict[str, Any]) -> list[Any]:
     ]
 
 
-def _cell(value: Any) -> str:
+def cell(value: Any) -> str:
     if isinstance(value, float):
         # Bounds are shown rounded up.
         return "infinite" if math.isinf(value) else f"{math.ceil(value * 1e4 - 1e-9) / 1e4:.4f}"
@@ -249,90 +253,6 @@ def _columns(table: Sequence[Sequence[str]]) -> Iterable[str]:
             for at, (cell, width) in enumerate(zip(row, widths))
         ]
         yield "  ".join(cells).rstrip()
-
-
-# -- merge --------------------------------------------------------------------------------------------
-
-
-def merged(books: Sequence[Book], delta: float) -> dict[str, Any]:
-    """What runs cost together, one block for each set of data; an entry that is in two files counts once."""
-    unknown = any(book.header["dataset"] is None for book in books)
-    groups: dict[str, list[Book]] = {}
-    for book in books:
-        groups.setdefault("unknown" if unknown else book.header["dataset"], []).append(book)
-    return {"delta": delta, "data": [_together(data, those, delta) for data, those in groups.items()]}
-
-
-def _together(data: str, books: Sequence[Book], delta: float) -> dict[str, Any]:
-    adjacency = common(book.tally.adjacency for book in books)
-    trust = composed(book.tally.trust for book in books)
-    scopes = {book.header["scope"] for book in books}
-    # Where runs disagree on who holds what, everything adds up.
-    scope = scopes.pop() if len(scopes) == 1 else "unknown"
-    runs: dict[Path, list[Book]] = {}
-    for book in books:
-        runs.setdefault(book.path.parent, []).append(book)
-    counted_already: set[str] = set()
-    spent = []
-    for those in runs.values():
-        spent.append([compose.spending(_events(book, counted_already, adjacency)) for book in those])
-        counted_already.update(entry["h"] for book in those for entry in book.found.entries)
-    kinds = {statement_kind(book.tally) for book in books}
-    committed = len(runs) == 1 and all(is_committed(book.tally) for book in books)
-    if len(runs) > 1:  # a later schedule may have been chosen for what an earlier run showed
-        kinds.add("odometer")
-    return {
-        "data": data,
-        "adjacency": adjacency,
-        "adjacency_words": ADJACENCY_WORDS[adjacency],
-        "trust": str(trust),
-        "trust_words": trust.words,
-        "nodes_compose": compose.NODES[scope][1],
-        "runs": [
-            {
-                "run": _name(those),
-                "nodes": len(those),
-                "epsilon": compose.over_nodes(each, scope, delta, adjacency, committed),
-            }
-            for those, each in zip(runs.values(), spent)
-        ],
-        "published_epsilon": compose.published(spent, scope, adjacency),
-        "epsilon": compose.over_runs(spent, scope, delta, adjacency, committed),
-        "statement": weakest([*kinds]),
-    }
-
-
-def _events(book: Book, counted_already: set[str], adjacency: Adjacency) -> list[Event]:
-    """What its entries reserved or charged, without those that another file has shown, as priced for `adjacency`."""
-    found = []
-    for entry in book.found.entries:
-        if entry["h"] in counted_already:
-            continue
-        if entry["kind"] == "commit":
-            found += [event_from_json(line) for line in entry["events"]]
-        elif entry["kind"] == "charge":
-            found.append(event_from_json({"mech": entry["mech"], **entry["params"]}))
-    tally = book.tally
-    return [restated(event.against(tally.trust), tally.adjacency, adjacency) for event in found]
-
-
-def merged_text(report: dict[str, Any]) -> str:
-    lines = []
-    for data in report["data"]:
-        name = "not named: taken to be the same" if data["data"] == "unknown" else data["data"]
-        lines.append(f"data {name}   neighbouring data: {data['adjacency_words']} ({data['adjacency']})")
-        if data["trust"] != "any":
-            lines.append(f"  held against: {data['trust_words']} ({data['trust']})")
-        lines += [
-            f"  run {run['run']}: {run['nodes']} nodes, epsilon {_cell(run['epsilon'])}"
-            for run in data["runs"]
-        ]
-        lines.append(
-            f"  together ({data['nodes_compose']}; runs add up): published {_cell(data['published_epsilon'])}, "
-            f"epsilon {_cell(data['epsilon'])} at delta {report['delta']:g}"
-        )
-        lines.append(f"  {worth(data['statement'], data['epsilon'])}")
-    return "\n".join([*lines, NOT_COVERED])
 
 
 # -- export -------------------------------------------------------------------------------------------

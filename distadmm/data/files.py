@@ -6,7 +6,7 @@ import dataclasses
 import string
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from distadmm.data.formats import kind
 from distadmm.data.mapping import ColumnMapping
@@ -16,6 +16,9 @@ from distadmm.data.schema import read_schema
 from distadmm.data.source import Source, WholeSource
 from distadmm.data.table import Array, Matrix, data_id, local_key, permutation, take
 from distadmm.errors import InputError, require
+
+if TYPE_CHECKING:
+    from distadmm.data.content import Content
 
 HELD_OUT = 0x7FFFFFFF  # stands where a node's number would, in the random choices of a test file
 
@@ -96,6 +99,9 @@ class FileSource(WholeSource):
             return super().test(sparse=sparse)
         X, y = _held_out(self.test_data, self.reading, self.form, self.path)
         return self.finish(X, sparse=sparse, count=False), y
+
+    def content(self, node: int, n_nodes: int, key: bytes) -> Content:
+        return self.reading.content(self.file, self.training[self.shards(n_nodes)[node]], key)
 
     def data_id(self, key: bytes | None = None) -> str:
         content = {"file": file_digest(self.path), "reading": self.reading.as_text()}
@@ -202,6 +208,9 @@ class PatternSource(Source):
             return None
         X, y = _held_out(self.test_data, self.reading, self.form, self.read_from)
         return self.finish(X, sparse=sparse, count=False), y
+
+    def content(self, node: int, n_nodes: int, key: bytes) -> Content:
+        return self.reading.content(self.reading.open(self.path(node)), None, key)
 
     def node_ids(self, key: bytes | None = None) -> dict[int, str]:
         """The keyed hash of each node's file that this process has read."""

@@ -137,6 +137,8 @@ def _from_table(data: DataOptions, star: Star, seed: int, regression: bool, priv
     return parts._replace(
         dataset={m: f"{name}, columns of party {m}" for m in star.hosted},
         leakage={m: _leaks(washed, parts.names[m]) for m in star.hosted},
+        content=lambda m, key: source.content(0, 1, key).columns(repr(parts.names[m]), key),
+        public=data.data in BUNDLED,
     )
 
 
@@ -191,6 +193,10 @@ def _from_files(data: DataOptions, star: Star, seed: int, regression: bool, priv
         y[testing] if y is not None and testing.size else None,
         training.size,
         {m: data_id({"file": file_digest(Path(party.file))}, local_key()) for m, party in own.items()},
+        content=lambda m, key: reading.content(
+            reading.open(Path(files[m]), targetless=not (m == 1 and data.labels_at_party_one)), None, key
+        ),
+        owners=True,
     )
 
 

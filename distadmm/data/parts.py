@@ -25,6 +25,9 @@ class Parts(NamedTuple):
     test_labels: Array | None
     rows: int
     dataset: dict[int, str] | None = None  # a keyed name of each party's data, for its ledger
+    content: Any = None  # (party, key) -> which rows it has (`data.content`)
+    public: bool = False  # a bundled table
+    owners: bool = False  # each party has a file of its own
     leakage: dict[int, tuple[Any, ...]] | None = (
         None  # what sanitised columns of each party leak, for its ledger
     )

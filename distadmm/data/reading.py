@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from distadmm.data import mapping as mappings
 from distadmm.data.csvfile import CsvFile
@@ -16,6 +16,9 @@ from distadmm.data.schema import Category, Schema
 from distadmm.data.table import Array, Matrix
 from distadmm.data.targets import TASKS, conventional, find_classes, given_classes, to_targets
 from distadmm.errors import InputError, require, require_members
+
+if TYPE_CHECKING:
+    from distadmm.data.content import Content
 
 LIBSVM = (".libsvm", ".svm", ".txt")
 
@@ -170,6 +173,16 @@ class Reading:
             return (*file.read(), file.feature_names)
         assert isinstance(file, CsvFile)
         return file.read_sanitised(self.sanitise, self.seed, node)
+
+    def content(self, file: TableFile, rows: Array | None, key: bytes) -> Content:
+        """Which rows these are, whatever is made of them."""
+        from distadmm.data import content
+
+        if not isinstance(file, CsvFile):
+            return content.of_matrix(*file.read(rows), key)
+        columns = file.cells(rows)[1]
+        target = None if file.target is None else file.header.index(file.target)
+        return content.of_columns(columns, target, key)
 
     def as_text(self) -> str:
         return repr((self.target, self.task, self.labels, self.schema, self.features, sorted(self.sanitise)))

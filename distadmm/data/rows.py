@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from distadmm.data.content import of_public
 from distadmm.data.public import PublicFacts
 from distadmm.errors import require
 from distadmm.problems.losses import Loss, task_of
@@ -63,6 +65,7 @@ class Rows:
     truth: Problem | None = None
     labels: bool = True  # targets are -1/+1, not numbers
     facts: PublicFacts | None = None  # what is known of the table, and by what; None: made up
+    content: Any = None  # key -> which rows these are (`data.content`)
 
     def quality(self, theta: Array, intercept: bool) -> dict[str, float]:
         """How good coefficients are on the held-out rows, and against the truth where it is known."""
@@ -113,6 +116,7 @@ def load(text: str, *, loss: Loss, row_norm: float | None, seed: int, **reading:
         dataset=source.data_id(None if text in BUNDLED else local_key()),
         labels=loss.labels,
         facts=source.facts,
+        content=partial(source.content, 0, 1),
     )
 
 
@@ -135,6 +139,7 @@ def _made_up(text: str, loss: Loss, seed: int) -> Rows:
         dataset=f"{text}:{kind}:{seed}",
         truth=truth,
         labels=loss.labels,
+        content=partial(of_public, f"{text}:{kind}:{seed}", np.arange(n)),
     )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -33,6 +33,9 @@ from distadmm.data.table import (
 )
 from distadmm.data.targets import TASKS
 from distadmm.errors import InputError, require
+
+if TYPE_CHECKING:
+    from distadmm.data.content import Content
 
 
 class Source(ABC):
@@ -72,6 +75,10 @@ class Source(ABC):
     @abstractmethod
     def data_id(self, key: bytes | None = None) -> str:
         """Keyed hash of the data as this process sees it; bundled tables use a public key."""
+
+    @abstractmethod
+    def content(self, node: int, n_nodes: int, key: bytes) -> Content:
+        """Which rows one of `n_nodes` nodes has, by keyed names; the same however they are read."""
 
     def describe(self) -> dict[str, Any]:
         """What a configuration or a dry run shows; nothing in it is computed from private rows but counts."""
@@ -133,6 +140,11 @@ class WholeSource(Source):
 
     def node(self, node: int, n_nodes: int, *, sparse: bool = False) -> tuple[Matrix, Array]:
         return self.rows(self.shards(n_nodes)[node], sparse=sparse)
+
+    def content(self, node: int, n_nodes: int, key: bytes) -> Content:
+        from distadmm.data.content import of_public
+
+        return of_public(self.name, self.training[self.shards(n_nodes)[node]], key)
 
     def everything(self, *, sparse: bool = False) -> tuple[Matrix, Array]:
         """All training rows, for an observer."""

@@ -51,11 +51,21 @@ def start(
                 "versions": versions(world, commit),
             },
         )
-        return str(folder), os.urandom(8).hex()
+        return str(folder), (earlier_name(folder) if flags.resume is not None else "") or os.urandom(8).hex()
 
     folder, name = world.on_root(make)
     ids = described.get("data_id", "")
     return Running(world, flags, name, Path(folder), ids if isinstance(ids, str) else together(ids))
+
+
+def earlier_name(folder: Path) -> str:
+    """The name by which the ledgers of a run know it; empty where they do not tell."""
+    from distadmm.privacy.ledger.chain import read
+
+    for path in sorted(folder.glob("ledger/*.jsonl")):
+        if entries := read(path).entries:
+            return str(entries[0]["run"])
+    return ""
 
 
 def together(ids: dict[str, str]) -> str:

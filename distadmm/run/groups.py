@@ -93,6 +93,10 @@ class Budget:
         help="secure noise, or a simulation that --seed repeats and that guarantees nothing",
         choices=RNGS,
     )
+    account: str | None = flag(
+        None,
+        help="file in which all runs on these rows are added up, shared by its hosts (default: this user's own)",
+    )
 
 
 @struct

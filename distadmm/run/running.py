@@ -26,6 +26,8 @@ class Running:
     data_id: str = ""  # keyed name of the data; empty where nothing is written
     signals: Signals = field(default_factory=Signals)
     dog: Watchdog | None = None  # told of every stretch of work that is done
+    account: Any = None  # `ledger.account.Account`, once the run is entered in one
+    earlier: str = ""  # what was spent on its rows before, in words
     _started: float = 0.0
 
     @property

@@ -171,7 +171,7 @@ def _require_continuation(options: Any, before: dict[str, Any], folder: str, fre
 FREE_ON_RESUME = frozenset(
     {
         *("iterations", "stop_tolerance", "time_limit", "strict", "stall_timeout", "observe", "progress"),
-        *("yield", "out", "force", "checkpoint_every", "resume", "dry_run", "run_code"),
+        *("yield", "out", "force", "checkpoint_every", "resume", "dry_run", "run_code", "account"),
     }
 )
 

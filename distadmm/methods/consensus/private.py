@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from distadmm.algorithm import NO_SCHEDULE, Node, find, planned
+from distadmm.data.source import BUNDLED
 from distadmm.errors import InputError, require
 from distadmm.methods.consensus import sizing
 from distadmm.methods.consensus.penalty import Penalties
 from distadmm.methods.consensus.schedule import schedule
+from distadmm.privacy.accounting.events import Unbounded
 from distadmm.privacy.accounting.statements import READINGS, if_assumed
 from distadmm.privacy.ledger.books import Books
 from distadmm.privacy.noise.release import UNCHECKED, Unprotected
@@ -29,6 +31,7 @@ from distadmm.structs import struct
 
 # Every rank of every run loads this module; what only a private run needs is imported where it is used.
 if TYPE_CHECKING:
+    from distadmm.data.content import Content
     from distadmm.data.public import PublicFacts
     from distadmm.privacy.accounting.events import Adjacency, Event
     from distadmm.privacy.ledger.filter import Filter
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
 
 Array = np.ndarray
 _MANY = 60  # different releases a node, from which pricing them takes seconds
+NO_NOISE = "no noise was asked for"
 INEXACT = "solves are not certified: the published bound holds for exact minimisers only"
 
 
@@ -199,8 +203,10 @@ def armed(prepared: Prepared, plan: Plan | None, run: Running) -> Node:
         return node
     source = noise_source(config) if plan is not None else None
     with world.together():
-        books = _books(prepared, plan, run, source)
+        contents = _contents(prepared)
+        books = _books(prepared, plan, run, source, contents)
     if plan is None or source is None:
+        _enter(prepared, run, books, [[Unbounded(NO_NOISE)]] * len(books), contents)
         bare = Unprotected(books)
         if file := find(config.name).file:
             bare.watch(node.network, node.start, file)
@@ -217,6 +223,9 @@ def armed(prepared: Prepared, plan: Plan | None, run: Running) -> Node:
     unreserved = not any(ledger.events for ledger in books.ledgers)  # also after a kill before anything was
     if any(world.allgather(unreserved)):
         release.price(plans)
+    priced = plans if unreserved else [()] * len(books)
+    why = plan.recipe.unverified
+    _enter(prepared, run, books, [[Unbounded(why)]] * len(books) if why else priced, contents)
     with world.together():
         if unreserved:
             release.commit(plans)
@@ -224,6 +233,28 @@ def armed(prepared: Prepared, plan: Plan | None, run: Running) -> Node:
     _note_sanitised(prepared, books)
     release.quote(spent(config, node), config.privacy.delta)
     return node
+
+
+def _contents(prepared: Prepared) -> dict[int, Content]:
+    """Which rows each node here has, where that is to be entered in an account: not of what a seed makes repeatable,
+    nor of bundled tables without noise, which their publishers released."""
+    config, nodes = prepared.config, prepared.node.network.nodes.tolist()
+    if config.privacy.rng != "secure" if config.privacy.wanted else config.problem.data in BUNDLED:
+        return {}
+    from distadmm.privacy.ledger.account import Account
+
+    key, n = Account(config.privacy.account).key(), prepared.node.network.n_nodes
+    return {node: prepared.source.content(node, n, key) for node in nodes}
+
+
+def _enter(
+    prepared: Prepared, run: Running, books: Books, plans: Sequence[Any], contents: dict[int, Content]
+) -> None:
+    if contents:
+        from distadmm.run.spending import enter
+
+        privacy, owners = prepared.config.privacy, not prepared.source.pooled_allowed
+        enter(run, privacy.account, books.ledgers, plans, contents.values(), privacy.delta, owners=owners)
 
 
 def _note_sanitised(prepared: Prepared, books: Books) -> None:
@@ -248,7 +279,9 @@ def noise_source(config: Config) -> Source:
     return source_of("simulation", config.loop.seed)
 
 
-def _books(prepared: Prepared, plan: Plan | None, run: Running, source: Source | None) -> Books:
+def _books(
+    prepared: Prepared, plan: Plan | None, run: Running, source: Source | None, contents: dict[int, Content]
+) -> Books:
     config, network = prepared.config, prepared.node.network
     nodes, ghosts = network.nodes, network.ghosts.tolist()
     recipe = None if plan is None else plan.recipe
@@ -266,6 +299,7 @@ def _books(prepared: Prepared, plan: Plan | None, run: Running, source: Source |
         "run": run.name,
         "source": generator,
         "claim": None if recipe is None else claim(recipe),
+        "rows": {node: content.names for node, content in contents.items()},
     }
     budgets = _budgets(config, plan, network.n_local)
     folder = None if run.folder is None else run.folder / "ledger"
@@ -313,7 +347,7 @@ def _budgets(config: Config, plan: Plan | None, count: int) -> list[Filter | Non
 
 
 def spent(config: Config, node: Node) -> float:
-    """epsilon of the node that has spent most, over all ranks: a record lives at one node, so nodes compose by max."""
+    """epsilon of the record that costs most, over all ranks: at one node, or at all that have the same rows."""
     from distadmm.privacy.accounting import accountant
     from distadmm.privacy.noise.protected import Protected
 
@@ -382,7 +416,16 @@ def _worst(node: Node, price: Callable[[Any, Any], float]) -> float:
     if not isinstance(release, Protected):
         return float("inf")
     adjacency = release.recipe.adjacency
-    books = [tuple(ledger.events) for ledger in release.books.ledgers]
+    ledgers = release.books.ledgers
+    books = [tuple(ledger.events) for ledger in ledgers]
+    names = [ledger.tally.header.get("rows", ()) for ledger in ledgers]
+    everywhere = [name for some in world.allgather([n for each in names for n in each]) for name in some]
+    if len(set(everywhere)) < len(everywhere):  # the same rows at several nodes
+        from distadmm.privacy.ledger.compose import Node as Held
+        from distadmm.privacy.ledger.compose import blocks
+
+        held = [Held(events, frozenset(each)) for events, each in zip(books, names)]
+        books = [block.spent for block in blocks([one for some in world.allgather(held) for one in some])]
     prices = world.each_once(lambda events: price(events, adjacency), books)
     return max(world.allgather(max(prices[events] for events in books)))
 

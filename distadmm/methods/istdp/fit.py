@@ -8,6 +8,7 @@ solve_printed   Algorithm 1 as printed, charged as what it is: unbounded
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -20,7 +21,7 @@ from distadmm.methods.istdp.plan import Plan, make_plan
 from distadmm.methods.istdp.private import Thresholding
 from distadmm.methods.istdp.release import Desk, GridGradient, NoisyGradient, Paid, Price, price_of
 from distadmm.methods.istdp.solver import Solution
-from distadmm.privacy.accounting.events import Adjacency, Gaussian
+from distadmm.privacy.accounting.events import Adjacency, Event, Gaussian, Unbounded
 from distadmm.privacy.accounting.scopes import Hypothesis, claim
 from distadmm.privacy.accounting.statements import Statement, of_claim, refuted
 from distadmm.privacy.ledger.books import open_ledger
@@ -114,6 +115,8 @@ def solve_private(
     seed: int | None = None,
     ledger: MemoryLedger | None = None,
     watch: Callable[[int, Array], None] | None = None,
+    account: str | None = None,
+    unsaid: str = "",
     **planned: Any,
 ) -> PrivateSolution:
     """theta^T of T noisy clipped gradients; (epsilon, delta)-DP when the noise is secure.
@@ -121,7 +124,8 @@ def solve_private(
     Without a `seed` the noise is secure; with one it is a simulation, which protects nothing.  `ledger`
     must be of that mode.  `planned` are the keywords of `plan.make_plan`: clip, divisor, iterations, lam,
     alpha, rule, first, shortest, longest.  `watch(k, theta)` sees every iterate; what it makes of private
-    rows is not covered.
+    rows is not covered.  What secure noise spends is entered in the account of the rows (`account`: a file that is
+    shared), and a warning says what was spent on them before; `unsaid`: why the caller will say that it has no bound.
     """
     X, y, smooth = checked(X, y, loss)
     plan = make_plan(
@@ -132,11 +136,30 @@ def solve_private(
     ledger = _ledger(ledger, plan.adjacency, mode, "sound")
     price = price_of(plan, mode)
     course = sound_course(X, y, smooth, price, ledger, source_of(mode, seed), penalty, intercept)
+    if mode == "secure":
+        _enter(X, y, ledger, [*price.schedule, *([Unbounded(unsaid)] if unsaid else [])], delta, account)
     ledger.commit(price.schedule, plan.adjacency)
     state, history = _run(course, watch)
     said = said_of(ledger, delta)
     words = f"{said.text} {said.not_covered}"
     return PrivateSolution(state.theta + 0.0, history, plan, price.sigma, price.epsilon, words, ledger)
+
+
+def _enter(
+    X: Array, y: Array, ledger: MemoryLedger, plan: list[Event], delta: float, account: str | None
+) -> None:
+    from distadmm.data.content import of_matrix
+    from distadmm.privacy.ledger.account import Account
+    from distadmm.run.running import unwritten
+    from distadmm.run.spending import enter
+
+    def say(line: str) -> None:
+        warnings.warn(
+            f"{line}. Every private fit spends, those of a grid search and its folds too.", stacklevel=5
+        )
+
+    rows = of_matrix(X, y, Account(account).key())
+    enter(unwritten(None), account, [ledger], [plan], [rows], delta, say=say)
 
 
 def sound_course(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from distadmm.data.parts import Parts
@@ -11,7 +11,7 @@ from distadmm.errors import require
 from distadmm.methods.sharing import private, vectors
 from distadmm.methods.sharing.admm import Problem
 from distadmm.methods.sharing.messages import PrivacyOptions, agreement, given_bounds
-from distadmm.privacy.accounting.events import Adjacency, Leakage
+from distadmm.privacy.accounting.events import Adjacency, Event, Leakage, Unbounded
 from distadmm.privacy.accounting.scopes import Hypothesis, claim
 from distadmm.privacy.accounting.statements import EQUATION_10, Sharing, of_sharing
 from distadmm.privacy.noise.queries import Query, Releases
@@ -19,6 +19,7 @@ from distadmm.problems.losses import LOSSES, Loss
 from distadmm.ranks.star import Star
 
 if TYPE_CHECKING:
+    from distadmm.data.content import Content
     from distadmm.run.running import Running
 
 _ANY = ["released-anchor", "fresh-noise", "data-free-schedule"]
@@ -157,6 +158,7 @@ def opened(
         require(not any(each.queries for each in price.accounts.values()), "a private run needs a directory")
         return {}
     folder, mode, out = run.folder / "ledger", privacy.noise, {}
+    contents = _contents(price, privacy, star, parts)
     with star.world.together():
         source = source_of(mode, seed if mode == "simulation" else None)
         for m, account in price.accounts.items():
@@ -168,8 +170,38 @@ def opened(
                 folder, m, resume=None if run.resumed else False, adjacency=account.adjacency, mode=mode,
                 dataset=(parts.dataset or {}).get(m), source=source.name,
                 scope=account.scope, budget=limit, claim=account.claim, run=run.name,
+                rows=contents[m].names if m in contents else (),
             )  # fmt: skip
             leaks = [Leakage(*one) for one in (parts.leakage or {}).get(m, ())]
             out[m] = Releases(ledger, source, leaks, again=run.resumed)
+    if star.world.allgather(bool(contents)).count(True):
+        from distadmm.run.spending import enter
+
+        ledgers = [each.ledger for each in out.values()]
+        plans = [
+            () if ledger.events else _planned(price.accounts[m].queries, mode)
+            for m, ledger in zip(out, ledgers)
+        ]
+        owners = parts.owners
+        enter(run, privacy.account, ledgers, plans, contents.values(), privacy.delta, owners=owners)
+    with star.world.together():
+        for m, account in price.accounts.items():
             out[m].commit(account.queries)
     return out
+
+
+def _contents(price: Price, privacy: PrivacyOptions, star: Star, parts: Parts) -> dict[int, Content]:
+    """Which rows the parties here have, where that is to be entered in an account: not of what a seed makes
+    repeatable, nor of bundled tables without noise."""
+    noisy = any(each.queries for some in star.world.allgather(price.accounts) for each in some.values())
+    if privacy.noise != "secure" if noisy else parts.public:
+        return {}
+    from distadmm.privacy.ledger.account import Account as Book
+
+    key = Book(privacy.account).key()
+    return {m: parts.content(m, key) for m in price.accounts}
+
+
+def _planned(queries: Sequence[Query], mode: str) -> list[Event]:
+    bare = [Unbounded("sent without noise")] if any(q.sigma == 0 for q in queries) or not queries else []
+    return [*(query.event(mode) for query in queries if query.sigma > 0), *bare]

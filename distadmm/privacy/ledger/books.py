@@ -6,7 +6,7 @@ file a rank, so that an iteration costs one write of each, however many nodes th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -97,13 +97,21 @@ class Books:
         neighbours: Sequence[int] = (),
         *,
         budgets: Sequence[Filter | None] | None = None,
+        rows: Mapping[int, Sequence[str]] | None = None,
         **header: Any,
     ) -> Books:
-        """New ledgers, each with its budget; `header` as for `open_ledger`."""
+        """New ledgers, each with its budget and the names of its rows; `header` as for `open_ledger`."""
         nodes = [int(node) for node in nodes]
         limits = [header.pop("budget", None)] * len(nodes) if budgets is None else budgets
         ledgers = [
-            open_ledger(folder, node, keep_open=_kept(node, nodes), budget=limit, **header)
+            open_ledger(
+                folder,
+                node,
+                keep_open=_kept(node, nodes),
+                budget=limit,
+                rows=(rows or {}).get(node, ()),
+                **header,
+            )
             for node, limit in zip(nodes, limits)
         ]
         return cls(ledgers, folder, neighbours)

@@ -1,15 +1,22 @@
-"""Whether ledgers are whole: every line, every witness, every message that was kept."""
+"""Whether ledgers are whole: every line, every witness, every message that was kept, and the heads kept elsewhere.
+
+What lies beside a ledger can be cut together with it.  So the account keeps which nodes a run has and, when it has
+ended, the last entry of each; and the run prints one name for all of these, which `--heads` compares.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
 from distadmm.errors import InputError
 from distadmm.privacy.ledger import chain, replay
+from distadmm.privacy.ledger.account import Account, Entered
+from distadmm.privacy.ledger.file import path_of
 from distadmm.privacy.ledger.tally import Tally
-from distadmm.privacy.ledger.witness import all_sightings, missing
+from distadmm.privacy.ledger.witness import Sighting, all_sightings, missing
 
 
 class Verdict(NamedTuple):
@@ -17,11 +24,32 @@ class Verdict(NamedTuple):
     faults: list[str]
 
 
-def verified(files: Sequence[Path]) -> Verdict:
-    """Every line of every file, every witness and every kept message that stands beside them."""
-    notes, faults = [], []
+class _Read(NamedTuple):
+    file: Path
+    found: chain.Chain
+    tally: Tally
+    holds: set[bytes]
+
+    @property
+    def node(self) -> int:
+        return self.tally.header["node"]
+
+
+def heads_digest(heads: Mapping[int, str]) -> str:
+    """One name for the last entries of all ledgers of a run."""
+    return sha256("".join(f"{node}:{head}\n" for node, head in sorted(heads.items())).encode()).hexdigest()[
+        :32
+    ]
+
+
+def verified(files: Sequence[Path], account: Account, heads: str | None = None) -> Verdict:
+    """Every line of every file, every witness and kept message beside them, and what was kept of them elsewhere."""
+    notes: list[str] = []
+    faults: list[str] = []
     seen = {folder: all_sightings(folder) for folder in {file.parent for file in files}}
     sent = {folder: replay.read_all(folder) for folder in seen}
+    known = account.read().runs
+    read = []
     for file in files:
         found = chain.read(file)
         if found.fault or not found.entries:
@@ -32,31 +60,97 @@ def verified(files: Sequence[Path]) -> Verdict:
         except InputError as error:
             faults.append(f"{file}: {error}")
             continue
-        node, sound = tally.header["node"], len(faults)
-        holds = {bytes.fromhex(entry["h"]) for entry in found.entries}
-        for sighting in missing(seen[file.parent], node, holds):
-            faults.append(
-                f"{file}: {sighting.observer} holds a head of iteration {sighting.iteration} that is not in it: "
-                "its tail was cut or replaced"
-            )
-        for (owner, iteration), message in sent[file.parent].items():
-            if owner == node and message.head not in holds and message.head.hex() not in tally.lost_heads:
-                if found.torn:
-                    continue
-                faults.append(f"{file}: a message of iteration {iteration} was kept whose entry is not in it")
-        if len(faults) == sound:
-            notes.append(_note(file, found, tally, sum(s.node == node for s in seen[file.parent])))
+        one = _Read(file, found, tally, {bytes.fromhex(entry["h"]) for entry in found.entries})
+        wrong = [
+            *_misplaced(one),
+            *_cut(one, seen[file.parent]),
+            *_unpaid(one, sent[file.parent]),
+            *_behind(one, known),
+        ]
+        faults += wrong
+        if not wrong:
+            notes.append(_note(one, seen[file.parent], known))
+        read.append(one)
+    faults += _absent(files, read, seen, known)
+    if heads is not None:
+        now = heads_digest({one.node: one.found.head for one in read})
+        if now != heads:
+            faults.append(f"the heads of these ledgers are {now}, not {heads}: the run did not end like this")
     return Verdict(notes, faults)
 
 
-def _note(file: Path, found: chain.Chain, tally: Tally, witnesses: int) -> str:
+def _misplaced(one: _Read) -> list[str]:
+    """A ledger says of which node it is, and so does the name of its file."""
+    stem = one.file.stem
+    if not stem.startswith("node-") or path_of("", one.node).stem == stem:
+        return []
+    return [f"{one.file}: it is the ledger of node {one.node}: that of this node was replaced"]
+
+
+def _cut(one: _Read, seen: Sequence[Sighting]) -> list[str]:
+    return [
+        f"{one.file}: {sighting.observer} holds a head of iteration {sighting.iteration} that is not in it: "
+        "its tail was cut or replaced"
+        for sighting in missing(seen, one.node, one.holds)
+    ]
+
+
+def _unpaid(one: _Read, sent: Mapping[tuple[int, int], replay.Sent]) -> list[str]:
+    return [
+        f"{one.file}: a message of iteration {iteration} was kept whose entry is not in it"
+        for (owner, iteration), message in sent.items()
+        if owner == one.node
+        and message.head not in one.holds
+        and message.head.hex() not in one.tally.lost_heads
+        and not one.found.torn
+    ]
+
+
+def _behind(one: _Read, known: Mapping[str, Entered]) -> list[str]:
+    """The account holds the last entry of each ledger of a run that has ended."""
+    run = known.get(one.tally.header["run"])
+    head = run.heads.get(one.node) if run else None
+    if head is None or bytes.fromhex(head) in one.holds:
+        return []
+    return [f"{one.file}: the account holds a head that is not in it: its tail was cut or it was replaced"]
+
+
+def _absent(
+    files: Sequence[Path],
+    read: Sequence[_Read],
+    seen: Mapping[Path, Sequence[Sighting]],
+    known: Mapping[str, Entered],
+) -> list[str]:
+    """Nodes of which the account, or a neighbour, knows and whose ledger is not there; where folders are looked at."""
+    faults = []
+    for folder, sightings in seen.items():
+        here = {file.name for file in files if file.parent == folder}
+        if here != {path.name for path in folder.glob("*.jsonl")}:
+            continue  # some of its files were asked for
+        told = {s.node: f"{s.observer} holds a head of it" for s in sightings if s.iteration >= 0}
+        for name in {one.tally.header["run"] for one in read if one.file.parent == folder}:
+            if run := known.get(name):
+                told |= dict.fromkeys([*run.nodes, *run.heads], "the account knows it")
+        faults += [
+            f"{path_of(folder, node)}: there is no ledger of node {node}, and {why}: it was deleted"
+            for node, why in sorted(told.items())
+            if path_of(folder, node).name not in here
+        ]
+    return faults
+
+
+def _note(one: _Read, seen: Sequence[Sighting], known: Mapping[str, Entered]) -> str:
+    found, tally = one.found, one.tally
+    witnesses = sum(s.node == one.node for s in seen)
     parts = [f"{len(found.entries)} entries", f"{tally.releases} releases", f"head {found.head[:16]}"]
+    anchored = one.node in (run.heads if (run := known.get(tally.header["run"])) else {})
+    parts.append(f"{witnesses} witness{'es' * (witnesses != 1)}" if witnesses else "no witness")
     parts.append(
-        f"{witnesses} witness{'es' * (witnesses != 1)}"
-        if witnesses
-        else "no witness: a cut tail would not show"
+        "its head is in the account"
+        if anchored
+        else "no head in the account: whether its tail is whole only --heads tells"
     )
     parts += [f"torn line {line} kept ({len(fragment)} bytes)" for line, fragment in found.fragments]
     if found.torn:
         parts.append(f"torn tail ({len(found.torn)} bytes) not yet accounted for")
-    return f"{file}: {', '.join(parts)}"
+    return f"{one.file}: {', '.join(parts)}"

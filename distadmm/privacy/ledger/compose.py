@@ -1,14 +1,15 @@
-"""What the nodes of a run, and several runs on the same data, cost together.
+"""What the nodes of a run, and several runs, cost together.
 
-Nodes compose by who holds what (`nodes.RULES`), runs on the same data add up.  Bounds that hold only for
-a schedule committed before its first release are used only where there was one.
+Nodes compose by who holds what (`nodes.RULES`), those with the same rows add up, and so do runs.  Bounds that hold
+only for a schedule committed before its first release are used only where there was one.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from itertools import product
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -41,31 +42,80 @@ def epsilon(events: Iterable[Event], delta: float, adjacency: Adjacency, committ
     return price(events, delta, adjacency)
 
 
+class Node(NamedTuple):
+    """What one node of a run spent, and the keyed names of its rows (`data.content`)."""
+
+    spent: Spending
+    names: frozenset[str] = frozenset()
+
+
+def same_rows(names: Sequence[Collection[str]]) -> list[list[int]]:
+    """Which of several nodes hold the same rows, directly or through others; a node without names stands alone."""
+    of: dict[str, int] = {}  # name: the group that has it
+    groups: dict[int, list[int]] = {}
+    for at, mine in enumerate(names):
+        met = sorted({of[name] for name in mine if name in of})
+        groups[at] = [*(node for other in met for node in groups.pop(other)), at]
+        of.update({name: at for node in groups[at] for name in names[node]})
+    return list(groups.values())
+
+
+def blocks(nodes: Sequence[Node], rule: str = "max") -> list[Node]:
+    """What is spent on one record, for each place where it may be: nodes with the same rows add up.
+
+    `rule` "sum": a record is at every node.
+    """
+    groups = [list(range(len(nodes)))] if rule == "sum" else same_rows([node.names for node in nodes])
+    return [
+        Node(
+            spending(event for at in group for event in nodes[at].spent),
+            frozenset().union(*(nodes[at].names for at in group)),
+        )
+        for group in groups
+    ]
+
+
 def over_nodes(
-    nodes: Sequence[Spending], scope: str, delta: float, adjacency: Adjacency, committed: bool
+    nodes: Sequence[Node], scope: str, delta: float, adjacency: Adjacency, committed: bool
 ) -> float:
     """epsilon of all nodes of one run together."""
     return over_runs([nodes], scope, delta, adjacency, committed)
 
 
 def over_runs(
-    runs: Sequence[Sequence[Spending]], scope: str, delta: float, adjacency: Adjacency, committed: bool
+    runs: Sequence[Sequence[Node]], scope: str, delta: float, adjacency: Adjacency, committed: bool
 ) -> float:
-    """epsilon of runs on the same data together; `runs[r]` is what each node of run r spent."""
-    if NODES[scope][0] == "sum":
-        return epsilon((e for run in runs for node in run for e in node), delta, adjacency, committed)
-    # A record may sit at any node of each run, at different ones in different runs.
-    distinct = [sorted(set(run), key=repr) for run in runs if run]
-    if math.prod(len(run) for run in distinct) <= _COMBINATIONS:
-        choices = [[e for node in choice for e in node] for choice in product(*distinct)]
-        return max(epsilon(events, delta, adjacency, committed) for events in choices)
-    costs = [[cost_of(node, ORDERS, adjacency) for node in run] for run in distinct]
+    """epsilon of several runs together; `runs[r]` are the nodes of run r.
+
+    A record may sit at any node of each run, but in a run with a node for the same rows it sits there.
+    """
+    rule = NODES[scope][0]
+    found = [blocks(run, rule) for run in runs if run]
+    times = Counter(name for run in found for name in frozenset().union(*(node.names for node in run)))
+    places: set[Node] | None = {Node(())}
+    for run in found:
+        here = [node._replace(names=frozenset(n for n in node.names if times[n] > 1)) for node in run]
+        places = _placed(places, here) if places is not None else None
+    if places is not None:
+        return max(epsilon(spent, delta, adjacency, committed) for spent in {p.spent for p in places})
+    costs = [[cost_of(spent, ORDERS, adjacency) for spent in {node.spent for node in run}] for run in found]
     curve = np.sum([np.max([cost.rdp for cost in run], axis=0) for run in costs], axis=0)
     return min(rdp_to_epsilon(curve, delta), math.fsum(max(cost.pure for cost in run) for run in costs))
 
 
-def published(runs: Sequence[Sequence[Spending]], scope: str, adjacency: Adjacency) -> float:
-    """The same by the papers' own bounds, which add up."""
-    fold = max if NODES[scope][0] == "max" else math.fsum
-    prices = [[accountant.published_epsilon(list(node), adjacency) for node in run] for run in runs if run]
-    return math.fsum(fold(run) for run in prices)
+def _placed(places: set[Node], run: Sequence[Node]) -> set[Node] | None:
+    """Where a record may be after one run more; None: in too many ways."""
+    after = set()
+    for place in places:
+        same = [node for node in run if not place.names.isdisjoint(node.names)]
+        for node in same or run:
+            after.add(Node(spending([*place.spent, *node.spent]), place.names | node.names))
+    return after if len({place.spent for place in after}) <= _COMBINATIONS else None
+
+
+def published(runs: Sequence[Sequence[Node]], scope: str, adjacency: Adjacency) -> float:
+    """The same by the papers' own bounds, which add up; of each run the place that costs most."""
+    found = [{node.spent for node in blocks(run, NODES[scope][0])} for run in runs if run]
+    return math.fsum(
+        max(accountant.published_epsilon(list(spent), adjacency) for spent in run) for run in found
+    )

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -72,8 +72,11 @@ class MemoryLedger:
     `adjacency` is what neighbouring data are, `scope` who may hold a record (how nodes compose), `dataset` the
     keyed name of the data.  `claim` is what may be said of the run: {"scope": of `statements.SCOPES`,
     "verified": the hypotheses that code has checked, "tolerance": of certified solves}; without it nothing is.
-    `trust` is against whom costs are counted (`trust.Trust`).
+    `trust` is against whom costs are counted (`trust.Trust`), `rows` are the keyed names of the rows themselves
+    (`data.content`).  `account` is asked before anything is charged that was not reserved.
     """
+
+    account: Callable[[MemoryLedger, Event], None] | None = None
 
     def __init__(
         self,
@@ -88,6 +91,7 @@ class MemoryLedger:
         claim: Mapping[str, Any] | None = None,
         trust: str = "any",
         budget: Filter | None = None,
+        rows: Iterable[str] = (),
         orders: Sequence[float] | np.ndarray = ORDERS,
     ):
         check_adjacency(adjacency)
@@ -100,6 +104,7 @@ class MemoryLedger:
             "adj": adjacency,
             "scope": scope,
             "dataset": dataset,
+            "rows": list(rows),
             "rng": {"mode": mode, "source": source},
             "claim": claim,
             "trust": str(Trust.parse(trust)),
@@ -283,6 +288,8 @@ class MemoryLedger:
             return [self.charge(event.single(), iteration=iteration) for _ in range(event.releases)][-1]
         if not event.free:  # no (epsilon, delta) is spent by what is listed only
             self._admit(Proposal(self.tally.spent.plus(cost), None, self._untouched), event, iteration)
+            if self.account is not None:
+                self.account(self, event)
         entry = {
             "kind": "charge",
             "k": iteration,

@@ -198,3 +198,19 @@ def statement_kind(tally: Tally) -> Literal["certificate", "odometer", "simulati
     if not tally.spent.unbounded and (tally.header["budget"] is not None or is_committed(tally)):
         return "certificate"
     return "odometer"
+
+
+def doubt(tally: Tally, events: Iterable[Event]) -> str:
+    """Why what a ledger says of `events` is no bound: a hypothesis that nobody established, or only declared.
+
+    Empty where the claim is whole, and where a ledger claims nothing and its events' prices are all there is.
+    """
+    claim = tally.header["claim"]
+    if claim is None:
+        return ""
+    from distadmm.privacy.accounting.scopes import HYPOTHESES, SCOPES, established
+
+    known = {each.name for each in established(claim) if each.verified}
+    needed = dict.fromkeys((*SCOPES[claim["scope"]].hypotheses, *(h for e in events for h in e.hypotheses)))
+    missed = [name for name in needed if name not in known and name != "committed-schedule"]
+    return f"not verified: {HYPOTHESES[missed[0]]} ({missed[0]})" if missed else ""

@@ -1,0 +1,142 @@
+"""The account of rows: what all runs on them spent together, and the most they may spend.
+
+python -m distadmm ledger account                                     every table, and who spent what on it
+python -m distadmm ledger account RUN                                 the rows of one run
+python -m distadmm ledger account --limit 3 --adjacency replace       no table of this account may be spent more on
+python -m distadmm ledger account RUN --limit 3 --adjacency replace   nor the rows of that run
+python -m distadmm ledger account --limit off                         no limit
+
+Without --account it is this user's own file, under XDG_STATE_HOME; DISTADMM_ACCOUNT or --account FILE names another,
+which hosts may share.  The key by which rows are named lies beside it (FILE.key): carry both.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, cast, get_args
+
+from distadmm.commands.ledger_report import cell
+from distadmm.errors import DONE, require
+from distadmm.flags import again, flag, positional
+from distadmm.privacy.accounting.events import Adjacency
+from distadmm.privacy.accounting.trust import Trust
+from distadmm.privacy.ledger.account import Account, Entered, Limit, State, standing
+from distadmm.run.directory import earlier_name
+from distadmm.run.groups import Budget
+from distadmm.structs import struct
+
+_OWN = "the runs of this account"
+
+
+@struct
+class Asked:
+    run: tuple[str, ...] = positional(
+        "RUN", help="run directories whose rows are meant (default: all)", default=()
+    )
+    account: str | None = again(Budget, "account")
+    limit: str | None = flag(None, help="most that may be spent on the rows: an epsilon, or off")
+    delta: float = flag(1e-5, help="delta of the limit, and of what is shown", at_least=0, below=1)
+    adjacency: str | None = flag(
+        None,
+        help="the change that the limit is about; runs for a lesser one are refused",
+        choices=get_args(Adjacency),
+    )
+    trust: str = flag("any", help="against whom the limit holds: any, coalition:C or centre")
+    json: bool = flag(False, help="print JSON instead of text")
+
+    def __post_init__(self) -> None:
+        if self.limit in (None, "off"):
+            return
+        try:
+            right = float(self.limit or "") > 0 and math.isfinite(float(self.limit or ""))
+        except ValueError:
+            right = False
+        require(right, f"--limit is {self.limit!r}; needed: a number above 0, or off")
+        require(
+            self.adjacency is not None,
+            "--limit needs --adjacency and there is no default: add-remove, replace or label",
+        )
+        Trust.parse(self.trust)
+
+
+def work(asked: Asked) -> int:
+    account = Account(asked.account)
+    state = account.read()
+    names = [_name(state, Path(place)) for place in asked.run]
+    if asked.limit is not None:
+        most = math.inf if asked.limit == "off" else float(asked.limit)
+        adjacency = cast("Adjacency", asked.adjacency or "replace")
+        for name in names or [None]:  # type: ignore[list-item]
+            account.limit(Limit(most, asked.delta, adjacency, Trust.parse(asked.trust), name))
+        state = account.read()
+    tables = [t for t in state.tables() if not names or any(run.run in names for run in t)]
+    report = {
+        "account": str(account.path),
+        "tables": [_table(state, runs, asked.delta) for runs in tables],
+        "limits": [_limit(limit) for limit in state.limits if limit.run is None],
+    }
+    print(json.dumps(report, indent=2) if asked.json else "\n".join(_text(report)))
+    return DONE
+
+
+def _name(state: State, place: Path) -> str:
+    name = earlier_name(place) if place.is_dir() else str(place)
+    require(
+        name in state.runs,
+        f"{place} is no run that this account knows; leave RUN out to see those it knows",
+    )
+    return name
+
+
+def _table(state: State, runs: list[Entered], delta: float) -> dict[str, Any]:
+    whole = standing(runs, delta, exact=True)
+    return {
+        "runs": [
+            {"run": run.run, "where": run.where, "nodes": len(run.nodes), **_spent(run, delta)}
+            for run in runs
+        ],
+        "epsilon": math.inf if whole.unbounded else whole.epsilon,
+        "words": whole.words,
+        "limits": [{**_limit(limit), "left": not limit.refuses(runs)} for limit in state.limits_of(runs)],
+    }
+
+
+def _spent(run: Entered, delta: float) -> dict[str, Any]:
+    if run.unbounded:
+        return {"adjacency": run.adjacency, "epsilon": math.inf, "why": run.unbounded}
+    return {"adjacency": run.adjacency, "epsilon": run.tight(run.adjacency, delta), "why": ""}
+
+
+def _limit(limit: Limit) -> dict[str, Any]:
+    return {
+        "epsilon": limit.epsilon, "delta": limit.delta, "adjacency": limit.adjacency, "trust": str(limit.trust),
+        "of": limit.run or _OWN,
+    }  # fmt: skip
+
+
+def _text(report: dict[str, Any]) -> Iterable[str]:
+    yield f"account {report['account']}"
+    for limit in report["limits"]:
+        yield f"limit of each table: {_words(limit)}"
+    if not report["tables"]:
+        yield "no run was entered"
+    for number, table in enumerate(report["tables"], 1):
+        yield ""
+        yield f"table {number}: {table['words']}"
+        for run in table["runs"]:
+            spent = (
+                f"no bound: {run['why']}"
+                if run["why"]
+                else f"epsilon {cell(run['epsilon'])} ({run['adjacency']})"
+            )
+            yield f"  run {run['run']}: {spent}; {run['where'] or 'kept no directory'}"
+        for limit in table["limits"]:
+            yield f"  limit {_words(limit)}: {'kept' if limit['left'] else 'exceeded'}"
+
+
+def _words(limit: dict[str, Any]) -> str:
+    against = "" if limit["trust"] == "any" else f", {limit['trust']}"
+    return f"epsilon {limit['epsilon']:g} at delta {limit['delta']:g} ({limit['adjacency']}{against})"

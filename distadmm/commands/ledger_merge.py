@@ -1,0 +1,154 @@
+"""What several ledgers cost together: everything adds up, unless it is established, or stated, that it need not.
+
+The same run twice, whole or in pieces, counts once.  Within a run nodes compose by its scope, but those with the same
+rows add up.  Over runs everything adds up, where the same rows are known by their keyed names node by node, else in
+the worst of all ways.  Only --disjoint makes runs compose by maximum, and not those that share the name of some rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from distadmm.commands.ledger_report import Book, cell
+from distadmm.privacy.accounting.events import Adjacency, Event, Unbounded, event_from_json
+from distadmm.privacy.accounting.statements import NOT_COVERED, weakest, worth
+from distadmm.privacy.accounting.trust import ADJACENCY_WORDS, common, composed, restated
+from distadmm.privacy.ledger import compose
+from distadmm.privacy.ledger.tally import doubt, is_committed, statement_kind
+
+Run = list[Book]
+STATED = "of different blocks no person is in two, as --disjoint states: the block that costs most"
+ADDED = "all adds up: nobody has said that these runs are about different people (--disjoint)"
+
+
+def merged(books: Sequence[Book], delta: float, *, disjoint: bool = False) -> dict[str, Any]:
+    """One block for all runs, or with `disjoint` one for those that share rows; the dearest counts."""
+    runs = _runs(books)
+    groups = compose.same_rows([_names(run) for run in runs]) if disjoint else [list(range(len(runs)))]
+    blocks = [_together([runs[at] for at in group], delta) for group in groups]
+    return {
+        "delta": delta,
+        "blocks": blocks,
+        "disjoint": disjoint,
+        "rule": STATED if disjoint else ADDED if len(runs) > 1 else "",
+        "epsilon": max(block["epsilon"] for block in blocks),
+    }
+
+
+def _runs(books: Sequence[Book]) -> list[Run]:
+    """Ledgers of one folder, or of one run's name wherever they lie, belong to one run."""
+    marks = [{f"folder {book.path.resolve().parent}", f"run {book.header['run']}"} for book in books]
+    return [[books[at] for at in group] for group in compose.same_rows(marks)]
+
+
+def _names(run: Run) -> set[str]:
+    """All by which its rows are known."""
+    found = {name for book in run for name in book.rows}
+    return found | {str(book.header["dataset"]).partition(",")[0] for book in run}
+
+
+def _together(runs: Sequence[Run], delta: float) -> dict[str, Any]:
+    books = [book for run in runs for book in run]
+    adjacency = common(book.tally.adjacency for book in books)
+    trust = composed(book.tally.trust for book in books)
+    scopes = {book.header["scope"] for book in books}
+    # Where runs disagree on who holds what, everything adds up.
+    scope = scopes.pop() if len(scopes) == 1 else "unknown"
+    nodes = [_nodes(run, adjacency) for run in runs]
+    several = sum(any(node.spent for node in each) for each in nodes) > 1
+    committed = not several and all(is_committed(book.tally) for book in books)
+    kinds = {statement_kind(book.tally) for book in books}
+    if several or not committed:  # a later schedule may have been chosen for what an earlier run showed
+        kinds.add("odometer")
+    same = compose.same_rows([node.names for each in nodes for node in each])
+    return {
+        "adjacency": adjacency,
+        "adjacency_words": ADJACENCY_WORDS[adjacency],
+        "trust": str(trust),
+        "trust_words": trust.words,
+        "nodes_compose": compose.NODES[scope][1],
+        "same_rows": sum(len(group) > 1 for group in same),
+        "runs": [
+            {
+                "run": run[0].header["run"]
+                if len({b.header["run"] for b in run}) == 1
+                else str(run[0].path.parent),
+                "nodes": len(each),
+                "epsilon": compose.over_nodes(
+                    each, scope, delta, adjacency, all(is_committed(book.tally) for book in run)
+                ),
+            }
+            for run, each in zip(runs, nodes)
+        ],
+        "published_epsilon": compose.published(nodes, scope, adjacency),
+        "epsilon": compose.over_runs(nodes, scope, delta, adjacency, committed),
+        "statement": weakest([*kinds]),
+        "several": several,
+        "unbounded": sorted({e.words for each in nodes for node in each for e in node.spent if e.unbounded}),
+    }
+
+
+def _nodes(run: Run, adjacency: Adjacency) -> list[compose.Node]:
+    """What each node of a run spent; copies and continuations of one ledger are one node."""
+    of: dict[tuple[str, int], list[Book]] = {}
+    for book in run:
+        of.setdefault((book.header["run"], book.header["node"]), []).append(book)
+    found = []
+    for books in of.values():
+        seen: set[str] = set()
+        events = [event for book in books for event in _events(book, seen, adjacency)]
+        found.append(
+            compose.Node(compose.spending(events), frozenset(n for book in books for n in book.rows))
+        )
+    return found
+
+
+def _events(book: Book, seen: set[str], adjacency: Adjacency) -> list[Event]:
+    """What its entries reserved or charged, without those `seen` in another file, as priced for `adjacency`."""
+    found = []
+    for entry in book.found.entries:
+        if entry["h"] in seen:
+            continue
+        seen.add(entry["h"])
+        if entry["kind"] == "commit":
+            found += [event_from_json(line) for line in entry["events"]]
+        elif entry["kind"] == "charge":
+            found.append(event_from_json({"mech": entry["mech"], **entry["params"]}))
+    tally = book.tally
+    events = [restated(event.against(tally.trust), tally.adjacency, adjacency) for event in found]
+    why = doubt(tally, found) if found else ""
+    return [*events, Unbounded(why)] if why else events
+
+
+def merged_text(report: dict[str, Any]) -> str:
+    lines = [line for block in report["blocks"] for line in _block(block, report["delta"])]
+    if len(report["blocks"]) > 1:
+        lines.append(
+            f"together: epsilon {cell(report['epsilon'])} at delta {report['delta']:g}; {report['rule']}"
+        )
+    elif report["rule"]:
+        lines.append(report["rule"])
+    return "\n".join([*lines, NOT_COVERED])
+
+
+def _block(block: dict[str, Any], delta: float) -> Iterable[str]:
+    yield f"neighbouring data: {block['adjacency_words']} ({block['adjacency']})"
+    if block["trust"] != "any":
+        yield f"  held against: {block['trust_words']} ({block['trust']})"
+    for run in block["runs"]:
+        yield f"  run {run['run']}: {run['nodes']} node{'s' * (run['nodes'] != 1)}, epsilon {cell(run['epsilon'])}"
+    rules = block["nodes_compose"]
+    if block["same_rows"]:
+        rules += (
+            f"; {block['same_rows']} sets of rows were met at several nodes, by their keyed names, and add up"
+        )
+    if block["several"]:
+        rules += "; runs add up, by bounds that hold for runs chosen after one another"
+    yield (
+        f"  together ({rules}): published {cell(block['published_epsilon'])}, epsilon {cell(block['epsilon'])} "
+        f"at delta {delta:g}"
+    )
+    for reason in block["unbounded"]:
+        yield f"  epsilon is infinite: {reason}"
+    yield f"  {worth(block['statement'], block['epsilon'])}"

@@ -1,0 +1,451 @@
+"""The account of rows: what all runs on them spent, kept outside of any run's directory, and never more than its limit.
+
+One file, of lines sealed each to the one before (`chain`), locked while it is read and written:
+
+    open    the file
+    run     what a run is about to release: node by node its rows (keyed names and marks), events, adjacency, trust
+    limit   most that may be spent on rows: of one run's, or of all that the file knows
+    heads   the last entry of each ledger of a run, when it ended
+
+How spending composes
+---------------------
+* Runs add up when their rows have a mark in common, directly or through others; in a file that was named, all do.
+* Within a run the nodes compose by what their ledgers say (`compose.NODES`), and nodes with the same rows add up.
+* Runs for different changes are priced for the one that all cover, against those adversaries that all hold against;
+  under a limit for its change and its adversaries, and what was not claimed for these has no bound there.
+
+Invariants that guard privacy
+-----------------------------
+* `enter` writes durably, under the lock, before it returns; nothing is released before.
+* What was entered of a run is never taken back: of two entries of one run the larger count of each event stands.
+* What is not established (unbounded, claimed, conditional) is infinite.
+* A limit is kept by one Renyi curve, fixed by the first schedule under it; a first schedule that fits by its tight
+  price alone is the only one.
+"""
+
+from __future__ import annotations
+
+import base64
+import fcntl
+import math
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from distadmm.data.table import local_key
+from distadmm.errors import BudgetExhausted, InputError, require
+from distadmm.privacy.accounting import accountant
+from distadmm.privacy.accounting.cost import Cost, cost_of, counted, nothing
+from distadmm.privacy.accounting.events import Adjacency, Event, event_from_json
+from distadmm.privacy.accounting.rdp import ORDERS, rdp_budget, rdp_to_epsilon
+from distadmm.privacy.accounting.trust import ANY, Trust, common, composed, restated
+from distadmm.privacy.ledger import chain, compose
+from distadmm.privacy.ledger.filter import Proposal, PureFilter, RenyiFilter
+from distadmm.privacy.ledger.rules import now
+from distadmm.structs import mutable_struct, struct
+
+ENVIRONMENT = "DISTADMM_ACCOUNT"
+
+
+class Spender(NamedTuple):
+    """One node of a run: its rows, and what it releases of them."""
+
+    node: int
+    names: tuple[str, ...]
+    adjacency: Adjacency
+    scope: str
+    trust: Trust
+    events: tuple[Event, ...]
+
+
+@mutable_struct
+class Entered:
+    """A run, as far as it was entered."""
+
+    run: str
+    where: str
+    marks: frozenset[int] = frozenset()
+    nodes: dict[int, Spender] = field(default_factory=dict)
+    heads: dict[int, str] = field(default_factory=dict)
+    priced: tuple[Adjacency, Cost] | None = None  # what was worked out when it was entered
+
+    def meets(self, other: Entered) -> bool:
+        return not self.marks.isdisjoint(other.marks)
+
+    def add(self, spender: Spender, *, more: bool = False) -> None:
+        """What a ledger holds, which may have been entered in part; or `more` than whatever was entered."""
+        before = self.nodes.get(spender.node)
+        if before is not None and more:
+            spender = before._replace(events=tuple(counted([*before.events, *spender.events])))
+        elif before is not None:
+            most: dict[Event, int] = {}
+            for event in counted(before.events) + counted(spender.events):
+                most[event.single()] = max(most.get(event.single(), 0), event.releases)
+            spender = spender._replace(events=tuple(event.times(count) for event, count in most.items()))
+        self.nodes[spender.node], self.priced = spender, None
+
+    @property
+    def adjacency(self) -> Adjacency:
+        """The change that all its nodes cover."""
+        return common(spender.adjacency for spender in self.nodes.values())
+
+    @property
+    def trust(self) -> Trust:
+        return composed(spender.trust for spender in self.nodes.values())
+
+    @property
+    def unbounded(self) -> str:
+        """Why nothing bounds it; empty where something does."""
+        return next((e.words for s in self.nodes.values() for e in s.events if e.unbounded), "")
+
+    def blocks(self, adjacency: Adjacency) -> list[tuple[Event, ...]]:
+        """What those release together who may hold one record, in each way in which that can be."""
+        nodes = [
+            compose.Node(tuple(restated(e, s.adjacency, adjacency) for e in s.events), frozenset(s.names))
+            for s in self.nodes.values()
+        ]
+        sums = any(compose.NODES[s.scope][0] == "sum" for s in self.nodes.values())
+        return [*{block.spent for block in compose.blocks(nodes, "sum" if sums else "max")}]
+
+    def cost(self, adjacency: Adjacency) -> Cost:
+        """Of the record that the run costs most, order by order."""
+        if self.priced is not None and self.priced[0] == adjacency:
+            return self.priced[1]
+        costs = [cost_of(block, ORDERS, adjacency) for block in self.blocks(adjacency)]
+        return Cost(
+            max((c.pure for c in costs), default=0.0),
+            np.max([nothing(ORDERS).rdp, *(c.rdp for c in costs)], axis=0),
+            max((c.mu2 for c in costs), default=0.0),
+        )
+
+    def tight(self, adjacency: Adjacency, delta: float) -> float:
+        """epsilon of this run alone, whose schedule was committed before its first release."""
+        return max(
+            (accountant.epsilon(block, delta, adjacency) for block in self.blocks(adjacency)), default=0.0
+        )
+
+
+@struct
+class Limit:
+    epsilon: float
+    delta: float
+    adjacency: Adjacency
+    trust: Trust
+    run: str | None  # whose rows; None: all rows, each table for itself
+
+    def covers(self, run: Entered) -> str:
+        """Why what the run claims is nothing under this limit; empty where it is something."""
+        for s in run.nodes.values():
+            if common([s.adjacency, self.adjacency]) != self.adjacency:
+                return f"a run for adjacency {s.adjacency} bounds nothing for {self.adjacency}"
+            if not s.trust.covers(self.trust):
+                return f"a run against {s.trust.words} bounds nothing against {self.trust.words}"
+        return ""
+
+    def refuses(self, runs: Sequence[Entered]) -> str:
+        """Why `runs`, in their order, are more than the limit; empty where they are not."""
+        for run in runs:
+            if why := self.covers(run) or run.unbounded:
+                return why
+        costs = [run.cost(self.adjacency) for run in runs]
+        total = nothing(ORDERS)
+        for cost in costs:
+            total = total.plus(cost)
+        kept: Any = PureFilter(self.epsilon)
+        if self.delta:
+            first = costs[0].rdp
+            kept = RenyiFilter(self.epsilon, self.delta, rdp_budget(self.epsilon, self.delta, first, ORDERS))
+        if kept.admits(Proposal(total, None, len(runs) == 1)):
+            return ""
+        if len(runs) == 1 and runs[0].tight(self.adjacency, self.delta) <= self.epsilon:
+            return ""
+        spent = rounded(total, self.delta) if len(runs) > 1 else runs[0].tight(self.adjacency, self.delta)
+        return f"epsilon would be {spent:.4f} at delta {self.delta:g}"
+
+
+def rounded(cost: Cost, delta: float) -> float:
+    """epsilon of costs that were added up: the smallest bound that adaptive choice keeps."""
+    found = [cost.pure]
+    if delta:
+        found.append(rdp_to_epsilon(cost.rdp, delta))
+        if math.isfinite(cost.mu2):
+            from distadmm.privacy.accounting.gaussian import epsilon
+
+            found.append(epsilon(math.sqrt(cost.mu2) * (1 + 1e-15), delta))
+    return min(found)
+
+
+class Standing(NamedTuple):
+    """What was spent on some rows, in figures that may be said together."""
+
+    runs: list[Entered]
+    adjacency: Adjacency
+    trust: Trust
+    delta: float
+    epsilon: float  # of the runs that have a bound
+    unbounded: list[Entered]
+
+    @property
+    def words(self) -> str:
+        many = f"{len(self.runs)} run{'s' * (len(self.runs) != 1)}"
+        if not self.runs:
+            return "nothing"
+        bound = f"epsilon at most {math.ceil(self.epsilon * 1e4) / 1e4:.4f} at delta {self.delta:g} ({self.adjacency}"
+        bound += f"; {self.trust})" if self.trust != ANY else ")"
+        if not self.unbounded:
+            return f"{bound} by {many}"
+        rest = len(self.runs) - len(self.unbounded)
+        beside = f"; {bound} by the other {rest}" if rest else ""
+        return f"no bound: {self.unbounded[0].unbounded} ({len(self.unbounded)} of {many}){beside}"
+
+
+def standing(runs: Sequence[Entered], delta: float, *, exact: bool = False) -> Standing:
+    """All that was spent by `runs`; what has no bound is told apart.
+
+    `exact`: one run alone is priced as the committed schedule that it was, which takes longer.
+    """
+    bounded = [run for run in runs if not run.unbounded]
+    adjacency: Adjacency = common(run.adjacency for run in bounded) if bounded else "replace"
+    trust = composed(run.trust for run in bounded)
+    total = nothing(ORDERS)
+    for run in bounded:
+        total = total.plus(run.cost(adjacency))
+    found = rounded(total, delta)
+    if exact and len(bounded) == 1:
+        found = min(found, bounded[0].tight(adjacency, delta))
+    return Standing(list(runs), adjacency, trust, delta, found, [run for run in runs if run.unbounded])
+
+
+def default_path() -> Path:
+    state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+    return Path(state).expanduser() / "distadmm" / "account.jsonl"
+
+
+class Account:
+    """`Account()` is this user's own; `Account(FILE)` one that hosts share, whose runs are all about the same rows."""
+
+    def __init__(self, path: str | Path | None = None):
+        named = path or os.environ.get(ENVIRONMENT)
+        self.named = bool(named)
+        self.path = Path(named) if named else default_path()
+
+    def key(self) -> bytes:
+        """By which rows are named: the owner's own on this machine, or the one that lies beside the named file."""
+        return local_key(f"{self.path}.key" if self.named else None)
+
+    # -- reading ----------------------------------------------------------------------------------------
+
+    def read(self) -> State:
+        """As it stands; without a file nothing was spent."""
+        if not self.path.exists():
+            return State([], {}, [], self.named)
+        with self._locked(os.O_RDONLY) as file:
+            return self._fold(file)
+
+    def _fold(self, file: int) -> State:
+        content = b""
+        while part := os.pread(file, 1 << 20, len(content)):
+            content += part
+        found = chain.parse(content, str(self.path))
+        require(found.fault is None, f"the account {found.fault}; restore it from a backup")
+        return State.of(found, self.named)
+
+    # -- writing ----------------------------------------------------------------------------------------
+
+    def enter(self, run: Entered, delta: float, *, more: bool = False) -> tuple[Standing, Standing]:
+        """Write down what `run` is about to release; what was spent before it, and with it.
+
+        `more`: on top of what was entered of it; two continuations of one run both count.  Where a limit would be
+        exceeded it is refused, and nothing written.
+        """
+        with self._locked(os.O_RDWR | os.O_CREAT) as file:
+            state, fresh = self._fold(file), True
+            known = state.runs.get(run.run)
+            if known is not None:  # it goes on
+                before = dict(known.nodes), known.marks
+                for spender in run.nodes.values():
+                    known.add(spender, more=more)
+                known.marks |= run.marks
+                run, fresh = known, (known.nodes, known.marks) != before
+            state.runs[run.run] = run
+            others = state.sharing(run)
+            if found := state.refusal(run, others):
+                limit, why = found
+                raise BudgetExhausted(
+                    f"the account {self.path} allows epsilon {limit.epsilon:g} at delta {limit.delta:g} "
+                    f"({limit.adjacency}) on these rows, of which {standing(others, limit.delta).words} are spent: "
+                    f"{why}; nothing was drawn or sent; see: python -m distadmm ledger account"
+                )
+            if fresh:
+                self._append(file, state.found, _line(run, state.runs.values()))
+            return standing(others, delta), standing([*others, run], delta)
+
+    def limit(self, limit: Limit) -> None:
+        self._note(
+            {
+                "kind": "limit", "epsilon": limit.epsilon, "delta": limit.delta, "adj": limit.adjacency,
+                "trust": str(limit.trust), "of": limit.run,
+            }
+        )  # fmt: skip
+
+    def heads(self, run: str, heads: Mapping[int, str]) -> None:
+        """Keep the last entry of each ledger of a run that has ended."""
+        self._note({"kind": "heads", "of": run, "heads": dict(sorted(heads.items()))})
+
+    def _note(self, entry: dict[str, Any]) -> None:
+        with self._locked(os.O_RDWR | os.O_CREAT) as file:
+            self._append(file, self._fold(file).found, entry)
+
+    def _append(self, file: int, found: Sequence[Any], entry: dict[str, Any]) -> None:
+        chained: chain.Chain | None = found[0] if found else None
+        entries = [entry]
+        if chained is not None and chained.torn:
+            entries.insert(0, chain.fragment_entry(chained.torn))
+        if chained is None or not chained.entries:
+            os.ftruncate(file, 0)  # what a kill left of the first line
+            chained, entries = None, [{"kind": "open"}, entry]
+        head = chained.head if chained else chain.GENESIS
+        seq = len(chained.entries) if chained else 0
+        lines = [b"\n" if chained and (chained.torn or chained.unended) else b""]
+        for each in entries:
+            whole = {"v": chain.VERSION, "seq": seq, "prev": head, "t": now(), **each}
+            line, digest = chain.sealed(chain.canonical(whole))
+            lines.append(line)
+            head, seq = digest.hex(), seq + 1
+        try:
+            os.lseek(file, 0, os.SEEK_END)
+            chain.write_all(file, b"".join(lines))
+            os.fsync(file)
+        except OSError as error:
+            raise InputError(
+                f"cannot write the account {self.path}: {error.strerror}; {_ELSEWHERE}"
+            ) from None
+
+    @contextmanager
+    def _locked(self, how: int) -> Iterator[int]:
+        """The file, for one process at a time."""
+        try:
+            if how & os.O_CREAT:
+                self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            file = os.open(self.path, how, 0o600)
+        except OSError as error:
+            raise InputError(f"cannot open the account {self.path}: {error.strerror}; {_ELSEWHERE}") from None
+        try:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX if how & os.O_CREAT else fcntl.LOCK_SH)
+            except OSError as error:
+                raise InputError(
+                    f"cannot lock the account {self.path}: {error.strerror}; it needs a file system with locks; "
+                    f"{_ELSEWHERE}"
+                ) from None
+            yield file
+        finally:
+            os.close(file)
+
+
+_ELSEWHERE = f"make it writable, or name another by --account FILE or {ENVIRONMENT}"
+
+
+@mutable_struct
+class State:
+    """What the lines of an account add up to."""
+
+    found: list[chain.Chain]  # as it was read; empty: there is no file
+    runs: dict[str, Entered]
+    limits: list[Limit]
+    named: bool
+
+    @classmethod
+    def of(cls, found: chain.Chain, named: bool) -> State:
+        state = cls([found], {}, [], named)
+        for entry in found.entries:
+            fold = getattr(state, f"_{entry['kind']}", None)
+            require(
+                fold is not None,
+                f"the account {found.path} has an entry of unknown kind {entry['kind']!r}; update distadmm",
+            )
+            fold(entry)  # type: ignore[misc]
+        return state
+
+    def _open(self, entry: chain.Entry) -> None: ...
+
+    def _torn(self, entry: chain.Entry) -> None: ...
+
+    def _run(self, entry: chain.Entry) -> None:
+        run = self.runs.setdefault(entry["of"], Entered(entry["of"], entry["where"]))
+        run.marks |= self.runs[entry["as"]].marks if entry["as"] else _unpacked(entry["marks"])
+        plans = [tuple(event_from_json(line) for line in plan) for plan in entry["plans"]]
+        for node, names, plan, adjacency, scope, trust in entry["nodes"]:
+            run.add(Spender(node, tuple(names), adjacency, scope, Trust.parse(trust), plans[plan]))
+        run.priced = entry["cost"][0], Cost.from_json(entry["cost"][1])
+
+    def _limit(self, entry: chain.Entry) -> None:
+        new = Limit(
+            float(entry["epsilon"]), entry["delta"], entry["adj"], Trust.parse(entry["trust"]), entry["of"]
+        )
+        self.limits = [limit for limit in self.limits if limit.run != new.run]
+        if math.isfinite(new.epsilon):
+            self.limits.append(new)
+
+    def _heads(self, entry: chain.Entry) -> None:
+        run = self.runs.setdefault(entry["of"], Entered(entry["of"], ""))
+        run.heads.update({int(node): head for node, head in entry["heads"].items()})
+
+    def sharing(self, run: Entered) -> list[Entered]:
+        """The other runs whose rows are these, directly or through others."""
+        if self.named:
+            return [other for other in self.runs.values() if other is not run]
+        near, rest = [run], [other for other in self.runs.values() if other is not run]
+        for one in near:
+            met = [other for other in rest if one.meets(other)]
+            near += met
+            rest = [other for other in rest if other not in met]
+        inside = {id(other) for other in near[1:]}
+        return [other for other in self.runs.values() if id(other) in inside]
+
+    def tables(self) -> list[list[Entered]]:
+        """All runs, those on the same rows together."""
+        found: list[list[Entered]] = []
+        for run in self.runs.values():
+            if run.nodes and not any(run is other for table in found for other in table):
+                near = {id(other) for other in (run, *self.sharing(run))}
+                found.append([other for other in self.runs.values() if id(other) in near])
+        return found
+
+    def limits_of(self, runs: Iterable[Entered]) -> list[Limit]:
+        names = {run.run for run in runs}
+        return [limit for limit in self.limits if limit.run is None or limit.run in names]
+
+    def refusal(self, run: Entered, others: Sequence[Entered]) -> tuple[Limit, str] | None:
+        for limit in self.limits_of([*others, run]):
+            if why := limit.refuses([*others, run]):
+                return limit, why
+        return None
+
+
+def _line(run: Entered, known: Iterable[Entered]) -> dict[str, Any]:
+    plans: dict[tuple[Event, ...], int] = {}
+    nodes = [
+        [s.node, list(s.names), plans.setdefault(s.events, len(plans)), s.adjacency, s.scope, str(s.trust)]
+        for s in run.nodes.values()
+    ]
+    same = next((other.run for other in known if other is not run and other.marks == run.marks), "")
+    run.priced = run.adjacency, run.cost(run.adjacency)
+    return {
+        "kind": "run", "of": run.run, "where": run.where, "as": same, "marks": "" if same else _packed(run.marks),
+        "nodes": nodes, "plans": [[event.to_json() for event in plan] for plan in plans],
+        "cost": [run.priced[0], run.priced[1].to_json()],
+    }  # fmt: skip
+
+
+def _packed(marks: Iterable[int]) -> str:
+    return base64.b64encode(np.array(sorted(marks), dtype="<u8").tobytes()).decode()
+
+
+def _unpacked(text: str) -> frozenset[int]:
+    return frozenset(np.frombuffer(base64.b64decode(text), dtype="<u8").tolist())

@@ -1,0 +1,134 @@
+"""How a run meets the account of its rows: entered before its first release, its ledgers' heads kept when it ends.
+
+Of rows that one process may see rank 0 keeps the account; where each node has a file of its own, each rank keeps that
+of its own nodes, which on other hosts is another file and on this one the same.  A simulation is not entered: seeded
+noise protects nobody, so there is nothing to count, and the run says so.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from distadmm.privacy.accounting.events import Unbounded
+from distadmm.privacy.ledger.rules import MemoryLedger
+
+if TYPE_CHECKING:
+    from distadmm.data.content import Content
+    from distadmm.privacy.accounting.events import Event
+    from distadmm.privacy.ledger.account import Account, Spender, Standing
+    from distadmm.run.running import Running
+
+NOT_ENTERED = ("account", "not entered: a simulation protects nobody, so nothing counts as spent")
+
+
+def spender(ledger: MemoryLedger, held: Iterable[Event], plan: Iterable[Event]) -> Spender:
+    """What a ledger has `held`, and what is about to be committed; what nobody established has no bound."""
+    from distadmm.privacy.ledger.account import Spender
+    from distadmm.privacy.ledger.tally import doubt
+
+    tally = ledger.tally
+    events = [event.against(tally.trust) for event in (*held, *plan) if not event.free]
+    if why := doubt(tally, events):
+        events.append(Unbounded(why))
+    header = tally.header
+    return Spender(
+        ledger.node,
+        tuple(header.get("rows", ())),
+        tally.adjacency,
+        header["scope"],
+        tally.trust,
+        tuple(events),
+    )
+
+
+def enter(
+    run: Running,
+    account: str | None,
+    ledgers: Sequence[MemoryLedger],
+    plans: Sequence[Iterable[Event]],
+    contents: Iterable[Content],
+    delta: float,
+    *,
+    owners: bool = False,
+    say: Callable[[str], None] | None = None,
+) -> None:
+    """Write down what this run is about to release, before it does, and say what was spent on its rows; every rank.
+
+    `owners`: each rank has rows of its own.  A run that goes on is entered with what it has spent already.
+    """
+    from distadmm.data.content import smallest
+    from distadmm.privacy.ledger.account import Account, Entered
+
+    book = Account(account)
+    where = "" if run.folder is None else str(run.folder.resolve())
+
+    def write(spenders: Iterable[Spender], marks: frozenset[int]) -> tuple[Standing, Standing]:
+        return book.enter(Entered(run.name, where, marks, {s.node: s for s in spenders}), delta)
+
+    mine = (
+        [spender(ledger, ledger.events, plan) for ledger, plan in zip(ledgers, plans)],
+        smallest(content.marks for content in contents),
+    )
+    if owners:
+        with run.world.together():
+            written = write(*mine)
+        found = written if run.world.is_root else None
+    else:
+        parts = run.world.gather(mine) or []
+        told: list[tuple[Standing, Standing]] = []
+
+        def write_all() -> None:
+            spenders = (spender for some, _ in parts for spender in some)
+            told.append(write(spenders, smallest(marks for _, marks in parts)))
+
+        run.world.on_root(write_all)
+        found = told[0] if told else None
+    run.account = book
+    for ledger in ledgers:
+        ledger.account = Purse(book, run.name, where, delta)
+    if found is not None and found[0].runs:
+        before, after = found
+        run.earlier = before.words
+        (say or _say)(f"account: earlier on these rows {before.words}; with this run {after.words}")
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()
+
+
+class Purse:
+    """What a ledger asks before it charges more than was entered."""
+
+    def __init__(self, account: Account, run: str, where: str, delta: float):
+        self.account, self.run, self.where, self.delta = account, run, where, delta
+
+    def __call__(self, ledger: MemoryLedger, event: Event) -> None:
+        from distadmm.privacy.ledger.account import Entered
+
+        more = spender(ledger, (), [event])
+        self.account.enter(
+            Entered(self.run, self.where, frozenset(), {more.node: more}), self.delta, more=True
+        )
+
+
+def leave(
+    run: Running, ledgers: Iterable[MemoryLedger], *, owners: bool = False, seeded: bool = False
+) -> list[tuple[str, str]]:
+    """Keep the heads of the closed ledgers in the account; the rows for the closing table, on rank 0; every rank."""
+    if run.account is None:
+        return [NOT_ENTERED] if seeded else []
+    mine = {ledger.node: ledger.head.hex() for ledger in ledgers}
+    if owners:
+        run.account.heads(run.name, mine)
+    heads = {node: head for part in run.world.gather(mine) or [] for node, head in part.items()}
+    if not run.world.is_root:
+        return []
+    if not owners:
+        run.account.heads(run.name, heads)
+    from distadmm.privacy.ledger.check import heads_digest
+
+    rows = [("ledger heads", f"{heads_digest(heads)}, of {len(heads)} ledgers; kept in the account")]
+    return [("spent earlier", run.earlier), *rows] if run.earlier else rows

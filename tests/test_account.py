@@ -1,0 +1,494 @@
+"""The account of rows: entered before the first release, kept to its limits, and never below what was spent."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import distadmm
+from distadmm.commands import ledger as ledger_command
+from distadmm.data.content import Content, of_columns, of_matrix, smallest
+from distadmm.data.table import Sparse
+from distadmm.errors import BudgetExhausted, InputError
+from distadmm.privacy.accounting import accountant
+from distadmm.privacy.accounting.events import Gaussian, Unbounded
+from distadmm.privacy.accounting.statements import rounded_up
+from distadmm.privacy.accounting.trust import ANY, Trust
+from distadmm.privacy.ledger.account import Account, Entered, Limit, Spender
+from distadmm.privacy.ledger.file import Ledger
+from distadmm.radmm import main as radmm
+
+KEY = b"the owner's, carried between hosts"
+DELTA = 1e-5
+STEP = Gaussian(8.0)
+
+
+def spent(
+    run: str, events, *, node=0, names=("rows",), marks=(1,), adjacency="replace", scope="record", trust=ANY
+):
+    one = Spender(node, tuple(names), adjacency, scope, trust, tuple(events))
+    return Entered(run, "", frozenset(marks), {node: one})
+
+
+@pytest.fixture
+def account(tmp_path) -> Account:
+    account = Account()
+    assert account.path.is_relative_to(os.environ["XDG_STATE_HOME"])
+    return account
+
+
+def call(capsys, *argv) -> tuple[int, str, str]:
+    capsys.readouterr()
+    code = ledger_command.main([str(word) for word in argv])
+    return code, *capsys.readouterr()
+
+
+# -- which rows are the same --------------------------------------------------------------------------
+
+ROWS = [["39", "1.5", "a", "yes"], ["17", "0", "b", "no"], ["-2", "1e3", "a", "yes"]]
+
+
+def of(rows, target=3, key=KEY) -> Content:
+    return of_columns(list(zip(*rows)), target, key)
+
+
+def same(one: Content, other: Content) -> bool:
+    return not set(one.names).isdisjoint(other.names)
+
+
+def test_rows_keep_their_names_however_they_are_written():
+    again = [[" 39.0 ", "15e-1", "a ", "yes"], ["17", "-0", "b", "no"], ["-2", "1000", "a", "yes"]]
+    assert of(ROWS) == of(again) == of(again[::-1])
+    assert same(of(ROWS, target=1), of(ROWS))  # another --target: the same cells
+    renamed = [[*row[:3], {"yes": "1", "no": "0"}[row[3]]] for row in ROWS]
+    assert same(of(renamed), of(ROWS))  # other names of the classes: the same features
+    assert not same(of(ROWS[:2]), of(ROWS))
+    assert not same(of(ROWS, key=b"another machine's"), of(ROWS))
+
+
+def test_a_sparse_table_is_the_dense_one():
+    X = np.array([[0.0, 2.0], [1.0, 0.0], [0.0, 0.0]])
+    y = np.array([1.0, -1.0, 1.0])
+    assert same(of_matrix(X, y, KEY), of_matrix(Sparse.from_dense(X), y, KEY))
+    assert not same(of_matrix(X[:, ::-1], y, KEY), of_matrix(X, y, KEY))
+
+
+@settings(max_examples=25, deadline=None)
+@given(pieces=st.integers(1, 12), seed=st.integers(0, 9))
+def test_a_table_and_its_pieces_have_rows_in_common(pieces, seed):
+    X = np.random.default_rng(seed).normal(size=(600, 3))
+    parts = [of_matrix(part, None, KEY) for part in np.array_split(X, pieces)]
+    whole = of_matrix(X, None, KEY)
+    assert all(not whole.marks.isdisjoint(part.marks) for part in parts)
+    assert not smallest(part.marks for part in parts).isdisjoint(whole.marks)
+    assert of_matrix(X + 1, None, KEY).marks.isdisjoint(whole.marks)
+
+
+# -- adding up ----------------------------------------------------------------------------------------
+
+
+def test_runs_on_rows_in_common_add_up_and_others_do_not(account):
+    account.enter(spent("a", [STEP.times(10)], marks=[1, 2]), DELTA)
+    account.enter(spent("b", [STEP.times(5)], marks=[7]), DELTA)
+    before, after = account.enter(spent("c", [STEP.times(15)], marks=[2, 3]), DELTA)
+    assert [run.run for run in before.runs] == ["a"]
+    assert after.epsilon == pytest.approx(accountant.epsilon([STEP.times(25)], DELTA, "replace"))
+    # What has rows of both makes one table of them.
+    before, after = account.enter(spent("d", [STEP], marks=[3, 7]), DELTA)
+    assert [run.run for run in before.runs] == ["a", "b", "c"]
+    assert after.epsilon == pytest.approx(accountant.epsilon([STEP.times(31)], DELTA, "replace"))
+
+
+def test_in_a_named_account_all_runs_are_about_the_same_rows(tmp_path, monkeypatch):
+    shared = Account(tmp_path / "shared.jsonl")
+    shared.enter(spent("a", [STEP], marks=[1]), DELTA)
+    assert [run.run for run in shared.enter(spent("b", [STEP], marks=[2]), DELTA)[0].runs] == ["a"]
+    monkeypatch.setenv("DISTADMM_ACCOUNT", str(shared.path))
+    assert Account().read().runs.keys() == {"a", "b"}
+    assert Account().key() == shared.key() != Account(tmp_path / "other.jsonl").key()
+    assert oct(shared.path.stat().st_mode & 0o77) == "0o0"
+
+
+def test_a_record_costs_most_at_one_node_or_at_all_that_have_its_rows(account):
+    run = spent("a", [STEP.times(4)], node=0, names=["x"])
+    run.add(Spender(1, ("y",), "replace", "record", ANY, (STEP.times(9),)))
+    assert run.tight("replace", DELTA) == accountant.epsilon([STEP.times(9)], DELTA, "replace")
+    run.add(Spender(2, ("x", "z"), "replace", "record", ANY, (STEP.times(7),)))
+    together = accountant.epsilon([STEP.times(11)], DELTA, "replace")
+    assert run.tight("replace", DELTA) == together
+    _, after = account.enter(run, DELTA)
+    assert after.epsilon == pytest.approx(together)
+
+
+def test_changes_and_adversaries_compose_by_what_all_cover(account):
+    account.enter(spent("a", [STEP], adjacency="add-remove", trust=Trust.parse("coalition:2")), DELTA)
+    _, after = account.enter(spent("b", [STEP]), DELTA)
+    assert (after.adjacency, str(after.trust)) == ("replace", "coalition:2")
+    assert after.epsilon == pytest.approx(accountant.epsilon([Gaussian(4.0), STEP], DELTA, "replace"))
+
+
+def test_what_has_no_bound_is_never_counted_as_finite(account, capsys):
+    account.enter(spent("a", [STEP]), DELTA)
+    _, after = account.enter(spent("b", [STEP, Unbounded("no noise was asked for")]), DELTA)
+    assert after.words.startswith("no bound: no noise was asked for (1 of 2 runs); epsilon at most")
+    code, out, _ = call(capsys, "account", "--json")
+    assert (code, json.loads(out)["tables"][0]["epsilon"]) == (0, float("inf"))
+    account.limit(Limit(1000.0, DELTA, "replace", ANY, None))
+    with pytest.raises(BudgetExhausted, match="no noise was asked for"):
+        account.enter(spent("c", [STEP]), DELTA)
+
+
+# -- limits -------------------------------------------------------------------------------------------
+
+
+def test_a_limit_refuses_what_would_exceed_it_and_enters_nothing(account):
+    each = accountant.epsilon([STEP.times(4)], DELTA, "replace")
+    account.limit(Limit(1.6 * each, DELTA, "replace", ANY, None))
+    account.enter(spent("a", [STEP.times(4)]), DELTA)
+    content = account.path.read_bytes()
+    with pytest.raises(BudgetExhausted, match=r"allows epsilon .* by 1 run are spent: epsilon would be"):
+        account.enter(spent("b", [STEP.times(12)]), DELTA)
+    assert account.path.read_bytes() == content
+    account.enter(spent("other rows", [STEP.times(4)], marks=[5]), DELTA)
+    account.enter(spent("a", [STEP.times(4)]), DELTA)  # the same run, taken up again
+
+
+def test_a_schedule_that_fits_by_its_tight_price_alone_is_the_only_one(account):
+    tight = accountant.epsilon([STEP.times(4)], DELTA, "replace")
+    account.limit(Limit(tight, DELTA, "replace", ANY, None))
+    account.enter(spent("a", [STEP.times(4)]), DELTA)
+    with pytest.raises(BudgetExhausted):
+        account.enter(spent("b", [Gaussian(1e6)]), DELTA)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.integers(1, 12), min_size=1, max_size=8), st.floats(0.3, 6))
+def test_what_a_limit_admits_is_below_it(tmp_path_factory, counts, most):
+    account = Account(tmp_path_factory.mktemp("a") / "account.jsonl")
+    account.limit(Limit(most, DELTA, "replace", ANY, None))
+    admitted = 0
+    for number, count in enumerate(counts):
+        try:
+            account.enter(spent(str(number), [STEP.times(count)]), DELTA)
+            admitted += count
+        except BudgetExhausted:
+            pass
+    assert not admitted or accountant.epsilon([STEP.times(admitted)], DELTA, "replace") <= most
+
+
+@pytest.mark.parametrize(
+    ("other", "why"),
+    [
+        ({"adjacency": "label"}, "adjacency label bounds nothing"),
+        ({"trust": Trust.parse("centre")}, "bounds nothing"),
+    ],
+)
+def test_a_limit_is_about_its_change_and_its_adversaries(account, other, why):
+    account.limit(Limit(50.0, DELTA, "replace", ANY, None))
+    account.enter(spent("a", [STEP]), DELTA)
+    with pytest.raises(BudgetExhausted, match=why):
+        account.enter(spent("b", [STEP], **other), DELTA)
+
+
+def test_limits_are_set_raised_and_taken_back(account, capsys):
+    account.enter(spent("a", [STEP]), DELTA)
+    assert call(capsys, "account", "--limit", "0.5")[0] == 2
+    assert call(capsys, "account", "--limit", "zero", "--adjacency", "replace")[0] == 2
+    code, out, _ = call(capsys, "account", "--limit", "0.01", "--adjacency", "replace")
+    assert code == 0
+    assert "exceeded" in out
+    with pytest.raises(BudgetExhausted):
+        account.enter(spent("b", [STEP]), DELTA)
+    assert "kept" in call(capsys, "account", "--limit", "5", "--adjacency", "replace")[1]
+    account.enter(spent("b", [STEP]), DELTA)
+    assert "limit" not in call(capsys, "account", "--limit", "off")[1]
+    assert "no run that this account knows" in call(capsys, "account", "unknown")[2]
+
+
+# -- whatever happens ---------------------------------------------------------------------------------
+
+
+def _many(number: int) -> None:
+    for k in range(5):
+        Account().enter(spent(f"{number}-{k}", [STEP]), DELTA)
+
+
+def test_concurrent_runs_are_all_counted(account):
+    jobs = [multiprocessing.get_context("fork").Process(target=_many, args=(number,)) for number in range(4)]
+    for job in jobs:
+        job.start()
+    for job in jobs:
+        job.join(60)
+    assert [job.exitcode for job in jobs] == [0] * 4
+    assert len(account.read().runs) == 20
+
+
+def test_two_continuations_of_one_run_both_count(account):
+    account.enter(spent("a", [STEP.times(3)]), DELTA)
+    for _ in range(2):  # from copies of its directory
+        account.enter(spent("a", [STEP.times(3)]), DELTA)
+        account.enter(spent("a", [STEP]), DELTA, more=True)
+    (only,) = account.read().runs.values()
+    assert only.nodes[0].events == (STEP.times(5),)
+
+
+@settings(max_examples=30, deadline=None)
+@given(share=st.floats(0, 1))
+def test_a_torn_line_was_no_entry_and_nothing_before_it_is_lost(tmp_path_factory, share):
+    account = Account(tmp_path_factory.mktemp("a") / "account.jsonl")
+    account.enter(spent("a", [STEP]), DELTA)
+    whole = account.path.read_bytes()
+    account.enter(spent("b", [STEP.times(2)]), DELTA)
+    both = account.path.read_bytes()
+    account.path.write_bytes(both[: len(whole) + int(share * (len(both) - len(whole)))])
+    account.enter(spent("c", [STEP.times(4)]), DELTA)
+    runs = account.read().runs
+    assert {"a", "c"} <= runs.keys()
+    before, _ = account.enter(spent("d", [STEP]), DELTA)
+    assert [run.run for run in before.runs] == [*runs]
+
+
+def test_an_account_that_was_edited_or_cannot_be_written_is_refused(account, tmp_path):
+    account.enter(spent("a", [STEP.times(40)]), DELTA)
+    account.path.write_bytes(account.path.read_bytes().replace(b'"count":40', b'"count":4'))
+    with pytest.raises(InputError, match="it was edited; restore it"):
+        account.enter(spent("b", [STEP]), DELTA)
+    with pytest.raises(InputError, match="--account FILE"):
+        Account(tmp_path).enter(spent("b", [STEP]), DELTA)
+
+
+# -- runs ---------------------------------------------------------------------------------------------
+
+SHORT = ("--iterations", "4", "--progress", "none", "--observe", "none")
+PRIVATE = ("--epsilon", "1", "--adjacency", "replace", *SHORT)
+
+
+def table(path: Path, rows=60, seed=0, labels=("0", "1"), ends="\n") -> Path:
+    rng = np.random.default_rng(seed)
+    lines = ["a,b,c,z,y"]
+    for row in rng.normal(size=(rows, 3)):
+        lines.append(
+            ",".join([*(f"{cell:.6f}" for cell in row), str(int(row[1] > 0)), labels[int(row[0] > 0)]])
+        )
+    content = (ends.join(lines) + ends).encode()
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+    return path
+
+
+def merged(capsys, *runs) -> dict:
+    code, out, err = call(capsys, "merge", *runs, "--json")
+    assert (code, err) == (0, "")
+    return json.loads(out)
+
+
+def private_run(out: Path, data, *more) -> Path:
+    assert (
+        radmm(["--data", str(data), "--topology", "ring:4", "--out", str(out), *PRIVATE, *map(str, more)])
+        == 0
+    )
+    return out
+
+
+def test_the_same_rows_under_other_names_add_up_and_are_known(tmp_path, capsys):
+    """Other names of the classes, packing, line ends: one table for the account, and one run more in a merge."""
+    first = private_run(tmp_path / "r0", table(tmp_path / "t.csv"))
+    one = merged(capsys, first)["epsilon"]
+    others = [
+        private_run(tmp_path / "r1", table(tmp_path / "u.csv", labels=("no", "yes")), "--labels", "no,yes"),
+        private_run(tmp_path / "r2", table(tmp_path / "t.csv.gz")),
+        private_run(tmp_path / "r3", table(tmp_path / "v.csv", ends="\r\n")),
+    ]
+    assert "earlier on these rows" in capsys.readouterr().err
+    for other in others:
+        both = merged(capsys, first, other)
+        assert len(both["blocks"]) == 1
+        assert both["blocks"][0]["same_rows"] == 4
+        assert both["epsilon"] > 1.3 * one
+    assert len(Account().read().tables()) == 1
+
+
+@pytest.mark.parametrize(
+    "what", ["another key", "another target", "one shard changed", "whole against shards"]
+)
+def test_rows_that_are_not_known_to_be_the_same_add_up_too(tmp_path, capsys, monkeypatch, what):
+    text = table(tmp_path / "t.csv").read_text().splitlines()
+    for node in range(4):
+        (tmp_path / f"s-{node}.csv").write_text("\n".join([text[0], *text[1 + node :: 4]]) + "\n")
+    shards = tmp_path / "s-{rank}.csv"
+    first = private_run(tmp_path / "r0", shards if what == "one shard changed" else tmp_path / "t.csv")
+    more = ()
+    if what == "another key":
+        monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "elsewhere"))
+    if what == "another target":
+        more = ("--target", "z")
+    if what == "one shard changed":
+        (tmp_path / "s-2.csv").write_text("\n".join([text[0], *text[3::4][:-1], "9,9,9,1,1"]) + "\n")
+    second = private_run(tmp_path / "r1", tmp_path / "t.csv" if "key" in what or more else shards, *more)
+    one, both = merged(capsys, first), merged(capsys, first, second)
+    assert len(both["blocks"]) == 1
+    assert both["epsilon"] > 1.3 * one["epsilon"]
+    assert len(Account().read().tables()) == (2 if what == "another key" else 1)
+
+
+def test_one_file_given_to_four_nodes_adds_up(tmp_path, capsys):
+    for node in range(4):
+        table(tmp_path / f"s-{node}.csv", ends="\r\n" if node == 2 else "\n")
+    run = private_run(tmp_path / "r", tmp_path / "s-{rank}.csv")
+    said = capsys.readouterr().out
+    shown = json.loads(call(capsys, "show", run, "--json")[1])["runs"][0]
+    each = max(node["epsilon"] for node in shown["nodes"])
+    assert shown["together"]["epsilon"] > 1.5 * each
+    assert merged(capsys, run)["epsilon"] == shown["together"]["epsilon"]
+    assert f"epsilon {rounded_up(shown['together']['epsilon'])}" in said
+    assert "nodes 0, 1, 2, 3 hold the same rows" in call(capsys, "show", run)[1]
+
+
+def test_a_run_shows_what_it_merges_to(tmp_path, capsys):
+    """Whole, in two pieces as two hosts hold them, and beside a copy of itself."""
+    run = private_run(tmp_path / "r", table(tmp_path / "t.csv"))
+    shown = json.loads(call(capsys, "show", run, "--json")[1])["runs"][0]["together"]["epsilon"]
+    for node in range(4):
+        piece = tmp_path / f"host-{node % 2}" / "ledger"
+        piece.mkdir(parents=True, exist_ok=True)
+        name = f"node-{node:04d}.jsonl"
+        (piece / name).write_bytes((run / "ledger" / name).read_bytes())
+    pieces = [tmp_path / "host-0", tmp_path / "host-1"]
+    for runs in ([run], pieces, [run, *pieces]):
+        found = merged(capsys, *runs)
+        assert (found["epsilon"], found["blocks"][0]["statement"]) == (shown, "certificate")
+
+
+def test_a_run_over_the_limit_is_refused_before_anything_leaves(tmp_path, capsys):
+    data = table(tmp_path / "t.csv")
+    private_run(tmp_path / "a", data)
+    assert call(capsys, "account", tmp_path / "a", "--limit", "1.2", "--adjacency", "replace")[0] == 0
+    arguments = ["--data", str(data), "--topology", "ring:4", "--out", str(tmp_path / "b"), *PRIVATE]
+    assert radmm(arguments) == 3
+    assert "allows epsilon 1.2" in capsys.readouterr().err
+    assert not any(entry["kind"] == "commit" for entry in _entries(tmp_path / "b"))
+    assert len(Account().read().runs) == 1
+    # Nor one without noise, which has no bound.
+    assert radmm(["--data", str(data), "--topology", "ring:4", "--out", str(tmp_path / "c"), *SHORT]) == 3
+    # Rows of others are no concern of this limit, and a simulation of these neither.
+    private_run(tmp_path / "d", table(tmp_path / "u.csv", seed=1))
+    private_run(tmp_path / "e", data, "--rng", "simulation")
+    assert "not entered: a simulation protects nobody" in capsys.readouterr().out
+
+
+def _entries(run: Path) -> list[dict]:
+    return [json.loads(line) for file in run.glob("ledger/*.jsonl") for line in file.read_text().splitlines()]
+
+
+def test_solve_enters_what_it_spends(capsys):
+    for _ in range(2):
+        distadmm.solve("radmm", data="tiny", topology="ring:4", epsilon=1, adjacency="replace", iterations=4)
+    assert "earlier on these rows epsilon" in capsys.readouterr().err
+    (runs,) = Account().read().tables()
+    assert len(runs) == 2
+    distadmm.solve("radmm", data="tiny", topology="ring:4", iterations=2)
+    assert len(Account().read().runs) == 2  # of a public table without noise nothing is claimed
+
+
+def test_all_programmes_enter_the_same_table(tmp_path, capsys):
+    from distadmm.istdp import main as istdp
+    from distadmm.sharing import main as sharing
+
+    data = table(tmp_path / "t.csv")
+    private_run(tmp_path / "a", data)
+    asked = ["--data", str(data), "--epsilon", "1", "--adjacency", "replace", "--progress", "none"]
+    assert istdp([*asked, "--iterations", "3", "--out", str(tmp_path / "b")]) == 0
+    assert sharing([*asked, "--mechanism", "s2", "--rounds", "2", "--out", str(tmp_path / "c")]) == 0
+    (runs,) = Account().read().tables()
+    assert [Path(run.where).name for run in runs] == ["a", "b", "c"]
+    assert all(run.heads for run in runs)
+    for name in "abc":
+        assert call(capsys, "verify", tmp_path / name)[0] == 0
+
+
+def test_a_resumed_run_is_entered_once(tmp_path):
+    data = table(tmp_path / "t.csv")
+    out = private_run(tmp_path / "a", data, "--checkpoint-every", "2", "--budget-epsilon", "5")
+    (before,) = Account().read().runs.values()
+    assert radmm(["--resume", str(out), "--iterations", "8"]) == 0
+    (after,) = Account().read().runs.values()
+    assert before.run == after.run
+    releases = [sum(e.releases for e in run.nodes[0].events) for run in (before, after)]
+    assert releases == [2, 4]
+    spent = [e.releases for e in Ledger.resume(out / "ledger", 0, mode="secure").events]
+    assert sum(spent) == releases[1]
+
+
+def test_a_killed_run_is_counted(tmp_path):
+    """The account is written before the first message is: whatever a killed run sent, it is in there."""
+    data = table(tmp_path / "t.csv")
+    command = [sys.executable, "-m", "distadmm.radmm", "--data", str(data), "--topology", "ring:4"]
+    command += [
+        "--out",
+        str(tmp_path / "a"),
+        "--epsilon",
+        "1",
+        "--adjacency",
+        "replace",
+        "--iterations",
+        "400",
+    ]
+    job = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        end = time.monotonic() + 60
+        while time.monotonic() < end and job.poll() is None:
+            if any(entry["kind"] == "release" for entry in _entries(tmp_path / "a")):
+                break
+            time.sleep(0.02)
+    finally:
+        job.send_signal(signal.SIGKILL)
+        job.wait()
+    (run,) = Account().read().runs.values()
+    released = sum(entry["kind"] == "release" for entry in _entries(tmp_path / "a")) / 4
+    assert 0 < released <= sum(event.releases for event in run.nodes[0].events)
+
+
+# -- heads --------------------------------------------------------------------------------------------
+
+
+def test_what_is_cut_from_a_folder_is_missed_by_the_account(tmp_path, capsys):
+    run = private_run(tmp_path / "a", table(tmp_path / "t.csv"))
+    (told,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("ledger heads")]
+    heads = told.split()[2].rstrip(",")
+    assert call(capsys, "verify", run, "--heads", heads)[0] == 0
+    folder = run / "ledger"
+    kept = {path: path.read_bytes() for path in folder.iterdir()}
+
+    def refused(said: str, *more: str) -> None:
+        code, _, err = call(capsys, "verify", run, *more)
+        assert code == 1
+        assert said in err
+        for path, content in kept.items():
+            path.write_bytes(content)
+
+    (folder / "node-0002.jsonl").unlink()
+    refused("there is no ledger of node 2, and the account knows it: it was deleted")
+    (folder / "node-0003.jsonl").write_bytes(kept[folder / "node-0001.jsonl"])
+    refused("it is the ledger of node 1: that of this node was replaced")
+    for path, content in kept.items():  # the tail, and all that could tell of it
+        if path.suffix == ".jsonl":
+            path.write_bytes(b"".join(content.splitlines(keepends=True)[:-3]))
+        else:
+            path.unlink()
+    refused("the account holds a head that is not in it")
+    Account().path.unlink()
+    assert call(capsys, "verify", run)[0] == 0
+    for path, content in kept.items():
+        path.write_bytes(b"".join(content.splitlines(keepends=True)[:-1]))
+    refused("the run did not end like this", "--heads", heads)
