@@ -1,7 +1,7 @@
 """What rows are the same: names of the rows that a ledger is about, whichever file, packing or flags brought them.
 
 A row is its cells: numbers as numbers, texts without the blanks around them.  It is marked twice by a keyed hash of
-64 bits: with all its cells, in the order of the file, so that --target and --labels make no difference; and without
+64 bits: with all its cells, at their places in the file, so that --target and --labels make no difference; and without
 its target, so that what the classes are called makes none.  Rows in another order are the same rows.
 
     names   HMAC of all marks of either kind: two tables that share a name hold the same rows
@@ -50,31 +50,33 @@ def of_public(name: str, rows: Array, key: bytes) -> Content:
 
 
 def of_matrix(X: Matrix, y: Array | None, key: bytes) -> Content:
-    """Of rows that are numbers already, and their targets."""
+    """Of rows that are numbers already, and their targets, which stand behind the last column."""
     if isinstance(X, Sparse):
-        cells = X._replace(data=_bits(X.data))
-        bare = _marks(cells, key)
-        if y is None:
-            return _content([bare], key)
-        return _content([bare, _marked_on(bare, _column(y, key), key)], key)
-    return of_columns(
-        [*np.asarray(X, dtype=float).T, *([] if y is None else [y])], None if y is None else -1, key
-    )
+        features = _sums(X._replace(data=_bits(X.data)), key)
+    else:
+        features = _sums(_bits(X), key)
+    if y is None:
+        return _content([features], key)
+    return _content([features + _terms(_column(y, key), X.shape[1], key), features], key)
 
 
 def of_columns(columns: Sequence[Sequence[str] | Array], target: int | None, key: bytes) -> Content:
     """Of the cells of a table, column by column; `target` is the place of the one that is predicted."""
-    cells = np.ascontiguousarray(np.stack([_column(column, key) for column in columns], axis=1))
-    kinds = [_marks(cells, key)]
-    if target is not None:
-        kinds.append(_marks(np.ascontiguousarray(np.delete(cells, target, axis=1)), key))
-    return _content(kinds, key)
+    terms = [_terms(_column(column, key), place, key) for place, column in enumerate(columns)]
+    whole = np.sum(terms, axis=0, dtype=np.uint64)
+    return _content([whole] if target is None else [whole, whole - terms[target]], key)
 
 
 def _content(kinds: Sequence[Array], key: bytes) -> Content:
-    names = [hmac.digest(key, np.sort(marks).astype("<u8").tobytes(), "sha256").hex() for marks in kinds]
-    kept = {int(mark) for marks in kinds for mark in np.unique(marks)[:KEPT]}
+    marked = [np.array([_hash(row, key) for row in _rows(sums)], dtype="<u8") for sums in kinds]
+    names = [hmac.digest(key, np.sort(marks).tobytes(), "sha256").hex() for marks in marked]
+    kept = {int(mark) for marks in marked for mark in np.unique(marks)[:KEPT]}
     return Content(tuple(names), frozenset(kept))
+
+
+def _rows(sums: Array) -> list[bytes]:
+    content = sums.astype("<u8").tobytes()
+    return [content[at : at + 8] for at in range(0, len(content), 8)]
 
 
 def _column(cells: Sequence[str] | Array, key: bytes) -> Array:
@@ -101,24 +103,31 @@ def _hash(content: bytes, key: bytes) -> int:
     return int.from_bytes(hashlib.blake2b(content, key=key[:64], digest_size=8).digest(), "little")
 
 
-def _marks(cells: Array | Sparse, key: bytes) -> Array:
-    """A keyed number a row; zeros do not count, so that a sparse row is a dense one."""
-    if not isinstance(cells, Sparse):
-        row, column = np.nonzero(cells)
-        indptr = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=len(cells)))])
-        cells = Sparse(indptr, column, cells[row, column], cells.shape)
-    full = cells.data != 0
-    pairs = np.stack([cells.indices.astype(np.uint64), cells.data], axis=1)[full]
-    ends = np.concatenate([[0], np.cumsum(full)])[cells.indptr].tolist()
-    content, begin = pairs.astype("<u8").tobytes(), 16 * ends[0]
-    found = np.empty(len(ends) - 1, dtype=np.uint64)
-    for i, end in enumerate(ends[1:]):
-        found[i] = _hash(content[begin : 16 * end], key)
-        begin = 16 * end
-    return found
+def _terms(cells: Array, place: int | Array, key: bytes) -> Array:
+    """What a cell adds to the sum of its row: a secret function of its place and content; a zero adds nothing.
+
+    Sums are told to nobody: a row's mark is the keyed hash of its sum.
+    """
+    places = np.atleast_1d(np.asarray(place, dtype=np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
+    found = _mixed(cells ^ _mixed(places ^ np.uint64(_hash(b"places", key))))
+    return np.where(cells == 0, np.uint64(0), found)
 
 
-def _marked_on(marks: Array, column: Array, key: bytes) -> Array:
-    """Marks of rows with one cell more."""
-    both = np.stack([marks, column], axis=1)
-    return _marks(both, key)
+def _mixed(z: Array) -> Array:
+    """A permutation of 64 bits (the finaliser of SplitMix64)."""
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+def _sums(cells: Array | Sparse, key: bytes) -> Array:
+    """The sum of each row."""
+    if isinstance(cells, Sparse):
+        upto = np.concatenate(
+            [np.zeros(1, np.uint64), np.cumsum(_terms(cells.data, cells.indices, key), dtype=np.uint64)]
+        )
+        return upto[cells.indptr[1:]] - upto[cells.indptr[:-1]]
+    total = np.zeros(len(cells), dtype=np.uint64)
+    for place, column in enumerate(np.ascontiguousarray(cells.T)):
+        total += _terms(column, place, key)
+    return total
