@@ -415,6 +415,24 @@ def test_all_programmes_enter_the_same_table(tmp_path, capsys):
     assert all(run.heads for run in runs)
     for name in "abc":
         assert call(capsys, "verify", tmp_path / name)[0] == 0
+    # Both parties have a row of each person, so one run of S2 merges to the sum that `show` says.
+    shown = json.loads(call(capsys, "show", tmp_path / "c", "--json")[1])["runs"][0]
+    assert shown["together"]["epsilon"] > 1.4 * shown["nodes"][0]["epsilon"]
+    assert merged(capsys, tmp_path / "c")["epsilon"] == shown["together"]["epsilon"]
+
+
+def test_scores_given_later_are_entered_with_the_rows_of_the_training(tmp_path):
+    from distadmm.sharing import main as sharing
+
+    data = table(tmp_path / "t.csv")
+    arguments = ["--data", str(data), "--epsilon", "1", "--out", str(tmp_path / "a"), "--observe", "none"]
+    assert sharing(arguments) == 0
+    for _ in range(2):
+        new = ["--data", str(data), "--release", "noise:1", "--scores", str(tmp_path / "s.csv")]
+        assert sharing(["predict", str(tmp_path / "a"), *new]) == 0
+    (runs,) = Account().read().tables()
+    assert [run.run for run in runs] == [runs[0].run, f"{runs[0].run} scores"]
+    assert [event.releases for event in runs[1].nodes[2].events] == [2]
 
 
 def test_a_resumed_run_is_entered_once(tmp_path):

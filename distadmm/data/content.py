@@ -63,7 +63,7 @@ def of_matrix(X: Matrix, y: Array | None, key: bytes) -> Content:
 def of_columns(columns: Sequence[Sequence[str] | Array], target: int | None, key: bytes) -> Content:
     """Of the cells of a table, column by column; `target` is the place of the one that is predicted."""
     terms = [_terms(_column(column, key), place, key) for place, column in enumerate(columns)]
-    whole = np.sum(terms, axis=0, dtype=np.uint64)
+    whole = np.asarray(np.sum(terms, axis=0, dtype=np.uint64))
     return _content([whole] if target is None else [whole, whole - terms[target]], key)
 
 

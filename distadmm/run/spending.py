@@ -102,16 +102,16 @@ def _say(line: str) -> None:
 class Purse:
     """What a ledger asks before it charges more than was entered."""
 
-    def __init__(self, account: Account, run: str, where: str, delta: float):
-        self.account, self.run, self.where, self.delta = account, run, where, delta
+    def __init__(self, account: Account, run: str, where: str, delta: float, rows_of: str = ""):
+        """`rows_of`: the run whose rows these are."""
+        self.account, self.run, self.where, self.delta, self.rows_of = account, run, where, delta, rows_of
 
     def __call__(self, ledger: MemoryLedger, event: Event) -> None:
         from distadmm.privacy.ledger.account import Entered
 
         more = spender(ledger, (), [event])
-        self.account.enter(
-            Entered(self.run, self.where, frozenset(), {more.node: more}), self.delta, more=True
-        )
+        entered = Entered(self.run, self.where, frozenset(), {more.node: more})
+        self.account.enter(entered, self.delta, more=True, rows_of=self.rows_of)
 
 
 def leave(

@@ -22,6 +22,7 @@ from distadmm.privacy.noise.queries import Query, Releases, noise_for
 from distadmm.ranks.launch import launch
 from distadmm.ranks.star import Star
 from distadmm.ranks.world import World
+from distadmm.run.directory import earlier_name
 from distadmm.run.groups import Job
 from distadmm.run.kinds import find
 from distadmm.structs import struct
@@ -202,7 +203,15 @@ def _ledger(run: Path, m: int, privacy: dict[str, Any]) -> MemoryLedger:
 
     adjacency: Adjacency = "replace" if privacy["neighbours"] == "replace" else "add-remove"
     header: dict[str, Any] = {"mode": privacy["noise"], "adjacency": adjacency, "scope": "person"}
-    return open_ledger(run / "ledger" / "scores", m, resume=None, **header)
+    place, training = run / "ledger" / "scores", earlier_name(run)
+    ledger = open_ledger(place, m, resume=None, run=f"{training} scores", **header)
+    if ledger.mode == "secure":  # who is scored may be among the rows of the training
+        from distadmm.privacy.ledger.account import Account
+        from distadmm.run.spending import Purse
+
+        book = Account(privacy["account"])
+        ledger.account = Purse(book, ledger.run, str(place.resolve()), privacy["delta"], rows_of=training)
+    return ledger
 
 
 def _noisy(
@@ -272,4 +281,12 @@ def _finished(run: Path) -> tuple[dict[str, Any], list[int], dict[str, Any] | No
         }
     elif privacy is None or privacy["mu"] is None:
         return config, found.summary["columns"], None
-    return config, found.summary["columns"], {"mechanism": config["mechanism"], **privacy}
+    return (
+        config,
+        found.summary["columns"],
+        {
+            "mechanism": config["mechanism"],
+            "account": config.get("account"),
+            **privacy,
+        },
+    )

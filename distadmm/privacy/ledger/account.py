@@ -257,14 +257,18 @@ class Account:
 
     # -- writing ----------------------------------------------------------------------------------------
 
-    def enter(self, run: Entered, delta: float, *, more: bool = False) -> tuple[Standing, Standing]:
+    def enter(
+        self, run: Entered, delta: float, *, more: bool = False, rows_of: str = ""
+    ) -> tuple[Standing, Standing]:
         """Write down what `run` is about to release; what was spent before it, and with it.
 
-        `more`: on top of what was entered of it; two continuations of one run both count.  Where a limit would be
-        exceeded it is refused, and nothing written.
+        `more`: on top of what was entered of it; two continuations of one run both count.  `rows_of`: the run whose
+        rows these are.  Where a limit would be exceeded it is refused, and nothing written.
         """
         with self._locked(os.O_RDWR | os.O_CREAT) as file:
             state, fresh = self._fold(file), True
+            if rows_of in state.runs:
+                run.marks |= state.runs[rows_of].marks
             known = state.runs.get(run.run)
             if known is not None:  # it goes on
                 before = dict(known.nodes), known.marks
