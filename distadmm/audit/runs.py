@@ -86,17 +86,19 @@ def _istdp(run: RunDirectory, width: int) -> Play:
 
 
 def _sharing(run: RunDirectory, width: int) -> Play:
-    """The last party's messages: what is said of one holds for all, but for V2's first."""
+    """The last party's messages: what is said of one holds for all; of V2's first, level 0 alone."""
     from distadmm.privacy.accounting.gaussian import mu_at
 
     again = ["--config", str(run.path / "config.json"), "--run-code"]  # who opened `run` saw to its code
     options = entry.PROGRAMME.read(again)
     prepared = entry.PROGRAMME.prepare(options, World())
     price, m, mode = entry.PROGRAMME.price(prepared), prepared.star.parties, options.privacy.noise
+    first: sharing.Party | None = None
     if price.agreed is not None:
         spread = 0.0
         if price.agreed.mechanism == "v2":
             spread = private.slope_query(price.agreed, prepared.parts.rows, mode).sigma
+            first = sharing.of_slopes(price.agreed, prepared.problem, _ROWS, mode)
         party = sharing.of_moments(price.agreed, m, prepared.problem, _ROWS, width, spread, mode)
     else:
         mu = mu_at(options.privacy.epsilon, options.privacy.delta)
@@ -104,9 +106,20 @@ def _sharing(run: RunDirectory, width: int) -> Play:
             prepared.algorithm, prepared.problem, prepared.row[m], _ROWS, prepared.iterations, mu, mode
         )
     events = events_of(run, m)
+
+    def played(runs: int, draws: Draws) -> Played:
+        found = sharing.played(party, runs, draws, events)
+        if first is None:
+            return found
+        slopes = sharing.played(first, runs, draws, events_of(run, 1))
+        return found._replace(
+            noises=[*found.noises, *slopes.noises], findings=[*found.findings, *slopes.findings]
+        )
+
     return Play(
-        f"what party {m} sends in {run.path}, a run of sharing ({party.name})",
-        lambda runs, draws: sharing.played(party, runs, draws, events),
+        f"what {'parties 1 and' if first else 'party'} {m} send{'' if first else 's'} in {run.path}, "
+        f"a run of sharing ({party.name})",
+        played,
         claim_of(events, party.adjacency, f"the ledger of party {m} in {run.path}"),
         mode,
     )

@@ -75,19 +75,11 @@ def of_vectors(
 ) -> Party:
     """A party that is asked with the same w in every round.
 
-    By row: its first record points one way or the other and is pulled as far as the party lets it, and the rest is
-    just heavy enough (their squares add up to kappa) to be moved most.  A whole party: its columns reach w, or not.
+    By row: the first record points one way or the other.  A whole party: its columns reach w, or not.
     """
     if algorithm.by_row:
-        kappa = problem.lam * problem.reg.l2 / (algorithm.rho * (1.0 + algorithm.tau))
-        matrix = np.zeros((rows, 2))
-        matrix[:, 0] = min(row, np.sqrt((kappa + row**2) / (rows - 1)))
-        matrix[0, 0] = _LONG * row
-        other = matrix.copy()
-        other[0, 0] *= -1
         problem = replace(problem, region=algorithm.region(problem.region))
-        w, tables = np.zeros(rows), [matrix, other]
-        w[0] = _LONG * algorithm.pull  # type: ignore[attr-defined]
+        w, tables = _furthest(algorithm, problem, row, rows)
     else:
         problem = Problem(Logistic(), 1e-9)
         w, tables = np.linspace(1.0, 2.0, rows), [1e4 * np.eye(rows), 1e-9 * np.eye(rows)]
@@ -100,6 +92,32 @@ def of_vectors(
             x = algorithm.answer(t + 1, 1, blocks[world], problem, x, w, release)[0]
 
     return Party(type(algorithm).__name__.lower(), answer, [query] * rounds, "replace", adaptive=False)
+
+
+def _furthest(algorithm: Any, problem: Problem, row: float, rows: int) -> tuple[Array, list[Array]]:
+    """w and two tables whose answers are far apart.
+
+    Records along e_1, their squares kappa in all, show most of how the first record moves the model; those along e_2
+    hold it where the first record's own prediction turns with its row.  Between the two, the best angle.
+    """
+    c = algorithm.rho * (1.0 + algorithm.tau)
+    kappa, half = problem.lam * problem.reg.l2 / c, max(1, (rows - 1) // 2)
+    w = np.zeros(rows)
+    w[0] = w[1 + half :] = _LONG * algorithm.pull
+    found: list[tuple[float, list[Array]]] = []
+    for angle in np.linspace(0, np.pi / 2, 9):
+        matrix = np.zeros((rows, 2))
+        matrix[0] = _LONG * row * np.array([np.cos(angle), np.sin(angle)])
+        matrix[1 : 1 + half, 0] = min(row, np.sqrt(kappa / half))
+        matrix[1 + half :, 1] = row
+        tables = [matrix, np.concatenate([-matrix[:1], matrix[1:]])]
+        said = []
+        for table in tables:
+            block, pull = algorithm.columns(table, row), np.clip(w, -algorithm.pull, algorithm.pull)
+            x = minimise(block, pull, c, problem.lam, problem.reg, problem.region, np.zeros(2))
+            said.append(np.clip(block.apply(x), -algorithm.message_norm, algorithm.message_norm))
+        found.append((float(np.linalg.norm(said[0] - said[1])), tables))
+    return w, max(found, key=lambda each: each[0])[1]
 
 
 def toy(mechanism: str, mode: str, *, rows: int = 12, rounds: int = 4, mu: float = 1.0) -> Party:
@@ -133,6 +151,28 @@ def of_moments(
 
     adjacency = "replace" if bounds.neighbours == "replace" else "add-remove"
     return Party(agreed.mechanism, answer, work.queries(mode, width), adjacency, adaptive=work.rounds > 1)
+
+
+def of_slopes(agreed: private.Agreement, problem: Problem, rows: int, mode: str) -> Party:
+    """V2's first party: a label flips among records as heavy as lambda_1, or a record turns away from all others."""
+    bounds, weight = agreed.bounds[1], agreed.weight_one
+    matrix, labels = np.zeros((rows, 2)), np.ones(rows)
+    turned, flipped = matrix.copy(), labels.copy()
+    flipped[0] = -1.0
+    if agreed.protect == "label":
+        matrix[:, 0] = turned[:, 0] = min(bounds.row, np.sqrt(4 * weight / rows))
+        labels[1::2] = flipped[1::2] = -1.0
+    else:
+        matrix[:, 0] = turned[:, 0] = _LONG * bounds.row
+        matrix[0, 0] *= -1
+    tables, query = [(matrix, labels), (turned, flipped)], private.slope_query(agreed, rows, mode)
+
+    def answer(world: int, out: Releases) -> None:
+        table, y = tables[world]
+        out.vector(private.own_slopes(Rows(table, bounds), y, problem, weight)[1], query, 0)
+
+    adjacency = "label" if agreed.protect == "label" else "replace"
+    return Party("v2", answer, [query], adjacency, adaptive=False)
 
 
 def _play(party: Party, world: int, node: int, source: Source, said: list[Array] | None = None) -> _Said:

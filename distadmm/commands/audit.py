@@ -351,7 +351,8 @@ def read(argv: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def work(asked: dict[str, Any], world: World) -> int:
+def audited(asked: dict[str, Any], world: World) -> Audit | None:
+    """What was found, on rank 0."""
     subject, values = asked["subject"], asked["table"]
     (options,) = build([Options], asked["options"])
     if subject == "consensus":
@@ -360,14 +361,15 @@ def work(asked: dict[str, Any], world: World) -> int:
             raise InputError(
                 "there is no claim to audit without noise; give --alpha or --epsilon, and --adjacency"
             )
-        found = _consensus(config, options, world)
-    elif subject == "run":
-        found = world.on_root(lambda: _run(asked["folder"], options, run_code=values["run_code"]))
-    else:
-        (query,) = build([Query], values)
-        found = world.on_root(
-            lambda: _attacked(_other(subject, query, options), options, query.seed, query.delta)
-        )
+        return _consensus(config, options, world)
+    if subject == "run":
+        return world.on_root(lambda: _run(asked["folder"], options, run_code=values["run_code"]))
+    (query,) = build([Query], values)
+    return world.on_root(lambda: _attacked(_other(subject, query, options), options, query.seed, query.delta))
+
+
+def work(asked: dict[str, Any], world: World) -> int:
+    found, values = audited(asked, world), asked["table"]
 
     def finish() -> tuple[str, bool]:
         assert found is not None

@@ -95,7 +95,7 @@ def slope_sensitivity(protect: str, row: float, weight: float) -> float:
 
 def slope_query(agreed: Agreement, rows: int, mode: str) -> Query:
     """V2's release by party 1: an N-vector of slopes."""
-    # The minimiser is exact to a residual of 1e-9: see `_own_slopes`, which refuses otherwise.
+    # The minimiser is exact to a residual of 1e-9: see `own_slopes`, which refuses otherwise.
     row = agreed.bounds[1].row
     inexact = 2.0 * 0.25 * row * math.sqrt(rows) * 1e-9 / agreed.weight_one
     sensitivity = slope_sensitivity(agreed.protect, row, agreed.weight_one) + inexact
@@ -167,7 +167,7 @@ def _train_mutual(
     if star.is_centre:
         assert parts.labels is not None
         rows = Rows(parts.train[1], agreed.bounds[1])
-        x[1], g = _own_slopes(rows, parts.labels, problem, agreed.weight_one)
+        x[1], g = own_slopes(rows, parts.labels, problem, agreed.weight_one)
         releases[1].commit([query])
         noisy = releases[1].vector(g, query, 0)
     others = {m: parts.rows for m in star.home if m > 1}
@@ -183,7 +183,7 @@ def _train_mutual(
     return Trained({**x, **{m: answer.x for m, answer in answers.items()}}, 0.0, replies)
 
 
-def _own_slopes(rows: Rows, labels: Array, problem: admm.Problem, weight: float) -> tuple[Array, Array]:
+def own_slopes(rows: Rows, labels: Array, problem: admm.Problem, weight: float) -> tuple[Array, Array]:
     """(x_1, l'(D_1 x_1)) for the exact minimiser: Newton to a gradient of norm 1e-9, or no release."""
     x = np.zeros(rows.width)
 
