@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from distadmm.papers import radmm, radmm_arms, radmm_text
+from distadmm.papers import radmm, radmm_arms, radmm_figures
 from tests.vector_files import BUNDLED, load_all
 
 REFERENCE = load_all(BUNDLED)["fig12.json"]
@@ -77,9 +77,9 @@ def test_the_text_of_figure_4_says_what_its_table_shows(wider: bool) -> None:
         for at, q in enumerate((1, 1.01, 1.05)):
             mean = np.full(51, 0.36 + (0.02 - 0.01 * at) / alpha)
             spread = np.full(51, 0.01 + (1 if wider else -1) * 0.002 * at)
-            curves.append(radmm_text.Curve(f"alpha={alpha} q={q:g}", 5, 2, mean, spread, 0.17, 12.0 - at))
-    said = radmm_text.text("4", curves)
+            curves.append(radmm_figures.Curve(f"alpha={alpha} q={q:g}", 5, 2, mean, spread, 0.17, 12.0 - at))
+    said = radmm_figures.text("4", curves)
     assert "Agrees" in said
     assert ("does not fall at alpha = 1" in said) is wider
     risen = [curve._replace(mean=-curve.mean) for curve in curves]
-    assert "Does not agree: growing" in radmm_text.text("4", risen)
+    assert "Does not agree: growing" in radmm_figures.text("4", risen)

@@ -1,12 +1,23 @@
-"""Figures of the papers, made again: python -m distadmm reproduce {radmm,sharing,ias,funnel,istdp} ..."""
+"""Figures of the papers, made again: python -m distadmm reproduce {radmm,sharing,ias,funnel,istdp} ...
+
+mpiexec -n 4 python -m distadmm reproduce PAPER ...     shared out to the ranks, the same bits
+"""
 
 from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
 from distadmm.errors import DONE, USAGE
+from distadmm.files import write_csv, write_text
+from distadmm.flags import parse
+from distadmm.graphs.figures import demand, save
+from distadmm.ranks.launch import launch
+from distadmm.ranks.world import World
+from distadmm.run.claim import claim_directory
 
 PAPERS = {
     "radmm": "X. Zhang, M. M. Khalili, M. Liu: Recycled ADMM",
@@ -15,6 +26,7 @@ PAPERS = {
     "funnel": "L. Chen et al.: An Expectation-Maximization Relaxed Method for Privacy Funnel",
     "istdp": "W. Yuan, D. Peng: Iterative shrinkage-thresholding with differential privacy",
 }
+Row = dict[str, Any]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -27,3 +39,43 @@ def main(argv: Sequence[str] | None = None) -> int:
         return DONE if words else USAGE
     print(f"distadmm reproduce: no paper {words[0]!r}; known: {', '.join(PAPERS)}", file=sys.stderr)
     return USAGE
+
+
+def reproduce(
+    paper: str, doc: str | None, options: type, work: Callable[[Any, World, Path], None], argv: Any
+) -> int:
+    """The command of one paper: its flags are read, a directory is claimed, and `work` fills it on all ranks."""
+    prog = f"distadmm reproduce {paper}"
+
+    def begin(given: Any, world: World) -> int:
+        world.on_root(demand)
+        folder = world.on_root(lambda: claim_directory(given.out, f"reproduce-{paper}", force=given.force))
+        work(given, world, folder)
+        if world.is_root:
+            print(f"written to {folder}")
+        return DONE
+
+    return launch(prog, lambda words: parse(prog, doc or "", [options], words)[0], begin, argv)
+
+
+def keep(stem: Path, rows: Sequence[Row], drawn: Any) -> None:
+    """The numbers of a figure as CSV, and the figure as SVG: the same bytes for the same rows."""
+    write_csv(stem.with_name(f"{stem.name}.csv"), list(rows[0]), (list(row.values()) for row in rows))
+    save(drawn, stem.with_name(f"{stem.name}.svg"))
+
+
+def say(path: Path, text: str) -> None:
+    write_text(path, text)
+    print(text)
+
+
+def table(head: Iterable[str], lines: Iterable[Iterable[Any]]) -> Iterator[str]:
+    """The lines of a table in Markdown."""
+    names = list(head)
+    yield _cells(names)
+    yield "|" + "---|" * len(names)
+    yield from map(_cells, lines)
+
+
+def _cells(line: Iterable[Any]) -> str:
+    return "| " + " | ".join(f"{cell:.4g}" if isinstance(cell, float) else str(cell) for cell in line) + " |"

@@ -1,15 +1,12 @@
 """The two figures of the privacy funnel paper (Chen, Ye, Wu, Wu, Wu and Zhang, 2024), made again.
 
-python -m distadmm.papers.funnel --out DIR                    both figures; some minutes
-python -m distadmm.papers.funnel --figure 1
-mpiexec -n 4 python -m distadmm.papers.funnel --out DIR       shared out to the ranks, the same bits
+python -m distadmm reproduce funnel --out DIR                    both figures; some minutes
+python -m distadmm reproduce funnel --figure 1
 
 Figure 1: synthetic distribution, uniform and non-uniform P(x).  Figure 2: heart failure and census income.
 """
 
-from distadmm.flags import entering
-
-entering(__name__)  # as a command: one BLAS thread a rank, before numpy is loaded
+from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -19,21 +16,19 @@ from typing import Any
 import numpy as np
 
 from distadmm.data import joint as tables
-from distadmm.errors import DONE
-from distadmm.files import write_csv, write_text
-from distadmm.flags import flag, parse
+from distadmm.files import write_csv
+from distadmm.flags import flag
 from distadmm.graphs import figures
 from distadmm.methods.funnel import curve as curves
 from distadmm.methods.funnel import literal, perfect, solvers
 from distadmm.methods.funnel.model import Array, Joint, Solution, of_table
 from distadmm.methods.funnel.report import CLOSE
 from distadmm.methods.funnel.solvers import EVERY, Effort
-from distadmm.ranks.launch import launch
+from distadmm.papers.command import reproduce, say, table
 from distadmm.ranks.world import World
-from distadmm.run.claim import claim_directory
+from distadmm.run.groups import Output
 from distadmm.structs import struct
 
-PROG = "distadmm.papers.funnel"
 FIGURES = {"1": ("synthetic-unif", "synthetic-nonunif"), "2": ("heart", "adult")}
 TITLES = {
     "synthetic-unif": "uniform P(x)",
@@ -48,7 +43,7 @@ COLUMNS = ["problem", "method", "R", "R_over_HX", "I_SY", "I_XY", "lower_bound",
 
 
 @struct
-class Options:
+class Options(Output):
     flags_title = "reproduce funnel"
     figure: str = flag("all", choices=("1", "2", "all"), help="which figure of the paper")
     points: int = flag(20, help="R on each curve, evenly up to H(X); census income has its own", at_least=2)
@@ -57,8 +52,6 @@ class Options:
     )
     repeats: int = flag(2, help="runs of lp; one on census income", at_least=1)
     seed: int = flag(0, help="seed of all random choices", at_least=0)
-    out: str | None = flag(None, help="directory (default: runs/reproduce-funnel-DATE-TIME)")
-    force: bool = flag(False, help="replace a non-empty --out")
 
     def effort(self) -> Effort:
         return Effort(starts=self.starts, repeats=self.repeats, seed=self.seed)
@@ -201,19 +194,18 @@ def _table(found: Panel) -> Iterator[str]:
     worst = int(np.argmax(excess))
     yield f"AEM's best is above the linear program by at most {excess[worst]:.1e}, at R/H(X) ="
     yield f"{best[worst].R / joint.HX:.3f}; by {np.median(excess):.1e} in the median over R.\n"
-    names = list(found.found)
-    yield "| R/H(X) | " + " | ".join(names) + " | proven lower bound | hits of AEM within 1e-4 of its best |"
-    yield "|" + "---|" * (len(names) + 3)
-    for k, one in enumerate(found.found["lp"]):
-        cells = [_value(found.found[name][k]) for name in names]
-        lower = f"{one.lower:.6f}" + (" (optimal)" if one.leakage - one.lower <= CLOSE else "")
-        note = found.found["aem"][k].note
-        hits = note.split(" within")[0] if " within" in note else "-"
-        yield f"| {one.R / joint.HX:.3f} | " + " | ".join(cells) + f" | {lower} | {hits} |"
+    head = ("R/H(X)", *found.found, "proven lower bound", "hits of AEM within 1e-4 of its best")
+    yield from table(head, (_line(found, k) for k in range(len(best))))
 
 
-def _value(one: Solution) -> str:
-    return f"{one.leakage:.6f}" if one.converged or one.iterations else "none reaches R"
+def _line(found: Panel, k: int) -> Iterator[str]:
+    """One R: what each method reached, and what is proved."""
+    one, note = found.found["lp"][k], found.found["aem"][k].note
+    yield f"{one.R / found.joint.HX:.3f}"
+    for at in (solutions[k] for solutions in found.found.values()):
+        yield f"{at.leakage:.6f}" if at.converged or at.iterations else "none reaches R"
+    yield f"{one.lower:.6f}" + (" (optimal)" if one.leakage - one.lower <= CLOSE else "")
+    yield note.split(" within")[0] if " within" in note else "-"
 
 
 def _printed(found: Panel) -> Iterator[str]:
@@ -225,37 +217,23 @@ def _printed(found: Panel) -> Iterator[str]:
         yield f"- {reading}:{value} {outcome.what}"
 
 
-def work(options: Options, world: World) -> int:
-    world.on_root(figures.demand)
-    folder = Path(
-        world.on_root(lambda: str(claim_directory(options.out, "reproduce-funnel", force=options.force)))
-    )
+def work(options: Options, world: World, folder: Path) -> None:
     chosen = FIGURES if options.figure == "all" else {options.figure: FIGURES[options.figure]}
     made: dict[str, list[Panel]] = {}
     for figure, names in chosen.items():
         panels = [panel(name, options, world) for name in names]
         made[figure] = [one for one in panels if one is not None]
-    return world.on_root(lambda: _write(folder, made))
+    world.on_root(lambda: _write(folder, made))
 
 
-def _write(folder: Path, made: dict[str, list[Panel]]) -> int:
+def _write(folder: Path, made: dict[str, list[Panel]]) -> None:
     for figure, panels in made.items():
         write_csv(folder / f"figure{figure}.csv", COLUMNS, (row for found in panels for row in rows(found)))
         ends = ([found.name, *point] for found in panels for point in found.scattered.tolist())
         write_csv(folder / f"figure{figure}-drs.csv", ["problem", "I_XY", "I_SY"], ends)
         draw(folder / f"figure{figure}.svg", panels)
-    words = text(made)
-    write_text(folder / "funnel.md", words)
-    print(words)
-    print(f"written to {folder}")
-    return DONE
+    say(folder / "funnel.md", text(made))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    return launch(PROG, lambda words: parse(PROG, str(__doc__), [Options], words)[0], work, argv)
-
-
-if __name__ == "__main__":
-    from distadmm.papers.funnel import main as run  # the real module, not its __main__ double
-
-    raise SystemExit(run())
+    return reproduce("funnel", __doc__, Options, work, argv)

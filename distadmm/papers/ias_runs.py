@@ -16,8 +16,8 @@ from distadmm import ias
 from distadmm.methods.ias import admm, ga, gba
 from distadmm.methods.ias.inference import Inference, stand_in
 from distadmm.methods.ias.objective import Objective, random_starts
+from distadmm.papers.command import Row
 
-Row = dict[str, Any]
 Item = tuple[Any, ...]
 
 K, EPS, RHO = 11, 1e-4, 1.0  # |U| of the paper; its eps and rho are not stated
@@ -51,19 +51,15 @@ def inner(beta: float, sign: str, steps: int) -> list[Row]:
     for t in range(1, steps + 1):
         state = admm.inner_step(objective, state, RHO, EPS, sign=SIGNS[sign])
         seen = admm.look(objective, state, RHO)
-        rows.append(
-            {
-                "beta": beta,
-                "sign": sign,
-                "step": t,
-                "F_admm": float(seen.F3[0]),
-                "F": float(seen.F[0]),
-                "lagrangian": float(seen.L[0]),
-                "delta_l1": float(seen.delta[0]),
-                "lambda_l1": float(seen.lam[0]),
-                "sum_P_U": float(state.P_U.sum()),
-            }
-        )
+        names = {
+            "F_admm": seen.F3,
+            "F": seen.F,
+            "lagrangian": seen.L,
+            "delta_l1": seen.delta,
+            "lambda_l1": seen.lam,
+        }
+        values = {name: float(value[0]) for name, value in names.items()}
+        rows.append({"beta": beta, "sign": sign, "step": t, **values, "sum_P_U": float(state.P_U.sum())})
     return rows
 
 
@@ -72,50 +68,32 @@ def outer(measure: str, beta: float, steps: int, inner_steps: int) -> list[Row]:
     objective = objective_of(measure, beta)
     P = start_of(objective)
     state = admm.init(objective, P[None])
-    rows: list[Row] = [_outer_row(measure, beta, 0, float(objective(P).F))]
-    for j in range(1, steps + 1):
+    reached = [float(objective(P).F)]
+    for _ in range(steps):
         for _ in range(inner_steps):
             state = admm.inner_step(objective, state, RHO, EPS)
         state = admm.outer_step(objective, state)
-        rows.append(_outer_row(measure, beta, j, float(objective(state.P).F[0])))
+        reached.append(float(objective(state.P).F[0]))
     by_gba = float(gba.ascend(objective, P[None], EPS, iterations=5000).F[0])
-    best = optimum(measure, beta)
-    return [{**row, "gba": by_gba, "optimum": best} for row in rows]
-
-
-def _outer_row(measure: str, beta: float, step: int, F: float) -> Row:
-    return {"measure": measure, "beta": beta, "step": step, "F": F}
+    run, known = {"measure": measure, "beta": beta}, {"gba": by_gba, "optimum": optimum(measure, beta)}
+    return [{**run, "step": step, "F": F, **known} for step, F in enumerate(reached)]
 
 
 def gradient(beta: float, alpha: float, projection: str, iterations: int) -> list[Row]:
     """Figs. 4 and 5: gradient ascent from the same start, F at every 20th iteration."""
     objective = objective_of("js", beta)
+    how: dict[str, Any] = {"alpha": alpha, "projection": projection}
     run = ga.ascend(
-        objective,
-        start_of(objective)[None],
-        EPS,
-        alpha=alpha,
-        iterations=iterations,
-        tolerance=0.0,
-        projection=projection,
-        trace=True,
+        objective, start_of(objective)[None], EPS, iterations=iterations, tolerance=0.0, trace=True, **how
     )
     F = np.array(run.history)[:, 0]
-    drops = int((np.diff(F) < -1e-12).sum())
+    known = {"drops": _drops(F), "optimum": optimum("js", beta)}
     shown = range(0, len(F), max(1, len(F) // 150))
-    best = optimum("js", beta)
-    return [
-        {
-            "beta": beta,
-            "alpha": alpha,
-            "projection": projection,
-            "iteration": k,
-            "F": float(F[k]),
-            "drops": drops,
-            "optimum": best,
-        }
-        for k in shown
-    ]
+    return [{"beta": beta, **how, "iteration": k, "F": float(F[k]), **known} for k in shown]
+
+
+def _drops(F: np.ndarray) -> int:
+    return int((np.diff(F) < -1e-12).sum())
 
 
 def leakage(beta: float, method: str, repeats: int) -> list[Row]:
@@ -181,30 +159,12 @@ def table(beta: float, method: str, alpha: float, iterations: int) -> list[Row]:
         climbed = gba.ascend(objective, P[None], EPS, iterations=5000)
         F, drops, settled = float(climbed.F[0]), 0, bool(climbed.converged[0])
     else:
-        climbed = ga.ascend(
-            objective,
-            P[None],
-            EPS,
-            alpha=alpha,
-            iterations=iterations,
-            projection=method.split()[1],
-            trace=True,
-        )
-        history = np.array(climbed.history)[:, 0]
-        drops = int((np.diff(history) < -1e-12).sum())
+        how: dict[str, Any] = {"alpha": alpha, "iterations": iterations, "projection": method.split()[1]}
+        climbed = ga.ascend(objective, P[None], EPS, trace=True, **how)
+        drops = _drops(np.array(climbed.history)[:, 0])
         F, settled = float(climbed.F[0]), bool(climbed.converged[0])
-    best = optimum("lc", beta)
-    return [
-        {
-            "beta": beta,
-            "method": method,
-            "alpha": alpha,
-            "F": F,
-            "settled": settled,
-            "drops": drops,
-            "optimum": best,
-        }
-    ]
+    row = {"beta": beta, "method": method, "alpha": alpha, "F": F, "settled": settled, "drops": drops}
+    return [{**row, "optimum": optimum("lc", beta)}]
 
 
 RUNS: dict[str, Callable[..., list[Row]]] = {

@@ -1,18 +1,15 @@
 """ISTDP in numbers: the experiments that Yuan and Peng (2023) announce and do not report.
 
-    python -m distadmm.papers.istdp --out DIR                        everything; a few minutes
-    python -m distadmm.papers.istdp --figure budget --seeds 3
-    mpiexec -n 4 python -m distadmm.papers.istdp --out DIR           shared out to the ranks, the same bits
+    python -m distadmm reproduce istdp --out DIR                        everything; a few minutes
+    python -m distadmm reproduce istdp --figure budget --seeds 3
 
 Each part leaves a CSV and an SVG, all together a text that says what agrees with what.
 """
 
-from distadmm.flags import entering
-
-entering(__name__)
+from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -21,33 +18,27 @@ import numpy as np
 
 from distadmm import istdp
 from distadmm.data import rows as synthetic
-from distadmm.errors import DONE, require
-from distadmm.files import write_csv, write_text
-from distadmm.flags import flag, parse
-from distadmm.graphs.figures import demand
+from distadmm.errors import require
+from distadmm.flags import flag
 from distadmm.methods.istdp import leaks, printed
-from distadmm.papers import istdp_figures
+from distadmm.papers.command import Row, keep, reproduce, say
+from distadmm.papers.istdp_figures import drawn, text
 from distadmm.privacy.accounting import gaussian
 from distadmm.problems.losses import Logistic
-from distadmm.ranks.launch import launch
 from distadmm.ranks.world import World
-from distadmm.run.claim import claim_directory
+from distadmm.run.groups import Output
 from distadmm.structs import struct
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
 DELTA, T = 1e-5, 50
 FIGURES = ("accounting", "attack", "nonprivate", "budget", "adult")
 
-Row = dict[str, Any]
-
 
 @struct
-class Options:
+class Options(Output):
     flags_title = "reproduce istdp"
     figure: str = flag("all", help=f"all, or one of {', '.join(FIGURES)}", choices=("all", *FIGURES))
     seeds: int = flag(5, help="problems and noises to average over", at_least=1)
-    out: str | None = flag(None, help="directory (default: runs/reproduce-istdp-<date>-<time>)")
-    force: bool = flag(False, help="replace a directory that is not empty")
 
 
 # -- the parts: items, and one row from each ----------------------------------------------------------------
@@ -222,41 +213,17 @@ PARTS: dict[str, Callable[[Any], Row]] = {
 }
 
 
-def work(options: Options, world: World) -> int:
-    world.on_root(demand)
-    folder = Path(
-        world.on_root(lambda: str(claim_directory(options.out, "reproduce-istdp", force=options.force)))
-    )
+def work(options: Options, world: World, folder: Path) -> None:
     chosen = FIGURES if options.figure == "all" else (options.figure,)
     found: dict[str, list[Row]] = {}
     for figure in chosen:
         rows = world.share_out(PARTS[figure], items(figure, options.seeds))
         if rows is not None:
             found[figure] = rows
-    return world.on_root(lambda: _write(folder, found, options.seeds))
+            keep(folder / figure, rows, drawn(figure, rows))
+    if found:
+        say(folder / "istdp.md", text(found, options.seeds))
 
 
-def _write(folder: Path, found: dict[str, list[Row]], seeds: int) -> int:
-    from distadmm.papers.istdp_text import text
-
-    for figure, rows in found.items():
-        write_csv(folder / f"{figure}.csv", list(rows[0]), (list(row.values()) for row in rows))
-        istdp_figures.draw(figure, rows, folder / f"{figure}.svg")
-    words = text(found, seeds)
-    write_text(folder / "istdp.md", words)
-    print(words)
-    print(f"written to {folder}")
-    return DONE
-
-
-def main(argv: list[str] | None = None) -> int:
-    def read(words: list[str]) -> Options:
-        return parse("distadmm.papers.istdp", __doc__ or "", [Options], words)[0]
-
-    return launch("distadmm.papers.istdp", read, work, argv)
-
-
-if __name__ == "__main__":
-    from distadmm.papers.istdp import main as run
-
-    raise SystemExit(run())
+def main(argv: Sequence[str] | None = None) -> int:
+    return reproduce("istdp", __doc__, Options, work, argv)

@@ -1,17 +1,14 @@
 """Figures 1 to 3 of "Learning Privately over Distributed Features": ADMM sharing, SGD, and noise.
 
-    python -m distadmm.papers.sharing --figure 1a --out DIR
-    python -m distadmm.papers.sharing --images digits.npz            all six, gisette as a stand-in
-    mpiexec -n 2 python -m distadmm.papers.sharing --out DIR         curves shared out to the ranks
+    python -m distadmm reproduce sharing --figure 1a --out DIR
+    python -m distadmm reproduce sharing --images digits.npz            all six, gisette as a stand-in
 
 1a, 2a: objective and test loss a epoch, ADMM against SGD.  1b, 2b: test loss a epoch under the noise of equation
 (10).  3a, 3b: test loss at the end against the noise, beside party 1 alone and all features.  a9a is encoded from
 the bundled Adult; it equals LIBSVM's files in every row.
 """
 
-from distadmm.flags import entering
-
-entering(__name__)
+from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,25 +19,23 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from distadmm.data.parts import sparse_or_dense
+from distadmm.data.parts import cut, sparse_or_dense
 from distadmm.data.table import dense
-from distadmm.errors import DONE, require
-from distadmm.files import write_csv, write_text
-from distadmm.flags import flag, parse
-from distadmm.graphs.figures import demand
+from distadmm.errors import require
+from distadmm.flags import flag
 from distadmm.methods.sharing import admm
 from distadmm.methods.sharing.admm import Form
 from distadmm.methods.sharing.equation10 import EquationTen
 from distadmm.methods.sharing.jacobi import Corrected, Paper
 from distadmm.methods.sharing.seat import Seat, iterate
 from distadmm.methods.sharing.sgd import SGD
-from distadmm.papers import sharing_figures
+from distadmm.papers.command import Row, keep, reproduce, say
+from distadmm.papers.sharing_figures import drawn, verdicts
 from distadmm.problems.columns import Columns
 from distadmm.problems.losses import Logistic
-from distadmm.ranks.launch import launch
 from distadmm.ranks.star import Star
 from distadmm.ranks.world import World
-from distadmm.run.claim import claim_directory
+from distadmm.run.groups import Output
 from distadmm.structs import struct
 
 Array = np.ndarray
@@ -50,14 +45,13 @@ WIDTHS = {"a9a": (66, 57), "gisette": (2000, 2000, 1000)}
 SIGMAS = {"a9a": (0.0, 3.0, 10.0, 30.0, 100.0), "gisette": (0.0, 0.3, 1.0, 3.0, 10.0)}
 RHO = {"a9a": 0.2, "gisette": 0.01}
 TAU = {"a9a": 0.0, "gisette": 1.28}  # Algorithm 1 as printed (tau = 0) diverges on the wide blocks
-HEADER = ("figure", "data", "curve", "epoch", "objective", "test_loss")
 BEST = "corrected, best epoch"
 CORRECTED = ("ADMM corrected", BEST)
 NOISE = 0x46494733  # purpose of equation (10)'s noise here
 
 
 @struct
-class Options:
+class Options(Output):
     flags_title = "reproduce sharing"
     figure: str = flag("all", help=f"all, or one of {', '.join(FIGURES)}", choices=("all", *FIGURES))
     gisette: str | None = flag(None, help="your gisette_scale (LIBSVM format), with --gisette-test")
@@ -67,8 +61,6 @@ class Options:
     )
     epochs: int = flag(20, help="epochs of every curve", at_least=2)
     seed: int = flag(0, help="seed of the noise and of SGD's order", at_least=0)
-    out: str | None = flag(None, help="directory (default: runs/reproduce-sharing-<date>-<time>)")
-    force: bool = flag(False, help="replace a directory that is not empty")
 
     def __post_init__(self) -> None:
         require(
@@ -127,28 +119,17 @@ def task(data: str, options: Options) -> Task:
             training, held_out = gisette.load_gisette(options.gisette, options.gisette_test)
         else:
             training, held_out = gisette.build_standin(options.images or "")
-        name, X, y, X_test, y_test = (
-            training.name,
-            dense(training.X),
-            training.y,
-            dense(held_out.X),
-            held_out.y,
-        )
-    edges = np.cumsum([0, *WIDTHS[data]])
-    cut = [slice(int(low), int(high)) for low, high in pairwise(edges)]
-    return Task(
-        name,
-        tuple(sparse_or_dense(X[:, part]) for part in cut),
-        y,
-        tuple(X_test[:, part] for part in cut),
-        y_test,
-    )
+        name, y, y_test = training.name, training.y, held_out.y
+        X, X_test = dense(training.X), dense(held_out.X)
+    parts = cut(WIDTHS[data], X.shape[1], len(WIDTHS[data]))
+    blocks = tuple(sparse_or_dense(X[:, part]) for part in parts)
+    return Task(name, blocks, y, tuple(X_test[:, part] for part in parts), y_test)
 
 
-def curve(item: Item) -> list[dict[str, Any]]:
+def curve(item: Item) -> list[Row]:
     """The rows of one curve."""
     work = task(item.data, item.options)
-    rows: list[dict[str, Any]] = []
+    rows: list[Row] = []
 
     def see(epoch: int, state: Any) -> None:
         rows.append(_row(item, work, epoch, state.x, state.b, centred=item.curve in CORRECTED))
@@ -199,9 +180,7 @@ def _sgd(item: Item, work: Task, see: Callable[[int, Any], None]) -> None:
     iterate(SGD(eta, 100, item.options.seed), seat, item.options.epochs, see)
 
 
-def _row(
-    item: Item, work: Task, epoch: int, x: dict[int, Array], b: float, *, centred: bool
-) -> dict[str, Any]:
+def _row(item: Item, work: Task, epoch: int, x: dict[int, Array], b: float, *, centred: bool) -> Row:
     means = {m: np.asarray(work.blocks[m - 1].mean(axis=0)).ravel() if centred else 0.0 for m in x}
     shift = b - sum(float(np.sum(means[m] * x[m])) for m in x)
     train = sum(work.blocks[m - 1] @ x[m] for m in x) + shift
@@ -251,36 +230,18 @@ def items(options: Options) -> list[Item]:
     return made
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    return launch(
-        "distadmm.papers.sharing", lambda a: parse("distadmm.papers.sharing", __doc__ or "", [Options], a)[0],
-        work, argv,
-    )  # fmt: skip
-
-
-def work(options: Options, world: World) -> int:
-    world.on_root(demand)
-    out = Path(
-        world.on_root(lambda: str(claim_directory(options.out, "reproduce-sharing", force=options.force)))
-    )
+def work(options: Options, world: World, out: Path) -> None:
     parts = world.share_out(curve, items(options))
     if parts is None:
-        return DONE
+        return
     rows = [row for part in parts for row in part]
     for figure in options.figures:
         own = [row for row in rows if row["figure"] == figure]
-        write_csv(out / f"figure-{figure}.csv", HEADER, [[row[key] for key in HEADER] for row in own])
-        sharing_figures.draw(figure, own, out / f"figure-{figure}.svg")
-    text = sharing_figures.verdicts(rows, options.figures)
-    write_text(out / "agreement.md", text)
-    print(text)
+        keep(out / f"figure-{figure}", own, drawn(figure, own))
+    say(out / "agreement.md", verdicts(rows, options.figures))
     if not options.wide and options.figure == "all":
         print("2a, 2b and 3b need --gisette FILE --gisette-test FILE, or --images NPZ for the stand-in")
-    print(out)
-    return DONE
 
 
-if __name__ == "__main__":
-    from distadmm.papers.sharing import main as run_main  # the real module, not its __main__ double
-
-    raise SystemExit(run_main())
+def main(argv: Sequence[str] | None = None) -> int:
+    return reproduce("sharing", __doc__, Options, work, argv)

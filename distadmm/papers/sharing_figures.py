@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
-from distadmm.graphs.figures import grouped, pyplot, save
+from distadmm.graphs.figures import grouped, pyplot
+from distadmm.papers.command import Row, table
 
-Row = dict[str, Any]
 
-
-def draw(figure: str, rows: list[Row], path: Path) -> None:
-    """One SVG, the same bytes for the same rows."""
-    plt = pyplot()
-    drawn = _traces(plt, rows) if figure[0] != "3" else _levels(plt, rows)
-    drawn.axes[0].set_title(f"Figure {figure}: {rows[0]['data']}", loc="left")
-    save(drawn, path)
+def drawn(figure: str, rows: list[Row]) -> Any:
+    found = _traces(pyplot(), rows) if figure[0] != "3" else _levels(pyplot(), rows)
+    found.axes[0].set_title(f"Figure {figure}: {rows[0]['data']}", loc="left")
+    return found
 
 
 def _traces(plt: Any, rows: list[Row]) -> Any:
@@ -47,31 +43,23 @@ def _levels(plt: Any, rows: list[Row]) -> Any:
 
 def verdicts(rows: list[Row], figures: tuple[str, ...]) -> str:
     """What each figure of the paper says, and whether these numbers say it too."""
-    said = {
-        "1a": _against_sgd,
-        "2a": _against_sgd,
-        "1b": _noise,
-        "2b": _noise,
-        "3a": _baselines,
-        "3b": _baselines,
-    }
     lines = []
     for figure in figures:
         own = [row for row in rows if row["figure"] == figure]
-        lines += [f"## Figure {figure}, {own[0]['data']}", "", *said[figure](figure, own), ""]
+        said = _baselines if figure[0] == "3" else _against_sgd if figure[1] == "a" else _noise
+        lines += [f"## Figure {figure}, {own[0]['data']}", "", *said(figure, own), ""]
     return "\n".join(lines)
 
 
 def _against_sgd(figure: str, rows: list[Row]) -> list[str]:
     curves = {name: own for (name,), own in grouped(rows, "curve").items()}
-    lines = [
-        "| curve | objective/N at 2 | at the end | test loss at 2 | at the end |",
-        "|---|---|---|---|---|",
-    ]
-    for name, own in curves.items():
-        early, late = own[1], own[-1]
-        cells = [early["objective"], late["objective"], early["test_loss"], late["test_loss"]]
-        lines.append(f"| {name} | " + " | ".join(f"{value:.4f}" for value in cells) + " |")
+    lines = table(
+        ("curve", "objective/N at 2", "at the end", "test loss at 2", "at the end"),
+        (
+            (name, *(f"{own[at][what]:.4f}" for what in ("objective", "test_loss") for at in (1, -1)))
+            for name, own in curves.items()
+        ),
+    )
     admm, sgd = (
         curves["ADMM corrected"],
         min((curves[n] for n in curves if "SGD" in n), key=lambda c: c[-1]["test_loss"]),
@@ -94,23 +82,18 @@ def _against_sgd(figure: str, rows: list[Row]) -> list[str]:
 def _noise(figure: str, rows: list[Row]) -> list[str]:
     final = {name: own[-1]["test_loss"] for (name,), own in grouped(rows, "curve").items()}
     order = list(final.values())
-    lines = [
-        "| " + " | ".join(final) + " |",
-        "|" + "---|" * len(final),
-        "| " + " | ".join(f"{v:.4f}" for v in order) + " |",
-    ]
     grows = all(low <= high * 1.02 for low, high in pairwise(order))
-    return [
-        *lines, "", "The paper: moderate noise still converges, too much ruins the model.  Here: "
+    said = (
+        "The paper: moderate noise still converges, too much ruins the model.  Here: "
         f"{_agrees(grows and order[1] < 2 * order[0])}; equation (10) guarantees nothing at any level "
-        "(docs/sharing.md).",
-    ]  # fmt: skip
+        "(docs/sharing.md)."
+    )
+    return [*table(final, [[f"{loss:.4f}" for loss in order]]), "", said]
 
 
 def _baselines(figure: str, rows: list[Row]) -> list[str]:
     final = {row["curve"]: row["test_loss"] for row in rows}
-    lines = ["| " + " | ".join(final) + " |", "|" + "---|" * len(final)]
-    lines += ["| " + " | ".join(f"{value:.4f}" for value in final.values()) + " |", ""]
+    lines = [*table(final, [[f"{loss:.4f}" for loss in final.values()]]), ""]
     helps = final["all features"] < final["party 1 alone"]
     lines.append(f"The paper: more features help party 1.  Here: {_agrees(helps)}.")
     if figure == "3b":
