@@ -23,15 +23,15 @@ from distadmm.errors import DONE, UNCONVERGED
 from distadmm.flags import parse
 from distadmm.graphs import figures
 from distadmm.methods.ias import report
+from distadmm.methods.ias.admm import told
 from distadmm.methods.ias.certificate import Certificate, certify, thresholds
-from distadmm.methods.ias.design import EPS, Design, check_sizes, design
+from distadmm.methods.ias.design import Design, check_sizes, solve
 from distadmm.methods.ias.inference import Inference, stand_in
 from distadmm.methods.ias.measures import Measure, measure, own
 from distadmm.methods.ias.multistart import Method
 from distadmm.methods.ias.objective import Objective, random_starts
 from distadmm.methods.ias.options import Data, Goal, Range, Running, Solver
-from distadmm.methods.ias.pareto import Curve
-from distadmm.methods.ias.pareto import sweep as pareto_sweep
+from distadmm.methods.ias.pareto import Curve, sweep
 from distadmm.ranks.launch import launch
 from distadmm.ranks.world import World
 from distadmm.run.claim import claim_directory
@@ -59,152 +59,85 @@ __all__ = [
 PROG = "distadmm.ias"
 
 
-def solve(
-    problem: Inference,
-    f: str | Measure = "mi",
-    beta: float = 0.4,
-    u_size: int | None = None,
-    *,
-    eps: float = EPS,
-    method: str | Method = "gba",
-    restarts: int | None = None,
-    starts: str = "sparse",
-    polish: bool | None = None,
-    certify: bool = False,
-    seed: int = 0,
-    world: World | None = None,
-) -> Design | None:
-    """The best mapping p(u|y) found for I(S;U) - beta E[d]; with `certify`, the global optimum and its bound.
-
-    On a `world` of several ranks the starts are shared out; the result is on rank 0, None elsewhere.
-    """
-    return design(
-        problem,
-        measure(f),
-        beta,
-        len(problem.P_Y) if u_size is None else u_size,
-        eps=eps,
-        method=Method(method) if isinstance(method, str) else method,
-        restarts=restarts,
-        starts=starts,
-        polished=polish,
-        certified=certify,
-        seed=seed,
-        world=world,
-    )
-
-
-def sweep(
-    problem: Inference,
-    f: str | Measure = "mi",
-    betas: Sequence[float] = (),
-    u_size: int | None = None,
-    *,
-    points: int = 18,
-    eps: float = EPS,
-    restarts: int = 20,
-    certify: bool = True,
-    seed: int = 0,
-    world: World | None = None,
-) -> Curve | None:
-    """The Pareto curve of I(S;U) against E[d]; without `betas`, `points` of them up to just above beta_glob."""
-    world, found = world or World(), measure(f)
-    K = len(problem.P_Y) if u_size is None else u_size
-    if not betas:
-        top = world.on_root(lambda: thresholds(Objective(problem, found, 1.0), seed)).beta_glob
-        betas = tuple(1.02 * top * k / points for k in range(1, points + 1))
-    for beta in betas:
-        check_sizes(beta, K, eps)
-    return pareto_sweep(
-        problem, found, betas, K, eps, restarts=restarts, seed=seed, certified=certify, world=world
-    )
-
-
-def _config(*parts: Any) -> dict[str, Any]:
-    return {name: value for part in parts for name, value in asdict(part).items()}
-
-
-def work(given: tuple[Data, Goal, Solver, Running], world: World) -> int:
+def work(given: tuple[Data, Goal, Solver | Range, Running], world: World) -> int:
     """The command proper, on every rank."""
-    data, goal, solver, output = given
-    problem, found_measure = world.on_root(data.load), _measure_everywhere(goal.f, world)
-    K = goal.u_size or len(problem.P_Y)
-    world.on_root(lambda: check_sizes(solver.beta, K, goal.eps))
-    if output.dry_run:
-        return world.on_root(lambda: _outlook(problem, K, found_measure))
-    folder = world.on_root(lambda: claim_directory(output.out, "ias", force=output.force))
-    found = solve(
-        problem,
-        found_measure,
-        solver.beta,
-        K,
-        eps=goal.eps,
-        method=solver.make(),
-        restarts=goal.restarts,
-        starts=solver.starts,
-        polish=solver.polish,
-        certify=bool(goal.certify),
-        seed=output.seed,
-        world=world,
-    )
-    code = DONE
-    if found is not None:
-        lines = report.lines(found)
-        if solver.form == "paper":
-            objective = Objective(problem, found_measure, solver.beta)
-            start = random_starts(problem, K, goal.eps, output.seed, [0], solver.starts)[0]
-            from distadmm.methods.ias.printed import told
-
-            lines += told(objective, start, goal.eps, solver.penalty_rho)
-        print("\n".join(lines))
-        names = report.write_design(folder, found, _config(data, goal, solver, output))
-        if _figure(output.figure):
-            made = found.mapping
-            title = f"{found.problem.name} {found.measure} beta {found.beta:g}: F = {found.F:.6f}"
-            draw_mapping(folder / "mapping.svg", made.matrix, made.values, made.prior @ made.matrix, title)
-            names.append("mapping.svg")
-        _wrote(folder, names)
-        open_ = found.certificate is not None and found.certificate.upper - found.certificate.attained > 1e-6
-        if output.strict and (open_ or not found.converged.any()):
-            print("not settled: see the lines above", file=sys.stderr)
-            code = UNCONVERGED
-    return world.broadcast(code)
-
-
-def work_sweep(given: tuple[Data, Goal, Range, Running], world: World) -> int:
-    """The sweep, on every rank."""
     data, goal, wanted, output = given
     problem, found_measure = world.on_root(data.load), _measure_everywhere(goal.f, world)
     K = goal.u_size or len(problem.P_Y)
-    world.on_root(lambda: check_sizes(1.0, K, goal.eps))
+    beta = wanted.beta if isinstance(wanted, Solver) else 1.0
+    world.on_root(lambda: check_sizes(beta, K, goal.eps))
     if output.dry_run:
         return world.on_root(lambda: _outlook(problem, K, found_measure))
-    folder = world.on_root(lambda: claim_directory(output.out, "ias-sweep", force=output.force))
-    curve = sweep(
-        problem,
-        found_measure,
-        wanted.betas,
-        K,
-        points=wanted.points,
-        eps=goal.eps,
-        restarts=goal.restarts or 20,
-        certify=goal.certify is not False,
-        seed=output.seed,
-        world=world,
-    )
-    code = DONE
-    if curve is not None:
-        print("\n".join(report.curve_lines(curve)))
-        names = report.write_curve(folder, curve, problem, _config(data, goal, wanted, output))
-        if _figure(output.figure):
-            I, E, sure = (np.array([getattr(p, of) for p in curve.points]) for of in ("I", "E", "certified"))
-            draw_pareto(folder / "curve.svg", I, E, sure, f"{problem.name} {goal.f}")
-            names.append("curve.svg")
-        _wrote(folder, names)
-        if output.strict and goal.certify is not False and not all(p.certified for p in curve.points):
-            print("not all points are certified: see the table", file=sys.stderr)
-            code = UNCONVERGED
-    return world.broadcast(code)
+    name = "ias" if isinstance(wanted, Solver) else "ias-sweep"
+    folder = world.on_root(lambda: claim_directory(output.out, name, force=output.force))
+    how: dict[str, Any] = {"u_size": K, "eps": goal.eps, "seed": output.seed, "world": world}
+    config = {name: value for part in given for name, value in asdict(part).items()}
+    if isinstance(wanted, Solver):
+        found = solve(
+            problem, found_measure, wanted.beta, method=wanted.make(), restarts=goal.restarts, starts=wanted.starts,
+            polish=wanted.polish, certify=bool(goal.certify), **how,
+        )  # fmt: skip
+        unsettled = found and _mapping(found, found_measure, goal, wanted, output, folder, config)
+    else:
+        certified = goal.certify is not False
+        curve = sweep(
+            problem, found_measure, wanted.betas, points=wanted.points, restarts=goal.restarts or 20,
+            certify=certified, **how,
+        )  # fmt: skip
+        unsettled = curve and _curve(curve, problem, goal, certified, output.figure, folder, config)
+    if unsettled and output.strict:
+        print(unsettled, file=sys.stderr)
+    return world.broadcast(UNCONVERGED if unsettled and output.strict else DONE)
+
+
+def _mapping(
+    found: Design,
+    f: Measure,
+    goal: Goal,
+    solver: Solver,
+    output: Running,
+    folder: Path,
+    config: dict[str, Any],
+) -> str:
+    """Tells and writes a mapping, on rank 0; what is not settled of it."""
+    lines = report.lines(found)
+    if solver.form == "paper":
+        objective = Objective(found.problem, f, solver.beta)
+        shape = found.P.shape[1], goal.eps, output.seed
+        start = random_starts(found.problem, *shape, [0], solver.starts)[0]
+        lines += told(objective, start, goal.eps, solver.penalty_rho)
+    print("\n".join(lines))
+    names = report.write_design(folder, found, config)
+    if _figure(output.figure):
+        made = found.mapping
+        title = f"{found.problem.name} {found.measure} beta {found.beta:g}: F = {found.F:.6f}"
+        draw_mapping(folder / "mapping.svg", made.matrix, made.values, made.prior @ made.matrix, title)
+        names.append("mapping.svg")
+    print(f"wrote {folder}: {', '.join(names)}")
+    proof = found.certificate
+    settled = found.converged.any() and (proof is None or proof.upper - proof.attained <= 1e-6)
+    return "" if settled else "not settled: see the lines above"
+
+
+def _curve(
+    curve: Curve,
+    problem: Inference,
+    goal: Goal,
+    certified: bool,
+    figure: bool,
+    folder: Path,
+    config: dict[str, Any],
+) -> str:
+    """The same of a curve."""
+    print("\n".join(report.curve_lines(curve)))
+    names = report.write_curve(folder, curve, problem, config)
+    if _figure(figure):
+        I, E, sure = (np.array([getattr(p, of) for p in curve.points]) for of in ("I", "E", "certified"))
+        draw_pareto(folder / "curve.svg", I, E, sure, f"{problem.name} {goal.f}")
+        names.append("curve.svg")
+    print(f"wrote {folder}: {', '.join(names)}")
+    settled = not certified or all(point.certified for point in curve.points)
+    return "" if settled else "not all points are certified: see the table"
 
 
 def _outlook(problem: Inference, K: int, found: Measure) -> int:
@@ -226,20 +159,13 @@ def _figure(wanted: bool) -> bool:
     return wanted and figures.possible()
 
 
-def _wrote(folder: Path, names: list[str]) -> None:
-    print(f"wrote {folder}: {', '.join(names)}")
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
-    if words[:1] == ["sweep"]:
-        return launch(
-            f"{PROG} sweep",
-            lambda a: parse(f"{PROG} sweep", str(__doc__), [Data, Goal, Range, Running], a),
-            work_sweep,
-            words[1:],
-        )
-    return launch(PROG, lambda a: parse(PROG, str(__doc__), [Data, Goal, Solver, Running], a), work, words)
+    prog, wanted = (f"{PROG} sweep", Range) if words[:1] == ["sweep"] else (PROG, Solver)
+    groups = [Data, Goal, wanted, Running]
+    return launch(
+        prog, lambda a: parse(prog, str(__doc__), groups, a), work, words[1:] if wanted is Range else words
+    )
 
 
 if __name__ == "__main__":

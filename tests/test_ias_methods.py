@@ -5,12 +5,11 @@ import pytest
 
 from distadmm import ias
 from distadmm.methods.ias import admm, bregman, cccp, ga, gba, interior
+from distadmm.methods.ias.admm import inner_loop, told
 from distadmm.methods.ias.inference import stand_in
 from distadmm.methods.ias.measures import MEASURES
 from distadmm.methods.ias.multistart import BATCHED, METHODS, Method, search
 from distadmm.methods.ias.objective import Objective, marginals, random_starts
-from distadmm.methods.ias.pareto import sweep
-from distadmm.methods.ias.printed import inner_loop, told
 from distadmm.ranks.world import World
 
 GAUSS = stand_in("gauss")
@@ -171,7 +170,7 @@ def test_sparse_starts_find_what_uniform_ones_miss():
 
 
 def test_the_curve_falls_and_stays_below_its_tangents():
-    curve = sweep(stand_in("binom"), MEASURES["js"], (0.5, 1.0, 1.6), 10, 1e-12, restarts=6)
+    curve = ias.sweep(stand_in("binom"), "js", (0.5, 1.0, 1.6), 10, restarts=6)
     beta, F, I, E = (
         np.array([getattr(point, name) for point in curve.points]) for name in ("beta", "F", "I", "E")
     )
@@ -185,7 +184,7 @@ def test_the_curve_falls_and_stays_below_its_tangents():
 
 
 def test_the_curve_without_certificates_claims_none():
-    curve = sweep(stand_in("sharp"), MEASURES["mi"], (0.5, 0.2), 5, 1e-12, restarts=3, certified=False)
+    curve = ias.sweep(stand_in("sharp"), "mi", (0.5, 0.2), 5, restarts=3, certify=False)
     assert [point.beta for point in curve.points] == [0.2, 0.5]
     assert not any(point.certified for point in curve.points)
 

@@ -21,6 +21,11 @@ from distadmm.methods.ias.subproblems import solve_marginal, solve_row
 
 Array = np.ndarray
 CORRECTED, PRINTED = -1.0, 1.0
+VERDICT = (
+    "claimed by the paper, not proved: (19) with + rho delta converges.  Refuted: L of (16) is maximised, so "
+    "its multiplier must descend; with the printed sign delta does not vanish (Lemmas 6 and 8 need opposite "
+    "signs, so the printed proof holds for neither)"
+)
 
 
 class State(NamedTuple):
@@ -104,7 +109,6 @@ class Run(NamedTuple):
     inner: int  # inner steps in all
     outer: int
     converged: bool
-    looks: list[tuple[int, int, Look]]  # outer, inner, what was seen
 
 
 def run(
@@ -120,7 +124,6 @@ def run(
     eta_d: float = 1e-6,
     inner: int = 300,
     outer: int = 100,
-    trace: bool = False,
 ) -> Run:
     """Algorithm 1 from one mapping P[y, u], with at most `outer` times `inner` steps.
 
@@ -128,17 +131,15 @@ def run(
     never uses it: without it the printed form "converges" with delta of one); the outer loop when P_{S|U}
     moves less than eta.
     """
-    state, looks, steps = init(objective, P[None]), [], 0
+    state, steps = init(objective, P[None]), 0
     P_SU, converged = marginals(objective.problem, state.P)[1], False
     for j in range(outer):
-        for t in range(inner):
+        for _ in range(inner):
             new = inner_step(objective, state, rho, eps, sign=sign, jacobi=jacobi)
             moved = np.abs(new.P_U - state.P_U).sum()
             state, steps = new, steps + 1
-            if trace:
-                looks.append((j, t, look(objective, state, rho)))
             if not np.isfinite(state.P_U).all() or np.abs(state.P_U).max() > 1e12:
-                return Run(state, steps, j + 1, False, looks)
+                return Run(state, steps, j + 1, False)
             off = np.abs(state.P_U - np.matmul(objective.problem.P_Y, state.P)).sum()
             if moved <= eta_p and (off <= eta_d or sign == PRINTED):
                 break
@@ -147,4 +148,56 @@ def run(
         if np.linalg.norm(P_SU - before) <= eta:
             converged = True
             break
-    return Run(state, steps, j + 1, converged, looks)
+    return Run(state, steps, j + 1, converged)
+
+
+class Printed(NamedTuple):
+    """The inner loop with one sign, after its last step."""
+
+    steps: int
+    delta: float  # |P_U - P^T P_Y|_1
+    lam: float  # |Lambda|_1
+    total: float  # sum of P_U
+    passed: int | None  # the first step at which line 6 would stop: |P_U^t - P_U^{t-1}|_1 <= eta_p
+    delta_then: float  # |delta|_1 at that step
+
+
+def inner_loop(
+    objective: Objective,
+    P: Array,
+    eps: float,
+    rho: float,
+    sign: float,
+    *,
+    steps: int = 120,
+    eta_p: float = 1e-3,
+) -> Printed:
+    """`steps` inner steps from P, line 6's stop test noted but not obeyed; ended when P_U leaves 1e4."""
+    state, passed, then = init(objective, P[None]), None, np.nan
+    done = 0
+    while done < steps and np.abs(state.P_U).max() < 1e4:
+        new = inner_step(objective, state, rho, eps, sign=sign)
+        done += 1
+        moved = float(np.abs(new.P_U - state.P_U).sum())
+        state = new
+        if passed is None and moved <= eta_p:
+            passed, then = done, float(look(objective, state, rho).delta[0])
+    seen = look(objective, state, rho)
+    return Printed(done, float(seen.delta[0]), float(seen.lam[0]), float(state.P_U.sum()), passed, then)
+
+
+def told(objective: Objective, P: Array, eps: float, rho: float) -> list[str]:
+    """Both signs from the same start, and the verdict."""
+    lines = []
+    for name, sign in (("(19) as printed", PRINTED), ("(19) corrected ", CORRECTED)):
+        seen = inner_loop(objective, P, eps, rho, sign)
+        stop = (
+            f"line 6 stops at step {seen.passed} with |delta|_1 = {seen.delta_then:.2g}"
+            if seen.passed
+            else "line 6 never stops it"
+        )
+        lines.append(
+            f"{name}: after {seen.steps} inner steps |delta|_1 = {seen.delta:.3g}, |Lambda|_1 = {seen.lam:.3g}, "
+            f"sum of P_U = {seen.total:.3g}; {stop}"
+        )
+    return [*lines, VERDICT]

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from distadmm.data.mapping import Mapping
 from distadmm.errors import require
-from distadmm.methods.ias.certificate import Certificate, certify
+from distadmm.methods.ias.certificate import Certificate
+from distadmm.methods.ias.certificate import certify as certified
 from distadmm.methods.ias.inference import Inference
-from distadmm.methods.ias.measures import Measure
+from distadmm.methods.ias.measures import Measure, measure
 from distadmm.methods.ias.multistart import BATCHED, Method, search
 from distadmm.methods.ias.objective import Objective, project_entropic
 from distadmm.ranks.world import World
@@ -61,62 +63,55 @@ def check_sizes(beta: float, K: int, eps: float) -> None:
     )
 
 
-def design(
+def solve(
     problem: Inference,
-    measure: Measure,
-    beta: float,
-    K: int,
+    f: str | Measure = "mi",
+    beta: float = 0.4,
+    u_size: int | None = None,
     *,
     eps: float = EPS,
-    method: Method | None = None,
+    method: str | Method = "gba",
     restarts: int | None = None,
     starts: str = "sparse",
-    polished: bool | None = None,
-    certified: bool = False,
+    polish: bool | None = None,
+    certify: bool = False,
     seed: int = 0,
     world: World | None = None,
 ) -> Design | None:
-    """Maximise I(S;U) - beta E[d]; the result is on rank 0, None on the others."""
+    """The best mapping p(u|y) found for I(S;U) - beta E[d]; with `certify`, the global optimum and its bound.
+
+    On a `world` of several ranks the starts are shared out; the result is on rank 0, None elsewhere.
+    """
+    K = len(problem.P_Y) if u_size is None else u_size
     check_sizes(beta, K, eps)
     require(starts in STARTS, f"starts is {starts!r}; choose one of: {', '.join(STARTS)}")
-    world, method = world or World(), method or Method()
+    method = Method(method) if isinstance(method, str) else method
     if restarts is None:
         restarts = 20 if method.name in BATCHED else 1
     require(restarts >= 1, f"restarts is {restarts}; needed at least 1")
-    objective = Objective(problem, measure, float(beta))
-    polished = method.name == "gba" if polished is None else polished
-    found = search(
-        objective,
-        K,
-        eps,
-        method=method,
-        restarts=restarts,
-        starts=starts,
-        seed=seed,
-        polished=polished,
-        world=world,
-    )
+    objective = Objective(problem, measure(f), float(beta))
+    polished = method.name == "gba" if polish is None else polish
+    how: dict[str, Any] = {"method": method, "starts": starts, "polished": polished, "world": world}
+    found = search(objective, K, eps, restarts=restarts, seed=seed, **how)
     if found is None:
         return None
     P, report = project_entropic(found.P, eps), None
-    if certified:
-        P, report = certify(objective, P, eps, seed=seed)
+    if certify:
+        P, report = certified(objective, P, eps, seed=seed)
     P = P / P.sum(1, keepdims=True)
-    value = objective(P)
+    F, I, E = (float(value) for value in objective(P)[:3])
+    beta_loc = problem.rho_m2 / objective.measure.curvature_at_one
     return Design(
-        problem=problem,
-        measure=measure.name,
-        beta=float(beta),
-        eps=eps,
-        method=method.name,
-        P=P,
-        F=float(value.F),
-        I=float(value.I),
-        E=float(value.E),
-        F_starts=found.F_starts,
-        iterations=found.iterations,
-        converged=found.converged,
-        newton_steps=found.newton_steps,
-        certificate=report,
-        beta_loc=problem.rho_m2 / measure.curvature_at_one,
+        problem,
+        objective.measure.name,
+        objective.beta,
+        eps,
+        method.name,
+        P,
+        F,
+        I,
+        E,
+        *found[2:],
+        report,
+        beta_loc,
     )

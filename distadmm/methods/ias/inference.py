@@ -34,8 +34,7 @@ class Inference:
         for p, what in ((P_S, "S"), (P_S @ P_YgS, "Y")):
             zero = np.flatnonzero(p == 0)
             require(
-                not zero.size,
-                f"symbol {zero[:1]} of {what} has probability zero; leave it out of the table",
+                not zero.size, f"symbol {zero[:1]} of {what} has probability zero; leave it out of the table"
             )
         object.__setattr__(self, "P_S", P_S)
         object.__setattr__(self, "P_YgS", P_YgS)

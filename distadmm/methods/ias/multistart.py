@@ -42,43 +42,34 @@ class Method:
     def __post_init__(self) -> None:
         require(self.name in METHODS, f"method is {self.name!r}; choose one of: {', '.join(METHODS)}")
 
-    def ascend(self, objective: Objective, P: Array, eps: float, *, trace: bool = False) -> gba.Ascent:
+    def ascend(self, objective: Objective, P: Array, eps: float) -> gba.Ascent:
         """Climb from every mapping of the batch P[start, y, u]."""
         given: dict[str, Any] = {"iterations": self.iterations, "tolerance": self.tolerance}
         given = {name: value for name, value in given.items() if value is not None}
         if self.name == "gba":
-            return gba.ascend(objective, P, eps, adaptive=self.adaptive, trace=trace, **given)
+            return gba.ascend(objective, P, eps, adaptive=self.adaptive, **given)
         if self.name == "ga":
-            given |= {"alpha": self.alpha, "projection": self.projection}
-            return ga.ascend(objective, P, eps, trace=trace, **given)
-        return _stack([self._one(objective, start, eps, given, trace) for start in P])
+            return ga.ascend(objective, P, eps, alpha=self.alpha, projection=self.projection, **given)
+        return _stack([self._one(objective, start, eps, given) for start in P])
 
-    def _one(
-        self, objective: Objective, P: Array, eps: float, given: dict[str, Any], trace: bool
-    ) -> gba.Ascent:
+    def _one(self, objective: Objective, P: Array, eps: float, given: dict[str, Any]) -> gba.Ascent:
         if self.name == "cccp":
-            return cccp.ascend(objective, P[None], eps, trace=trace, **given)
+            return cccp.ascend(objective, P[None], eps, **given)
         given = {**given, "rho": self.rho}
         if self.inner is not None:
             given["inner"] = self.inner
         if self.name == "bregman":
-            return bregman.ascend(objective, P[None], eps, tau=self.tau, trace=trace, **given)
+            return bregman.ascend(objective, P[None], eps, tau=self.tau, **given)
         spelled = {"iterations": "outer", "tolerance": "eta"}
         given = {spelled.get(name, name): value for name, value in given.items()}
-        run = admm.run(objective, P, eps, sign=self.sign, jacobi=self.jacobi, trace=trace, **given)
-        history = [look.F for _, _, look in run.looks]
+        run = admm.run(objective, P, eps, sign=self.sign, jacobi=self.jacobi, **given)
         P = run.state.P
-        return gba.Ascent(P, objective(P).F, np.array([run.inner]), np.array([run.converged]), history)
+        return gba.Ascent(P, objective(P).F, np.array([run.inner]), np.array([run.converged]), [])
 
 
 def _stack(runs: list[gba.Ascent]) -> gba.Ascent:
-    return gba.Ascent(
-        np.concatenate([run.P for run in runs]),
-        np.concatenate([run.F for run in runs]),
-        np.concatenate([run.iterations for run in runs]),
-        np.concatenate([run.converged for run in runs]),
-        runs[0].history if len(runs) == 1 else [],
-    )
+    P, F, iterations, converged = map(np.concatenate, zip(*(run[:4] for run in runs)))
+    return gba.Ascent(P, F, iterations, converged, [])
 
 
 class Found(NamedTuple):
@@ -120,18 +111,18 @@ def search(
     if not polished or size > LARGEST:
         if climbed is None:
             return None
-        return Found(ended.P[best[0]], float(ended.F[best[0]]), ended.F, ended.iterations, ended.converged, 0)
+        return Found(ended.P[best[0]], float(ended.F[best[0]]), *ended[1:4], 0)
     promising = world.broadcast([] if climbed is None else [ended.P[i] for i in best])
     improved = world.share_out(lambda P: polish(objective, project_entropic(P, eps), eps), promising)
     if improved is None:
         return None
     winner: Polished = max(improved, key=lambda candidate: candidate.F)
     steps = sum([candidate.steps for candidate in improved])
-    return Found(winner.P, winner.F, ended.F, ended.iterations, ended.converged, steps)
+    return Found(winner.P, winner.F, *ended[1:4], steps)
 
 
 def _in_order(ended: gba.Ascent, parts: list[range]) -> gba.Ascent:
     """By number of the start, however they were dealt out."""
     order = np.argsort(np.concatenate([np.asarray(part) for part in parts]))
-    P, F, iterations, converged, _ = ended
-    return gba.Ascent(P[order], F[order], iterations[order], converged[order], [])
+    P, F, iterations, converged = (part[order] for part in ended[:4])
+    return gba.Ascent(P, F, iterations, converged, [])

@@ -11,9 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from distadmm.methods.ias.certificate import Certificate, Thresholds, certify, thresholds
+from distadmm.methods.ias.certificate import Certificate, Thresholds, thresholds
+from distadmm.methods.ias.certificate import certify as certified
+from distadmm.methods.ias.design import EPS, check_sizes
 from distadmm.methods.ias.inference import Inference
-from distadmm.methods.ias.measures import Measure
+from distadmm.methods.ias.measures import Measure, measure
 from distadmm.methods.ias.multistart import Method, search
 from distadmm.methods.ias.objective import Objective, project_entropic, random_starts
 from distadmm.methods.ias.polish import LARGEST, polish
@@ -53,62 +55,68 @@ class Curve(NamedTuple):
 
 def sweep(
     problem: Inference,
-    measure: Measure,
-    betas: Sequence[float],
-    K: int,
-    eps: float,
+    f: str | Measure = "mi",
+    betas: Sequence[float] = (),
+    u_size: int | None = None,
     *,
+    points: int = 18,
+    eps: float = EPS,
     restarts: int = 20,
+    certify: bool = True,
     seed: int = 0,
-    certified: bool = True,
     world: World | None = None,
 ) -> Curve | None:
-    """The curve at `betas`, on rank 0; None on the others.  Directions and certificates are dealt to the ranks."""
-    world = world or World()
-    betas = sorted(float(beta) for beta in betas)
-    limits = world.on_root(lambda: thresholds(Objective(problem, measure, betas[0]), seed))
+    """The Pareto curve of I(S;U) against E[d]; without `betas`, `points` of them up to just above beta_glob.
+
+    It is on rank 0, None on the others; directions and certificates are dealt to the ranks of a `world`.
+    """
+    world, found = world or World(), measure(f)
+    K = len(problem.P_Y) if u_size is None else u_size
+    for beta in betas or (1.0,):
+        check_sizes(beta, K, eps)
+    limits = world.on_root(lambda: thresholds(Objective(problem, found, 1.0), seed))
+    if not betas:
+        betas = [1.02 * limits.beta_glob * k / points for k in range(1, points + 1)]
+    objectives = [Objective(problem, found, beta) for beta in sorted(map(float, betas))]
 
     def climb(direction: str) -> list[Candidate]:
-        return _direction(problem, measure, betas, K, eps, restarts, seed, direction)
+        along = objectives if direction == "ascending" else objectives[::-1]
+        return _direction(along, K, eps, restarts, seed, direction)
 
     walks = world.share_out(climb, ("ascending", "descending"))
     gathered = None if walks is None else [candidate for walk in walks for candidate in walk]
     pool = world.broadcast(gathered or [])
     iterations = sum([candidate.iterations for candidate in pool])
-    reports: list[Certificate | None] = [None for _ in betas]
-    if certified:
+    reports: list[Certificate | None] = [None for _ in objectives]
+    if certify:
 
-        def check(beta: float) -> tuple[Candidate, Certificate]:
-            objective = Objective(problem, measure, beta)
-            P, report = certify(objective, _best(pool, beta).P, eps, seed=seed, found=limits)
-            value = objective(P)
-            return Candidate(P, float(value.I), float(value.E), f"certificate at {beta:g}", 0), report
+        def check(objective: Objective) -> tuple[Candidate, Certificate]:
+            P, report = certified(objective, _best(pool, objective.beta).P, eps, seed=seed, found=limits)
+            return _candidate(objective, P, f"certificate at {objective.beta:g}", 0), report
 
-        checked = world.share_out(check, betas)
+        checked = world.share_out(check, objectives)
         if checked is not None:
             pool = pool + [candidate for candidate, _ in checked]
             reports = [report for _, report in checked]
     if not world.is_root:
         return None
-    return Curve([_point(pool, beta, report) for beta, report in zip(betas, reports)], limits, iterations)
+    best = [_point(pool, objective.beta, report) for objective, report in zip(objectives, reports)]
+    return Curve(best, limits, iterations)
+
+
+def _candidate(objective: Objective, P: Array, origin: str, steps: int) -> Candidate:
+    value = objective(P)
+    return Candidate(P, float(value.I), float(value.E), origin, steps)
 
 
 def _direction(
-    problem: Inference,
-    measure: Measure,
-    betas: Sequence[float],
-    K: int,
-    eps: float,
-    restarts: int,
-    seed: int,
-    direction: str,
+    objectives: Sequence[Objective], K: int, eps: float, restarts: int, seed: int, direction: str
 ) -> list[Candidate]:
     """Walk along beta, each optimum starting from the last one; the first from many starts."""
     found: list[Candidate] = []
     P: Array | None = None
-    stir = random_starts(problem, K, eps, seed, [0], "uniform")[0]
-    for beta in betas if direction == "ascending" else reversed(betas):
-        objective = Objective(problem, measure, beta)
+    stir = random_starts(objectives[0].problem, K, eps, seed, [0], "uniform")[0]
+    for objective in objectives:
         if P is None:
             first = search(objective, K, eps, method=Method(), restarts=restarts, seed=seed)
             assert first is not None  # on one rank there is always a result
@@ -118,8 +126,7 @@ def _direction(
             P, steps = ascent.P[0], int(ascent.iterations[0])
             if P.size <= LARGEST:
                 P = polish(objective, project_entropic(P, eps), eps).P
-        value = objective(P)
-        found.append(Candidate(P, float(value.I), float(value.E), f"{direction} at {beta:g}", steps))
+        found.append(_candidate(objective, P, f"{direction} at {objective.beta:g}", steps))
     return found
 
 
