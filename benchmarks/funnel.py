@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from distadmm import funnel
-from distadmm.methods.funnel import aem, bound, curve, literal, lp, multistart, nlp, perfect, starts
+from distadmm.methods.funnel import aem, bound, curve, literal, lp, nlp, perfect, starts
 from distadmm.methods.funnel.model import Array, Joint, informations
 from distadmm.methods.funnel.solvers import Effort
 
@@ -71,7 +71,7 @@ def part_lp(rounds: int) -> list[Row]:
 
         def one_aem(R: float = R, index: int = 0) -> tuple[float, int]:
             v = starts.feasible(joint, R, joint.M + 1, 0, range(index, index + 1))
-            ends = multistart.run(joint, v, R, CONVERGED, 1e-11)
+            ends = starts.run(joint, v, R, CONVERGED, 1e-11)
             return float(ends.state.leak[0]), ends.iterations
 
         times = alternated({"lp": one_lp, "aem": one_aem}, rounds)
@@ -173,8 +173,8 @@ def part_starts(rounds: int) -> list[Row]:
         R, N = SHARE * joint.HX, joint.M + 1
 
         def starts_of(count: int, joint: Joint = joint, R: float = R, N: int = N) -> list[float]:
-            blocks = [range(k, min(k + multistart.BLOCK, count)) for k in range(0, count, multistart.BLOCK)]
-            ends = [multistart.from_starts(joint, R, N, 0, block, 200, 0.0) for block in blocks]
+            blocks = [range(k, min(k + starts.BLOCK, count)) for k in range(0, count, starts.BLOCK)]
+            ends = [starts.from_starts(joint, R, N, 0, block, 200, 0.0) for block in blocks]
             return [float(leak) for end in ends for leak in end.state.leak]
 
         times = alternated({"30": lambda: starts_of(30), "1": lambda: starts_of(1)}, rounds)
@@ -218,9 +218,7 @@ def part_adult(rounds: int) -> list[Row]:
         R = share * joint.HX
         lp_cpu, found = cpu(lambda R=R: lp.run(joint, R, known, 0, 0, lp.usual(known, 20)))
         aem_cpu, ends = cpu(
-            lambda R=R: [
-                multistart.from_starts(joint, R, 161, 0, range(k, k + 1), 500, 0.0) for k in range(3)
-            ]
+            lambda R=R: [starts.from_starts(joint, R, 161, 0, range(k, k + 1), 500, 0.0) for k in range(3)]
         )
         rows.append(
             {

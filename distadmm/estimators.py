@@ -6,7 +6,8 @@ scale them by public numbers, never by the statistics of the private rows.
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -81,6 +82,7 @@ class _Binary(ClassifierMixin, _Linear):
         return np.column_stack([1.0 - second, second])
 
 
+@dataclass(eq=False, repr=False)
 class MCPClassifier(_Binary):
     """Sparse logistic regression with the minimax concave penalty (or scad, capped-l1, l1); not private.
 
@@ -93,22 +95,13 @@ class MCPClassifier(_Binary):
     tol : stop at a residual of this share of lam.  max_iter : most iterations.
     """
 
-    def __init__(
-        self,
-        lam: float | None = None,
-        gamma: float | None = None,
-        *,
-        penalty: str = "mcp",
-        fit_intercept: bool = True,
-        tol: float = 1e-6,
-        max_iter: int = 10_000,
-    ):
-        self.lam = lam
-        self.gamma = gamma
-        self.penalty = penalty
-        self.fit_intercept = fit_intercept
-        self.tol = tol
-        self.max_iter = max_iter
+    lam: float | None = None
+    gamma: float | None = None
+    _: KW_ONLY
+    penalty: str = "mcp"
+    fit_intercept: bool = True
+    tol: float = 1e-6
+    max_iter: int = 10_000
 
     def fit(self, X: Any, y: Any) -> MCPClassifier:
         X, y = self._rows(X, y)
@@ -124,45 +117,28 @@ class MCPClassifier(_Binary):
         return self
 
 
+@dataclass(eq=False, repr=False)
 class _Private(_Linear):
     """ISTDP under a budget; see `ISTDPClassifier` for the parameters."""
 
-    _loss: str
+    _loss: ClassVar[str]
 
-    def __init__(
-        self,
-        epsilon: float | None = None,
-        delta: float = 1e-5,
-        *,
-        adjacency: str | None = None,
-        divisor: float | None = None,
-        clip: float = 1.0,
-        lam: float | None = None,
-        gamma: float | None = None,
-        penalty: str = "mcp",
-        steps: str = "bb",
-        shortest: float | None = None,
-        longest: float | None = None,
-        fit_intercept: bool = True,
-        max_iter: int = 50,
-        random_state: Any = None,
-        account: str | None = None,
-    ):
-        self.epsilon = epsilon
-        self.delta = delta
-        self.adjacency = adjacency
-        self.divisor = divisor
-        self.clip = clip
-        self.lam = lam
-        self.gamma = gamma
-        self.penalty = penalty
-        self.steps = steps
-        self.shortest = shortest
-        self.longest = longest
-        self.fit_intercept = fit_intercept
-        self.max_iter = max_iter
-        self.random_state = random_state
-        self.account = account
+    epsilon: float | None = None
+    delta: float = 1e-5
+    _: KW_ONLY
+    adjacency: str | None = None
+    divisor: float | None = None
+    clip: float = 1.0
+    lam: float | None = None
+    gamma: float | None = None
+    penalty: str = "mcp"
+    steps: str = "bb"
+    shortest: float | None = None
+    longest: float | None = None
+    fit_intercept: bool = True
+    max_iter: int = 50
+    random_state: Any = None
+    account: str | None = None
 
     def _train(self, X: Array, y: Array, unsaid: str = "") -> Any:
         for name, choices in (("epsilon", "the budget of this fit"), ("adjacency", "replace or add-remove")):

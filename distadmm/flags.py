@@ -194,6 +194,11 @@ def fields_of(cls: type) -> dict[str, tuple[dataclasses.Field, Any]]:
     return {f.name: (f, hints[f.name]) for f in dataclasses.fields(cls) if f.init and "help" in f.metadata}
 
 
+def table_of(*parts: Any) -> dict[str, Any]:
+    """Flag name -> value, as `config.json` keeps it and `--config` reads it."""
+    return {name.rstrip("_"): getattr(part, name) for part in parts for name in fields_of(type(part))}
+
+
 def _add_flags(parser: Any, cls: type) -> None:
     import argparse
 

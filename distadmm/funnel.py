@@ -21,7 +21,7 @@ import numpy as np
 
 from distadmm.data import joint as tables
 from distadmm.errors import DONE, UNCONVERGED
-from distadmm.files import write_json
+from distadmm.files import finite, write_json
 from distadmm.flags import parse
 from distadmm.graphs import figures
 from distadmm.methods.funnel import curve as curves
@@ -158,7 +158,7 @@ def _printed(
             "R": R,
             "reading": reading,
             "iteration": one.iteration,
-            "I_SY": report.finite(one.value),
+            "I_SY": finite(one.value),
             "what": one.what,
         }
         for R, found in outcomes.items()

@@ -22,6 +22,7 @@ import numpy as np
 from distadmm.algorithm import find
 from distadmm.data.parties import DataOptions
 from distadmm.data.parts import Parts, check, sparse_or_dense
+from distadmm.files import finite
 from distadmm.flags import build
 from distadmm.methods.sharing import admm, private, words
 from distadmm.methods.sharing.admm import Form
@@ -30,7 +31,7 @@ from distadmm.methods.sharing.messages import PrivacyOptions
 from distadmm.methods.sharing.observe import Observer, Watcher
 from distadmm.methods.sharing.price import Price, moments_price, open_price, opened, vectors_price
 from distadmm.methods.sharing.release import Release
-from distadmm.methods.sharing.seat import Seat, iterate
+from distadmm.methods.sharing.seat import Seat, Solution, iterate, solution_of
 from distadmm.methods.sharing.setup import (
     ModelOptions,
     Options,
@@ -40,7 +41,6 @@ from distadmm.methods.sharing.setup import (
     centred,
     prepare,
 )
-from distadmm.methods.sharing.solution import Solution, solution_of
 from distadmm.problems.losses import Logistic
 from distadmm.ranks.star import Star
 from distadmm.ranks.world import World
@@ -118,15 +118,7 @@ class SharingADMM(shell.Programme):
             if prepared.algorithm is None:
                 return moments_price(star, privacy, prepared.parts, prepared.problem.loss)
             if privacy.vectors:
-                return vectors_price(
-                    star,
-                    privacy,
-                    prepared.algorithm,
-                    prepared.problem,
-                    prepared.parts.rows,
-                    prepared.row,
-                    prepared.note,
-                )
+                return vectors_price(prepared)
             return open_price(star, privacy)
 
     def outlook(self, prepared: Prepared, price: Price) -> str:
@@ -248,7 +240,7 @@ def _sum_up(
         "rho": None if np.isnan(solution.rho) else solution.rho,
         "traffic": traffic,
         "seconds": round(seconds, 3),
-        "comparison": words.finite(compared),
+        "comparison": finite({name: told and told._asdict() for name, told in compared.items()}),
         **price.facts,
     }
     outcome.said = [

@@ -1,4 +1,4 @@
-"""What protects, and what the printed algorithm leaks."""
+"""What protects, and what the printed algorithm printed."""
 
 import math
 from itertools import islice
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from distadmm.data.source import open_source
 from distadmm.errors import InputError
-from distadmm.methods.istdp import leaks, printed, private
+from distadmm.methods.istdp import printed, private
 from distadmm.problems.concave import L1, MCP
 from distadmm.problems.losses import Logistic, Squared
 
@@ -118,7 +118,7 @@ def test_lambda_rule_is_the_size_of_pure_noise():
 )
 def test_exact_steps_give_one_record_away(n, longest, at_least):
     """D: n rows of zeros.  D' has one row more, x = 1, y = 1.  The step is the scale of the noise."""
-    assert leaks.step_delta(n, longest, 1.0, 1e-5) >= at_least  # claimed: 1e-5
+    assert printed.step_delta(n, longest, 1.0, 1e-5) >= at_least  # claimed: 1e-5
 
 
 def test_the_step_bound_is_what_a_simulation_shows():
@@ -136,11 +136,11 @@ def test_the_step_bound_is_what_a_simulation_shows():
         moved.append(np.abs(step * (g + b)))
     cuts = np.quantile(moved[1], np.linspace(0.5, 1, 200))
     seen = max((moved[0] > cut).mean() - math.exp(epsilon) * (moved[1] > cut).mean() for cut in cuts)
-    assert leaks.step_delta(n, longest, epsilon, 1e-5) == pytest.approx(seen, abs=0.02)
+    assert printed.step_delta(n, longest, epsilon, 1e-5) == pytest.approx(seen, abs=0.02)
 
 
 def test_a_bound_that_both_steps_meet_hides_the_record():
-    assert leaks.step_delta(100, 10.0, 1.0, 1e-5) == 0.0
+    assert printed.step_delta(100, 10.0, 1.0, 1e-5) == 0.0
 
 
 @pytest.mark.parametrize(("n", "least", "tolerance"), [(20, 0.05, 0.02), (100, 0.01, 0.01)])
@@ -151,8 +151,8 @@ def test_the_line_search_gives_one_record_away(n, least, tolerance):
     X = np.ones((n, 1))
     y = np.repeat([1.0, -1.0], n // 2)
     X_more, y_more = np.ones((n + 1, 1)), np.append(y, 1.0)
-    edge = leaks.search_edge(n // 2 + 1, n // 2, start)
-    expected = leaks.search_delta(n, start)
+    edge = printed.search_edge(n // 2 + 1, n // 2, start)
+    expected = printed.search_delta(n, start)
     assert expected > least  # a lower bound of the true delta; claimed: 1e-5
     rng = np.random.default_rng(0)
     below = [0, 0]

@@ -22,6 +22,7 @@ from dataclasses import asdict
 from typing import Any, get_args
 
 from distadmm.errors import DONE, require
+from distadmm.files import finite
 from distadmm.flags import flag, parse
 from distadmm.privacy.accounting import accountant
 from distadmm.privacy.accounting.accountant import ADJACENCIES, Adjacency, Event
@@ -138,22 +139,21 @@ class Options:
         return self.value("rho") / self.value("nodes") + 2 * self.value("eta") * self.value("degree")
 
 
+def _solves(o: Options) -> dict[str, Any]:
+    """What objective perturbation is told of the problem and its solves, beside the noise."""
+    return {
+        "dimension": o.value("dimension"), "weight": o.weight, "curvature": o.value("curvature"), "floor": o.phi,
+        "count": o.count, "noise": o.mechanism, "output_epsilon": o.value("output_epsilon"),
+        "one_signed": o.value("loss") != "any", "logistic": o.value("loss") == "logistic",
+    }  # fmt: skip
+
+
 def event(options: Options, adjacency: Adjacency) -> Event:
     """The event of these flags; output perturbation moves by an amount that depends on the adjacency."""
     o, mechanism = options, options.mechanism
     if mechanism in ("gamma", "gaussian"):
-        return accountant.ObjectivePerturbation(
-            noise=mechanism,
-            dimension=o.value("dimension"),
-            scale=o.value("alpha" if mechanism == "gamma" else "sigma"),
-            weight=o.weight,
-            curvature=o.value("curvature"),
-            floor=o.phi,
-            count=o.count,
-            output_epsilon=o.value("output_epsilon"),
-            one_signed=o.value("loss") != "any",
-            logistic=o.value("loss") == "logistic",
-        )
+        scale = o.value("alpha" if mechanism == "gamma" else "sigma")
+        return accountant.ObjectivePerturbation(scale=scale, **_solves(o))
     if mechanism in ("output-gamma", "output-gaussian"):
         noise = mechanism.removeprefix("output-")
         scale = o.value("alpha" if noise == "gamma" else "sigma")
@@ -228,20 +228,7 @@ def calibrated(options: Options) -> Options:
             o.epsilon, o.delta, o.value("sensitivity"), o.count, o.value("dimension")
         )
         return Options(**{**given, "sigma": sigma})
-    scale = accountant.objective_scale(
-        o.epsilon,
-        o.delta,
-        adjacency,
-        dimension=o.value("dimension"),
-        weight=o.weight,
-        curvature=o.value("curvature"),
-        floor=o.phi,
-        count=o.count,
-        noise=o.mechanism,
-        output_epsilon=o.value("output_epsilon"),
-        one_signed=o.value("loss") != "any",
-        logistic=o.value("loss") == "logistic",
-    )
+    scale = accountant.objective_scale(o.epsilon, o.delta, adjacency, **_solves(o))
     return Options(**{**given, "alpha" if o.mechanism == "gamma" else "sigma": scale})
 
 
@@ -361,17 +348,10 @@ def work(options: Options, world: World) -> int:
     if world.is_root:
         found = answer(options)
         if options.json:
-            print(json_.dumps(_finite(found), indent=2))
+            print(json_.dumps(finite(found), indent=2))
         else:
             print(table(options, found))
     return DONE
-
-
-def _finite(value: Any) -> Any:
-    """JSON has no infinity: null."""
-    if isinstance(value, dict):
-        return {k: _finite(v) for k, v in value.items()}
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -14,9 +14,10 @@ import numpy as np
 
 from distadmm.commands.check_report import lines, table
 from distadmm.errors import DONE, InputError, require
-from distadmm.flags import flag, parse
+from distadmm.flags import again, flag, parse
 from distadmm.graphs.topology import Topology, load
 from distadmm.methods.consensus.rate import Setting, linear_rate
+from distadmm.methods.consensus.recycled import RADMM
 from distadmm.methods.consensus.theory import (
     NODES_MOST,
     Constants,
@@ -29,6 +30,8 @@ from distadmm.methods.consensus.theory import (
     stages,
 )
 from distadmm.ranks.launch import launch
+from distadmm.run.config import Problem
+from distadmm.run.groups import Shared
 from distadmm.structs import struct
 
 Array = np.ndarray
@@ -43,16 +46,14 @@ class Options:
 
     flags_title = "check"
 
-    topology: str = flag("er20", help="a graph file, the name of a bundled one, or a spec such as ring:20")
+    topology: str = again(Problem, "topology")
     eta: str = flag(
         "auto", help="penalty: a number, one a node (0.5,1,...), 'node' (of the graph file), or 'auto'"
     )
     eta_growth: str = flag("1", help="growth q of eta_i q_i^k a solve: a number, one a node, or 'node'")
-    eta_cap: float | None = flag(None, help="no penalty grows beyond this (default: ten times its start)")
-    dual_step: str = flag(
-        "common", help="dual step: 'common' to all nodes, 'own' eta_i (the paper's), or a number"
-    )
-    gamma: float = flag(0.5, help="weight of the proximal term of even iterations, gamma >= 0", at_least=0)
+    eta_cap: float | None = again(RADMM, "eta_cap", above=None)
+    dual_step: str = again(RADMM, "dual_step")
+    gamma: float = again(RADMM, "gamma")
     lipschitz: tuple[float, ...] = flag(
         (), help="M_i, one number or one a node (default: from --data, else C c1 + rho/N)", above=0
     )
@@ -60,13 +61,9 @@ class Options:
         (), help="curvatures common to all nodes, for the rate (default: rho/N to M)", above=0
     )
     data: str | None = flag(None, help="take M_i and the curvatures from these data: adult, tiny or a file")
-    loss: str = flag(
-        "logistic", help="logistic, huber, smooth-hinge, squared, or FILE.py:Name with a loss of yours"
-    )
-    weight: float = flag(1750.0, help="C: weight of each node's mean loss", above=0)
-    rho: float = flag(
-        0.22, help="rho: weight of the ridge |f|^2/2, shared by the nodes (rho/N each)", at_least=0
-    )
+    loss: str = again(Shared, "loss", note=": logistic, huber, smooth-hinge, squared")
+    weight: float = again(Problem, "weight")
+    rho: float = again(Problem, "rho")
     json: bool = flag(False, help="print one JSON object instead of a table")
 
     def __post_init__(self) -> None:
@@ -170,8 +167,7 @@ def rates(
 def penalties_of(options: Options, topology: Topology) -> Penalties:
     from distadmm.algorithm import Facts
     from distadmm.graphs.facts import mu
-    from distadmm.methods.consensus.penalty import default_penalty
-    from distadmm.methods.consensus.schedule import schedule
+    from distadmm.methods.consensus.penalty import default_penalty, schedule
     from distadmm.problems.losses import loss_named
 
     if options.eta == "auto":

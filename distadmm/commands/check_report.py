@@ -60,10 +60,7 @@ def lines(report: Report) -> list[str]:
         ("curvatures", bounds.hessians_from),
     ]
     text = [f"{label:12}{value}" for label, value in rows]
-    text += [
-        "",
-        THEOREM,
-    ]
+    text += ["", THEOREM]
     if theorem is None:
         text.append(
             f"  not evaluated: it needs dense matrices, and {topology.n} nodes are more than {NODES_MOST}"

@@ -16,13 +16,15 @@ import numpy as np
 from distadmm import radmm
 from distadmm.algorithm import planned
 from distadmm.errors import DONE, InputError, require
-from distadmm.flags import flag, parse
+from distadmm.flags import again, flag, parse
 from distadmm.methods.consensus import forecast, sizing
 from distadmm.methods.consensus import private as protect
 from distadmm.problems.consensus import GeneralisedLinear, Problem
 from distadmm.ranks.launch import launch
 from distadmm.ranks.world import World
-from distadmm.run.config import Config
+from distadmm.run.config import Config, Privacy
+from distadmm.run.config import Problem as Data
+from distadmm.run.groups import Budget
 from distadmm.run.running import unwritten
 from distadmm.run.setup import Prepared, node_like
 from distadmm.structs import struct
@@ -40,17 +42,17 @@ class Options:
 
     epsilon: float = flag(help="privacy budget of the whole run", above=0)
     adjacency: str = flag(help="what one record may do: add-remove, replace or label")
-    delta: float = flag(1e-5, help="delta of the budget", above=0, below=1)
-    topology: str = flag("er20", help="the network")
+    delta: float = again(Budget, "delta")
+    topology: str = again(Data, "topology")
     algorithm: str = flag(
         "radmm", help="radmm, mradmm, admm or madmm", choices=("radmm", "mradmm", "admm", "madmm")
     )
     data: str | None = flag(None, help="take rows a node and columns from this data set's public shape")
     rows: int | None = flag(None, help="rows a node, where --data is not given", at_least=1)
     columns: int | None = flag(None, help="columns, where --data is not given", at_least=1)
-    weight: float = flag(1750.0, help="C: weight of each node's mean loss", above=0)
-    rho: float = flag(0.22, help="rho: weight of the ridge", at_least=0)
-    noise: str = flag("gamma", help="gamma or gaussian", choices=("gamma", "gaussian"))
+    weight: float = again(Data, "weight")
+    rho: float = again(Data, "rho")
+    noise: str = again(Privacy, "noise", default="gamma")
     iterations: int | None = flag(None, help="keep this number of iterations", at_least=1)
     eta: float | None = flag(None, help="keep this penalty", above=0)
     runs: int = flag(5, help="surrogate runs for the accuracy band", at_least=1)

@@ -254,30 +254,20 @@ def agree(signatures: Sequence[Signature]) -> None:
 def from_text(
     text: str,
     *,
-    target: str | None = None,
-    task: str = "binary",
     labels: Sequence[str] = (),
     schema: str | None = None,
-    features: int | None = None,
+    sanitise: Mapping[str, ColumnMapping] | None = None,
     test_fraction: float = 0.0,
     test_data: str | None = None,
-    sanitise: Mapping[str, ColumnMapping] | None = None,
-    seed: int = 0,
-    private: bool = False,
+    clip: float | None = 1.0,
+    intercept: bool = False,
     world: Any = None,
-    **options: Any,
+    **reads: Any,
 ) -> Source:
-    """The source of a file name or of a pattern."""
-    reading = Reading(
-        target,
-        task,
-        tuple(labels),
-        read_schema(schema) if schema else None,
-        features,
-        sanitise or {},
-        seed,
-        private,
-    )
+    """The source of a file name or of a pattern; `reads` are the other fields of `Reading`."""
+    described = read_schema(schema) if schema else None
+    reading = Reading(labels=tuple(labels), schema=described, sanitise=sanitise or {}, **reads)
+    options: dict[str, Any] = {"clip": clip, "intercept": intercept}
     held_out = Path(test_data) if test_data else None
     if "{" in text:
         require(

@@ -201,11 +201,7 @@ def _from_files(data: DataOptions, star: Star, seed: int, regression: bool, priv
 
 
 def _told(
-    star: Star,
-    own: dict[int, Any],
-    keys: dict[int, str] | None,
-    order: Sequence[str],
-    rows: int,
+    star: Star, own: dict[int, Any], keys: dict[int, str] | None, order: Sequence[str], rows: int
 ) -> list[tuple[int, Any, list[str]]]:
     """The centre tells each party which of its rows to take, and in which order."""
     messages = None

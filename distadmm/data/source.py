@@ -208,10 +208,7 @@ class AdultSource(WholeSource):
         self.licence, self.source = adult.LICENCE, adult.SOURCE
         self.rows_dropped, self.duplicates = adult.ROWS_DROPPED, adult.DUPLICATES
         self.replaced = adult.sanitised(sanitise or {}, seed)
-        self.feature_names = (
-            *adult.columns(self.replaced),
-            *(("intercept",) if self.intercept else ()),
-        )
+        self.feature_names = (*adult.columns(self.replaced), *(("intercept",) if self.intercept else ()))
         self.facts = _bundled(self)
         self.deal(*adult.dealt())
 

@@ -20,7 +20,7 @@ from distadmm import istdp
 from distadmm.data import rows as synthetic
 from distadmm.errors import require
 from distadmm.flags import flag
-from distadmm.methods.istdp import leaks, printed
+from distadmm.methods.istdp import printed
 from distadmm.papers.command import Row, keep, reproduce, say
 from distadmm.papers.istdp_figures import drawn, text
 from distadmm.privacy.accounting import gaussian
@@ -60,7 +60,9 @@ def accounting(epsilon: float) -> Row:
 def attack(item: tuple[str, int, float]) -> Row:
     """A lower bound on the true delta of Algorithm 1 as printed, T = 2, epsilon = 1; claimed: 1e-5."""
     kind, n, longest = item
-    bound = leaks.step_delta(n, longest, 1.0, DELTA) if kind == "step" else leaks.search_delta(n, start=1.0)
+    bound = (
+        printed.step_delta(n, longest, 1.0, DELTA) if kind == "step" else printed.search_delta(n, start=1.0)
+    )
     return {"leak": kind, "rows": n, "alpha_max": longest, "delta_at_least": bound}
 
 

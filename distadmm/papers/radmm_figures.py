@@ -151,7 +151,7 @@ def _2(curves: list[Curve]) -> list[str]:
     return [
         "Does not agree: the paper finds the least test error at rho = 0.22. Here rho = 0.22 gives "
         f"{100 * at.error:.2f} %, the least is {100 * best.error:.2f} % at rho = {best.label}; the curve is flat up to "
-        "about 0.22 and rises after.",
+        "about 0.22 and rises after."
     ]
 
 

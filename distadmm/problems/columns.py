@@ -93,13 +93,7 @@ def _significant(eigenvalues: Array, size: int) -> Array:
 
 
 def minimise(
-    block: Columns,
-    w: Array,
-    c: float,
-    lam: float,
-    reg: Regulariser,
-    region: Region,
-    start: Array,
+    block: Columns, w: Array, c: float, lam: float, reg: Regulariser, region: Region, start: Array
 ) -> Array:
     """argmin over x in `region` of lam R(x) + c/2 |D x - w|^2."""
     pull = c * block.adjoint(w)

@@ -256,40 +256,22 @@ class Problem:
 
     def memory(self) -> dict[str, Array]:
         """What the solvers carry from one iteration to the next, one row a node."""
+        from distadmm.problems.newton import stacked
+
         rows: list[Any] = [None] * len(self.objectives)
         for where, block in self.blocks:
             for i, memory in zip(where.tolist(), block.memories()):
                 rows[i] = memory
         for i, solver in self.solvers.items():
             rows[i] = solver.memory()
-        nowhere = np.zeros(self.dimension)
-        return {
-            "anchor": np.stack([nowhere if m.anchor is None else m.anchor for m in rows]),
-            "taken": np.array([m.anchor is not None for m in rows]),
-            "quadratic": np.stack([np.asarray(m.quadratic, dtype=float) for m in rows]),
-            "debt": np.array([m.debt for m in rows]),
-            "last": np.stack([nowhere if m.last is None else m.last for m in rows]),
-            "begun": np.array([m.last is not None for m in rows]),
-        }
+        return stacked(rows, self.dimension)
 
     def restore(self, memory: dict[str, Array]) -> None:
         """Take back what `memory` gave, for these nodes."""
-        from distadmm.problems.newton import Memory
+        from distadmm.problems.newton import unstacked
 
-        if not self.warm:  # of a run of the last release, which kept what this one forgets
-            return
-        rows = []
-        for i in range(len(self.objectives)):
-            of = {name: values[i] for name, values in memory.items()}
-            rows.append(
-                Memory(
-                    of["anchor"] if of["taken"] else None,
-                    of["quadratic"] if np.ndim(of["quadratic"]) == 2 else float(of["quadratic"]),
-                    float(of["debt"]),
-                    of["last"] if of["begun"] else None,
-                )
-            )
-        self._remember(rows)
+        if self.warm:  # else of a run of the last release, which kept what this one forgets
+            self._remember(unstacked(memory))
 
     def _forget(self) -> None:
         from distadmm.problems.newton import FORGETFUL

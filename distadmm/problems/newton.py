@@ -12,7 +12,7 @@ A solve begins where the last one of its node ended: there the gradient is known
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -44,6 +44,33 @@ class Memory(NamedTuple):
 
 
 FORGETFUL = Memory(None, 0.0, 0.0, None)
+KEPT = ("anchor", "taken", "quadratic", "debt", "last", "begun")
+
+
+def stacked(memories: Sequence[Memory], dimension: int) -> dict[str, Array]:
+    """Memories as arrays, one row a node."""
+    nowhere = np.zeros(dimension)
+    return {
+        "anchor": np.stack([nowhere if m.anchor is None else m.anchor for m in memories]),
+        "taken": np.array([m.anchor is not None for m in memories]),
+        "quadratic": np.stack([np.asarray(m.quadratic, dtype=float) for m in memories]),
+        "debt": np.array([m.debt for m in memories]),
+        "last": np.stack([nowhere if m.last is None else m.last for m in memories]),
+        "begun": np.array([m.last is not None for m in memories]),
+    }
+
+
+def unstacked(arrays: Mapping[str, Array]) -> list[Memory]:
+    """What `stacked` was given."""
+    return [
+        Memory(
+            anchor if taken else None,
+            Q if np.ndim(Q) == 2 else float(Q),
+            float(debt),
+            last if begun else None,
+        )
+        for anchor, taken, Q, debt, last, begun in zip(*(arrays[name] for name in KEPT))
+    ]
 
 
 class LaggedNewton:
@@ -180,9 +207,7 @@ class NewtonCG:
             if residual <= tolerance:
                 break
             step = _conjugate_gradients(
-                partial(self._product, f, quadratic),
-                -g,
-                min(0.1, np.sqrt(residual)) * residual,
+                partial(self._product, f, quadratic), -g, min(0.1, np.sqrt(residual)) * residual
             )
             length = 1.0
             for _ in range(40):

@@ -16,7 +16,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from distadmm.problems.consensus import GeneralisedLinear
-from distadmm.problems.newton import DUE, FEE, FORGETFUL, PATIENCE, SLOW, LaggedNewton, Memory
+from distadmm.problems.newton import (
+    DUE,
+    FEE,
+    FORGETFUL,
+    KEPT,
+    PATIENCE,
+    SLOW,
+    LaggedNewton,
+    Memory,
+    stacked,
+    unstacked,
+)  # fmt: skip
 
 Array = np.ndarray
 SMALL = 16_384  # entries: a node with no more is solved in a block
@@ -78,25 +89,14 @@ class Block:
         self.remember([FORGETFUL] * self.n)
 
     def memories(self) -> list[Memory]:
-        return [
-            Memory(
-                self.anchor[i] if self.taken[i] else None,
-                self._quadratic[i],
-                float(self.debt[i]),
-                self.last[i] if self.begun[i] else None,
-            )
-            for i in range(self.n)
-        ]
+        rows = (self.anchor, self.taken, self._quadratic, self.debt, self.last, self.begun)
+        return unstacked(dict(zip(KEPT, rows)))
 
     def remember(self, memories: Sequence[Memory]) -> None:
-        nowhere = np.zeros(self.d)
-        self.anchor = np.stack([nowhere if m.anchor is None else m.anchor for m in memories])
-        self.last = np.stack([nowhere if m.last is None else m.last for m in memories])
-        self.begun = np.array([m.last is not None for m in memories])
+        self.anchor, self.taken, self._quadratic, self.debt, self.last, self.begun = stacked(
+            memories, self.d
+        ).values()
         self._slope: Array | None = None  # the gradients of the objectives at `last`
-        self.taken = np.array([m.anchor is not None for m in memories])
-        self.debt = np.array([m.debt for m in memories])
-        self._quadratic: Array = np.stack([np.asarray(m.quadratic, dtype=float) for m in memories])
         self._inverse = np.empty((self.n, self.d, self.d))
         self._known = np.zeros(self.n, dtype=bool)  # which rows of _inverse are of their anchor
 

@@ -32,9 +32,6 @@ class Regulariser:
 class Whole:
     """No constraint."""
 
-    def contains(self, x: Array, slack: float = 1e-9) -> bool:
-        return bool(np.isfinite(x).all())
-
 
 @dataclass(frozen=True)
 class Box:
@@ -49,9 +46,6 @@ class Box:
             f"box is [{self.low:g}, {self.high:g}]; needed: low <= 0 <= high, so that x = 0 is allowed",
         )
 
-    def contains(self, x: Array, slack: float = 1e-9) -> bool:
-        return bool((x >= self.low - slack).all() and (x <= self.high + slack).all())
-
 
 @dataclass(frozen=True)
 class Ball:
@@ -61,9 +55,6 @@ class Ball:
 
     def __post_init__(self) -> None:
         require(self.radius > 0, f"ball radius is {self.radius:g}; needed: a radius > 0")
-
-    def contains(self, x: Array, slack: float = 1e-9) -> bool:
-        return float(np.linalg.norm(x)) <= self.radius + slack
 
 
 Region = Whole | Box | Ball

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from distadmm.data.options import MoreRows
 from distadmm.errors import require
-from distadmm.flags import again, fields_of, flag
+from distadmm.flags import again, fields_of, flag, table_of
 from distadmm.run.groups import ADJACENCIES, Budget, Run, Shared
 from distadmm.structs import struct
 
@@ -168,9 +168,7 @@ class Config:
         return self.loop
 
     def table(self) -> dict[str, Any]:
-        """Flag name -> value, as `config.json` keeps it and `--config` reads it."""
-        parts = (self.choice, self.problem, self.loop, self.links, self.privacy, self.algorithm)
-        return {name.rstrip("_"): getattr(part, name) for part in parts for name in fields_of(type(part))}
+        return table_of(self.choice, self.problem, self.loop, self.links, self.privacy, self.algorithm)
 
     def replace(self, **changes: Any) -> Config:
         """A copy in which the fields named have other values, whichever part they belong to."""

@@ -17,8 +17,7 @@ from distadmm.algorithm import NO_SCHEDULE, Node, find, planned
 from distadmm.data.source import BUNDLED
 from distadmm.errors import InputError, require
 from distadmm.methods.consensus import sizing
-from distadmm.methods.consensus.penalty import Penalties
-from distadmm.methods.consensus.schedule import schedule
+from distadmm.methods.consensus.penalty import Penalties, schedule
 from distadmm.privacy.accounting.events import Unbounded
 from distadmm.privacy.accounting.statements import READINGS, if_assumed
 from distadmm.privacy.ledger.books import Books

@@ -72,9 +72,7 @@ def with_zeros_kept(joint: Joint, R: float) -> Outcome:
     """The same with 0 log 0 = 0 and N = M: the zeros of the start never leave."""
     G = joint.HX - R
     return Outcome(
-        1,
-        joint.ISX,
-        f"stays at the identity channel: G is the constant H(X) - R = {G:.6g} and has no root",
+        1, joint.ISX, f"stays at the identity channel: G is the constant H(X) - R = {G:.6g} and has no root"
     )
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from distadmm.methods.funnel import aem, greedy, master, multistart, perfect, starts
+from distadmm.methods.funnel import aem, greedy, master, perfect, starts
 from distadmm.methods.funnel.model import Array, Joint, channel, informations, posteriors
 from distadmm.methods.funnel.polytope import Polytope
 
@@ -96,7 +96,7 @@ def run(
 def seeds(joint: Joint, R: float, known: perfect.Perfect, seed: int, repeat: int, effort: Effort) -> Array:
     """The posteriors a pool starts from (M x C)."""
     block = range(repeat * effort.seeding, (repeat + 1) * effort.seeding)
-    ends = multistart.from_starts(
+    ends = starts.from_starts(
         joint, R, joint.M + 1, seed, block, effort.seeding_iterations, tol=0.0, faster=True
     )
     found = [np.eye(joint.M), joint.p[:, None], known.vertices]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from distadmm.data.mapping import Mapping
-from distadmm.files import write_csv, write_json
+from distadmm.files import finite, write_csv, write_json
 from distadmm.methods.funnel.literal import Outcome
 from distadmm.methods.funnel.model import Joint, Solution
 from distadmm.methods.funnel.perfect import Perfect
@@ -80,11 +80,6 @@ def row(joint: Joint, one: Solution) -> list[Any]:
     ]  # fmt: skip
 
 
-def finite(value: Any) -> Any:
-    """JSON has no NaN and no infinity."""
-    return None if isinstance(value, float) and not np.isfinite(value) else value
-
-
 def write(
     folder: Path,
     joint: Joint,
@@ -97,7 +92,7 @@ def write(
     rows = [row(joint, one) for one in solutions]
     write_csv(folder / "curve.csv", HEADER, rows)
     perfect = known and {"R0": known.R0, "exact": known.exact, "upper_bound": known.upper}
-    points = [{name: finite(value) for name, value in zip(HEADER, one)} for one in rows]
+    points = [finite(dict(zip(HEADER, one))) for one in rows]
     facts = {"source": joint.source, "S": joint.K, "X": joint.M, "H_X": joint.HX, "I_SX": joint.ISX}
     write_json(
         folder / "result.json",

@@ -13,7 +13,7 @@ import numpy as np
 
 from distadmm.errors import require
 from distadmm.flags import flag
-from distadmm.methods.funnel import aem, drs, greedy, lp, multistart, nlp, perfect, submodular
+from distadmm.methods.funnel import aem, drs, greedy, lp, nlp, perfect, starts, submodular
 from distadmm.methods.funnel.model import Array, Joint, informations
 from distadmm.structs import struct
 
@@ -73,7 +73,7 @@ def pieces(joint: Joint, method: str, rates: int, effort: Effort) -> list[Piece]
     if method == "submodular":
         return [Piece(EVERY, k) for k in range(len(submodular.MULTIPLIERS))]
     if method in ("aem", "aem-adaptive"):
-        size = multistart.block_size(joint, effort.alphabet(joint))
+        size = starts.block_size(joint, effort.alphabet(joint))
         count = -(-effort.starts // size)
     else:
         count = {"lp": effort.repeats, "greedy": 1, "nlp": -(-effort.starts // 3)}[method]
@@ -95,10 +95,10 @@ def channels(joint: Joint, method: str, R: float, number: int, effort: Effort) -
     """What one piece of a method other than lp finds; R is not used by the methods that serve all R."""
     N = effort.alphabet(joint)
     if method in ("aem", "aem-adaptive"):
-        size = multistart.block_size(joint, N)
+        size = starts.block_size(joint, N)
         block = range(number * size, min((number + 1) * size, effort.starts))
         most = effort.iterations or 500
-        ends = multistart.from_starts(joint, R, N, effort.seed, block, most, effort.tol, method != "aem")
+        ends = starts.from_starts(joint, R, N, effort.seed, block, most, effort.tol, method != "aem")
         return [
             _channel(joint, v, ends.iterations, bool(done))
             for v, done in zip(aem.channels(joint, ends.state), ends.converged)

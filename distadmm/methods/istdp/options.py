@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 from distadmm.data import options as groups
 from distadmm.data.options import norms
 from distadmm.errors import require
-from distadmm.flags import again, flag
+from distadmm.flags import again, flag, table_of
 from distadmm.methods.istdp.fit import loss_of
 from distadmm.problems.concave import PENALTIES, make
 from distadmm.run.config import Privacy as Filtered
@@ -81,8 +81,7 @@ class Privacy(Budget):
     longest: float | None = flag(None, help="alpha_max (default: 20 times the shortest)")
     form: str = again(Shared, "form", note="; paper: Algorithm 1, whose claim is refuted")
     private_objective: bool = flag(
-        False,
-        help="write the objective on the private rows too: outside every guarantee",
+        False, help="write the objective on the private rows too: outside every guarantee"
     )
     budget_epsilon: float | None = again(Filtered, "budget_epsilon")
     budget_delta: float | None = again(Filtered, "budget_delta")
@@ -166,6 +165,4 @@ class Options:
         return "not private" if self.privacy.epsilon is None else self.privacy.form
 
     def table(self) -> dict[str, Any]:
-        """Flag name -> value, as `config.json` keeps it and `--config` reads it."""
-        parts = (self.data, self.model, self.privacy, self.run)
-        return {f.name.rstrip("_"): getattr(part, f.name) for part in parts for f in fields(part)}
+        return table_of(self.data, self.model, self.privacy, self.run)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from distadmm.data.options import norms
 from distadmm.data.parts import Parts
@@ -16,9 +16,6 @@ from distadmm.methods.sharing.moments import Bounds
 from distadmm.ranks.star import Star
 from distadmm.run.groups import Budget, Shared
 from distadmm.structs import struct
-
-if TYPE_CHECKING:
-    pass
 
 VECTORS = ("s1", "s2", "s3")
 

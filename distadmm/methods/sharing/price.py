@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from distadmm.data.parts import Parts
 from distadmm.errors import require
-from distadmm.methods.sharing import private, vectors
-from distadmm.methods.sharing.admm import Problem
+from distadmm.methods.sharing import private
 from distadmm.methods.sharing.messages import PrivacyOptions, agreement, given_bounds
 from distadmm.privacy.accounting.events import Adjacency, Event, Leakage, Unbounded
 from distadmm.privacy.accounting.scopes import Hypothesis, claim
@@ -20,6 +19,7 @@ from distadmm.ranks.star import Star
 
 if TYPE_CHECKING:
     from distadmm.data.content import Content
+    from distadmm.methods.sharing.setup import Prepared
     from distadmm.run.running import Running
 
 _ANY = ["released-anchor", "fresh-noise", "data-free-schedule"]
@@ -66,29 +66,24 @@ def open_price(star: Star, privacy: PrivacyOptions) -> Price:
     return Price({m: Account((), scope=scope) for m in star.hosted}, said, facts)
 
 
-def vectors_price(
-    star: Star,
-    privacy: PrivacyOptions,
-    algorithm: vectors.S1,
-    problem: Problem,
-    rows: int,
-    row: Mapping[int, float],
-    note: str,
-) -> Price:
+def vectors_price(prepared: Prepared) -> Price:
     """S1, S2 and S3: the rounds of each releasing party, within its budget."""
     from distadmm.privacy.accounting.gaussian import mu_at
 
+    star, privacy, algorithm = prepared.star, prepared.options.privacy, prepared.algorithm
     assert privacy.mechanism is not None
     assert privacy.epsilon is not None
     mu, rounds = mu_at(privacy.epsilon, privacy.delta), privacy.rounds or 10
     scope, accounts = "person" if algorithm.by_row else "feature", {}
     for m in star.home:
         if m >= algorithm.first:  # asked of all: it refuses what has no bound
-            query = algorithm.query(problem, row[m], rows, privacy.noise, mu, rounds)
+            query = algorithm.query(
+                prepared.problem, prepared.row[m], prepared.parts.rows, privacy.noise, mu, rounds
+            )
             accounts[m] = Account(
                 (query,) * rounds, "replace", privacy.epsilon, CLAIMS[privacy.mechanism], scope
             )
-    said = [*of_sharing(_facts(privacy, star, mu, rounds)), *([note] if note else [])]
+    said = [*of_sharing(_facts(privacy, star, mu, rounds)), *([prepared.note] if prepared.note else [])]
     facts = _summary(privacy, said) | {"privacy": {"statement": " ".join(said), "mu": None}}
     return Price({m: accounts[m] for m in star.hosted if m in accounts}, said, facts)
 

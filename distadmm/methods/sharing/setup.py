@@ -11,7 +11,7 @@ from distadmm.data.parties import DataOptions, load
 from distadmm.data.parts import Parts, check
 from distadmm.errors import require
 from distadmm.files import read_json
-from distadmm.flags import again, fields_of, flag
+from distadmm.flags import again, flag, table_of
 from distadmm.methods.sharing.admm import Form, Problem
 from distadmm.methods.sharing.equation10 import EquationTen
 from distadmm.methods.sharing.messages import NO_CHOICE, PrivacyOptions, row_bounds
@@ -162,9 +162,8 @@ class Options:
     own: Any = None  # an algorithm of the user's
 
     def table(self) -> dict[str, Any]:
-        parts = (self.data, self.model, self.solver, self.privacy, self.run, self.own)
-        own = [(part, name) for part in parts if part is not None for name in fields_of(type(part))]
-        return {name.rstrip("_"): getattr(part, name) for part, name in own}
+        own = () if self.own is None else (self.own,)
+        return table_of(self.data, self.model, self.solver, self.privacy, self.run, *own)
 
 
 class Prepared(NamedTuple):
@@ -254,10 +253,7 @@ def _vectors(options: Options, star: Star, parts: Parts, problem: Problem) -> Pr
     assert privacy.mechanism is not None
     cls = find(privacy.mechanism, "star").cls
     require(privacy.neighbours == "replace" or not cls.by_row, "S2 and S3 are proved for --adjacency replace")
-    require(
-        model.name == "corrected",
-        "S1, S2 and S3 know --form sound and --algorithm admm",
-    )
+    require(model.name == "corrected", "S1, S2 and S3 know --form sound and --algorithm admm")
     row, note = dict.fromkeys(star.home, 1.0), ""
     if cls.by_row:  # S1 bounds nothing row by row
         row, note = row_bounds(privacy, star, parts, list(star.home))

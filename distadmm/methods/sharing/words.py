@@ -11,7 +11,7 @@ import numpy as np
 from distadmm.data.parts import Parts
 from distadmm.methods.sharing import private
 from distadmm.methods.sharing.observe import Metrics, Observer
-from distadmm.methods.sharing.solution import Solution
+from distadmm.methods.sharing.seat import Solution
 from distadmm.ranks.star import Star
 
 
@@ -59,16 +59,6 @@ def comparison(
         return {}
     everyone = tuple(star.home)
     return dict(zip(names, (observer.reference((1,)), observer.reference(everyone), own)))
-
-
-def finite(rows: Mapping[str, Metrics | None]) -> dict[str, Any]:
-    """As JSON can say it."""
-    return {
-        name: {key: value if np.isfinite(value) else None for key, value in metrics._asdict().items()}
-        if metrics
-        else None
-        for name, metrics in rows.items()
-    }
 
 
 def table(rows: Mapping[str, Metrics | None]) -> str:
