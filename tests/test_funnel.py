@@ -17,14 +17,13 @@ from distadmm.methods.funnel import (
     greedy,
     literal,
     lp,
-    master,
     nlp,
     perfect,
     starts,
     submodular,
 )
 from distadmm.methods.funnel.model import Joint, entropy, from_joint, informations
-from distadmm.methods.funnel.polytope import Polytope
+from distadmm.methods.funnel.perfect import Polytope
 from distadmm.methods.funnel.solvers import METHODS, Effort
 
 UNIF = funnel.problem("synthetic-unif")
@@ -229,9 +228,9 @@ def test_lp_beats_a_grid_of_posteriors():
     """X with two symbols: a linear program over a fine grid of all posteriors is nearly exact."""
     joint = Joint(np.array([[0.8, 0.3], [0.2, 0.7]]), np.array([0.4, 0.6]))
     grid = np.linspace(0, 1, 4001)
-    columns = master.pool(joint, np.stack([grid, 1 - grid]))
+    columns = lp.pool(joint, np.stack([grid, 1 - grid]))
     for one in funnel.curve(joint, [0.1, 0.3, 0.6], effort=Effort(repeats=1)):
-        fine = master.solve(joint, columns, one.R).value
+        fine = lp.solve(joint, columns, one.R).value
         assert one.leakage <= fine + 1e-9
         assert one.leakage == pytest.approx(fine, abs=1e-5)
 
@@ -278,9 +277,9 @@ def test_certificate_bounds_every_posterior_for_any_multipliers(joint, seed, slo
     alpha = rng.normal(size=joint.M)
     proof = bound.certify(joint, alpha, slope, 1e-3, cells=20_000)
     w = np.concatenate([rng.dirichlet(np.full(joint.M, c), 200).T for c in (0.05, 0.3, 1.0)], axis=1)
-    at = master.Optimum(np.zeros(0), alpha, slope, 0.0)
-    climbed, _ = master.ascend(joint, w[:, ::10], at, 30)
-    highest = max(master.reduced(master.pool(joint, x), at).max() for x in (w, climbed, np.eye(joint.M)))
+    at = lp.Optimum(np.zeros(0), alpha, slope, 0.0)
+    climbed, _ = lp.ascend(joint, w[:, ::10], at, 30)
+    highest = max(lp.reduced(lp.pool(joint, x), at).max() for x in (w, climbed, np.eye(joint.M)))
     assert highest <= proof.excess
 
 
@@ -301,13 +300,13 @@ def test_bounds_hold_for_every_channel(joint, seed):
 
 def test_ascent_of_reduced_cost_is_monotone():
     rng = np.random.default_rng(0)
-    at = master.Optimum(np.zeros(0), rng.normal(size=16) * 0.1, 0.1, 0.0)
+    at = lp.Optimum(np.zeros(0), rng.normal(size=16) * 0.1, 0.1, 0.0)
     w = rng.dirichlet(np.ones(16), 30).T
-    before = master.reduced(master.pool(HEART, w), at)
+    before = lp.reduced(lp.pool(HEART, w), at)
     for iterations in (1, 5, 20):
-        after, g = master.ascend(HEART, w, at, iterations)
+        after, g = lp.ascend(HEART, w, at, iterations)
         assert (g >= before - 1e-12).all()
-        np.testing.assert_allclose(master.reduced(master.pool(HEART, after), at), g, atol=1e-9)
+        np.testing.assert_allclose(lp.reduced(lp.pool(HEART, after), at), g, atol=1e-9)
         before = g
 
 

@@ -8,12 +8,12 @@ from scipy.optimize import minimize
 
 from distadmm.errors import InputError
 from distadmm.methods.ias import envelope, interior, measures
+from distadmm.methods.ias.admm import _row_by_bisection, solve_marginal, solve_row
 from distadmm.methods.ias.ga import project_euclidean
 from distadmm.methods.ias.inference import Inference, stand_in
 from distadmm.methods.ias.measures import MEASURES, own
 from distadmm.methods.ias.objective import Objective, marginals, project_entropic
 from distadmm.methods.ias.polish import join, kinds, polish, posteriors
-from distadmm.methods.ias.subproblems import _row_by_bisection, solve_marginal, solve_row
 
 NAMES = sorted(MEASURES)
 seeds = st.integers(0, 10**6)

@@ -13,8 +13,18 @@ from hypothesis import strategies as st
 from distadmm.data.parts import Parts
 from distadmm.errors import BudgetExhausted, InputError
 from distadmm.methods.sharing import admm, private
-from distadmm.methods.sharing.moments import Bounds, Reply, Rows, prior_precision, shrunk, slopes
-from distadmm.methods.sharing.replies import admm_reply, mutual_reply, one_reply, schedule
+from distadmm.methods.sharing.moments import (
+    Bounds,
+    Reply,
+    Rows,
+    admm_reply,
+    mutual_reply,
+    one_reply,
+    prior_precision,
+    schedule,
+    shrunk,
+    slopes,
+)
 from distadmm.privacy.accounting.events import Gaussian
 from distadmm.privacy.accounting.gaussian import epsilon, mu_at
 from distadmm.privacy.ledger.rules import MemoryLedger

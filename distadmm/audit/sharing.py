@@ -22,9 +22,8 @@ from distadmm.audit.noises import Finding, Noise, off_grid, rate_on
 from distadmm.methods.sharing import private, vectors
 from distadmm.methods.sharing.admm import Problem
 from distadmm.methods.sharing.equation10 import claimed_sensitivity, claimed_sigma, degenerate_noise
-from distadmm.methods.sharing.moments import Rows
+from distadmm.methods.sharing.moments import Rows, admm_reply, mutual_reply, one_reply
 from distadmm.methods.sharing.release import Release
-from distadmm.methods.sharing.replies import admm_reply, mutual_reply, one_reply
 from distadmm.privacy.accounting.events import Event
 from distadmm.privacy.ledger.rules import MemoryLedger
 from distadmm.privacy.noise.queries import Query, Releases

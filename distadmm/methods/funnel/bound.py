@@ -23,9 +23,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from distadmm.methods.funnel import master
+from distadmm.methods.funnel import lp
 from distadmm.methods.funnel.model import FLOOR, Array, Joint, entropy, log0
-from distadmm.methods.funnel.polytope import ENUMERABLE, supports
+from distadmm.methods.funnel.perfect import ENUMERABLE, supports
 
 DIMENSION = 4  # symbols of a face, at most
 CELLS = 4_000_000  # looked at, at most
@@ -68,7 +68,7 @@ def certify(joint: Joint, alpha: Array, slope: float, tol: float, cells: int = C
     m = symbols.shape[1]
     S, price = joint.S.T[symbols], alpha[symbols]  # faces x m x K, faces x m
     corners, face = np.tile(np.eye(m), (len(symbols), 1, 1)), np.arange(len(symbols))
-    at, none = master.Optimum(np.empty(0), alpha, slope, np.nan), np.empty((joint.M, 0))
+    at, none = lp.Optimum(np.empty(0), alpha, slope, np.nan), np.empty((joint.M, 0))
     settled, looked = -np.inf, 0
     while len(face):
         chunks = np.array_split(np.arange(len(face)), 1 + len(face) // CHUNK)
@@ -86,14 +86,12 @@ def certify(joint: Joint, alpha: Array, slope: float, tol: float, cells: int = C
     return Certificate(settled + ROUNDING, looked, True, none)
 
 
-def _climbed(
-    joint: Joint, corners: Array, symbols: Array, above: Array, at: master.Optimum, tol: float
-) -> Array:
+def _climbed(joint: Joint, corners: Array, symbols: Array, above: Array, at: lp.Optimum, tol: float) -> Array:
     """Posteriors with g > tol that are reached from the centres of the cells with the largest bounds."""
     some = np.argsort(-above, kind="stable")[:CLIMBED]
     w = np.zeros((joint.M, len(some)))
     w[symbols[some].T, np.arange(len(some))] = corners[some].mean(axis=1).T
-    w, g = master.ascend(joint, w, at, CLIMBS)
+    w, g = lp.ascend(joint, w, at, CLIMBS)
     return w[:, g > tol]
 
 

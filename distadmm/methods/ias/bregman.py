@@ -15,11 +15,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from distadmm.methods.ias.admm import divergences
+from distadmm.methods.ias.admm import divergences, solve_marginal
 from distadmm.methods.ias.ga import project_euclidean
 from distadmm.methods.ias.gba import Ascent
 from distadmm.methods.ias.objective import Objective, marginals
-from distadmm.methods.ias.subproblems import solve_marginal
 
 Array = np.ndarray
 

@@ -27,9 +27,17 @@ import numpy as np
 from distadmm.data.parts import Parts
 from distadmm.errors import require
 from distadmm.methods.sharing import admm
-from distadmm.methods.sharing.moments import Bounds, Rows
+from distadmm.methods.sharing.moments import (
+    Answer,
+    Bounds,
+    Rows,
+    Schedule,
+    admm_reply,
+    mutual_reply,
+    one_reply,
+    schedule,
+)
 from distadmm.methods.sharing.observe import centralised
-from distadmm.methods.sharing.replies import Answer, Schedule, admm_reply, mutual_reply, one_reply, schedule
 from distadmm.privacy.noise.queries import Query, Releases, noise_for
 from distadmm.ranks.star import Star
 
