@@ -24,8 +24,8 @@ from distadmm.errors import DONE, UNCONVERGED
 from distadmm.files import finite, write_json
 from distadmm.flags import parse
 from distadmm.graphs import figures
-from distadmm.methods.funnel import curve as curves
-from distadmm.methods.funnel import literal, perfect, report
+from distadmm.methods.funnel import literal, perfect, report, solvers
+from distadmm.methods.funnel.curve import curve
 from distadmm.methods.funnel.model import Array, Joint, Solution, from_joint, informations, of_table
 from distadmm.methods.funnel.options import Data, Goal, Running, Work
 from distadmm.methods.funnel.perfect import Perfect
@@ -79,27 +79,9 @@ def solve(
     return None if found is None else found[0]
 
 
-def curve(
-    joint: Joint | Array,
-    rates: Sequence[float],
-    method: str = "lp",
-    *,
-    effort: Effort = DEFAULT,
-    certify: bool = True,
-    world: World | None = None,
-) -> list[Solution] | None:
-    """The channels for several R; by `lp` they share one pool of posteriors, and the curve is convex."""
-    joint = joint if isinstance(joint, Joint) else from_joint(joint)
-    return curves.trace(joint, rates, method, effort, certify, world or World())
-
-
 def perfect_privacy(joint: Joint | Array, seed: int = 0) -> Perfect:
     """R0, the most Y can tell of X while I(S;Y) = 0, with its channel."""
     return perfect.solve(joint if isinstance(joint, Joint) else from_joint(joint), seed)
-
-
-def _config(*parts: Any) -> dict[str, Any]:
-    return {name: value for part in parts for name, value in asdict(part).items()}
 
 
 def work(given: tuple[Data, Goal, Work, Running], world: World) -> int:
@@ -109,7 +91,7 @@ def work(given: tuple[Data, Goal, Work, Running], world: World) -> int:
 
     def prepared() -> tuple[Joint, str, list[float]]:
         joint, column = data.load()
-        curves.solvers.check(joint, goal.method, effort)
+        solvers.check(joint, goal.method, effort)
         return joint, column, goal.demands(joint)
 
     joint, column, rates = world.on_root(prepared)
@@ -121,11 +103,12 @@ def work(given: tuple[Data, Goal, Work, Running], world: World) -> int:
             )
         return DONE
     folder = world.on_root(lambda: claim_directory(output.out, "funnel", force=output.force))
-    config = _config(data, goal, trying, output)
+    config = {name: value for part in given for name, value in asdict(part).items()}
     if goal.form == "paper":
         return world.on_root(lambda: _printed(folder, joint, rates, effort, config, output.strict))
     known = world.on_root(lambda: perfect.solve(joint, effort.seed))
-    found = curves.trace(joint, rates, goal.method, effort, goal.certify is not False, world, known)
+    certify = goal.certify is not False
+    found = curve(joint, rates, goal.method, effort=effort, certify=certify, world=world, known=known)
     code = DONE
     if found is not None:
         print("\n".join(report.head(joint, known) + report.table(joint, found)))
@@ -154,13 +137,7 @@ def _printed(
     for R, found in outcomes.items():
         print("\n".join(report.told_literal(found, R)))
     rows = [
-        {
-            "R": R,
-            "reading": reading,
-            "iteration": one.iteration,
-            "I_SY": finite(one.value),
-            "what": one.what,
-        }
+        {"R": R, "reading": reading, "iteration": one.iteration, "I_SY": finite(one.value), "what": one.what}
         for R, found in outcomes.items()
         for reading, one in found
     ]

@@ -9,7 +9,6 @@ import pytest
 from distadmm.methods.funnel import aem, curve, perfect
 from distadmm.methods.funnel.model import Joint, from_joint, informations
 from distadmm.methods.funnel.solvers import Effort
-from distadmm.ranks.world import World
 from tests.vector_files import folder, load_all
 
 CLOSE = 1e-5
@@ -66,7 +65,7 @@ def test_best_known_values(problem, prepared):
     assert pytest.approx(problem["H"], abs=1e-12) == joint.HX
     assert pytest.approx(problem["ISX"], abs=1e-12) == joint.ISX
     effort = Effort(repeats=1, rounds=12) if joint.M > 50 else Effort(repeats=1)
-    found = curve.trace(joint, problem["R"], "lp", effort, joint.M < 10, World(), known)
+    found = curve.curve(joint, problem["R"], effort=effort, certify=joint.M < 10, known=known)
     for one, best in zip(found, problem["best_isy"]):
         assert one.leakage <= best + CLOSE
         assert one.lower <= min(best, one.leakage) + 1e-9

@@ -16,6 +16,7 @@ from distadmm.commands.check_report import lines, table
 from distadmm.errors import DONE, InputError, require
 from distadmm.flags import again, flag, parse
 from distadmm.graphs.topology import Topology, load
+from distadmm.methods.consensus.penalty import as_number
 from distadmm.methods.consensus.rate import Setting, linear_rate
 from distadmm.methods.consensus.recycled import RADMM
 from distadmm.methods.consensus.theory import (
@@ -291,9 +292,6 @@ def _one_a_node(text: str, option: str, attribute: str, topology: Topology) -> A
 
 
 def _number(text: str, option: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        raise InputError(f"{option} is {text!r}; needed: a number (see --help for words)") from None
+    value = as_number(text, option, "a number (see --help for words)")
     require(0 < value < math.inf, f"{option} is {text}; needed: a finite number above zero")
     return value

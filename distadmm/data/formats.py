@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import importlib
 import io
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from distadmm.errors import InputError, require
 from distadmm.files import read_npz
 
 WIDEST = 10_000_000  # a larger index is more likely an error than a column
-COMPRESSED = (".gz", ".bz2", ".xz")
+COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".xz": "lzma"}
 
 
 def kind(path: Path) -> str:
@@ -27,20 +28,9 @@ def kind(path: Path) -> str:
 def read_bytes(path: Path) -> bytes:
     """The content of a file, unpacked."""
     try:
-        if path.suffix.lower() == ".gz":
-            import gzip
-
-            content = gzip.decompress(path.read_bytes())
-        elif path.suffix.lower() == ".bz2":
-            import bz2
-
-            content = bz2.decompress(path.read_bytes())
-        elif path.suffix.lower() == ".xz":
-            import lzma
-
-            content = lzma.decompress(path.read_bytes())
-        else:
-            content = path.read_bytes()
+        content = path.read_bytes()
+        if packer := COMPRESSED.get(path.suffix.lower()):
+            content = importlib.import_module(packer).decompress(content)
     except FileNotFoundError:
         raise InputError(f"no file {path}; give an existing file") from None
     except OSError as error:

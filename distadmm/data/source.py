@@ -82,21 +82,12 @@ class Source(ABC):
 
     def describe(self) -> dict[str, Any]:
         """What a configuration or a dry run shows; nothing in it is computed from private rows but counts."""
+        counts = {name: getattr(self, name) for name in ("test_rows", "rows_dropped", "duplicates")}
         return {
-            "name": self.name,
-            "task": self.task,
-            "rows": self.n_rows,
-            "test_rows": self.test_rows,
-            "rows_dropped": self.rows_dropped,
-            "duplicates": self.duplicates,
-            "features": self.n_features,
-            "classes": list(self.classes),
-            "clip": self.clip,
-            "intercept": self.intercept,
-            "licence": self.licence,
-            "source": self.source,
-            "known_by": self.facts.sources(),
-        }
+            "name": self.name, "task": self.task, "rows": self.n_rows, **counts, "features": self.n_features,
+            "classes": list(self.classes), "clip": self.clip, "intercept": self.intercept, "licence": self.licence,
+            "source": self.source, "known_by": self.facts.sources(),
+        }  # fmt: skip
 
     def finish(self, X: Matrix, *, sparse: bool, count: bool = True) -> Matrix:
         """Intercept, clipping, and the form asked for."""

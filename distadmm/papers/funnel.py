@@ -19,8 +19,8 @@ from distadmm.data import joint as tables
 from distadmm.files import write_csv
 from distadmm.flags import flag
 from distadmm.graphs import figures
-from distadmm.methods.funnel import curve as curves
 from distadmm.methods.funnel import literal, perfect, solvers
+from distadmm.methods.funnel.curve import curve
 from distadmm.methods.funnel.model import Array, Joint, Solution, of_table
 from distadmm.methods.funnel.report import CLOSE
 from distadmm.methods.funnel.solvers import EVERY, Effort
@@ -79,12 +79,12 @@ def panel(name: str, options: Options, world: World) -> Panel | None:
         effort = replace(effort, starts=max(1, effort.starts // 10), repeats=1)
     known = world.on_root(lambda: perfect.solve(joint, effort.seed))
     found = {
-        method: curves.trace(joint, rates, method, effort, True, world, known)
+        method: curve(joint, rates, method, effort=effort, world=world, known=known)
         for method in ("lp", "aem", "greedy")
     }
     ends = None if large else _scatter(joint, effort, world)
     if not large:
-        found["drs"] = curves.trace(joint, rates, "drs", effort, False, world, known)
+        found["drs"] = curve(joint, rates, "drs", effort=effort, certify=False, world=world, known=known)
     if not world.is_root:
         return None
     every = {method: solutions or [] for method, solutions in found.items()}

@@ -36,16 +36,27 @@ class Penalty(Protocol):
 
 
 @dataclass(frozen=True)
-class MCP:
-    """Minimax concave penalty: phi(t) = lam |t| - t^2 / (2 alpha) up to |t| = alpha lam, then alpha lam^2 / 2."""
+class _Folded:
+    """A penalty of slope `lam` at zero whose reach, alpha lam, is more than `least` times it."""
 
     lam: float
-    alpha: float = 3.0
-    name: ClassVar[str] = "mcp"
+    alpha: float
+    name: ClassVar[str]
+    least: ClassVar[float]
 
     def __post_init__(self) -> None:
         _require_lambda(self.lam)
-        require(self.alpha > 1, f"alpha is {self.alpha:g}; the penalty mcp needs alpha > 1")
+        needed = f"the penalty {self.name} needs alpha > {self.least:g}"
+        require(self.alpha > self.least, f"alpha is {self.alpha:g}; {needed}")
+
+
+@dataclass(frozen=True)
+class MCP(_Folded):
+    """Minimax concave penalty: phi(t) = lam |t| - t^2 / (2 alpha) up to |t| = alpha lam, then alpha lam^2 / 2."""
+
+    alpha: float = 3.0
+    name: ClassVar[str] = "mcp"
+    least: ClassVar[float] = 1
 
     def value(self, theta: Array) -> float:
         # lam m - m^2/(2 alpha) at m = min(|t|, alpha lam) is alpha lam^2/2 on the flat part.
@@ -67,16 +78,12 @@ class MCP:
 
 
 @dataclass(frozen=True)
-class SCAD:
+class SCAD(_Folded):
     """Smoothly clipped absolute deviation: slope lam up to lam, then falling to 0 at alpha lam; alpha > 2."""
 
-    lam: float
     alpha: float = 3.7
     name: ClassVar[str] = "scad"
-
-    def __post_init__(self) -> None:
-        _require_lambda(self.lam)
-        require(self.alpha > 2, f"alpha is {self.alpha:g}; the penalty scad needs alpha > 2")
+    least: ClassVar[float] = 2
 
     def value(self, theta: Array) -> float:
         size = np.abs(theta)
@@ -106,16 +113,12 @@ class SCAD:
 
 
 @dataclass(frozen=True)
-class CappedL1:
+class CappedL1(_Folded):
     """Capped l1: phi(t) = lam min(|t|, alpha lam)."""
 
-    lam: float
     alpha: float = 3.0
     name: ClassVar[str] = "capped-l1"
-
-    def __post_init__(self) -> None:
-        _require_lambda(self.lam)
-        require(self.alpha > 0, f"alpha is {self.alpha:g}; the penalty capped-l1 needs alpha > 0")
+    least: ClassVar[float] = 0
 
     def value(self, theta: Array) -> float:
         return float(self.lam * np.minimum(np.abs(theta), self.alpha * self.lam).sum())

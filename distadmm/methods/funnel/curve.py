@@ -12,8 +12,8 @@ from functools import partial
 import numpy as np
 
 from distadmm.methods.funnel import bound, lp, perfect, solvers
-from distadmm.methods.funnel.model import Joint, Solution, informations
-from distadmm.methods.funnel.solvers import Effort, Piece
+from distadmm.methods.funnel.model import Array, Joint, Solution, from_joint, informations
+from distadmm.methods.funnel.solvers import DEFAULT, Effort, Piece
 from distadmm.ranks.world import World
 
 TOLERANCE = 1e-6  # nats: how near the certificate tries to come
@@ -22,16 +22,20 @@ BOUNDED = "weak duality, reduced costs bounded on every face that can hold their
 CONTRACTION = "strong data-processing inequality with the Dobrushin coefficient"
 
 
-def trace(
-    joint: Joint,
+def curve(
+    joint: Joint | Array,
     rates: Sequence[float],
-    method: str,
-    effort: Effort,
-    certify: bool,
-    world: World,
+    method: str = "lp",
+    *,
+    effort: Effort = DEFAULT,
+    certify: bool = True,
+    world: World | None = None,
     known: perfect.Perfect | None = None,
 ) -> list[Solution] | None:
-    """The solutions for all rates, on rank 0; None elsewhere.  All ranks call it alike."""
+    """The channels for several R, on rank 0; None elsewhere.  By `lp` they share one pool of posteriors, and the
+    curve is convex.  All ranks of a `world` call it alike; `known` is what `perfect.solve` has found already.
+    """
+    joint, world = joint if isinstance(joint, Joint) else from_joint(joint), world or World()
     solvers.check(joint, method, effort)
     rates = [joint.demand(R) for R in rates]
     inner = list(dict.fromkeys(R for R in rates if not _whole(joint, R)))

@@ -80,10 +80,13 @@ def solve(
     What is not given of lambda and alpha comes from `rules`; `options` go to `solver.solve`.
     """
     X, y, smooth = checked(X, y, loss)
-    chosen: Penalty = make(penalty, *rules(X, y, smooth, lam, alpha))
-    if intercept:
-        X, chosen = np.hstack([X, np.ones((len(y), 1))]), WithIntercept(chosen)
+    X, chosen = _free(X, make(penalty, *rules(X, y, smooth, lam, alpha)), intercept)
     return solver.solve(X, y, smooth, chosen, **options)
+
+
+def _free(X: Array, penalty: Penalty, intercept: bool) -> tuple[Array, Penalty]:
+    """With a last column of ones that no penalty holds, where there is an `intercept`."""
+    return (np.hstack([X, np.ones((len(X), 1))]), WithIntercept(penalty)) if intercept else (X, penalty)
 
 
 def rules(
@@ -175,9 +178,7 @@ def sound_course(
 ) -> Course:
     """T noisy clipped gradients, which are to be committed before the first of them."""
     plan = price.plan
-    chosen: Penalty = make(penalty, plan.lam, plan.alpha)
-    if intercept:
-        X, chosen = np.hstack([X, np.ones((len(y), 1))]), WithIntercept(chosen)
+    X, chosen = _free(X, make(penalty, plan.lam, plan.alpha), intercept)
     gradient = GridGradient if source.mode == "secure" else NoisyGradient
     xi = gradient(X, y, loss, plan, Noise(ledger, source))
     method = Thresholding(chosen, plan.steps, plan.dimension)

@@ -9,7 +9,7 @@ one half.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from distadmm.errors import InputError, require
 from distadmm.methods.istdp.private import NoisySteps, noise_level_lambda, sensitivity
@@ -93,17 +93,9 @@ def make_plan(
     low = shortest if shortest is not None else inverse_curvature if first is None else first
     high = longest if longest is not None else _LONGEST * low
     steps = NoisySteps(rule, low if first is None else first, low, high)
-    plan = Plan(
-        epsilon=epsilon,
-        delta=delta,
-        adjacency=adjacency,
-        clip=clip,
-        divisor=public,
-        iterations=iterations,
-        dimension=dimension,
-        noise_multiplier=gaussian_noise_multiplier(epsilon, delta, iterations),
-        steps=steps,
-        lam=0.0,
-        alpha=max(_LEAST, _FIRM * (high if rule == "bb" else steps.first)) if alpha is None else alpha,
-    )
-    return replace(plan, lam=noise_level_lambda(plan.sigma, dimension) if lam is None else lam)
+    multiplier = gaussian_noise_multiplier(epsilon, delta, iterations)
+    if lam is None:
+        lam = noise_level_lambda(multiplier * sensitivity(clip, public, adjacency), dimension)
+    if alpha is None:
+        alpha = max(_LEAST, _FIRM * (high if rule == "bb" else steps.first))
+    return Plan(epsilon, delta, adjacency, clip, public, iterations, dimension, multiplier, steps, lam, alpha)

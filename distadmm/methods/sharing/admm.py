@@ -193,6 +193,20 @@ def update_centre(problem: Problem, labels: Array, st: State, total: Array) -> t
     return z, st.y + st.rho * (total - z)
 
 
+def gather(
+    k: int, st: State, seat: Seat, x: dict[int, Array], v: dict[int, Array], q: Array, weight: float
+) -> State:
+    """What the parties here sent reaches the centre, which goes on with (7) and (8); 1 + tau is the `weight`."""
+    total, v = seat.collect(k, v)
+    st = st._replace(x=x, v=v)
+    if seat.labels is None:
+        return st
+    b = st.b - float(q.mean()) / weight if seat.problem.intercept else 0.0
+    total = total + b
+    z, y = update_centre(seat.problem, seat.labels, st, total)
+    return st._replace(total=total, z=z, y=y, b=b)
+
+
 def _is_number(text: Any) -> bool:
     try:
         float(text)

@@ -20,7 +20,7 @@ from typing import ClassVar
 import numpy as np
 
 from distadmm.algorithm import register
-from distadmm.methods.sharing.admm import Form, State, update_centre, update_party
+from distadmm.methods.sharing.admm import Form, State, gather, update_party
 from distadmm.methods.sharing.seat import Seat
 from distadmm.structs import struct
 
@@ -40,13 +40,7 @@ class Corrected(Form):
         for m, block in seat.blocks.items():
             x[m] = update_party(block, seat.problem, st.x[m], st.v[m], q, st.rho, st.tau)  # (6)
             x[m], v[m] = self.answer(k, m, x[m], seat)
-        total, v = seat.collect(k, v)
-        if seat.labels is None:
-            return self.judge(k, st, st._replace(x=x, v=v), seat)
-        b = st.b - float(q.mean()) / (1.0 + st.tau) if seat.problem.intercept else 0.0
-        total = total + b
-        z, y = update_centre(seat.problem, seat.labels, st, total)  # (7), (8)
-        return self.judge(k, st, st._replace(x=x, v=v, total=total, z=z, y=y, b=b), seat)
+        return self.judge(k, st, gather(k, st, seat, x, v, q, 1.0 + st.tau), seat)  # (7), (8)
 
     def pull(self, st: State, seat: Seat) -> Array:
         """q at every party of this rank, and at the centre."""

@@ -38,7 +38,7 @@ import numpy as np
 from distadmm.algorithm import register
 from distadmm.errors import require
 from distadmm.flags import flag
-from distadmm.methods.sharing.admm import Problem, State, start, update_centre
+from distadmm.methods.sharing.admm import Problem, State, gather, start
 from distadmm.methods.sharing.moments import Bounds, Rows
 from distadmm.methods.sharing.release import Release
 from distadmm.methods.sharing.seat import Seat
@@ -98,13 +98,7 @@ class S1:
             else:  # S3's party 1, which sends nothing
                 x[m] = minimise(block, w, c, problem.lam, problem.reg, problem.region, st.x[m])
                 v[m] = block.apply(x[m])
-        total, v = seat.collect(k, v)
-        if seat.labels is None:
-            return st._replace(x=x, v=v)
-        b = st.b - float(q.mean()) / (1.0 + self.tau) if problem.intercept else 0.0
-        total = total + b
-        z, y = update_centre(problem, seat.labels, st, total)  # (7), (8)
-        return st._replace(x=x, v=v, total=total, z=z, y=y, b=b)
+        return gather(k, st, seat, x, v, q, 1.0 + self.tau)  # (7), (8)
 
     def answer(
         self, k: int, m: int, block: Columns, problem: Problem, x: Array, w: Array, release: Release
