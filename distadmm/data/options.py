@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from distadmm.errors import require
@@ -41,6 +42,16 @@ class MoreRows(Rows):
     sanitise: tuple[str, ...] = flag(
         (), help="COLUMN=mapping.npz,...: randomise columns by privacy mappings first"
     )
+
+
+def one_table(given: Any, columns: Sequence[Any], needed: str, instead: str) -> None:
+    """`--input`, `--rows` and `--data` exclude one another, and the last two need the flags that name columns."""
+    sources = [name for name in ("input", "rows", "data") if getattr(given, name) is not None]
+    require(len(sources) <= 1, f"--{' and --'.join(sources)} both give the problem; keep one")
+    if given.rows or given.data:
+        require(all(columns), f"--{sources[0]} needs {needed}")
+    else:
+        require(not any(columns), instead)
 
 
 def norms(text: str) -> tuple[float, ...] | None:

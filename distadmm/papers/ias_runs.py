@@ -28,18 +28,18 @@ SIX = (0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4, 1.6, 1.8, 2.0)
 SIGNS = {"corrected": admm.CORRECTED, "as printed": admm.PRINTED}
 
 
-def objective_of(measure: str, beta: float, problem: Inference | None = None) -> Objective:
-    return Objective(problem or stand_in("gauss"), ias.measure(measure), beta)
+def objective_of(measure: str, beta: float) -> Objective:
+    return Objective(stand_in("gauss"), ias.measure(measure), beta)
 
 
-def start_of(objective: Objective, seed: int = 0, size: int = K, eps: float = EPS) -> np.ndarray:
-    return random_starts(objective.problem, size, eps, seed, [0], "uniform")[0]
+def start_of(objective: Objective, seed: int = 0) -> np.ndarray:
+    return random_starts(objective.problem, K, EPS, seed, [0], "uniform")[0]
 
 
 @lru_cache(maxsize=64)
-def optimum(measure: str, beta: float, size: int = K, eps: float = EPS) -> float:
+def optimum(measure: str, beta: float) -> float:
     """The best F known: certified at vanishing eps, the best found where eps binds."""
-    found = ias.solve(stand_in("gauss"), measure, beta, size, eps=eps, certify=True)
+    found = ias.solve(stand_in("gauss"), measure, beta, K, eps=EPS, certify=True)
     assert found is not None  # one rank alone always has a result
     return found.F
 

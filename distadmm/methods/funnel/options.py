@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from distadmm.data import joint as tables
-from distadmm.data.options import Rows
+from distadmm.data.options import Rows, one_table
 from distadmm.errors import require
 from distadmm.flags import again, flag
 from distadmm.methods.funnel.model import Joint, of_table
@@ -35,18 +35,9 @@ class Data:
     )
 
     def __post_init__(self) -> None:
-        sources = [name for name in ("input", "rows", "data") if getattr(self, name) is not None]
-        require(len(sources) <= 1, f"--{' and --'.join(sources)} both give the problem; keep one")
-        if self.rows or self.data:
-            require(
-                self.private and self.public,
-                f"--{sources[0]} needs --private COLUMN,... and --public COLUMN,...",
-            )
-        else:
-            require(
-                not (self.private or self.public),
-                "--private and --public name columns of --rows FILE or --data NAME; give one of these",
-            )
+        needed = "--private COLUMN,... and --public COLUMN,..."
+        instead = "--private and --public name columns of --rows FILE or --data NAME; give one of these"
+        one_table(self, (self.private, self.public), needed, instead)
 
     def table(self) -> tables.Table:
         if self.input:

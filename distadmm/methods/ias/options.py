@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from distadmm.data import joint as tables
-from distadmm.data.options import Rows
+from distadmm.data.options import Rows, one_table
 from distadmm.errors import require
 from distadmm.flags import again, flag
 from distadmm.methods.ias import admm, ga
@@ -31,16 +31,8 @@ class Data:
     smooth: float = again(Shared, "smooth")
 
     def __post_init__(self) -> None:
-        sources = [name for name in ("input", "rows", "data") if getattr(self, name) is not None]
-        require(len(sources) <= 1, f"--{' and --'.join(sources)} both give the problem; keep one")
-        named = self.infer is not None and self.column is not None
-        if self.rows or self.data:
-            require(named, f"--{sources[0]} needs --infer COLUMN and --column COLUMN")
-        else:
-            require(
-                self.infer is None and self.column is None,
-                "--infer and --column name columns of --rows FILE or --data adult; give one of these",
-            )
+        instead = "--infer and --column name columns of --rows FILE or --data adult; give one of these"
+        one_table(self, (self.infer, self.column), "--infer COLUMN and --column COLUMN", instead)
         require(
             self.smooth == 0 or self.rows or self.data, "--smooth adds to counted rows; give --rows or --data"
         )

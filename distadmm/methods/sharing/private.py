@@ -144,10 +144,7 @@ def train(
     scores = star.deal(dict.fromkeys(others, z1) if z1 is not None else None, others, np.float64)
     signs = star.deal(dict.fromkeys(others, labels) if labels is not None else None, others, np.int8)
     for m in scores:
-        out = releases[m]
-        rows = Rows(parts.train[m], agreed.bounds[m], exact=out.mode == "secure")
-        work = plan(agreed, m, rows.width, out.mode)
-        out.commit(work.queries(out.mode, rows.width))
+        rows, work, out = _ready(parts, agreed, m, releases[m])
         reply = admm_reply if agreed.mechanism == "v1-admm" else one_reply
         given = (
             rows,
@@ -182,13 +179,20 @@ def _train_mutual(
     received = star.deal(dict.fromkeys(others, noisy) if noisy is not None else None, others, np.float64)
     clip = slope_clip(query.sigma)
     for m, g in received.items():
-        out = releases[m]
-        rows = Rows(parts.train[m], agreed.bounds[m], exact=out.mode == "secure")
-        work = plan(agreed, m, rows.width, out.mode, query.sigma)
-        out.commit(work.queries(out.mode, rows.width))
+        rows, work, out = _ready(parts, agreed, m, releases[m], query.sigma)
         answers[m] = mutual_reply(rows, g, query.sigma, agreed.bounds[m], work, out, clip)
     replies = _collect(star, agreed, answers, mode)
     return Trained({**x, **{m: answer.x for m, answer in answers.items()}}, 0.0, replies)
+
+
+def _ready(
+    parts: Parts, agreed: Agreement, m: int, out: Releases, spread: float = 0.0
+) -> tuple[Rows, Schedule, Releases]:
+    """Of an answering party: its rows within their bounds, and its releases, committed."""
+    rows = Rows(parts.train[m], agreed.bounds[m], exact=out.mode == "secure")
+    work = plan(agreed, m, rows.width, out.mode, spread)
+    out.commit(work.queries(out.mode, rows.width))
+    return rows, work, out
 
 
 def own_slopes(rows: Rows, labels: Array, problem: admm.Problem, weight: float) -> tuple[Array, Array]:
