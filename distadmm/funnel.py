@@ -37,20 +37,9 @@ from distadmm.run.claim import claim_directory
 from distadmm.run.pictures import draw_funnel
 
 __all__ = [
-    "METHODS",
-    "Effort",
-    "Joint",
-    "Perfect",
-    "Solution",
-    "curve",
-    "from_joint",
-    "informations",
-    "main",
-    "mapping",
-    "perfect_privacy",
-    "problem",
-    "solve",
-]
+    "METHODS", "Effort", "Joint", "Perfect", "Solution", "curve", "from_joint", "informations", "main",
+    "mapping", "perfect_privacy", "problem", "solve",
+]  # fmt: skip
 
 PROG = "distadmm.funnel"
 

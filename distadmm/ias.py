@@ -38,23 +38,9 @@ from distadmm.run.claim import claim_directory
 from distadmm.run.pictures import draw_mapping, draw_pareto
 
 __all__ = [
-    "Certificate",
-    "Curve",
-    "Design",
-    "Inference",
-    "Mapping",
-    "Measure",
-    "Method",
-    "Objective",
-    "certify",
-    "main",
-    "measure",
-    "own",
-    "solve",
-    "stand_in",
-    "sweep",
-    "thresholds",
-]
+    "Certificate", "Curve", "Design", "Inference", "Mapping", "Measure", "Method", "Objective",
+    "certify", "main", "measure", "own", "solve", "stand_in", "sweep", "thresholds",
+]  # fmt: skip
 
 PROG = "distadmm.ias"
 

@@ -153,11 +153,8 @@ class Istdp(shell.Programme):
         options, world, rows = prepared
         flags = run.flags if options.run.repetitions == 1 else replace(run.flags, progress="none")
         alone = type(run)(World(), flags, run.name, run.folder, run.data_id, run.signals)
-        one = (
-            partial(run_private, options, rows, price, alone)
-            if price
-            else partial(run_open, options, rows, alone)
-        )
+        make: Any = partial(run_private, options, rows, price) if price else partial(run_open, options, rows)
+        one = partial(make, alone)
         found: list[Fit] = []
         if options.run.repetitions == 1:
             world.on_root(lambda: found.append(one(0)))
@@ -174,14 +171,8 @@ PROGRAMME = Istdp()
 def rows_of(options: Options) -> Rows:
     data = options.data
     sound = options.privacy.epsilon is not None and options.privacy.form == "sound"
-    reading = data.reading() | {"private": sound}
-    rows = load(
-        data.data,
-        loss=fit.loss_of(options.model.loss),
-        row_norm=data.norm(),
-        seed=options.run.seed,
-        **reading,
-    )
+    loss, reading = fit.loss_of(options.model.loss), data.reading() | {"private": sound}
+    rows = load(data.data, loss=loss, row_norm=data.norm(), seed=options.run.seed, **reading)
     X, y, _ = fit.checked(rows.X, rows.y, options.model.loss)
     if sound and rows.facts is not None:
         rows.facts.require_public(data.data)
@@ -195,11 +186,8 @@ def price_for(options: Options, rows: Rows | None) -> Price | None:
     if privacy.epsilon is None:
         return None
     n, d = rows.X.shape
-    common: dict[str, Any] = {
-        "lam": model.lambda_,
-        "alpha": model.reach,
-        "iterations": model.iterations or 50,
-    }
+    common: dict[str, Any] = {"lam": model.lambda_, "alpha": model.reach}
+    common["iterations"] = model.iterations or 50
     if privacy.form == "paper":
         given = {
             name: value for name in ("shortest", "longest") if (value := getattr(privacy, name)) is not None
@@ -208,13 +196,8 @@ def price_for(options: Options, rows: Rows | None) -> Price | None:
             epsilon=privacy.epsilon, delta=privacy.delta, adjacency=privacy.adjacency, dimension=d,  # type: ignore[arg-type]
             bound=privacy.gradient_norm, **given, **common,
         )  # fmt: skip
-    plan = make_plan(
-        dimension=d + options.data.intercept,
-        rows=n,
-        loss=fit.loss_of(model.loss),
-        **privacy.planned(),
-        **common,
-    )
+    width, loss = d + options.data.intercept, fit.loss_of(model.loss)
+    plan = make_plan(dimension=width, rows=n, loss=loss, **privacy.planned(), **common)
     price = price_of(plan, privacy.rng)
     if privacy.budget_epsilon is not None:
         trial = MemoryLedger(adjacency=plan.adjacency, mode=privacy.rng, budget=limit(privacy, price))

@@ -162,13 +162,8 @@ class SharingADMM(shell.Programme):
             )
             each = observer if watched.isdigit() else None
             watcher = Watcher(star, each, plain=prepared.plain)
-            loop = Loop(
-                prepared.algorithm,
-                seat,
-                watcher,
-                run,
-                Course(prepared.iterations, int(watched) if each else 1),
-            )
+            course = Course(prepared.iterations, int(watched) if each else 1)
+            loop = Loop(prepared.algorithm, seat, watcher, run, course)
             k, state = loop.go()
             solution = solution_of(prepared.algorithm, k, state, seat, private=bool(price.said))
             outcome.ended, outcome.began = loop.ended, loop.began

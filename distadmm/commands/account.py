@@ -34,15 +34,7 @@ from distadmm.structs import struct
 PROG = "distadmm account"
 
 # Which flags a mechanism takes, with the value when the flag is not given; the numbers are the R-ADMM paper's.
-_PROBLEM: dict[str, Any] = {
-    "C": 1750.0,
-    "B": 8000.0,
-    "rho": 1.0,
-    "nodes": 5,
-    "eta": 1.0,
-    "degree": 4,
-    "floor": None,
-}
+_PROBLEM = {"C": 1750.0, "B": 8000.0, "rho": 1.0, "nodes": 5, "eta": 1.0, "degree": 4, "floor": None}
 _SOLVED: dict[str, Any] = {**_PROBLEM, "curvature": 0.25, "output_epsilon": 0.0, "loss": "logistic"}
 TAKES: dict[str, dict[str, Any]] = {
     "gamma": {"dimension": 105, "alpha": 1.0, **_SOLVED},
@@ -184,11 +176,7 @@ def answer(options: Options) -> dict[str, Any]:
     """Everything that is printed, as data."""
     if options.epsilon is not None:
         options = calibrated(options)
-    found: dict[str, Any] = {
-        "mechanism": options.mechanism,
-        "delta": options.delta,
-        "records": options.records,
-    }
+    found: dict[str, Any] = {name: getattr(options, name) for name in ("mechanism", "delta", "records")}
     found["events"], found["epsilon"] = {}, {}
     for adjacency in adjacencies(options):
         one = event(options, adjacency)

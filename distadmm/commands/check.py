@@ -16,20 +16,10 @@ from distadmm.commands.check_report import lines, table
 from distadmm.errors import DONE, InputError, require
 from distadmm.flags import again, flag, parse
 from distadmm.graphs.topology import Topology, load
+from distadmm.methods.consensus import theory
 from distadmm.methods.consensus.penalty import as_number
 from distadmm.methods.consensus.rate import Setting, linear_rate
 from distadmm.methods.consensus.recycled import RADMM
-from distadmm.methods.consensus.theory import (
-    NODES_MOST,
-    Constants,
-    Margins,
-    Stage,
-    best_constants,
-    infeasible_for_every_gamma,
-    margins,
-    smallest_gamma,
-    stages,
-)
 from distadmm.ranks.launch import launch
 from distadmm.run.config import Problem
 from distadmm.run.groups import Shared
@@ -79,7 +69,7 @@ class Penalties(NamedTuple):
 
     first: Array
     last: Array
-    steps: list[Stage]
+    steps: list[theory.Stage]
     theta: Array  # dual steps at the last penalties
     own: bool  # each node's own dual step
 
@@ -96,8 +86,8 @@ class Bounds(NamedTuple):
 class Verdict(NamedTuple):
     """Theorem IV.1 for one setting; its conditions are sufficient by the paper's claim only."""
 
-    constants: Constants | None  # L and mu at the gamma asked for; None: no L and mu meet (i), (ii)
-    margins: Margins | None
+    constants: theory.Constants | None  # L and mu at the gamma asked for; None: no L and mu meet (i), (ii)
+    margins: theory.Margins | None
     smallest: float | None  # the smallest gamma that meets them; None: none does
     smallest_reduced: float | None  # the same with L = mu = 2: conditions (iii), (iv)
     impossible: bool  # bipartite with equal penalties: no gamma can
@@ -132,7 +122,7 @@ def check(options: Options) -> Report:
     topology = load(options.topology)
     penalties = penalties_of(options, topology)
     bounds = bounds_of(options, topology)
-    few = topology.n <= NODES_MOST
+    few = topology.n <= theory.NODES_MOST
     theorem = verdict(topology, penalties, options.gamma, bounds.lipschitz) if few else None
     speed = rates(topology, penalties, options.gamma, bounds.hessians)
     return Report(options, topology, penalties, bounds, theorem, speed)
@@ -141,13 +131,13 @@ def check(options: Options) -> Report:
 def verdict(topology: Topology, penalties: Penalties, gamma: float, lipschitz: Array) -> Verdict:
     """What Theorem IV.1 says."""
     steps = penalties.steps
-    constants = best_constants(topology, steps, gamma, lipschitz)
+    constants = theory.best_constants(topology, steps, gamma, lipschitz)
     return Verdict(
         constants=constants,
-        margins=None if constants is None else margins(topology, steps, gamma, lipschitz, constants),
-        smallest=smallest_gamma(topology, steps, lipschitz),
-        smallest_reduced=smallest_gamma(topology, steps, lipschitz, Constants(2.0, 2.0)),
-        impossible=infeasible_for_every_gamma(topology, steps),
+        margins=None if constants is None else theory.margins(topology, steps, gamma, lipschitz, constants),
+        smallest=theory.smallest_gamma(topology, steps, lipschitz),
+        smallest_reduced=theory.smallest_gamma(topology, steps, lipschitz, theory.Constants(2.0, 2.0)),
+        impossible=theory.infeasible_for_every_gamma(topology, steps),
     )
 
 
@@ -192,7 +182,7 @@ def penalties_of(options: Options, topology: Topology) -> Penalties:
         theta = np.full(topology.n, last.min())
     else:
         theta = np.full(topology.n, _number(options.dual_step, "--dual-step"))
-    return Penalties(rows[0], last, stages(rows), theta, options.dual_step == "own")
+    return Penalties(rows[0], last, theory.stages(rows), theta, options.dual_step == "own")
 
 
 def bounds_of(options: Options, topology: Topology) -> Bounds:

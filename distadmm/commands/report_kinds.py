@@ -36,22 +36,10 @@ class Kind(NamedTuple):
     point: tuple[str, ...] = ()  # what sets apart the points that one run holds
 
 
-_ROWS = frozenset(
-    {
-        *(
-            "data",
-            "target",
-            "loss",
-            "intercept",
-            "labels",
-            "schema",
-            "features",
-            "test_fraction",
-            "test_data",
-        ),
-        *("sanitise", "data_id", "clip", "rho", "weight", "rows_per_node"),
-    }
-)
+_ROWS = frozenset((
+    *("data", "target", "loss", "intercept", "labels", "schema", "features", "test_fraction", "test_data"),
+    *("sanitise", "data_id", "clip", "rho", "weight", "rows_per_node"),
+))  # fmt: skip
 _ERROR = Column("test error %", "test_error", "{:.2f}", 100)
 _WRONG = Curve("iteration", "iteration", "test error, %", "test_error", 1, 100)
 _SEEDS = "Brackets: the range over seeds; bands likewise."

@@ -25,18 +25,8 @@ Array = np.ndarray
 
 # What a run is called and how it is carried out; none of it changes what a run computes.
 _MANNER = {
-    *(
-        "out",
-        "force",
-        "resume",
-        "checkpoint_every",
-        "dry_run",
-        "progress",
-        "yield",
-        "stall_timeout",
-        "observe",
-    ),
-    *("strict", "figure"),
+    *("out", "force", "resume", "checkpoint_every", "dry_run", "progress", "yield", "stall_timeout"),
+    *("observe", "strict", "figure"),
 }
 _TELLING = ("algorithm", "topology", "command")  # whose values need no name before them
 _UNSET = "none"
@@ -142,16 +132,8 @@ def read(folder: Path) -> Trace:
     if found.kind == "ias":
         config = {**config, "command": "sweep" if "points" in config else "design"}
     nodes = int(told["graph"]["nodes"]) if "graph" in told else 0
-    return Trace(
-        folder,
-        found.kind,
-        config,
-        found.data_id,
-        nodes,
-        found.summary,
-        _history(found),
-        _final(found.summary),
-    )
+    measured = _history(found), _final(found.summary)
+    return Trace(folder, found.kind, config, found.data_id, nodes, found.summary, *measured)
 
 
 def _points(summary: dict[str, Any]) -> list[dict[str, Any]]:

@@ -117,18 +117,14 @@ def _show(options: Options) -> int:
     if options.json:
         content: dict[str, Any] = {"network": name, **found._asdict(), "fingerprint": topology.fingerprint}
         if owner is not None:
-            content |= {
-                "ranks": options.ranks,
-                "edges_between_ranks": cut(topology, owner),
-                "rank": owner.tolist(),
-            }
+            content |= {"ranks": options.ranks, "edges_between_ranks": cut(topology, owner)}
+            content["rank"] = owner.tolist()
         print(json.dumps(content, indent=2))
     else:
         rows = describe(topology, found)
         if not changing.constant:
-            rows["edges in a step"] = (
-                f"{changing.p * changing.graphs.sum() / len(changing.graphs):.1f} on average"
-            )
+            mean = changing.p * changing.graphs.sum() / len(changing.graphs)
+            rows["edges in a step"] = f"{mean:.1f} on average"
         if owner is not None:
             rows[f"on {options.ranks} ranks"] = f"{cut(topology, owner)} of {found.edges} edges between ranks"
         for label, value in rows.items():

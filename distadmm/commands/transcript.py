@@ -167,14 +167,8 @@ def write(found: Transcript, folder: Path, coalitions: Sequence[Sequence[int]] =
         stem = "node" if len(members) == 1 else "coalition"
         name = "-".join([stem, *(f"{m:04d}" for m in members)]) + ".npz"
         write_npz(folder / name, arrays(seen))
-        lines.append(
-            {
-                "file": name,
-                "members": seen.members,
-                "sees": list(seen.rows),
-                "surrounds": list(seen.gradients),
-            }
-        )
+        sees = {"sees": list(seen.rows), "surrounds": list(seen.gradients)}
+        lines.append({"file": name, "members": seen.members, **sees})
     index = {
         "source": found.source,
         "watermark": WATERMARK if found.simulated else "",

@@ -60,10 +60,10 @@ def find_classes(values: Array, task: str, where: str) -> tuple[Any, ...]:
         for pair in _FAMILIAR:
             if set(found) == set(pair):
                 return pair
-        if len(found) == 1:
-            raise InputError(
-                f"{where} holds one class only ({_shown(found)}); needed: two classes; check --target"
-            )
+    if len(found) < 2:
+        needed = "two classes" if task == "binary" else "two classes or more"
+        raise InputError(f"{where} holds one class only ({_shown(found)}); needed: {needed}; check --target")
+    if task == "binary":
         if len(found) > 2:
             raise InputError(
                 f"{where} holds {len(found)} distinct values ({_shown(found)}); a binary target has two: "
@@ -71,10 +71,6 @@ def find_classes(values: Array, task: str, where: str) -> tuple[Any, ...]:
                 "(--loss squared)"
             )
         return tuple(found)
-    if len(found) < 2:
-        raise InputError(
-            f"{where} holds one class only ({_shown(found)}); needed: two classes or more; check --target"
-        )
     if len(found) > max(100, len(values) // 10):
         raise InputError(
             f"{where} holds {len(found)} distinct values in {len(values)} rows ({_shown(found)}); these are "

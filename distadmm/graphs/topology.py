@@ -31,19 +31,9 @@ from distadmm.graphs.generate import GENERATORS
 from distadmm.graphs.read import Changing, Raw, adjacency_list, edge_list, node_link
 
 __all__ = [
-    "GENERATORS",
-    "Changing",
-    "Facts",
-    "Topology",
-    "blocks",
-    "bundled",
-    "cut",
-    "facts",
-    "from_edges",
-    "load",
-    "load_changing",
-    "provenance",
-]
+    "GENERATORS", "Changing", "Facts", "Topology", "blocks", "bundled", "cut", "facts", "from_edges",
+    "load", "load_changing", "provenance",
+]  # fmt: skip
 
 Array = np.ndarray
 

@@ -286,11 +286,8 @@ def _books(
     recipe = None if plan is None else plan.recipe
     adjacency = recipe.adjacency if recipe is not None else "replace"
     mode, generator = (source.mode, source.name) if source is not None else ("simulation", "no noise")
-    header: dict[str, Any] = {
-        "adjacency": adjacency,
-        "mode": mode,
-        "dataset": run.data_id or config.problem.data,
-    }
+    dataset = run.data_id or config.problem.data
+    header: dict[str, Any] = {"adjacency": adjacency, "mode": mode, "dataset": dataset}
     if run.folder is not None and run.resumed:
         return Books.resume(run.folder / "ledger", nodes, ghosts, source=generator, **header)
     header |= {

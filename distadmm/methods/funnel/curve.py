@@ -73,17 +73,8 @@ def _finished(
         )  # fmt: skip
     assert known is not None
     v = solvers.tidy(joint, known.v)
-    return Solution(
-        method,
-        R,
-        v,
-        *informations(joint, v),
-        0,
-        True,
-        0.0,
-        0.0,
-        note=f"perfect privacy: R <= R0 = {known.R0:.6g}",
-    )
+    note = f"perfect privacy: R <= R0 = {known.R0:.6g}"
+    return Solution(method, R, v, *informations(joint, v), 0, True, 0.0, 0.0, note=note)
 
 
 def _others(
@@ -99,13 +90,8 @@ def _others(
         return None
     solutions = []
     for i, R in enumerate(rates):
-        mine = [
-            channel
-            for piece, part in zip(work, results)
-            if piece.rate in (i, solvers.EVERY)
-            for channel in part
-        ]
-        solutions.append(_chosen(joint, R, method, mine))
+        parts = [part for piece, part in zip(work, results) if piece.rate in (i, solvers.EVERY)]
+        solutions.append(_chosen(joint, R, method, [channel for part in parts for channel in part]))
     return solutions
 
 

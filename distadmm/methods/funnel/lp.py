@@ -37,12 +37,8 @@ from distadmm.methods.funnel.model import (
 from distadmm.methods.funnel.perfect import Polytope
 
 GROW, SHRINK = 1.5, 0.3  # of the mirror step
-ATTEMPTS = (
-    ("highs-ds", False, 1e-9),
-    ("highs-ds", True, 1e-9),
-    ("highs-ds", True, 1e-7),
-    ("highs-ipm", True, 1e-7),
-)
+SIMPLEX = "highs-ds"
+ATTEMPTS = ((SIMPLEX, False, 1e-9), (SIMPLEX, True, 1e-9), (SIMPLEX, True, 1e-7), ("highs-ipm", True, 1e-7))
 
 
 class Pool(NamedTuple):
@@ -78,21 +74,14 @@ def solve(joint: Joint, columns: Pool, R: float) -> Optimum:
     """The optimum over the pool, by HiGHS."""
     from scipy.optimize import linprog
 
+    constraints = {"A_ub": columns.hx[None], "b_ub": [joint.HX - R], "A_eq": columns.w, "b_eq": joint.p}
     for method, presolve, tol in ATTEMPTS:
         options = {
-            "presolve": presolve,
             "primal_feasibility_tolerance": tol,
             "dual_feasibility_tolerance": tol,
+            "presolve": presolve,
         }
-        found = linprog(
-            -columns.hs,
-            A_ub=columns.hx[None],
-            b_ub=[joint.HX - R],
-            A_eq=columns.w,
-            b_eq=joint.p,
-            method=method,
-            options=options,
-        )
+        found = linprog(-columns.hs, **constraints, method=method, options=options)
         if found.status == 0:
             slope = max(0.0, -float(found.ineqlin.marginals[0]))
             return Optimum(found.x, -found.eqlin.marginals, slope, joint.HS + found.fun)

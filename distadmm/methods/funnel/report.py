@@ -28,10 +28,8 @@ def mapping(joint: Joint, solution: Solution, column: str = "") -> Mapping:
 
 def head(joint: Joint, known: Perfect | None) -> list[str]:
     """What the problem is."""
-    lines = [
-        joint.source,
-        f"|S| = {joint.K}, |X| = {joint.M}, H(X) = {joint.HX:.6g} nats, I(S;X) = {joint.ISX:.6g}",
-    ]
+    sizes = f"|S| = {joint.K}, |X| = {joint.M}, H(X) = {joint.HX:.6g} nats, I(S;X) = {joint.ISX:.6g}"
+    lines = [joint.source, sizes]
     if known is not None:
         what = "exactly" if known.exact else f"at least (found by local search; at most {known.upper:.6g})"
         lines.append(
@@ -64,12 +62,8 @@ def standing(one: Solution) -> str:
     between = f"proven within {open_:.1e}"
     if np.isnan(one.gap):
         return between
-    search = (
-        f"search found {max(one.gap, 0):.0e} more to gain"
-        if one.gap > 1e-9
-        else "search found nothing better"
-    )
-    return f"{between}; {search} (no proof)"
+    more = f"{max(one.gap, 0):.0e} more to gain" if one.gap > 1e-9 else "nothing better"
+    return f"{between}; search found {more} (no proof)"
 
 
 def row(joint: Joint, one: Solution) -> list[Any]:

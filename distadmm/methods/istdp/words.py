@@ -39,12 +39,8 @@ def outlook(options: Options, rows: Rows, price: Price | None) -> str:
 
 def closing(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """The closing table."""
-    left_out = {
-        "notes",
-        "statement",
-        "seconds",
-        *(["epsilon", "delta"] if summary["adjacency"] is None else []),
-    }
+    left_out = ["notes", "statement", "seconds"]
+    left_out += ["epsilon", "delta"] if summary["adjacency"] is None else []
     for name, value in summary.items():
         if name in left_out or name.endswith("_sd") or value is None:
             continue

@@ -273,12 +273,8 @@ def _finished(run: Path) -> tuple[dict[str, Any], list[int], dict[str, Any] | No
     assert found.summary is not None
     config, privacy = found.config, found.summary.get("privacy")
     if config["mechanism"] in ("s1", "s2", "s3"):
-        privacy = {
-            "mu": None,
-            "delta": config["delta"],
-            "noise": config["rng"] or "secure",
-            "neighbours": "replace",
-        }
+        privacy = {"mu": None, "delta": config["delta"], "neighbours": "replace"}
+        privacy["noise"] = config["rng"] or "secure"
     elif privacy is None or privacy["mu"] is None:
         return config, found.summary["columns"], None
     return (

@@ -23,14 +23,8 @@ if TYPE_CHECKING:
     from distadmm.run.running import Running
 
 _ANY = ["released-anchor", "fresh-noise", "data-free-schedule"]
-_RECORD = [
-    "constrained-minimiser",
-    "strong-convexity",
-    "uncentred-rows",
-    "clean-traffic",
-    "public-labels",
-    *_ANY,
-]
+_ROWS = ["uncentred-rows", "clean-traffic", "public-labels"]
+_RECORD = ["constrained-minimiser", "strong-convexity", *_ROWS, *_ANY]
 # What `vectors` enforces: half-ball projection (S1); certified solves, cut rows, no other traffic (S2, S3).
 CLAIMS = {
     "s1": claim("sharing-party", ["centred-regulariser", *_ANY]),

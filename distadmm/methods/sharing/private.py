@@ -146,17 +146,8 @@ def train(
     for m in scores:
         rows, work, out = _ready(parts, agreed, m, releases[m])
         reply = admm_reply if agreed.mechanism == "v1-admm" else one_reply
-        given = (
-            rows,
-            scores[m],
-            signs[m].astype(float),
-            problem.loss,
-            problem.lam,
-            agreed.bounds[m],
-            work,
-            out,
-        )
-        answers[m] = reply(*given)
+        sent = scores[m], signs[m].astype(float)
+        answers[m] = reply(rows, *sent, problem.loss, problem.lam, agreed.bounds[m], work, out)
     replies = _collect(star, agreed, answers, mode)
     return Trained({**x, **{m: answer.x for m, answer in answers.items()}}, b, replies)
 
