@@ -243,17 +243,10 @@ def run_open(options: Options, rows: Rows, run: running.Running, repetition: int
     said = ["No noise: not private."]
     if not found.converged:
         said.append(f"Not converged after {last} iterations; raise --iterations or --stop-tolerance.")
-    return Fit(
-        found.theta,
-        End.CONVERGED.word if found.converged else why[0] or End.ITERATIONS.word,
-        last,
-        seconds,
-        facts,
-        ("iteration", "step", "repetition", "objective"),
-        [line for line in lines if every and (line[0] % every == 0 or line[0] == last)],
-        said,
-        found.converged,
-    )
+    ended = End.CONVERGED.word if found.converged else why[0] or End.ITERATIONS.word
+    columns = ("iteration", "step", "repetition", "objective")
+    history = [line for line in lines if every and (line[0] % every == 0 or line[0] == last)]
+    return Fit(found.theta, ended, last, seconds, facts, columns, history, said, found.converged)
 
 
 def run_private(options: Options, rows: Rows, price: Price, run: running.Running, repetition: int) -> Fit:

@@ -197,16 +197,10 @@ def _ranked(prepared: Prepared, drafts: list[_Draft], world: World) -> list[Plan
         alphas = sizing.interpolated(
             those[0].config, [(d.recipe, d.releases) for d in those], world, exact=_EXACT
         )
-        plans += [
-            Plan(
-                K,
-                d.eta,
-                alpha,
-                proxy(d.config, d.node, replace(d.recipe, alpha=alpha[None]), K, d.eta, phases),
-            )
-            for d, alpha in zip(those, alphas)
-            if np.all(alpha > 0)
-        ]
+        for d, alpha in zip(those, alphas):
+            if np.all(alpha > 0):
+                recipe = replace(d.recipe, alpha=alpha[None])
+                plans.append(Plan(K, d.eta, alpha, proxy(d.config, d.node, recipe, K, d.eta, phases)))
     return plans
 
 

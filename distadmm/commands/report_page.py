@@ -113,19 +113,12 @@ def _curves(found: Sequence[Group], curve: Curve) -> str:
 def _spent(found: Sequence[Group], label: str, name: str) -> str:
     """A final quantity over epsilon, a point a run; nothing where no run has spent a finite one."""
     logarithmic = name == "gap"
-    points = [
-        (
-            at,
-            group.label,
-            [
-                (t.epsilon, max(t.last(name), _LOWEST if logarithmic else 0.0))
-                for t in group.traces
-                if math.isfinite(t.epsilon)
-            ],
-        )
-        for at, group in enumerate(found)
-    ]
-    points = [(at, label, some) for at, label, some in points if some and not np.isnan(np.array(some)).any()]
+    lowest, points = _LOWEST if logarithmic else 0.0, []
+    for at, group in enumerate(found):
+        spent = [t for t in group.traces if math.isfinite(t.epsilon)]
+        some = [(t.epsilon, max(t.last(name), lowest)) for t in spent]
+        if some and not np.isnan(np.array(some)).any():
+            points.append((at, group.label, some))
     if not points:
         return ""
     plt = plotting.pyplot(f"{name} over epsilon")

@@ -82,14 +82,8 @@ def of_run(folder: str | Path, verb: str = "transcript", *, run_code: bool = Fal
     recording = stored(folder, prepared)
     asked = play.twin(config.algorithm, prepared.node, recording)
     header = recording.entries[0][0]
-    return Transcript(
-        prepared,
-        f"bytes kept by {folder}",
-        header["rng"]["mode"] == "simulation",
-        asked.messages,
-        asked.solves,
-        recording,
-    )
+    simulated, source = header["rng"]["mode"] == "simulation", f"bytes kept by {folder}"
+    return Transcript(prepared, source, simulated, asked.messages, asked.solves, recording)
 
 
 def stored(folder: Path, prepared: Prepared) -> Recording:

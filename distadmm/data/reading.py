@@ -99,14 +99,8 @@ class Reading:
         """The file, by its suffix: without the columns `drop`, and, where allowed, without target or features."""
         suffix = kind(path)
         if suffix in (".csv", ".tsv"):
-            return CsvFile(
-                path,
-                target=self.target,
-                schema=self.schema,
-                drop=drop,
-                targetless=targetless,
-                featureless=featureless,
-            )
+            may_lack = {"targetless": targetless, "featureless": featureless}
+            return CsvFile(path, target=self.target, schema=self.schema, drop=drop, **may_lack)
         what = "libsvm" if suffix in LIBSVM else suffix
         require(self.schema is None, f"{path}: a --schema describes CSV columns; leave it out for {what}")
         if suffix in LIBSVM:

@@ -150,20 +150,11 @@ def adult(item: tuple[str, float, int]) -> Row:
     """Test accuracy of one private run on Adult, C = 1; lambda = 2e-4 and alpha = 2000 unless by rule."""
     variant, epsilon, seed = item
     X, y, X_test, y_test = _adult()
+    how: dict[str, Any] = {"delta": DELTA, "adjacency": "replace", "iterations": T, "seed": seed}
     if variant == "not private":
         theta = istdp.solve(X, y, lam=2e-4, alpha=2000.0, iterations=1500).theta
     elif variant == "as printed":
-        theta = istdp.solve_printed(
-            X,
-            y,
-            epsilon=epsilon,
-            delta=DELTA,
-            adjacency="replace",
-            lam=2e-4,
-            alpha=2000.0,
-            iterations=T,
-            seed=seed,
-        ).theta
+        theta = istdp.solve_printed(X, y, epsilon=epsilon, lam=2e-4, alpha=2000.0, **how).theta
     elif variant == f"no noise, T = {T}":
         from itertools import islice
 
@@ -178,9 +169,7 @@ def adult(item: tuple[str, float, int]) -> Row:
     else:
         settings: dict[str, Any] = {"lam": 2e-4, "alpha": 2000.0, **_ADULT[variant]}
         worth = accounting(epsilon)["true_epsilon_of_paper"] if settings.pop("paper", False) else epsilon
-        theta = istdp.solve_private(
-            X, y, epsilon=worth, delta=DELTA, adjacency="replace", iterations=T, seed=seed, **settings
-        ).theta
+        theta = istdp.solve_private(X, y, epsilon=worth, **how, **settings).theta
     accuracy = float((np.where(X_test @ theta > 0, 1.0, -1.0) == y_test).mean())
     return {
         "variant": variant, "epsilon": epsilon, "seed": seed, "accuracy": accuracy,

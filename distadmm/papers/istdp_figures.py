@@ -160,25 +160,14 @@ def _attack_words(rows: list[Row], seeds: int) -> Iterator[str]:
 
 def _nonprivate_words(rows: list[Row], seeds: int) -> Iterator[str]:
     yield f"## Without privacy: d = 200, 10 columns matter, {seeds} problems each, the same lambda for all\n"
-    yield from table(
-        (
-            "problem",
-            *(f"F1 {n}" for n in _PENALTIES),
-            *(f"error {n}" for n in _PENALTIES),
-            "iterations",
-            "bare",
-        ),
-        (
-            (
-                f"{loss} n = {n}",
-                *(round(mean(group, f"{name} f1"), 2) for name in _PENALTIES),
-                *(mean(group, f"{name} error") for name in _PENALTIES),
-                round(mean(group, "iterations")),
-                round(mean(group, "iterations without Newton")),
-            )
-            for (loss, n), group in grouped(rows, "loss", "rows").items()
-        ),
-    )
+    head = *(f"F1 {n}" for n in _PENALTIES), *(f"error {n}" for n in _PENALTIES), "iterations", "bare"
+    lines = []
+    for (loss, n), group in grouped(rows, "loss", "rows").items():
+        f1 = [round(mean(group, f"{name} f1"), 2) for name in _PENALTIES]
+        errors = [mean(group, f"{name} error") for name in _PENALTIES]
+        counts = [round(mean(group, name)) for name in ("iterations", "iterations without Newton")]
+        lines.append([f"{loss} n = {n}", *f1, *errors, *counts])
+    yield from table(("problem", *head), lines)
     apart = max(abs(r["objective"] - r["objective without Newton"]) for r in rows)
     yield "\nError: excess squared prediction error, or the share of wrong signs. The concave penalties pay off"
     yield "where l1 shrinks what it keeps. *bare* is the iteration without Newton steps on the support; its"
@@ -215,19 +204,11 @@ def _adult_words(rows: list[Row], seeds: int) -> Iterator[str]:
     curves = [row for row in rows if np.isfinite(row["epsilon"]) and row["variant"] != "as printed"]
     groups = grouped(curves, "variant", "epsilon")
     epsilons = list(dict.fromkeys(row["epsilon"] for row in curves))
-    yield from table(
-        ("test accuracy", *(f"epsilon {e:g}" for e in epsilons)),
-        (
-            (
-                v,
-                *(
-                    f"{mean(groups[v, e], 'accuracy'):.4f} ± {spread(groups[v, e], 'accuracy'):.4f}"
-                    for e in epsilons
-                ),
-            )
-            for v in dict.fromkeys(row["variant"] for row in curves)
-        ),
-    )
+    lines = []
+    for v in dict.fromkeys(row["variant"] for row in curves):
+        found = [(mean(groups[v, e], "accuracy"), spread(groups[v, e], "accuracy")) for e in epsilons]
+        lines.append([v, *(f"{middle:.4f} ± {apart:.4f}" for middle, apart in found)])
+    yield from table(("test accuracy", *(f"epsilon {e:g}" for e in epsilons)), lines)
     single = {row["variant"]: row["accuracy"] for row in rows if row not in curves}
     yield "\n" + "; ".join(f"{name}: {value:.4f}" for name, value in single.items()) + "."
     yield "An accuracy on 5,222 rows has a standard error of 0.005. lambda = 2e-4 and alpha = 2000 are constants"

@@ -86,31 +86,22 @@ def text(figure: str, curves: list[Curve]) -> str:
     if np.isfinite(curves[0].bound):
         what = f"Mean (range) of L(t) at the end over {runs} runs"
         lines += [f"{what}; P is the paper's bound (32) on the total loss.", ""]
-        lines += table(
-            ("curve", "L", "range", "test error", "P"),
-            (
-                (
-                    c.label,
-                    f"{c.mean[-1]:.4f}",
-                    f"{c.spread[-1]:.3f}",
-                    f"{100 * c.error:.1f} %",
-                    f"{c.bound:.2f}",
-                )
-                for c in curves
-            ),
-        )
+        lines += table(("curve", "L", "range", "test error", "P"), map(_noisy, curves))
         said = "Seeded noise, exact solves, no output noise: a simulation of the paper's mechanism, no guarantee."
         lines += ["", said]
     else:
         middle = (len(curves[0].mean) - 1) // 2
-        lines += table(
-            ("curve", f"L({middle})", f"L({2 * middle})", "test error"),
-            (
-                (c.label, f"{c.mean[middle]:.5f}", f"{c.mean[-1]:.5f}", f"{100 * c.error:.2f} %")
-                for c in curves
-            ),
-        )
+        head = ("curve", f"L({middle})", f"L({2 * middle})", "test error")
+        lines += table(head, (_exact(curve, middle) for curve in curves))
     return "\n".join(lines) + "\n"
+
+
+def _noisy(c: Curve) -> tuple[str, ...]:
+    return c.label, f"{c.mean[-1]:.4f}", f"{c.spread[-1]:.3f}", f"{100 * c.error:.1f} %", f"{c.bound:.2f}"
+
+
+def _exact(c: Curve, middle: int) -> tuple[str, ...]:
+    return c.label, f"{c.mean[middle]:.5f}", f"{c.mean[-1]:.5f}", f"{100 * c.error:.2f} %"
 
 
 def _end(curves: list[Curve], start: str) -> Curve:

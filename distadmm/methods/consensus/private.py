@@ -290,13 +290,9 @@ def _books(
     header: dict[str, Any] = {"adjacency": adjacency, "mode": mode, "dataset": dataset}
     if run.folder is not None and run.resumed:
         return Books.resume(run.folder / "ledger", nodes, ghosts, source=generator, **header)
-    header |= {
-        "scope": "record",
-        "run": run.name,
-        "source": generator,
-        "claim": None if recipe is None else claim(recipe),
-        "rows": {node: content.names for node, content in contents.items()},
-    }
+    header |= {"scope": "record", "run": run.name, "source": generator}
+    header["claim"] = None if recipe is None else claim(recipe)
+    header["rows"] = {node: content.names for node, content in contents.items()}
     budgets = _budgets(config, plan, network.n_local)
     folder = None if run.folder is None else run.folder / "ledger"
     return Books.open(folder, nodes, ghosts, budgets=budgets, **header)

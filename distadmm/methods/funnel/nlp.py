@@ -6,6 +6,8 @@ dI(S;Y)/dv_ij = p_i sum_k s_ki log (t_kj / P(s_k)),   dI(X;Y)/dv_ij = p_i log (w
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from distadmm.methods.funnel import aem, starts
@@ -39,19 +41,15 @@ def run(joint: Joint, R: float, N: int, seed: int, index: int, iterations: int) 
         return np.clip(x.reshape(M, N), 1e-12, 1.0)
 
     rows = np.kron(np.eye(M), np.ones(N))
+    sums = {"type": "eq", "fun": lambda x: rows @ x - 1, "jac": lambda x: rows}
+    told: dict[str, Any] = {"type": "ineq", "fun": lambda x: gradients(joint, cut(x))[2] - R}
+    told["jac"] = lambda x: gradients(joint, cut(x))[3].ravel()
     found = minimize(
         lambda x: gradients(joint, cut(x))[0],
         first.ravel(),
         jac=lambda x: gradients(joint, cut(x))[1].ravel(),
         bounds=[(1e-12, 1.0)] * (M * N),
-        constraints=[
-            {"type": "eq", "fun": lambda x: rows @ x - 1, "jac": lambda x: rows},
-            {
-                "type": "ineq",
-                "fun": lambda x: gradients(joint, cut(x))[2] - R,
-                "jac": lambda x: gradients(joint, cut(x))[3].ravel(),
-            },
-        ],
+        constraints=[sums, told],
         method="SLSQP",
         options={"maxiter": iterations, "ftol": 1e-12},
     )

@@ -120,15 +120,8 @@ class Work:
     programs: int = again(Effort, "rounds", was={"rounds": {}})
 
     def effort(self, seed: int) -> Effort:
-        return Effort(
-            self.symbols,
-            self.restarts,
-            self.iterations,
-            self.stop_tolerance,
-            self.repeats,
-            self.programs,
-            seed,
-        )
+        starts = self.symbols, self.restarts, self.iterations, self.stop_tolerance
+        return Effort(*starts, self.repeats, self.programs, seed)
 
 
 @struct

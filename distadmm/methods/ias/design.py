@@ -101,17 +101,5 @@ def solve(
     P = P / P.sum(1, keepdims=True)
     F, I, E = (float(value) for value in objective(P)[:3])
     beta_loc = problem.rho_m2 / objective.measure.curvature_at_one
-    return Design(
-        problem,
-        objective.measure.name,
-        objective.beta,
-        eps,
-        method.name,
-        P,
-        F,
-        I,
-        E,
-        *found[2:],
-        report,
-        beta_loc,
-    )
+    known = problem, objective.measure.name, objective.beta, eps, method.name
+    return Design(*known, P, F, I, E, *found[2:], report, beta_loc)
