@@ -290,6 +290,7 @@ _MODULES = {  # of the built-in ones, found by name without importing the others
         "madmm": "distadmm.methods.consensus.admm",
         "radmm": "distadmm.methods.consensus.recycled",
         "mradmm": "distadmm.methods.consensus.recycled",
+        "newton": "distadmm.methods.consensus.newton",
     },
     "star": {
         "corrected": "distadmm.methods.sharing.jacobi",

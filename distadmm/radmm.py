@@ -1,4 +1,4 @@
-"""Decentralised consensus ADMM on a graph: ADMM, M-ADMM, R-ADMM, MR-ADMM, and algorithms of your own."""
+"""Decentralised consensus on a graph: ADMM, M-ADMM, R-ADMM, MR-ADMM, Newton over a tree, and algorithms of your own."""
 
 from __future__ import annotations
 

@@ -69,6 +69,21 @@ def test_integers_add_up_modulo_two_to_the_64(n: int, p: float, seed: int, k: in
     assert tree.network.traffic.bytes == 4 * (n - 1) * 8 * k
 
 
+@given(n=st.integers(1, 12), p=st.floats(0, 1), seed=st.integers(0, 1000))
+@settings(deadline=None, max_examples=30)
+def test_arrays_of_several_types_travel_in_one_message(n: int, p: float, seed: int) -> None:
+    tree = tree_of(n, p, seed, World())
+    rows = rows_of(n, 3, np.float64, seed)[tree.network.nodes]
+    more = np.random.default_rng(seed).normal(size=(n, 2)).astype(np.float32)
+    found, short = tree.up((rows, more))
+    tree.down(np.zeros(1), 1, np.float64)
+    np.testing.assert_array_equal(found, tree.sum(rows))
+    assert short.dtype == np.float32
+    np.testing.assert_allclose(short, more.sum(axis=0), atol=1e-5)
+    assert tree.network.traffic.messages == 4 * (n - 1)
+    assert tree.network.traffic.bytes == (n - 1) * (3 * 8 + 2 * 4 + 8 + 2 * 3 * 8)
+
+
 class Watched:
     """A communicator that notes what is called."""
 

@@ -17,7 +17,7 @@ from distadmm import radmm
 from distadmm.audit import play, star
 from distadmm.audit.play import Message, Recording, Solve
 from distadmm.audit.views import View, arrays, coalition, view
-from distadmm.errors import DONE, InputError
+from distadmm.errors import DONE, InputError, require
 from distadmm.files import read_json, write_json, write_npz
 from distadmm.flags import fields_of, flag, parse
 from distadmm.methods.consensus import private as protect
@@ -109,6 +109,10 @@ def stored(folder: Path, prepared: Prepared) -> Recording:
 
 def of_flags(config: Config) -> Transcript:
     """Run `config` in this process, its noise repeatable, with every message kept."""
+    require(
+        not config.algorithm.tree,
+        f"--algorithm {config.name} sums over a tree, and a transcript is of exchanges; give another one",
+    )
     if config.privacy.wanted:
         config = config.replace(rng="simulation")
     prepared = prepare(config, World())

@@ -3,6 +3,7 @@
     tree = node.tree                             an algorithm with `tree = True` has it
     total = tree.sum(rows)                       rows (nodes here, k), int64, uint64 or float64; total (k,)
     total = tree.up(rows)                        the same at the rank of the root, None elsewhere
+    a, b = tree.up((rows, more))                 of arrays of several types, which travel in one message
     words = tree.down(words or None, k, dtype)   what the root has, at every node
     facts = tree.flood({node: bytes, ...})       what every node says of itself, by node; over all edges, at set-up
 
@@ -120,36 +121,41 @@ class Tree:
         """The sum of all nodes' rows, at every node; `marks` (a node) must agree between neighbours."""
         return self.down(self.up(rows, marks), rows.shape[1], rows.dtype, marks)
 
-    def up(self, rows: Array, marks: Sequence[bytes] = ()) -> Array | None:
+    def up(self, rows: Array | tuple[Array, ...], marks: Sequence[bytes] = ()) -> Any:
         """The sum at the rank of the root; it may be `Lost` already, which `down` tells everybody."""
+        parts = rows if isinstance(rows, tuple) else (rows,)
         self._number += 1
         self.post.begin(self._number)
         if self.network.guard is not None:
-            self.network.guard("row", rows)
+            for part in parts:
+                self.network.guard("row", part)
         total = None
         self._blamed: list[int] = []
         for i in self._inwards:
             at = int(np.searchsorted(self.network.nodes, i))
             mark = marks[at] if marks else NO_MARK
-            found, blamed = self._with_children(i, rows[at].copy(), mark)
+            found, blamed = self._with_children(i, [part[at].copy() for part in parts], mark)
             above = self.shape.parent[i]
             if above is None:
-                total, self._blamed = found, blamed
+                total, self._blamed = tuple(found) if isinstance(rows, tuple) else found[0], blamed
             elif blamed:
                 self._send(_GONE, i, above, np.array(blamed, dtype=">u4").tobytes(), mark)
             else:
-                self._send(_UP, i, above, found.tobytes(), mark)
+                self._send(_UP, i, above, b"".join(part.tobytes() for part in found), mark)
         return total
 
-    def _with_children(self, i: int, total: Array, mark: bytes) -> tuple[Array, list[int]]:
+    def _with_children(self, i: int, total: list[Array], mark: bytes) -> tuple[list[Array], list[int]]:
         """A node's row plus its children's sums, and whom to blame where there is none."""
         blamed: list[int] = []
+        size = sum(part.nbytes for part in total)
         for child in self.shape.children[i]:
             limit = self.patience * (1 + self.shape.height[child])
-            payload, those = self._heard(_UP, _GONE, child, i, limit, total.nbytes, mark)
+            payload, those = self._heard(_UP, _GONE, child, i, limit, size, mark)
             blamed += those
             if payload is not None:
-                total += np.frombuffer(payload, dtype=total.dtype)
+                ends = np.cumsum([part.nbytes for part in total])
+                for part, end in zip(total, ends.tolist()):
+                    part += np.frombuffer(payload[end - part.nbytes : end], dtype=part.dtype)
         return total, blamed
 
     def down(self, words: Array | None, k: int, dtype: Any, marks: Sequence[bytes] = ()) -> Array:

@@ -127,6 +127,8 @@ class Loop:
         self.run.start_clock()
         progress = Progress(self.course.iterations, self.run.progress)
         try:
+            if word := self.algorithm.ended(state):  # a run taken up again at its end
+                raise Stop(word)
             while k < self.course.iterations:
                 k += 1
                 before, began = state, time.perf_counter()

@@ -28,7 +28,7 @@ w = 0.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -128,8 +128,9 @@ def curvature_rows(node: Node) -> Array:
     """(t_i, u_i, c_i, e_i, s_i) of the metric r1."""
     scale = kappa(node.facts) / node.degree[:, 0]
     rows = []
-    for objective, t, s in zip(node.problem.objectives, own_minima(node), scale):
-        values, vectors = np.linalg.eigh(_hessian(objective, t))
+    minima = own_minima(node)
+    for H, t, s in zip(node.problem.hessians(minima), minima, scale):
+        values, vectors = np.linalg.eigh(H)
         # Without a ridge few rows, or a hinge, leave directions that nothing holds: the metric has to.
         steepest = max(values[-1], _LEAST_SPREAD * bound_on_curvature(node.facts))
         second = max(values[-2:][0], _LEAST_SPREAD * steepest)
@@ -154,12 +155,6 @@ def own_minima(node: Node) -> Array:
     t = Problem.argmin(problem, np.zeros_like(node.start), convexity, node.start)
     problem.restore(memory)
     return t
-
-
-def _hessian(objective: Any, f: Array) -> Array:
-    if hasattr(objective, "hess"):
-        return objective.hess(f)
-    return np.stack([objective.hessp(f, v) for v in np.eye(len(f))])
 
 
 def _read(rows: Array) -> tuple[Curvature, Array]:

@@ -101,10 +101,18 @@ def on_a_wide_area_network(prepared: Prepared, run: Any) -> float | None:
     made = run.iterations - run.began
     if prepared.delays is None or not made:
         return None
-    problem = prepared.node.problem
+    problem, tree = prepared.node.problem, prepared.node.sums
     compute = problem.seconds / (len(problem.objectives) * made)
-    from distadmm.ranks.conditions import wall_clock
+    from distadmm.ranks.conditions import wall_clock, wall_clock_of_sums
 
+    if tree is not None:
+        return wall_clock_of_sums(
+            prepared.delays,
+            tree.shape.parent,
+            compute,
+            run.bytes / run.iterations / tree.messages,
+            run.iterations,
+        )
     return wall_clock(prepared.delays, compute, 8 * problem.dimension, run.iterations)
 
 

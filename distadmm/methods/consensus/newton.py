@@ -1,0 +1,176 @@
+"""Newton's method on sums over a spanning tree: a handful of rounds, whatever the graph and whoever holds which rows.
+
+In a round every node sends its value, its gradient and, where the root asked for it, its Hessian at f up the tree,
+and the root sends the next f down:
+
+    v, g = sum_i O_i(f), sum_i O_i'(f);   s = f - f_best, y = g - g_best
+    B = sum_i O_i''(f) if it came, else B + y y'/s.y - B s s'B/s.B s             (BFGS)
+    if v <= v_best + s.g_best/10^4:   f_best, v_best, g_best = f, v, g;  mu = mu/4      the step pays
+    else:                             mu = 4 mu                                         it does not
+    f = f_best - (B + mu S)^-1 g_best
+
+S, the first B, is a matrix that no Hessian exceeds, where the loss has such a bound: with mu = 1 a step always pays.
+For the logistic loss it is the Hessian at 0, and mu stays 0; a loss that is flat in places, as a rounded hinge is,
+needs it.  A Hessian is asked for after each step that left more than 3/10 of (g.B^-1 g)^1/2, and travels in single
+precision unless B is so ill-conditioned that its rounding would show.  The end is where g.B^-1 g says that nothing is
+left which the rounding of the value would not hide; f is f_best then.
+
+Nothing here is private: a node sees the sums over all nodes below it in the tree; of a leaf, what that leaf has.
+It is linearised consensus ADMM with the matrix penalty (B + mu S)/N, whose duals the sums make needless.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from distadmm.algorithm import Node, register
+from distadmm.errors import require
+
+Array = np.ndarray
+_POOR = 0.3  # a step that leaves more than this share is followed by a fresh Hessian
+_PAYS = 1e-4  # share of what the slope promises that a step has to deliver
+_LEVEL = 1e-14  # of the value: what it may rise by, for it is rounded
+_MORE, _FIRST, _LEAST = (
+    4.0,
+    0.03,
+    0.001,
+)  # factor of mu; mu after the first step that does not pay; below it is 0
+_SHIFTS = 1e-12, 1e-9, 1e-6, 1e-3, 1.0  # added to the unit diagonal of B until it is positive definite
+_SINGLE = 1e-4  # least pivot at which the rounding of single precision (6e-8 an entry) is small
+NONE, HALF, WHOLE = 0, 1, 2  # what is asked for: no Hessian, one in single precision, in double
+
+
+class State(NamedTuple):
+    f: Array  # where the next sums are taken, one row a node of this rank; the models
+    asked: Array  # which Hessian they include, a column
+    over: Array  # whether nothing is left to be gained, a column
+    # What the root remembers, the same in every row of its rank; elsewhere zero.
+    best: Array  # the point of least value so far
+    slope: Array  # the sum of gradients there
+    B: Array
+    S: Array
+    level: Array  # v_best; (g.B^-1 g)^1/2 there, negative before the first; mu
+
+
+class Memory(NamedTuple):
+    """The root's row of a state."""
+
+    best: Array
+    slope: Array
+    B: Array
+    S: Array
+    level: Array
+
+
+@register("newton")
+@dataclass(frozen=True)
+class Newton:
+    """The recursion of this module."""
+
+    flags_title = "algorithm"
+    tree: ClassVar[bool] = True
+    spectrum: ClassVar[bool] = False
+
+    def check(self, node: Node, iterations: int) -> None:
+        require(
+            node.network.conditions is None,
+            "--algorithm newton sums over a tree, which has to stay as it is: leave out lost messages, drop-outs and "
+            "changing graphs, or take admm",
+        )
+
+    def ended(self, state: State) -> str:
+        return "converged" if state.over.any() else ""
+
+    def init(self, node: Node) -> State:
+        n, d = node.start.shape
+        no = np.zeros(d), np.zeros((d, d))
+        nothing = Memory(no[0], no[0], no[1], no[1], np.array([np.inf, -1.0, 0.0]))
+        return State(node.start, np.full((n, 1), HALF), np.zeros((n, 1), bool), *_spread(nothing, n))
+
+    @np.errstate(over="ignore", invalid="ignore")  # what is not finite is seen where the run is watched
+    def step(self, k: int, st: State, node: Node) -> State:
+        n, d, tree = *st.f.shape, node.tree
+        what = "value and gradient" + " and Hessian" * bool(st.asked.any())
+        node.release.expose(k, f"newton: every node's {what} enter the sums over the tree as they are")
+        sums = tree.up(said(k, st, node))
+        memory, words = Memory(*(np.zeros(np.shape(rows)[1:]) for rows in st[3:])), None
+        if sums is not None:
+            at = int(np.searchsorted(node.members, tree.shape.root))
+            f, asked, over, memory = advance(st.f[at], Memory(*(rows[at] for rows in st[3:])), sums)
+            words = np.concatenate([f, [asked, over]])
+        told = np.broadcast_to(tree.down(words, d + 2, np.float64), (n, d + 2))
+        return State(
+            told[:, :d].copy(), told[:, d : d + 1].astype(int), told[:, d + 1 :] > 0, *_spread(memory, n)
+        )
+
+
+def said(k: int, st: State, node: Node) -> tuple[Array, ...]:
+    """A row a node: value and gradient at f; and, if asked for, the upper triangle of the Hessian."""
+    problem, asked, d = node.problem, int(st.asked[0, 0]), node.problem.dimension
+    sums = np.column_stack([problem.values(st.f), problem.gradients(st.f)])
+    if asked == NONE:
+        return (sums,)
+    triangles = np.empty((len(sums), d * (d + 1) // 2), np.float32 if asked == HALF else np.float64)
+    upper = np.triu_indices(d)
+    for triangle, H in zip(triangles, problem.hessians(st.f, "steepest" if k == 1 else "hess")):
+        triangle[:] = H[upper]
+    return sums, triangles
+
+
+def advance(f: Array, old: Memory, sums: tuple[Array, ...]) -> tuple[Array, int, bool, Memory]:
+    """The root's part of a round: the next f, what is asked for there, whether this is the end, and what it keeps."""
+    (value, *_), g = sums[0], sums[0][1:]
+    least, left, mu = old.level
+    s, y = f - old.best, g - old.slope
+    B = corrected(old.B, s, y)
+    if value <= least + _PAYS * (s @ old.slope) + _LEVEL * abs(least):
+        best, B, paid = f, B if len(sums) == 1 else symmetric(sums[1], len(f)), True
+        S = B if left < 0 else old.S
+        mu = mu / _MORE if mu > _MORE * _LEAST else 0.0
+    else:  # also where the value is not finite
+        best, value, g, S, paid = old.best, least, old.slope, old.S, False
+        mu = max(_MORE * mu, _FIRST)
+    p, pivot = solved(B + mu * S, -g)
+    now = float(np.sqrt(max(-(g @ p), 0.0)))
+    kept = Memory(best, g, B, S, np.array([value, now, mu]))
+    if now * now <= np.finfo(float).eps * abs(value):
+        return best, NONE, True, kept
+    fresh = left < 0 or mu > 0.0 or now > _POOR * left
+    return best + p, (HALF if pivot >= _SINGLE else WHOLE) if fresh and paid else NONE, False, kept
+
+
+def corrected(B: Array, s: Array, y: Array) -> Array:
+    """B with B s = y, and otherwise as it was."""
+    Bs = B @ s
+    if not s @ y > 0.0 or not s @ Bs > 0.0:  # no step, or a loss that is flat along it
+        return B
+    return B + np.outer(y, y) / (s @ y) - np.outer(Bs, Bs) / (s @ Bs)
+
+
+def symmetric(triangle: Array, d: int) -> Array:
+    H = np.zeros((d, d))
+    H[np.triu_indices(d)] = triangle
+    return H + np.triu(H, 1).T
+
+
+def solved(B: Array, b: Array) -> tuple[Array, float]:
+    """B^-1 b, a little added to a B that is singular; and the least pivot of B when its diagonal is 1."""
+    diagonal = np.diag(B)
+    scale = 1.0 / np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))
+    unit = B * scale[:, None] * scale
+    for shift in _SHIFTS:
+        unit.flat[:: len(b) + 1] = diagonal * scale**2 + shift
+        try:
+            pivots = np.diag(np.linalg.cholesky(unit)) ** 2
+        except np.linalg.LinAlgError:
+            continue
+        return scale * np.linalg.solve(unit, scale * b), float(pivots.min())
+    return np.full_like(b, np.nan), 0.0  # what is not finite; the run says that it diverges
+
+
+def _spread(memory: Memory, n: int) -> list[Array]:
+    """The same for n nodes, which takes no room."""
+    return [np.broadcast_to(rows, (n, *np.shape(rows))) for rows in memory]
