@@ -379,6 +379,10 @@ def test_a_run_over_the_limit_is_refused_before_anything_leaves(tmp_path, capsys
     assert "allows epsilon 1.2" in capsys.readouterr().err
     assert not any(entry["kind"] == "commit" for entry in _entries(tmp_path / "b"))
     assert len(Account().read().runs) == 1
+    private_run(
+        tmp_path / "b", table(tmp_path / "v.csv", seed=2), "--force"
+    )  # of nothing spent nothing is kept
+    assert not list(tmp_path.glob("b.spent-*"))
     # Nor one without noise, which has no bound.
     assert radmm(["--data", str(data), "--topology", "ring:4", "--out", str(tmp_path / "c"), *SHORT]) == 3
     # Rows of others are no concern of this limit, and a simulation of these neither.
@@ -389,6 +393,29 @@ def test_a_run_over_the_limit_is_refused_before_anything_leaves(tmp_path, capsys
 
 def _entries(run: Path) -> list[dict]:
     return [json.loads(line) for file in run.glob("ledger/*.jsonl") for line in file.read_text().splitlines()]
+
+
+def test_what_a_budget_of_its_own_refuses_is_not_counted(tmp_path):
+    data = table(tmp_path / "t.csv")
+    asked = ["--data", str(data), "--topology", "ring:4", "--out", str(tmp_path / "a"), *PRIVATE]
+    assert radmm([*asked, "--budget-epsilon", "0.1"]) == 3
+    assert not Account().read().runs
+
+
+def test_what_rests_on_what_nobody_established_is_infinite(tmp_path, capsys):
+    from distadmm.privacy.accounting.scopes import SCOPES, Hypothesis, claim
+    from distadmm.run.spending import spender
+
+    names = SCOPES["istdp"].hypotheses
+    for place, by in (("code", "code"), ("declared", "declared"), ("nobody", None)):
+        last = [Hypothesis(names[-1], by)] if by else []
+        said = claim("istdp", [*names[:-1], *last])
+        with Ledger(tmp_path / place / "ledger", 0, adjacency="replace", mode="secure", claim=said) as ledger:
+            ledger.commit([STEP.times(3)])
+            one = spender(ledger, ledger.events, [])
+        finite = by == "code"
+        assert any(event.unbounded for event in one.events) is not finite
+        assert np.isfinite(merged(capsys, tmp_path / place)["epsilon"]) == finite
 
 
 def test_solve_enters_what_it_spends(capsys):

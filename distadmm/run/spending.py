@@ -62,15 +62,19 @@ def enter(
     from distadmm.privacy.ledger.account import Account, Entered
 
     book = Account(account)
-    where = "" if run.folder is None else str(run.folder.resolve())
 
     def write(spenders: Iterable[Spender], marks: frozenset[int]) -> tuple[Standing, Standing]:
-        return book.enter(Entered(run.name, where, marks, {s.node: s for s in spenders}), delta)
+        return book.enter(Entered(run.name, _place(run), marks, {s.node: s for s in spenders}), delta)
 
     mine = (
         [spender(ledger, ledger.events, plan) for ledger, plan in zip(ledgers, plans)],
         smallest(content.marks for content in contents),
     )
+    for ledger in ledgers:
+        ledger.account = Purse(book, run.name, _place(run), delta)
+    kept = all(ledger.affords(plan) for ledger, plan in zip(ledgers, plans))
+    if not all(run.world.allgather(kept)):
+        return  # the run's own budget refuses the schedule, so nothing of it is going to be spent
     if owners:
         with run.world.together():
             written = write(*mine)
@@ -86,12 +90,14 @@ def enter(
         run.world.on_root(write_all)
         found = told[0] if told else None
     run.account = book
-    for ledger in ledgers:
-        ledger.account = Purse(book, run.name, where, delta)
     if found is not None and found[0].runs:
         before, after = found
         run.earlier = before.words
         (say or _say)(f"account: earlier on these rows {before.words}; with this run {after.words}")
+
+
+def _place(run: Running) -> str:
+    return "" if run.folder is None else str(run.folder.resolve())
 
 
 def _say(line: str) -> None:

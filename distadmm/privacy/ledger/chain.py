@@ -204,13 +204,15 @@ def read(path: str | Path) -> Chain:
 
 
 def has_secret_noise(path: str | Path) -> bool:
-    """Whether `path` is a ledger of noise that no seed repeats, by its opening line; unread, it may be.
+    """Whether `path` is a ledger of noise that no seed repeats and of which some was reserved; unread, it may be.
 
-    Without a whole opening line nothing was released.
+    Without a whole opening line, and without another one that pays, nothing was released.
     """
     try:
         with open(path, "rb") as file:
             line = file.readline()
+            paid = any(b'"kind":"commit"' in more or b'"kind":"charge"' in more for more in file)
     except OSError:
         return True
-    return line.endswith(b"\n") and b'"kind":"open"' in line and b'"mode":"simulation"' not in line
+    secret = line.endswith(b"\n") and b'"kind":"open"' in line and b'"mode":"simulation"' not in line
+    return secret and paid
