@@ -33,10 +33,11 @@ from distadmm.methods.istdp.options import Data, Model, Options, Privacy, Runnin
 from distadmm.methods.istdp.plan import make_plan
 from distadmm.methods.istdp.release import Price, price_of
 from distadmm.privacy.accounting.events import Unbounded
-from distadmm.privacy.accounting.statements import refuted, rounded_up
+from distadmm.privacy.accounting.statements import BOUNDED, if_assumed, refuted, rounded_up
 from distadmm.privacy.ledger.account import Account
 from distadmm.privacy.ledger.books import open_ledger
 from distadmm.privacy.ledger.rules import MemoryLedger
+from distadmm.privacy.noise.release import UNCHECKED
 from distadmm.privacy.noise.sources import Source, source_of
 from distadmm.ranks.uplink import Uplink
 from distadmm.ranks.world import World
@@ -258,7 +259,7 @@ def run_private(options: Options, rows: Rows, price: Price, run: running.Running
     smooth = fit.loss_of(options.model.loss)
     ledger, source, content = _ledger(options, rows, price, run, repetition)
     if content is not None:
-        schedule = price.schedule if sound else [Unbounded(fit.printed.REFUTED, plan.epsilon)]
+        schedule = fit.spent_on(price, smooth) if sound else [Unbounded(fit.printed.REFUTED, plan.epsilon)]
         enter(run, privacy.account, [ledger], [() if ledger.events else schedule], [content], plan.delta)
     if sound:
         course = fit.sound_course(
@@ -267,6 +268,7 @@ def run_private(options: Options, rows: Rows, price: Price, run: running.Running
         )  # fmt: skip
         if not ledger.events:
             ledger.commit(price.schedule, plan.adjacency)
+        file = fit.note_unchecked(ledger, smooth)
     else:
         course = fit.printed_course(rows.X, rows.y, smooth, price, ledger, source)
     objective = partial(_objective, options, rows, smooth) if privacy.private_objective else None
@@ -282,8 +284,13 @@ def run_private(options: Options, rows: Rows, price: Price, run: running.Running
     if sound:
         known = fit.said_of(ledger, plan.delta)
         spent = known.would_be if known.reading == "simulation" else known.epsilon
-        facts |= {"epsilon": float(rounded_up(spent, 6)), "statement": ledger.statement_kind}
+        worth = f"{UNCHECKED} {file}" if file else ledger.statement_kind
+        facts |= {"epsilon": float(rounded_up(spent, 6)), "statement": worth}
         said = [known.text, known.not_covered]
+        if privacy.assume is not None:
+            seeded = privacy.rng != "secure"
+            words_of = partial(if_assumed, price.epsilon, plan.delta, plan.adjacency, file)
+            said.insert(1, f"{words_of(seeded=seeded, does=BOUNDED)}.")
         stuck: list[int] = []
     else:
         said, stuck = [refuted(plan.epsilon, plan.delta, fit.printed.REFUTED)], state.stuck.tolist()

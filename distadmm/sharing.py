@@ -29,7 +29,14 @@ from distadmm.methods.sharing.admm import Form
 from distadmm.methods.sharing.jacobi import Corrected
 from distadmm.methods.sharing.messages import PrivacyOptions
 from distadmm.methods.sharing.observe import Observer, Watcher
-from distadmm.methods.sharing.price import Price, moments_price, open_price, opened, vectors_price
+from distadmm.methods.sharing.price import (
+    Price,
+    as_unchecked,
+    moments_price,
+    open_price,
+    opened,
+    vectors_price,
+)
 from distadmm.methods.sharing.release import Release
 from distadmm.methods.sharing.seat import Seat, Solution, iterate, solution_of
 from distadmm.methods.sharing.setup import (
@@ -41,10 +48,11 @@ from distadmm.methods.sharing.setup import (
     centred,
     prepare,
 )
-from distadmm.problems.losses import Logistic
+from distadmm.problems.losses import Logistic, foreign
 from distadmm.ranks.star import Star
 from distadmm.ranks.world import World
 from distadmm.run import shell
+from distadmm.run.config import check_assumed
 from distadmm.run.ends import End
 from distadmm.run.loop import Course, Loop
 from distadmm.run.running import Running
@@ -115,11 +123,14 @@ class SharingADMM(shell.Programme):
     def price(self, prepared: Prepared) -> Price:
         privacy, star = prepared.options.privacy, prepared.star
         with star.world.together():
+            loss = prepared.problem.loss
+            if privacy.guarded:
+                check_assumed(privacy, "--loss", foreign(loss))
             if prepared.algorithm is None:
-                return moments_price(star, privacy, prepared.parts, prepared.problem.loss)
+                return as_unchecked(moments_price(star, privacy, prepared.parts, loss), privacy, loss)
             if privacy.vectors:
-                return vectors_price(prepared)
-            return open_price(star, privacy)
+                return as_unchecked(vectors_price(prepared), privacy, loss)
+            return open_price(star, privacy, prepared.foreign)
 
     def outlook(self, prepared: Prepared, price: Price) -> str:
         star, parts, model = prepared.star, prepared.parts, prepared.options.model

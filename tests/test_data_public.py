@@ -102,9 +102,9 @@ def test_zero_and_one_mean_the_same_whichever_of_them_occur(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("options", "sources"),
     [
-        ({}, ("rows", "header", "header", "flag")),
-        ({"labels": ("a", "b")}, ("flag", "header", "header", "flag")),
-        ({"schema": "schema.toml"}, ("schema", "schema", "schema", "flag")),
+        ({}, ("rows", "header", "header", "flag", "flag")),
+        ({"labels": ("a", "b")}, ("flag", "header", "header", "flag", "flag")),
+        ({"schema": "schema.toml"}, ("schema", "schema", "schema", "flag", "flag")),
     ],
 )
 def test_every_fact_says_where_it_comes_from(options, sources, tmp_path, monkeypatch) -> None:
@@ -124,3 +124,90 @@ def test_bundled_tables_are_public_but_for_the_quantiles_of_a9a() -> None:
     for name in ("adult", "tiny"):
         assert not open_source(name).facts.doubt
     assert "quantiles" in open_source("a9a").facts.doubt
+
+
+QUICK = {  # a private run of each programme, but for its data
+    "radmm": (radmm.main, [*RADMM, "--eta", "4"]),
+    "istdp": (istdp.main, ["--epsilon", "1", "--adjacency", "replace", "--iterations", "3"]),
+    "moments": (sharing.main, ["--parties", "2", "--epsilon", "4"]),
+    "vectors": (sharing.main, ["--parties", "2", "--epsilon", "8", "--mechanism", "s2", "--rounds", "2"]),
+}
+
+
+def kept(programme: str, data: list[str], out: Path) -> bool:
+    """Whether a private run on these rows claims anything; refused it may be, in one line."""
+    main, flags = QUICK[programme]
+    code = main([*data, *flags, "--out", str(out)])
+    assert code in (DONE, USAGE)
+    return code == DONE and not epsilon_of(out)
+
+
+@pytest.mark.parametrize("programme", QUICK)
+def test_quantiles_of_the_rows_bound_nothing_until_somebody_calls_them_public(
+    programme: str, tmp_path, capsys
+) -> None:
+    small = ["--rows-per-node", "200", "--weight", "20"] if programme == "radmm" else []
+    assert not kept(programme, ["--data", "a9a", *small], tmp_path / "found")
+    said = capsys.readouterr()
+    assert "--public bounds" in said.out + said.err
+    assert kept(programme, ["--data", "a9a", "--public", "bounds", *small], tmp_path / "stated")
+
+
+STANDARDISED = """
+import numpy as np
+from distadmm.data.reading import register_format
+
+@register_format(".mean")
+class Standardised:
+    def __init__(self, path, reading):
+        rows = np.loadtxt(path, ndmin=2)
+        self.path, self.n_rows, self.feature_names = path, len(rows), ("a", "b", "c", "d")
+        self.X, self.y = rows[:, :4] - rows[:, :4].mean(axis=0), rows[:, 4]
+    def place(self, row):
+        return f"line {row + 1}"
+    def read(self, rows=None):
+        chosen = slice(None) if rows is None else rows
+        return self.X[chosen], self.y[chosen]
+"""
+
+
+@pytest.mark.parametrize("programme", QUICK)
+def test_what_a_reader_of_ones_own_makes_of_rows_bounds_nothing_until_somebody_says_so(
+    programme: str, tmp_path, monkeypatch, capsys
+) -> None:
+    """One record moves the mean, and with it every row."""
+    from distadmm.data import reading
+
+    monkeypatch.setattr(reading, "FORMATS", {})
+    exec(STANDARDISED, {})
+    rows = np.random.default_rng(2).normal(size=(30, 5))
+    rows[:, 4] = np.where(rows[:, 4] > 0, 1, -1)
+    np.savetxt(tmp_path / "rows.mean", rows)
+    data = ["--data", str(tmp_path / "rows.mean"), "--features", "4"]
+    data += ["--weight", "1"] if programme == "radmm" else []
+    assert not kept(programme, data, tmp_path / "found")
+    said = capsys.readouterr()
+    assert "--public bounds" in said.out + said.err
+    assert kept(programme, [*data, "--public", "bounds"], tmp_path / "stated")
+
+
+@pytest.mark.parametrize("programme", ["radmm", "moments", "vectors"])
+def test_a_mapping_that_may_have_been_designed_on_the_rows_bounds_nothing(
+    programme: str, tmp_path, capsys
+) -> None:
+    from distadmm.data.adult.domains import DOMAINS
+    from distadmm.data.mapping import Mapping
+
+    size = len(DOMAINS["relationship"])
+    Mapping(np.full((size, 2), 0.5), tuple(DOMAINS["relationship"])).save(tmp_path / "m.npz")
+    data = ["--data", "adult", "--sanitise", f"relationship={tmp_path / 'm.npz'}"]
+    data += ["--rows-per-node", "200", "--weight", "20"] if programme == "radmm" else []
+    assert not kept(programme, data, tmp_path / "found")
+    said = capsys.readouterr()
+    assert "--public mappings" in said.out + said.err
+    assert kept(programme, [*data, "--public", "mappings"], tmp_path / "stated")
+
+
+def test_no_other_fact_can_be_stated_away(tmp_path, capsys) -> None:
+    assert istdp.main(["--data", "a9a", "--public", "classes", *QUICK["istdp"][1]]) == USAGE
+    assert "it states some of: bounds, mappings" in capsys.readouterr().err

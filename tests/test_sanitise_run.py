@@ -46,7 +46,8 @@ def test_same_bits_on_ranks(world: World, shared_path: Path) -> None:
 def test_the_ledger_lists_the_nats_and_epsilon_is_unmoved(tmp_path: Path) -> None:
     path = mapping_file(tmp_path)
     plain = radmm.solve("radmm", **FLAGS, out=tmp_path / "plain")
-    washed = radmm.solve("radmm", **FLAGS, sanitise=(f"relationship={path}",), out=tmp_path / "washed")
+    flags = {**FLAGS, "sanitise": (f"relationship={path}",), "public": ("mappings",)}
+    washed = radmm.solve("radmm", **flags, out=tmp_path / "washed")
     assert washed.epsilon == plain.epsilon
     lines = (tmp_path / "washed" / "ledger" / "node-0001.jsonl").read_text().splitlines()
     (leak,) = [entry for entry in map(json.loads, lines) if entry.get("mech") == "leakage"]
@@ -58,7 +59,10 @@ def test_the_ledger_lists_the_nats_and_epsilon_is_unmoved(tmp_path: Path) -> Non
 def test_a_sanitised_run_keeps_its_certificate(tmp_path: Path) -> None:
     path = mapping_file(tmp_path)
     run = radmm.solve(
-        "radmm", **{**FLAGS, "rng": "secure"}, sanitise=(f"relationship={path}",), out=tmp_path / "run"
+        "radmm",
+        **{**FLAGS, "rng": "secure", "public": ("mappings",)},
+        sanitise=(f"relationship={path}",),
+        out=tmp_path / "run",
     )
     assert run.statement == "certificate"
     kinds = [

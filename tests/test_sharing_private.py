@@ -10,7 +10,7 @@ from distadmm.files import read_npz
 from distadmm.methods.sharing.messages import one_hot_bound
 from distadmm.privacy.ledger import chain
 
-A9A = ["--data", "a9a", "--split", "66,57"]
+A9A = ["--data", "a9a", "--split", "66,57", "--public", "bounds"]
 
 
 def run(*arguments):
@@ -102,7 +102,18 @@ def test_a_dry_run_says_where_the_limits_are_and_writes_nothing(tmp_path, capsys
 
 
 def test_more_parties_answer_in_parallel_and_a_person_pays_for_all(tmp_path, capsys):
-    arguments = ["--data", "a9a", "--split", "66,30,27", "--epsilon", 1, "--observe", "end"]
+    arguments = [
+        "--data",
+        "a9a",
+        "--public",
+        "bounds",
+        "--split",
+        "66,30,27",
+        "--epsilon",
+        1,
+        "--observe",
+        "end",
+    ]
     assert run(*arguments, "--out", tmp_path / "r") == 0
     assert "One person at all 2 answering parties together: epsilon = 1.4" in capsys.readouterr().out
     rows = _comparison(tmp_path / "r")

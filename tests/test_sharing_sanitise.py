@@ -40,7 +40,20 @@ def test_the_party_that_holds_the_column_lists_what_it_leaks(mapping: Path, tmp_
 
 def test_a_private_reply_keeps_its_certificate(mapping: Path, tmp_path: Path, capsys) -> None:
     out = tmp_path / "run"
-    words = ["--data", "adult", "--split", "40,61", "--epsilon", "2", "--row-norm", "3", "--observe", "none"]
+    words = [
+        "--data",
+        "adult",
+        "--public",
+        "mappings",
+        "--split",
+        "40,61",
+        "--epsilon",
+        "2",
+        "--row-norm",
+        "3",
+        "--observe",
+        "none",
+    ]
     assert sharing.main([*words, "--sanitise", f"relationship={mapping}", "--out", str(out)]) == 0
     kinds = [e["kind"] for e in entries(out, 2)]
     assert kinds[:2] == ["open", "commit"]

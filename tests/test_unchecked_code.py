@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from distadmm import algorithm, radmm
+from distadmm import algorithm, istdp, radmm, sharing
 from distadmm.commands import ledger
 from distadmm.errors import DONE, USAGE
 from distadmm.privacy.ledger import chain
@@ -231,3 +231,166 @@ def test_assumed_simulation_noise_is_called_what_it_is(tmp_path: Path) -> None:
         tmp_path, "honest", *NOISE[:-4], "--rng", "simulation", "--tolerance", "1e-6", "--assume", str(file)
     )
     assert "SIMULATION" in json.loads((out / "summary.json").read_text())["statement"]
+
+
+MIXING = """
+import numpy as np
+from distadmm.problems.losses import Logistic
+
+class Mixing(Logistic):
+    def slope(self, z, y):  # every record's slope has the sign of the first one's label
+        return -y[0] * np.abs(super().slope(z, y))
+"""
+WITH_A_LOSS = {
+    "radmm": (radmm, [*SMALL, *NOISE, "--eta", "40"]),
+    "istdp": (
+        istdp,
+        ["--data", "tiny", "--epsilon", "1", "--adjacency", "replace", "--iterations", "3"],
+    ),
+    "v1": (sharing, ["--data", "tiny", "--split", "15,15", "--epsilon", "1"]),
+    "v2": (sharing, ["--data", "tiny", "--split", "15,15", "--epsilon", "1", "--mechanism", "v2"]),
+    "s2": (
+        sharing,
+        ["--data", "tiny", "--split", "15,15", "--epsilon", "8", "--mechanism", "s2", "--rounds", "2"],
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", WITH_A_LOSS)
+def test_a_loss_of_ones_own_bounds_nothing_in_any_programme(kind: str, tmp_path: Path, capsys: Any) -> None:
+    file, out = tmp_path / f"mixing_{kind}.py", tmp_path / "run"
+    # V2 sends no slopes of a model that such a loss keeps from being solved; an honest one is worth no more.
+    file.write_text(MIXING if kind != "v2" else MIXING.replace("def slope", "def unused"))
+    module, flags = WITH_A_LOSS[kind]
+    flags = [*flags, "--loss", f"{file}:Mixing"]
+    assert module.main([*flags, "--out", str(out)]) == DONE
+    assert "certificate" not in capsys.readouterr().out
+    summary = json.loads((out / "summary.json").read_text())
+    assert summary["epsilon"] in (math.inf, "inf")
+    assert summary["statement"] != "certificate"
+    for words in (["show", str(out)], ["merge", str(out), str(out)]):
+        assert ledger.main(words) == DONE
+        said = capsys.readouterr().out
+        assert "inf" in said
+        assert "DP for" not in said
+    if kind == "radmm":  # which takes the word of algorithms alone
+        return
+    assert module.main([*flags, "--assume", str(file), "--out", str(tmp_path / "believed")]) == DONE
+    said = capsys.readouterr().out
+    assert f"conditional, if {file} makes of each record" in said
+    assert "certificate" not in said
+    assert json.loads((tmp_path / "believed" / "summary.json").read_text())["epsilon"] in (math.inf, "inf")
+    assert module.main([*flags, "--assume", "other.py"]) == USAGE
+    assert "as --loss names it" in capsys.readouterr().err
+    if module is sharing:  # and so do scores of its models
+        asked = ["predict", str(out), "--data", "tiny", "--scores", str(tmp_path / "scores.csv")]
+        for release in ([], ["--release", "noise:2"]):
+            assert sharing.main([*asked, *release]) == USAGE
+            assert "no noise on scores has a price" in capsys.readouterr().err
+    else:
+        assert module.main([*flags, "--budget-epsilon", "3"]) == USAGE
+        assert "no budget admits what has no bound" in capsys.readouterr().err
+
+
+def test_a_loss_of_ones_own_bounds_nothing_from_python(tmp_path: Path) -> None:
+    (file := tmp_path / "mixing_python.py").write_text(MIXING)
+    X, y = np.random.default_rng(0).normal(size=(40, 3)), np.r_[np.ones(20), -np.ones(20)]
+    flags: dict[str, Any] = {"epsilon": 1.0, "adjacency": "replace", "iterations": 3}
+    assert math.isfinite(istdp.solve_private(X, y, **flags).epsilon)
+    found = istdp.solve_private(X, y, loss=f"{file}:Mixing", **flags)
+    assert math.isinf(found.epsilon)
+    assert "No guarantee" in found.statement
+    assert math.isinf(found.ledger.tally.spent.pure)
+
+
+def test_what_counts_is_the_class_that_runs_and_not_what_it_is_called(tmp_path: Path) -> None:
+    """An instance of another class under the name of a built-in one."""
+    from distadmm.methods.consensus.recycled import RADMM
+    from distadmm.run.shell import in_process
+
+    class Louder(RADMM):
+        def odd(self, k: int, st: Any, node: Any) -> Any:
+            node.network.neighbour_sum(node.problem.gradients(st.f))
+            return super().odd(k, st, node)
+
+    flags = {
+        "data": "tiny",
+        "topology": "er5",
+        "iterations": 4,
+        "epsilon": 2.0,
+        "adjacency": "replace",
+        "eta": "20",
+    }
+    honest = radmm.configure("radmm", **flags, progress="none")
+    assert math.isfinite(in_process(radmm.PROGRAMME, honest).epsilon)
+    from dataclasses import replace
+
+    run = in_process(radmm.PROGRAMME, replace(honest, algorithm=Louder(eta="20")))
+    assert math.isinf(run.epsilon)
+    assert "unchecked code" in run.statement
+    assert "Louder" in run.statement
+
+
+ASIDE = """
+from dataclasses import dataclass
+from typing import NamedTuple
+import numpy as np
+import distadmm
+
+class State(NamedTuple):
+    f: np.ndarray
+
+@distadmm.register("aside")
+@dataclass(frozen=True)
+class Aside:
+    def releases(self, node, iterations):
+        return [distadmm.Planned(k, 40 * node.degree) for k in range(1, iterations + 1)]
+    def init(self, node):
+        return State(node.start)
+    def step(self, k, st, node):
+        node.network.world.allgather(node.problem.gradients(st.f))
+        return st
+"""
+STAR_ASIDE = """
+from dataclasses import dataclass
+from typing import NamedTuple
+import numpy as np
+import distadmm
+
+class State(NamedTuple):
+    x: dict
+    b: float
+
+@distadmm.register("aside", family="star")
+@dataclass(frozen=True)
+class Aside:
+    def init(self, seat):
+        return State({m: np.zeros(block.width) for m, block in seat.blocks.items()}, 0.0)
+    def step(self, k, st, seat):
+        with seat.fabric.counted_as("observer"):
+            seat.fabric.up({m: block.apply(np.ones(block.width)) for m, block in seat.blocks.items()}, seat.rows)
+        return st
+"""
+
+
+@pytest.mark.parametrize("noise", [[], NOISE], ids=["open", "private"])
+def test_code_that_goes_round_the_network_is_unbounded_all_the_same(
+    noise: list[str], tmp_path: Path, capsys: Any
+) -> None:
+    file, out = tmp_path / f"aside_{len(noise)}.py", tmp_path / "run"
+    file.write_text(ASIDE)
+    assert radmm.main([*SMALL, *noise, "--algorithm", str(file), "--out", str(out)]) == DONE
+    assert all(any("unchecked code" in r for r in each) for each in reasons(out))
+    assert len(reasons(out)) == 5
+    capsys.readouterr()
+    assert ledger.main(["show", str(out)]) == DONE
+    assert "inf" in capsys.readouterr().out
+
+
+def test_a_party_that_goes_round_its_seal_is_unbounded_all_the_same(tmp_path: Path, capsys: Any) -> None:
+    (file := tmp_path / "star_aside.py").write_text(STAR_ASIDE)
+    out = tmp_path / "run"
+    flags = ["--data", "tiny", "--split", "15,15", "--iterations", "2", "--observe", "none"]
+    assert sharing.main([*flags, "--algorithm", str(file), "--out", str(out)]) == DONE
+    assert all(any("unchecked code" in r for r in each) for each in reasons(out))
+    assert len(reasons(out)) == 2

@@ -160,7 +160,9 @@ def _from_files(data: DataOptions, star: Star, seed: int, regression: bool, priv
 
     assert data.key is not None
     task = "regression" if regression else "binary"
-    reading = Reading(target=data.target, task=task, labels=data.labels, seed=seed, private=private)
+    reading = Reading(
+        target=data.target, task=task, labels=data.labels, seed=seed, private=private, public=data.public
+    )
     files = dict(enumerate(data.party_files, 1))
     own, labels = {}, None
     with star.world.together():
@@ -260,6 +262,8 @@ def read_party(path: str | Path, key: str, reading: Reading | None = None, *, ta
         raise InputError(
             f"{path}: a libsvm file has no key column {key!r}; give CSV, or .npz with an array {key!r}"
         )
+    if reading.private:
+        reading.facts(path, file.feature_names, Fact((), "header"), None).require_public(str(path))
     keys = file.column(key)
     for row, name in enumerate(keys):
         require(name, f"{path} {file.place(row)}: the key {key!r} is empty; give every row its key")

@@ -6,12 +6,15 @@ What is found in rows can change with one record, and with it what becomes of al
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from distadmm.errors import require
 from distadmm.structs import struct
 
 ROWS, PUBLISHED = "rows", "published"  # found in these rows; stated, but found by others in rows like these
+STATED = ("bounds", "mappings")  # what --public may state where nothing here shows it
 
 
 class Fact(NamedTuple):
@@ -22,12 +25,22 @@ class Fact(NamedTuple):
     why: str = ""  # where rows had a say: what they decided, and the flag that states it instead
 
 
+def mappings_of(columns: Iterable[str]) -> Fact:
+    """What is known of the mappings that replaced these columns: nothing, unless somebody states it."""
+    why = "a mapping of --sanitise may have been designed on these rows; --public mappings states that it was not"
+    names = tuple(columns)
+    return Fact(names, ROWS, why) if names else Fact((), "flag")
+
+
 @struct
 class PublicFacts:
     classes: Fact  # their names, the order of which is that of y; empty where the target is a number
     columns: Fact  # number of columns
     bounds: Fact  # domains and bounds of the columns; None: they stand as they are
     norm: Fact  # bound on a row's norm; None: rows stay as long as they are
+    mappings: Fact = Fact(
+        (), "flag"
+    )  # columns that privacy mappings replaced, which were designed on some rows
 
     @property
     def doubt(self) -> str:
@@ -36,13 +49,18 @@ class PublicFacts:
 
     def require_public(self, data: str) -> None:
         """Refuse, for a private run, what was found in the rows."""
-        found = "; ".join(f.why for f in self._all() if f.source == ROWS)
-        require(not found, f"--data {data}, which one record can change: {found}")
+        require(not self.doubt, f"--data {data}, which one record can change: {self.doubt}")
+
+    def stating(self, names: Sequence[str]) -> PublicFacts:
+        """These facts, those of `names` stated to be public by whoever asks for the run."""
+        unknown = [name for name in names if name not in STATED]
+        require(not unknown, f"--public is {','.join(names)}; it states some of: {', '.join(STATED)}")
+        return replace(self, **{name: getattr(self, name)._replace(source="flag", why="") for name in names})
 
     def _all(self) -> tuple[Fact, ...]:
-        return self.classes, self.columns, self.bounds, self.norm
+        return self.classes, self.columns, self.bounds, self.norm, self.mappings
 
     def sources(self) -> dict[str, str]:
         """By what each fact is known, for a run's description."""
-        names = ("classes", "columns", "bounds", "norm")
+        names = ("classes", "columns", "bounds", "norm", "mappings")
         return {name: fact.source for name, fact in zip(names, self._all())}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from distadmm.data import mapping as mappings
 from distadmm.data.csvfile import CsvFile
 from distadmm.data.formats import LibsvmFile, NpzFile, kind
-from distadmm.data.public import ROWS, Fact, PublicFacts
+from distadmm.data.public import ROWS, Fact, PublicFacts, mappings_of
 from distadmm.data.schema import Category, Schema
 from distadmm.data.table import Array, Matrix
 from distadmm.data.targets import TASKS, conventional, find_classes, given_classes, to_targets
@@ -79,6 +79,7 @@ class Reading:
     sanitise: Mapping[str, mappings.ColumnMapping] = field(default_factory=dict)
     seed: int = 0
     private: bool = False
+    public: tuple[str, ...] = ()  # facts that are stated to be public
 
     def __post_init__(self) -> None:
         require(self.task in TASKS, f"task is {self.task!r}; choose one of: {', '.join(TASKS)}")
@@ -159,7 +160,11 @@ class Reading:
             why = f"the number of columns is {which}; give --features N"
             columns = Fact(len(names), "flag") if self.features else Fact(len(names), ROWS, why)
         bounds = Fact(self.schema.columns, "schema") if self.schema else Fact(None, "header")
-        return PublicFacts(classes, columns, bounds, Fact(norm, "flag"))
+        if kind(path) in FORMATS:
+            why = "a reader of your own may make a row of other rows too; --public bounds states that it does not"
+            bounds = Fact(None, ROWS, why)
+        found = PublicFacts(classes, columns, bounds, Fact(norm, "flag"), mappings_of(self.sanitise))
+        return found.stating(self.public)
 
     def read(self, file: TableFile, node: int = 0) -> tuple[Matrix, Array, tuple[str, ...]]:
         """All of X with its sanitised columns in place, the target cells, and the names of the columns."""

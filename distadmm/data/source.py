@@ -9,13 +9,13 @@ X, y = source.node(3, n_nodes=20)             rows of norm <= 1 and their target
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from distadmm.data.mapping import ColumnMapping
-from distadmm.data.public import PUBLISHED, Fact, PublicFacts
+from distadmm.data.public import PUBLISHED, Fact, PublicFacts, mappings_of
 from distadmm.data.table import (
     NOTHING_CLIPPED,
     PUBLIC_KEY,
@@ -160,10 +160,10 @@ class WholeSource(Source):
 BUNDLED_BOUNDS = Fact("as its SOURCE.md states", "bundled")
 
 
-def _bundled(source: Source, bounds: Fact = BUNDLED_BOUNDS) -> PublicFacts:
+def _bundled(source: Source, bounds: Fact = BUNDLED_BOUNDS, sanitised: Iterable[str] = ()) -> PublicFacts:
     """What is known of a table that comes with distadmm."""
-    columns = Fact(source.n_features, "bundled")
-    return PublicFacts(Fact(source.classes, "bundled"), columns, bounds, Fact(source.clip, "flag"))
+    classes, columns = Fact(source.classes, "bundled"), Fact(source.n_features, "bundled")
+    return PublicFacts(classes, columns, bounds, Fact(source.clip, "flag"), mappings_of(sanitised))
 
 
 class TableSource(WholeSource):
@@ -200,7 +200,7 @@ class AdultSource(WholeSource):
         self.rows_dropped, self.duplicates = adult.ROWS_DROPPED, adult.DUPLICATES
         self.replaced = adult.sanitised(sanitise or {}, seed)
         self.feature_names = (*adult.columns(self.replaced), *(("intercept",) if self.intercept else ()))
-        self.facts = _bundled(self)
+        self.facts = _bundled(self, sanitised=sanitise or ())
         self.deal(*adult.dealt())
 
     def read(self, rows: Array, *, sparse: bool) -> tuple[Matrix, Array]:
@@ -230,7 +230,7 @@ def _tiny(**options: Any) -> Source:
 def _a9a(**options: Any) -> Source:
     from distadmm.data.adult import a9a
 
-    why = "the columns of a9a are cut at quantiles of the data, which are not public constants"
+    why = "the columns of a9a are cut at quantiles of its rows; --public bounds states that these are public constants"
     return TableSource(a9a.table(), *a9a.split(), bounds=Fact(a9a.EDGES, PUBLISHED, why), **options)
 
 
@@ -258,6 +258,7 @@ def open_source(
     if text in BUNDLED:
         options["task"] = reading.pop("task", "binary")
         reading.pop("private", None)
+        stated = reading.pop("public", ())
         for name, value in reading.items():
             flag = name.replace("_", "-")
             require(not value, f"--{flag} is for files of your own; the bundled table {text!r} needs none")
@@ -265,7 +266,9 @@ def open_source(
             options |= {"sanitise": sanitise, "seed": seed}
         else:
             require(not sanitise, f"--sanitise: {text!r} has no raw categorical columns; use --data adult")
-        return BUNDLED[text](**options)
+        source = BUNDLED[text](**options)
+        source.facts = source.facts.stating(stated)
+        return source
     from distadmm.data.files import from_text
 
     if "{" not in text and "." not in text and "/" not in text:

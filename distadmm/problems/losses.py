@@ -193,6 +193,16 @@ LOSSES: dict[str, Any] = {
 }
 
 
+_FILES: dict[type, str] = {}  # where a loss of the user's comes from
+
+
+def foreign(loss: Any) -> str:
+    """Where a loss that is not this package's own comes from; empty for those."""
+    if any(type(loss) is type(each) for each in LOSSES.values()):
+        return ""
+    return _FILES.get(type(loss)) or type(loss).__module__
+
+
 def loss_named(text: str, *, kinks: bool = False, several: bool = False) -> Loss:
     """The loss of that name, or the user's own, `FILE.py:Name`.
 
@@ -244,6 +254,7 @@ def _from_file(text: str, path: str, name: str) -> Any:
     except TypeError as error:
         raise InputError(f"--loss {text} cannot be made: {error}; give all its fields defaults") from None
     require_members(f"--loss {text}", loss, LINES)
+    _FILES[type(loss)] = path
     return loss
 
 

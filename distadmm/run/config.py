@@ -139,6 +139,20 @@ class Privacy(Budget):
         return self.noise or "gamma"
 
 
+def check_assumed(privacy: Any, flag: str, file: str) -> None:
+    """What may be asked of code that is not this package's own: `file`, which `flag` names; empty for our own."""
+    require(
+        privacy.assume in (None, file or None),
+        f"--assume is {privacy.assume!r}; needed: {file}, the file whose word is to be taken, as {flag} names it"
+        if file
+        else f"--assume: what {flag} names is this package's own, and its word is not needed; leave it out",
+    )
+    require(
+        getattr(privacy, "budget_epsilon", None) is None or not file,
+        f"--budget-epsilon with unchecked code {file}: no budget admits what has no bound; leave it out",
+    )
+
+
 @struct
 class Choice:
     """The flag that decides which other flags there are."""

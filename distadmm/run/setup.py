@@ -260,9 +260,7 @@ def source_options(config: Config) -> dict[str, Any]:
         "seed": config.loop.seed,
         "private": config.privacy.wanted,
     }
-    for name in ("target", "labels", "schema", "features", "test_fraction", "test_data"):
-        if getattr(problem, name):
-            options[name] = getattr(problem, name)
+    options |= problem.reading()
     if problem.sanitise:
         from distadmm.data.mapping import named_mappings
 

@@ -23,7 +23,7 @@ from distadmm.privacy.accounting.statements import READINGS, if_assumed
 from distadmm.privacy.ledger.books import Books
 from distadmm.privacy.noise.release import UNCHECKED, Unprotected
 from distadmm.problems.losses import LOSSES, task_of
-from distadmm.run.config import Config
+from distadmm.run.config import Config, check_assumed
 from distadmm.run.running import Running
 from distadmm.run.setup import Prepared
 from distadmm.structs import struct
@@ -72,9 +72,18 @@ def unverified(config: Config, facts: PublicFacts, objectives: Sequence[Any]) ->
     return ""
 
 
+def foreign(config: Config) -> str:
+    """Where an algorithm that is not this package's own comes from; empty for those.
+
+    What counts is the class that runs, whatever it is called.
+    """
+    known, cls = find(config.name), type(config.algorithm)
+    return known.file or ("" if cls is known.cls else f"{cls.__module__}.{cls.__qualname__}")
+
+
 def unchecked(config: Config) -> str:
     """Why nothing that the algorithm says of its releases counts; empty for this package's own."""
-    file = find(config.name).file
+    file = foreign(config)
     return f"{UNCHECKED} {file}" if file else ""
 
 
@@ -134,17 +143,7 @@ def plan_of(prepared: Prepared) -> Plan | None:
     if not config.privacy.wanted:
         return None
     require(config.algorithm.releases is not None, f"--algorithm {config.name} {NO_SCHEDULE}")
-    file = find(config.name).file
-    require(
-        config.privacy.assume in (None, file or None),
-        f"--assume is {config.privacy.assume!r}; needed: the file whose word is to be taken, as --algorithm names it"
-        if file
-        else f"--assume: {config.name} is this package's own, and its word is not needed; leave it out",
-    )
-    require(
-        config.privacy.budget_epsilon is None or not unchecked(config),
-        f"--budget-epsilon with {unchecked(config)}: no budget admits what has no bound; leave it out",
-    )
+    check_assumed(config.privacy, "--algorithm", foreign(config))
     if config.privacy.adjacency == "add-remove":
         _require_rows_that_stay(config, dealt_out=prepared.source.pooled_allowed)
     with node.network.world.together():
@@ -207,19 +206,21 @@ def armed(prepared: Prepared, plan: Plan | None, run: Running) -> Node:
     if plan is None or source is None:
         _enter(prepared, run, books, [[Unbounded(NO_NOISE)]] * len(books), contents)
         bare = Unprotected(books)
-        if file := find(config.name).file:
+        if file := foreign(config):
             bare.watch(node.network, node.start, file)
+            _note_unchecked(config, books)
         _note_sanitised(prepared, books)
         return node.having(release=bare)
     from distadmm.privacy.noise.protected import Protected
 
     release = Protected(plan.recipe, books, source, node.network, config.algorithm.phases)
     node = node.having(release=release)
-    release.watch(node.network, node.start, find(config.name).file)
+    release.watch(node.network, node.start, foreign(config))
     plans = release.plans(plan.releases)
+    unreserved = not any(ledger.events for ledger in books.ledgers)  # also after a kill before anything was
     if unchecked(config):
         release.declare(plan.releases)
-    unreserved = not any(ledger.events for ledger in books.ledgers)  # also after a kill before anything was
+        _note_unchecked(config, books)
     if any(world.allgather(unreserved)):
         release.price(plans)
     priced = plans if unreserved else [()] * len(books)
@@ -254,6 +255,13 @@ def _enter(
 
         privacy, owners = prepared.config.privacy, not prepared.source.pooled_allowed
         enter(run, privacy.account, books.ledgers, plans, contents.values(), privacy.delta, owners=owners)
+
+
+def _note_unchecked(config: Config, books: Books) -> None:
+    """Before a line of foreign code runs: whatever way it finds to send something, the ledger says what it is worth."""
+    for ledger in books.ledgers:
+        if not ledger.events:
+            ledger.expose(unchecked(config), iteration=0)
 
 
 def _note_sanitised(prepared: Prepared, books: Books) -> None:
@@ -380,7 +388,7 @@ def assumed(config: Config, node: Node) -> str:
     releases = planned(config.algorithm, node, config.loop.iterations)
     if release.recipe.unverified != unchecked(config):  # of all reasons, the last
         return "nor if its word is taken"
-    if not all(world.allgather(release.kept_to_schedule(len(releases)))):
+    if not all(world.allgather(release.kept_to_schedule(len(releases) + 1))):
         return "nor if its word is taken: not all that it sent was drawn for as its schedule says"
     recipe = replace(release.recipe, unverified="")
     plans = sizing.plans_of(recipe, releases)

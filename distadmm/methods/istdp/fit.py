@@ -28,9 +28,10 @@ from distadmm.privacy.ledger.books import open_ledger
 from distadmm.privacy.ledger.rules import MemoryLedger
 from distadmm.privacy.ledger.tally import is_committed
 from distadmm.privacy.noise.mechanism import Noise, source_of
+from distadmm.privacy.noise.release import UNCHECKED
 from distadmm.privacy.noise.sources import Source
 from distadmm.problems.concave import Penalty, WithIntercept, make
-from distadmm.problems.losses import Loss, loss_named
+from distadmm.problems.losses import Loss, foreign, loss_named
 
 Array = np.ndarray
 
@@ -140,12 +141,13 @@ def solve_private(
     price = price_of(plan, mode)
     course = sound_course(X, y, smooth, price, ledger, source_of(mode, seed), penalty, intercept)
     if mode == "secure":
-        _enter(X, y, ledger, [*price.schedule, *([Unbounded(unsaid)] if unsaid else [])], delta, account)
+        _enter(X, y, ledger, spent_on(price, smooth, unsaid), delta, account)
     ledger.commit(price.schedule, plan.adjacency)
+    file = note_unchecked(ledger, smooth)
     state, history = _run(course, watch)
     said = said_of(ledger, delta)
-    words = f"{said.text} {said.not_covered}"
-    return PrivateSolution(state.theta + 0.0, history, plan, price.sigma, price.epsilon, words, ledger)
+    words, spent = f"{said.text} {said.not_covered}", math.inf if file else price.epsilon
+    return PrivateSolution(state.theta + 0.0, history, plan, price.sigma, spent, words, ledger)
 
 
 def _enter(
@@ -183,6 +185,21 @@ def sound_course(
     xi = gradient(X, y, loss, plan, Noise(ledger, source))
     method = Thresholding(chosen, plan.steps, plan.dimension)
     return Course(method, Desk(Paid(ledger, xi, **kept)), plan.iterations)
+
+
+def spent_on(price: Price, loss: Loss, unsaid: str = "") -> list[Event]:
+    """What a run is entered with in the account of its rows."""
+    file = foreign(loss)
+    why = unsaid or (f"{UNCHECKED} {file}" if file else "")
+    return [*price.schedule, *([Unbounded(why)] if why else [])]
+
+
+def note_unchecked(ledger: MemoryLedger, loss: Loss) -> str:
+    """A slope that is not this package's own may make a record's gradient of other records: nothing bounds it."""
+    file = foreign(loss)
+    if file and not any(event.unbounded for event in ledger.events):
+        ledger.expose(f"{UNCHECKED} {file}", iteration=0)
+    return file
 
 
 def _run(course: Course, watch: Callable[[int, Array], None] | None = None) -> tuple[Any, list[Step]]:

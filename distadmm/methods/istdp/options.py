@@ -11,7 +11,9 @@ from distadmm.errors import require
 from distadmm.flags import again, flag, table_of
 from distadmm.methods.istdp.fit import loss_of
 from distadmm.problems.concave import PENALTIES, make
+from distadmm.problems.losses import foreign
 from distadmm.run.config import Privacy as Filtered
+from distadmm.run.config import check_assumed
 from distadmm.run.groups import Budget, Run, Shared
 from distadmm.structs import struct
 
@@ -85,6 +87,7 @@ class Privacy(Budget):
     )
     budget_epsilon: float | None = again(Filtered, "budget_epsilon")
     budget_delta: float | None = again(Filtered, "budget_delta")
+    assume: str | None = again(Filtered, "assume")
 
     def __post_init__(self) -> None:
         require(
@@ -153,6 +156,7 @@ class Options:
             "--budget-epsilon without noise that has a bound: every release costs infinity; give --epsilon, and "
             "--form sound",
         )
+        check_assumed(private, "--loss", foreign(loss_of(self.model.loss)))
         if private.form == "paper":
             require(self.model.lambda_ is not None, "--form paper has no rule for lambda; give --lambda")
             require(self.model.penalty == "mcp", "--form paper is for the penalty mcp")

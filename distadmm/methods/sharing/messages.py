@@ -14,6 +14,7 @@ from distadmm.flags import again, flag
 from distadmm.methods.sharing import private
 from distadmm.methods.sharing.moments import Bounds
 from distadmm.ranks.star import Star
+from distadmm.run.config import Privacy as Filtered
 from distadmm.run.groups import Budget, Shared
 from distadmm.structs import struct
 
@@ -59,6 +60,7 @@ class PrivacyOptions(Budget):
     sigma: float | None = flag(
         None, help="paper: noise level (default: Theorem 1's for --epsilon an iteration)", at_least=0
     )
+    assume: str | None = again(Filtered, "assume")
     hide_labels: bool = flag(
         False, help="refuse to run where the centre's messages tell the parties the labels"
     )

@@ -272,17 +272,14 @@ def _finished(run: Path) -> tuple[dict[str, Any], list[int], dict[str, Any] | No
     assert found is not None
     assert found.summary is not None
     config, privacy = found.config, found.summary.get("privacy")
-    if config["mechanism"] in ("s1", "s2", "s3"):
-        privacy = {"mu": None, "delta": config["delta"], "neighbours": "replace"}
-        privacy["noise"] = config["rng"] or "secure"
-    elif privacy is None or privacy["mu"] is None:
+    if config["epsilon"] is None or config["mechanism"] == "paper":
         return config, found.summary["columns"], None
-    return (
-        config,
-        found.summary["columns"],
-        {
-            "mechanism": config["mechanism"],
-            "account": config.get("account"),
-            **privacy,
-        },
-    )
+    if config["mechanism"] in ("s1", "s2", "s3") or privacy is None or privacy["mu"] is None:
+        privacy = {
+            "mu": None,
+            "delta": config["delta"],
+            "neighbours": "replace",
+        }  # no noise on scores has a price
+        privacy["noise"] = config["rng"] or "secure"
+    known = {"mechanism": config["mechanism"] or "v1", "account": config.get("account"), **privacy}
+    return config, found.summary["columns"], known

@@ -12,9 +12,10 @@ from distadmm.methods.sharing import private
 from distadmm.methods.sharing.messages import PrivacyOptions, agreement, given_bounds
 from distadmm.privacy.accounting.events import Adjacency, Event, Leakage, Unbounded
 from distadmm.privacy.accounting.scopes import Hypothesis, claim
-from distadmm.privacy.accounting.statements import EQUATION_10, Sharing, of_sharing
+from distadmm.privacy.accounting.statements import BOUNDED, EQUATION_10, Sharing, if_assumed, of_sharing
 from distadmm.privacy.noise.queries import Query, Releases
-from distadmm.problems.losses import LOSSES, Loss
+from distadmm.privacy.noise.release import UNCHECKED
+from distadmm.problems.losses import Loss, foreign
 from distadmm.ranks.star import Star
 
 if TYPE_CHECKING:
@@ -48,16 +49,33 @@ class Price(NamedTuple):
     said: list[str]  # what may be said of the run, no more
     facts: dict[str, Any]  # for the summary
     agreed: private.Agreement | None = None  # moments
+    unchecked: str = ""  # why nothing is bounded, whatever is drawn
 
 
-def open_price(star: Star, privacy: PrivacyOptions) -> Price:
-    """Vectors without noise, or with that of equation (10): every ledger says infinity."""
+def open_price(star: Star, privacy: PrivacyOptions, file: str = "") -> Price:
+    """Vectors without noise, or with that of equation (10): every ledger says infinity; `file`: whose code it is."""
     scope, why = "person", "no noise was asked for"
     said: list[str] = []
     if privacy.mechanism == "paper":
         said, scope, why = of_sharing(_facts(privacy, star, None)), "feature", EQUATION_10
     facts = {"epsilon": math.inf, "delta": privacy.delta, "adjacency": privacy.adjacency, "statement": why}
-    return Price({m: Account((), scope=scope) for m in star.hosted}, said, facts)
+    accounts = {m: Account((), scope=scope) for m in star.hosted}
+    return Price(accounts, said, facts, unchecked=f"{UNCHECKED} {file}" if file else "")
+
+
+def as_unchecked(price: Price, privacy: PrivacyOptions, loss: Loss) -> Price:
+    """The price where the loss is not this package's own: nothing is bounded, nor scores of its models."""
+    file, facts = foreign(loss), price.facts
+    if not file:
+        return price
+    why = f"{UNCHECKED} {file}"
+    said = [f"No guarantee, epsilon = infinity: no bound is proved for: {why}."]
+    if privacy.assume is not None:
+        given = facts["epsilon"], facts["delta"], privacy.adjacency or "replace", file
+        said.append(if_assumed(*given, seeded=privacy.noise != "secure", does=BOUNDED) + ".")
+    accounts = {m: each._replace(epsilon=None) for m, each in price.accounts.items()}
+    later = {"privacy": {"statement": " ".join(said), "mu": None}}
+    return Price(accounts, said, {**facts, "epsilon": math.inf, "statement": why, **later}, price.agreed, why)
 
 
 def vectors_price(prepared: Prepared) -> Price:
@@ -86,7 +104,7 @@ def moments_price(star: Star, privacy: PrivacyOptions, parts: Parts, loss: Loss)
     """V1 to V2: one reply of each party but the first, and V2's slopes."""
     agreed = agreement(privacy, star, parts, loss)
     adjacency: Adjacency = "replace" if privacy.neighbours == "replace" else "add-remove"
-    known = any(type(loss) is type(each) for each in LOSSES.values())
+    known = not foreign(loss)
     established: list[Hypothesis | str] = [
         "cut-rows", "fresh-noise", "data-free-schedule", "own-slopes",
         Hypothesis("public-bound", "flag" if given_bounds(privacy, star) else "code"),
@@ -168,7 +186,7 @@ def opened(
 
         ledgers = [each.ledger for each in out.values()]
         plans = [
-            () if ledger.events else _planned(price.accounts[m].queries, mode)
+            () if ledger.events else _planned(price.accounts[m].queries, mode, price.unchecked)
             for m, ledger in zip(out, ledgers)
         ]
         owners = parts.owners
@@ -176,6 +194,8 @@ def opened(
     with star.world.together():
         for m, account in price.accounts.items():
             out[m].commit(account.queries)
+            if price.unchecked and not any(event.unbounded for event in out[m].ledger.events):
+                out[m].ledger.expose(price.unchecked, iteration=0)
     return out
 
 
@@ -191,6 +211,8 @@ def _contents(price: Price, privacy: PrivacyOptions, star: Star, parts: Parts) -
     return {m: parts.content(m, key) for m in price.accounts}
 
 
-def _planned(queries: Sequence[Query], mode: str) -> list[Event]:
+def _planned(queries: Sequence[Query], mode: str, unchecked: str) -> list[Event]:
+    if unchecked:
+        return [Unbounded(unchecked)]
     bare = [Unbounded("sent without noise")] if any(q.sigma == 0 for q in queries) or not queries else []
     return [*(query.event(mode) for query in queries if query.sigma > 0), *bare]

@@ -178,6 +178,11 @@ class Prepared(NamedTuple):
     note: str  # what is to be said of it
 
     @property
+    def foreign(self) -> str:
+        """Where an algorithm that is not this package's own comes from."""
+        return find(self.options.model.name, "star").file if self.options.own is not None else ""
+
+    @property
     def plain(self) -> bool:
         """Models are for columns as they are, not centred."""
         return self.algorithm is None or self.options.privacy.vectors

@@ -218,12 +218,15 @@ def planned_loss(
     )
 
 
-def if_assumed(epsilon: float, delta: float, adjacency: str, file: str, *, seeded: bool) -> str:
+SCHEDULED = "draws, uses and seals its noise as its schedule says"
+BOUNDED = "makes of each record what it states, by that record alone"
+
+
+def if_assumed(
+    epsilon: float, delta: float, adjacency: str, file: str, *, seeded: bool, does: str = SCHEDULED
+) -> str:
     """Of code that nobody checked and somebody asks to believe; the ledger keeps saying that nothing bounds it."""
-    text = (
-        f"conditional, if {file} draws, uses and seals its noise as its schedule says: epsilon {rounded_up(epsilon)} "
-        f"at delta {delta:g} ({adjacency})"
-    )
+    text = f"conditional, if {file} {does}: epsilon {rounded_up(epsilon)} at delta {delta:g} ({adjacency})"
     return text + (f"; {READINGS['simulation']}" if seeded else "")
 
 
