@@ -367,7 +367,7 @@ def test_all_levels_accuse_sound_code_no_more_often_than_stated(
     again = 60
     alarms = np.zeros(3)
     for _ in range(again):
-        found = audited(words + " --runs 40 --iterations 4 --rows 12", three, tmp_path)
+        found = audited(words + " --runs 40 --iterations 2 --rows 12", three, tmp_path)
         alarms += [level.verdict == "refuted" for level in found.levels]
     assert alarms[0] == 0
     assert alarms[1:].max() <= stats.binom.ppf(1 - 1e-4, again, 0.05)

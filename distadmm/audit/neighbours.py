@@ -27,7 +27,7 @@ class _OneRecord:
 
     def node(self, i: int, n: int) -> tuple[Any, Array]:
         X, y = self._source.node(i, n)
-        if i != self._node:
+        if i != self._node or len(y) < 2:
             return X, y
         if self._adjacency == "add-remove":
             return take(X, np.arange(len(y) - 1)), y[:-1]
