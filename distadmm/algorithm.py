@@ -240,6 +240,9 @@ class Defaults:
     tree: ClassVar[bool] = False
     """Whether it sums over a spanning tree of the graph: then there is `node.tree` (`ranks/tree.py`)."""
 
+    house: ClassVar[str] = "distadmm.methods.consensus"
+    """The package whose `private` prices and arms its runs, and whose `words` tell of them."""
+
     releases: ClassVar[Callable[..., Sequence[Planned]] | None] = None
     """`releases(self, node, iterations)`: the schedule of what reads data, as a value.  Without it there is no
     private form, and `--epsilon` and `--alpha` are refused."""
@@ -277,7 +280,7 @@ class Entry(NamedTuple):
     @property
     def private(self) -> bool:
         """Has a private form."""
-        return self.cls.releases is not None
+        return self.cls.releases is not None or self.cls.house != Defaults.house
 
 
 FAMILIES = {
@@ -291,6 +294,7 @@ _MODULES = {  # of the built-in ones, found by name without importing the others
         "radmm": "distadmm.methods.consensus.recycled",
         "mradmm": "distadmm.methods.consensus.recycled",
         "newton": "distadmm.methods.consensus.newton",
+        "masked": "distadmm.methods.masked.masked",
     },
     "star": {
         "corrected": "distadmm.methods.sharing.jacobi",

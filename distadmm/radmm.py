@@ -6,6 +6,7 @@ from distadmm.flags import entering
 
 entering(__name__)  # as a command: one BLAS thread a rank, before numpy is loaded
 
+import importlib
 import math
 from collections.abc import Sequence
 from dataclasses import field
@@ -101,14 +102,10 @@ class Consensus(shell.Programme):
     def price(self, prepared: Prepared) -> Plan | None:
         if not prepared.config.privacy.wanted:
             return None
-        from distadmm.methods.consensus.private import plan_of
-
-        return plan_of(prepared)
+        return _house(prepared.config, "private").plan_of(prepared)
 
     def outlook(self, prepared: Prepared, price: Plan | None) -> str:
-        from distadmm.methods.consensus.words import outlook
-
-        return outlook(prepared, price)
+        return _house(prepared.config, "words").outlook(prepared, price)
 
     def describe(self, prepared: Prepared, price: Plan | None) -> dict[str, Any]:
         # Where records come and go, how many there are is private.
@@ -120,11 +117,10 @@ class Consensus(shell.Programme):
         )
 
     def solve(self, prepared: Prepared, price: Plan | None, run: Running) -> Run:
-        from distadmm.methods.consensus.private import armed, settle
-
-        node = armed(prepared, price, run)
+        private = _house(prepared.config, "private")
+        node = private.armed(prepared, price, run)
         outcome = execute(prepared, node, run)
-        spent = settle(prepared.config, node)
+        spent = private.settle(prepared.config, node)
         if spent is not None:
             outcome.epsilon, outcome.published_epsilon, outcome.statement = spent
         if spent is not None or run.account is not None:
@@ -137,6 +133,11 @@ class Consensus(shell.Programme):
 
 
 PROGRAMME = Consensus()
+
+
+def _house(config: Config, module: str) -> Any:
+    """`private` or `words` of the algorithm's own house."""
+    return importlib.import_module(f"{config.algorithm.house}.{module}")
 
 
 def execute(prepared: Prepared, node: Node, run: Running) -> Run:
@@ -175,9 +176,10 @@ def execute(prepared: Prepared, node: Node, run: Running) -> Run:
 
 def _summed_up(prepared: Prepared, plan: Plan | None, run: Run, running: Running) -> Run:
     """Summary, models and closing table, on rank 0."""
+    words = _house(prepared.config, "words")
+    run.said = words.said(prepared, plan)  # asks all ranks
     if run.models is None:
         return run
-    from distadmm.methods.consensus import words
     from distadmm.run.history import earlier
 
     test = prepared.source.test() if run.ended != End.DIVERGED.word else None
@@ -199,7 +201,7 @@ def _summed_up(prepared: Prepared, plan: Plan | None, run: Run, running: Running
         "adjacency": prepared.config.privacy.adjacency,
         "statement": run.statement,
         "reason": run.reason,
-        "note": "; ".join(filter(None, (words.note(prepared), words.beyond(prepared, run)))),
+        "note": "; ".join(filter(None, (words.note(prepared, plan), words.beyond(prepared, run)))),
         "not_covered": words.not_covered(prepared, run),
         "penalty": None if plan is None else plan.penalty,
         "messages": run.messages,

@@ -33,7 +33,7 @@ SMALL: dict[str, Any] = {
     "alpha": "1",
     "adjacency": "label",
 }
-PRIVATE = [name for name in names() if find(name).private]
+PRIVATE = [name for name in names() if find(name).cls.releases]  # masked sums have tests of their own
 
 
 def config(name: str = "radmm", **flags: Any) -> Config:

@@ -118,6 +118,7 @@ def _run(books: Sequence[Book], delta: float, records: int) -> dict[str, Any]:
         },
         "statement": kind,
         "sentence": _sentence(books, kind, committed, delta) if records == 1 else None,
+        "by_coalition": _by_coalition(_one(books, "claim"), delta),
     }
 
 
@@ -165,6 +166,15 @@ def _sentence(books: Sequence[Book], kind: str, committed: bool, delta: float) -
     events = max((b.spent for b in blocks), key=lambda spent: _prices(spent, delta, adjacency, committed)[1])
     said = of_claim(kind, claim, events, adjacency, delta, committed=committed)  # type: ignore[arg-type]
     return said.text
+
+
+def _by_coalition(claim: dict[str, Any] | None, delta: float) -> list[str]:
+    """epsilon by how many collude, of masked sums: what was known before the run."""
+    if not claim or claim["scope"] != "masked":
+        return []
+    from distadmm.privacy.accounting.masked_statements import shares_in_words, shares_of
+
+    return shares_in_words(claim["sums"], shares_of(claim["sums"], delta))
 
 
 def _float_exact(books: Iterable[Book]) -> bool:
@@ -217,6 +227,7 @@ def _block(run: dict[str, Any], delta: float, records: int, rows: int) -> Iterab
     yield worth(run["statement"], total["epsilon"])
     if run["sentence"]:
         yield run["sentence"]
+    yield from run["by_coalition"]
     if not run["float_exact"]:
         yield "float_exact: false (exact arithmetic is assumed)"
 

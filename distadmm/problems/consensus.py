@@ -71,6 +71,10 @@ class GeneralisedLinear:
         self._forward, self._backward = csr_array(self.A), csr_array(self.A.T)
         self.price *= 0.2 / share
 
+    def records(self) -> tuple[Array, Array]:
+        """The rows and their targets; labels +-1 are folded into the rows, and the targets are 1."""
+        return self.A, np.ones(self.rows) if self.labels is not None else self.y
+
     def share(self, rows: Array) -> None:
         """Take `rows`, equal to A, in its place: a view of somebody else's copy of them."""
         self.A = self._forward = rows
@@ -131,6 +135,10 @@ class Softmax:
         self.rows, self.classes, self.ridge = len(X), classes, ridge
         self.dimension = X.shape[1] * classes
         self.scale = weight / (divisor or self.rows)
+
+    def records(self) -> tuple[Array, Array]:
+        """The rows and the numbers of their classes."""
+        return self.A, self.y
 
     def _scores(self, f: Array) -> Array:
         return self.A @ f.reshape(self.classes, -1).T

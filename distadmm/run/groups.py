@@ -135,6 +135,10 @@ class Shared:
     rows: str | None = flag(None, help="CSV file of data rows, with the flags that name its columns")
     smooth: float = flag(0.0, help="pseudo-count added to every cell of a table of counts", at_least=0)
     points: int | None = flag(None, help="points of a curve, evenly spaced", at_least=2)
+    trust: str | None = flag(
+        None,
+        help="who may collude: any (all others), coalition:C (C of the nodes), or centre (nobody who computes)",
+    )
     certify: bool | None = flag(None, help="prove how far from the best the result can be")
     figure: bool = flag(True, help="draw an SVG (needs matplotlib)")
     restarts: int | None = flag(None, help="number of starts", at_least=1)

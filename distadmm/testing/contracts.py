@@ -159,7 +159,8 @@ def spied(name: str, spy: Spy, **flags: Any) -> tuple[Any, Node, Iterator[Step]]
     def noting(watched: Callable[..., Any]) -> Callable[..., Any]:
         return lambda *f: (reads.append(1), watched(*f))[1]  # type: ignore[func-returns-value]
 
-    readers = [(objective, ("value", "grad", "hess")) for objective in node.problem.objectives]
+    looks = ("value", "grad", "hess", "records")
+    readers = [(o, tuple(look for look in looks if hasattr(o, look))) for o in node.problem.objectives]
     readers += [(block, ("values", "gradients", "hessians")) for _, block in node.problem.blocks]
     for reader, methods in readers:
         for method in methods:

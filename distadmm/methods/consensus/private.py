@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from distadmm.algorithm import NO_SCHEDULE, Node, find, planned
+from distadmm.algorithm import NO_SCHEDULE, Defaults, Node, find, planned
 from distadmm.data.source import BUNDLED
 from distadmm.errors import InputError, require
 from distadmm.methods.consensus import sizing
@@ -140,12 +140,17 @@ class Plan:
 def plan_of(prepared: Prepared) -> Plan | None:
     """The plan of a private run, or its refusal; None without noise."""
     config, node = prepared.config, prepared.node
+    require(
+        config.algorithm.house == Defaults.house,
+        f"--algorithm {config.name} sums over a tree; this command looks at rows between neighbours, and has no "
+        "meaning for it",
+    )
     if not config.privacy.wanted:
         return None
     require(config.algorithm.releases is not None, f"--algorithm {config.name} {NO_SCHEDULE}")
     check_assumed(config.privacy, "--algorithm", foreign(config))
     if config.privacy.adjacency == "add-remove":
-        _require_rows_that_stay(config, dealt_out=prepared.source.pooled_allowed)
+        require_rows_that_stay(config, dealt_out=prepared.source.pooled_allowed)
     with node.network.world.together():
         releases: Sequence[Any] = planned(config.algorithm, node, config.loop.iterations)
     with node.network.world.together():
@@ -164,7 +169,7 @@ def plan_of(prepared: Prepared) -> Plan | None:
     return Plan(recipe, node, tuple(releases), penalty)
 
 
-def _require_rows_that_stay(config: Config, *, dealt_out: bool) -> None:
+def require_rows_that_stay(config: Config, *, dealt_out: bool) -> None:
     """One record more or less must leave the other rows of its node as they are."""
     problem = config.problem
     require(
@@ -201,10 +206,10 @@ def armed(prepared: Prepared, plan: Plan | None, run: Running) -> Node:
         return node
     source = noise_source(config) if plan is not None else None
     with world.together():
-        contents = _contents(prepared)
+        contents = contents_of(prepared)
         books = _books(prepared, plan, run, source, contents)
     if plan is None or source is None:
-        _enter(prepared, run, books, [[Unbounded(NO_NOISE)]] * len(books), contents)
+        enter(prepared, run, books, [[Unbounded(NO_NOISE)]] * len(books), contents)
         bare = Unprotected(books)
         if file := foreign(config):
             bare.watch(node.network, node.start, file)
@@ -225,7 +230,7 @@ def armed(prepared: Prepared, plan: Plan | None, run: Running) -> Node:
         release.price(plans)
     priced = plans if unreserved else [()] * len(books)
     why = plan.recipe.unverified
-    _enter(prepared, run, books, [[Unbounded(why)]] * len(books) if why else priced, contents)
+    enter(prepared, run, books, [[Unbounded(why)]] * len(books) if why else priced, contents)
     with world.together():
         if unreserved:
             release.commit(plans)
@@ -235,7 +240,7 @@ def armed(prepared: Prepared, plan: Plan | None, run: Running) -> Node:
     return node
 
 
-def _contents(prepared: Prepared) -> dict[int, Content]:
+def contents_of(prepared: Prepared) -> dict[int, Content]:
     """Which rows each node here has, where that is to be entered in an account: not of what a seed makes repeatable,
     nor of bundled tables without noise, which their publishers released."""
     config, nodes = prepared.config, prepared.node.network.nodes.tolist()
@@ -247,14 +252,16 @@ def _contents(prepared: Prepared) -> dict[int, Content]:
     return {node: prepared.source.content(node, n, key) for node in nodes}
 
 
-def _enter(
+def enter(
     prepared: Prepared, run: Running, books: Books, plans: Sequence[Any], contents: dict[int, Content]
 ) -> None:
     if contents:
-        from distadmm.run.spending import enter
+        from distadmm.run import spending
 
         privacy, owners = prepared.config.privacy, not prepared.source.pooled_allowed
-        enter(run, privacy.account, books.ledgers, plans, contents.values(), privacy.delta, owners=owners)
+        spending.enter(
+            run, privacy.account, books.ledgers, plans, contents.values(), privacy.delta, owners=owners
+        )
 
 
 def _note_unchecked(config: Config, books: Books) -> None:

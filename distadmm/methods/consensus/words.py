@@ -65,7 +65,12 @@ def _planned_loss(prepared: Prepared, plan: Plan | None) -> str:
     return planned_loss(worst, delta, recipe.adjacency, published, len(plan.releases))
 
 
-def note(prepared: Prepared) -> str:
+def said(prepared: Prepared, plan: Plan | None) -> list[str]:
+    """Sentences below the closing table: none."""
+    return []
+
+
+def note(prepared: Prepared, plan: Plan | None = None) -> str:
     """What the reader must know of the fixed point; empty when it is the optimum."""
     if prepared.config.algorithm.claims_optimum(prepared.node):
         return ""

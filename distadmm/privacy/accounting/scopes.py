@@ -45,6 +45,19 @@ HYPOTHESES = {
     "public-bound": "the bound on the norm of a row is a public number",
     "bounded-curvature": "the curvature of party 1's loss is at most 1/4, and its slope at most 1",
     "own-slopes": "party 1's slopes are those of a model solved to a gradient of norm 1e-9",
+    "public-count": "the number of rows is public: replaced records leave it as it is, or it is given and not counted",
+    "capped-slopes": "slopes are cut to their bound; labels are exactly -1 or +1 and everything is finite",
+    "rows-one-by-one": "what is done to a row depends, bit for bit, on that row, constants and totals alone",
+    "same-history": "masks are bound to commitment, history, kind, length and roster of the round",
+    "fresh-masks": "the session is named by the node's own nonce, rounds ascend, and each has one vector and outcome",
+    "nested-rosters": "a roster is part of the one before, of configured nodes, holds the node and is not too small",
+    "all-pairs-masked": "all pairs of nodes share masks, or a graph of large enough degree",
+    "authentic-keys": "keys are pinned, or the sentence says what is left if somebody changed them",
+    "share-scale": "each node's share of the noise has standard deviation sigma/sqrt(R - c), at least 2^8 grid units",
+    "zero-start": "the first gradient is taken where the model is exactly 0",
+    "filter": "each node's own ledger keeps the sum of mu^2 within the budget",
+    "centre-same-roster": "centred gradients go with a first gradient of the same roster",
+    "public-targets-range": "targets lie within public bounds",
 }
 
 
@@ -137,6 +150,29 @@ SCOPES = {
         "Derivation not peer-reviewed; exact arithmetic.",
         _RECORDS,
         {"replace": "replacing one sample's features, only those outside party 1"},
+    ),
+    "masked": Scope(
+        "",  # in the words of `statements.of_masked`
+        (
+            *(
+                "public-rows",
+                "public-count",
+                "capped-slopes",
+                "rows-one-by-one",
+                "same-history",
+                "fresh-masks",
+            ),
+            *(
+                "nested-rosters",
+                "all-pairs-masked",
+                "authentic-keys",
+                "share-scale",
+                "fresh-noise",
+                "zero-start",
+            ),
+            *("filter", "data-free-schedule", "centre-same-roster", "public-targets-range"),
+        ),
+        {"replace": "replacing", "add-remove": "adding or removing"},
     ),
     "istdp": Scope(
         "The released iterates are {claim} for {change}, for {releases}. Exact arithmetic.",

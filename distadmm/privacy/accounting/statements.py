@@ -112,7 +112,7 @@ def statement(
     price = (accountant.adaptive_epsilon if reading == "odometer" else accountant.epsilon)(
         listed, delta, adjacency
     )
-    sentence = _sentence(scope, listed, adjacency, _bound(price, delta), tolerance, reading)
+    sentence = _sentence(scope, listed, adjacency, bound(price, delta), tolerance, reading)
     if declared:
         words = "; ".join(f"{scopes.HYPOTHESES[name]} ({name})" for name in declared)
         sentence = f"If what was only declared holds: {words}: {sentence}"
@@ -148,7 +148,7 @@ def statement(
     )
 
 
-def _bound(epsilon: float, delta: float) -> str:
+def bound(epsilon: float, delta: float) -> str:
     return f"({rounded_up(epsilon)}, {delta:g})-DP" if delta else f"{rounded_up(epsilon)}-DP"
 
 
@@ -184,6 +184,10 @@ def of_claim(
     """What may be said of a ledger with this `claim` in its header (`scopes.claim`)."""
     from distadmm.privacy.accounting import scopes
 
+    if claim["scope"] == "masked":
+        from distadmm.privacy.accounting.masked_statements import of_masked
+
+        return of_masked(reading, claim, events, adjacency, delta)
     known: list[str | Hypothesis] = list(scopes.established(claim))
     if committed:
         known.append("committed-schedule")
@@ -200,7 +204,8 @@ def loss_in_words(summary: Mapping[str, Any]) -> str:
     if math.isinf(summary["epsilon"]):
         return f"unbounded: {summary['statement']}"
     text = f"epsilon {rounded_up(summary['epsilon'])} at delta {summary['delta']:g} ({summary['adjacency']})"
-    text += f"; published bound {rounded_up(summary['published_epsilon'])}"
+    if math.isfinite(summary["published_epsilon"]):
+        text += f"; published bound {rounded_up(summary['published_epsilon'])}"
     if summary["statement"] == "simulation":
         return text + "; a SIMULATION: seeded noise, no guarantee"
     return f"{text}; {summary['statement']}"

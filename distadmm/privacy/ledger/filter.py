@@ -91,9 +91,10 @@ class GaussianFilter:
     epsilon: float
     delta: float
     mu: float  # the largest mu that is (epsilon, delta)-DP
+    exact: bool = False  # kept to without the nine digits' grace
 
     def admits(self, proposal: Proposal) -> bool:
-        return proposal.after.mu2 <= self.mu * self.mu * _DIGITS
+        return proposal.after.mu2 <= self.mu * self.mu * (1.0 if self.exact else _DIGITS)
 
     def used(self, spent: Cost) -> float:
         return spent.mu2 / self.mu**2
@@ -102,7 +103,8 @@ class GaussianFilter:
         return _text("sum of mu^2", self.epsilon, self.delta)
 
     def to_json(self) -> dict[str, Any]:
-        return {"filter": "gaussian", "epsilon": self.epsilon, "delta": self.delta, "mu": self.mu}
+        line = {"filter": "gaussian", "epsilon": self.epsilon, "delta": self.delta, "mu": self.mu}
+        return {**line, "exact": True} if self.exact else line
 
 
 @struct
@@ -160,7 +162,7 @@ def filter_from_json(line: Mapping[str, Any] | None) -> Filter | None:
     if kind == "pure":
         return PureFilter(epsilon)
     if kind == "gaussian":
-        return GaussianFilter(epsilon, delta, float(line["mu"]))
+        return GaussianFilter(epsilon, delta, float(line["mu"]), bool(line.get("exact", False)))
     if kind == "renyi":
         return RenyiFilter(epsilon, delta, np.array([float(value) for value in line["curve"]]))
     require(kind == "schedule", f"unknown budget filter {kind!r}; known: pure, gaussian, renyi, schedule")

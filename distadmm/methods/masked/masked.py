@@ -1,0 +1,156 @@
+"""Masked consensus: in each iteration one sum over all nodes, noised once and masked, and the model made of it.
+
+    squares, curvature, gradient, gradient, ...      `rule` says which, under which noise; `learner` what becomes of it
+
+Without --epsilon the same sums travel in the clear.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, NamedTuple, cast
+
+import numpy as np
+
+from distadmm.algorithm import Node, register
+from distadmm.errors import require
+from distadmm.flags import again, flag
+from distadmm.methods.masked.learner import Ask, Learner
+from distadmm.methods.masked.rows import Rows
+from distadmm.methods.masked.rule import NAMES, Rule, choose
+from distadmm.problems.losses import LOSSES
+from distadmm.run.ends import End
+from distadmm.run.groups import Shared
+from distadmm.structs import struct
+
+Array = np.ndarray
+
+
+class State(NamedTuple):
+    """What every node was told; the same in every row."""
+
+    f: Array  # models
+    told: Array  # of each round tried: how many nodes its total came from; 0: lost
+    tried: Array  # rounds
+    totals: Array  # one after the other, in grid units
+    filled: Array  # words of them
+    left: Array  # whether there is another round
+
+
+@register("masked")
+@struct
+class Masked:
+    """Sums over a tree that travel masked: noise is added once, against any coalition of C nodes."""
+
+    trust: str | None = again(Shared, "trust", note="; no default")
+    min_roster: int | None = flag(
+        None, help="the run ends when fewer nodes are left (default: N - N/10, rounded up)", at_least=1
+    )
+    rule: str = flag(
+        "centred", help="learning rule: centred, or first, which needs more noise", choices=NAMES
+    )
+    ridge: float = flag(1 / 9, help="weight of |f|^2/2 beside the sum of all rows' losses", above=0)
+    anyway: bool = flag(False, help="spend the budget even where nothing can be learnt from so few rows")
+
+    tree: ClassVar[bool] = True
+    spectrum: ClassVar[bool] = False
+    house: ClassVar[str] = "distadmm.methods.masked"
+
+    def check(self, node: Node, iterations: int) -> None:
+        require(
+            node.network.conditions is None,
+            "--algorithm masked sums over a tree of the graph as it is: leave out --message-loss, --drop-out and "
+            "graphs that change",
+        )
+
+    def claims_optimum(self, node: Node) -> bool:
+        return False  # it has a ridge and weights of its own
+
+    def ended(self, state: State) -> str:
+        return "" if state.left.any() else End.ITERATIONS.word
+
+    def rule_of(self, node: Node, **facts: Any) -> Rule:
+        """The rule for this graph and these rows; `facts` holds what the budget says, if there is one."""
+        objective = node.problem.objectives[0]
+        loss = next((name for name, known in LOSSES.items() if known == getattr(objective, "loss", None)), "")
+        outputs = getattr(objective, "classes", 1)
+        known = {"adjacency": "replace", "colluding": node.network.n_nodes - 1, **facts}
+        return choose(
+            name=self.rule, loss=loss if outputs == 1 else "softmax", nodes=node.network.n_nodes, ridge=self.ridge,
+            columns=node.problem.dimension // outputs, outputs=outputs, **known,
+        )  # fmt: skip
+
+    def init(self, node: Node) -> State:
+        rule, here = self._rule(node), len(node.start)
+        words = sum(map(rule.words, rule.kinds)) + rule.words("gradient")
+        told = np.zeros((here, rule.most_rounds), dtype=np.int64)
+        totals = np.zeros((here, words), dtype=np.int64)
+        none = np.zeros(here, dtype=np.int64)
+        return State(node.start, told, none, totals, none, np.ones(here, dtype=bool))
+
+    def _rule(self, node: Node) -> Rule:
+        if node.release.private:
+            return node.release.rule  # type: ignore[attr-defined]
+        return node.recall("rule", 0, lambda: self.rule_of(node, rows=counted_rows(node)))
+
+    def _learner(self, k: int, st: State, node: Node) -> Learner:
+        """What the nodes of this rank know, who know the same."""
+
+        def replayed() -> Learner:
+            learner, at = Learner(self._rule(node)), 0
+            for roster in st.told[0, : int(st.tried[0])].tolist():
+                count = learner.ask().words
+                if roster:
+                    learner.take(st.totals[0, at : at + count] * 4.0**-learner.rule.bits, roster)
+                    at += count
+                else:
+                    learner.lose(roster_changes=False)
+            return learner
+
+        return node.recall("learner", k, replayed)
+
+    def step(self, k: int, st: State, node: Node) -> State:
+        learner, private = self._learner(k - 1, st, node), node.release.private
+        rule, release = learner.rule, cast(Any, node.release)
+        while private and learner.tried < release.round:  # begun before a resume, and never finished
+            learner.lose(roster_changes=False)
+        ask = learner.ask()
+        if learner.done or (private and not release.affords(ask)):
+            return st._replace(left=np.zeros_like(st.left))
+        values = np.stack([rows_sum(rows, ask, learner) for rows in self._rows(node, rule)])
+        if private:
+            total, roster = release.sum(ask, values)
+        else:
+            release.expose(k, f"a sum in the clear ({ask.kind})")
+            total, roster = node.tree.sum(values), rule.nodes
+        told, totals, filled = st.told.copy(), st.totals.copy(), int(st.filled[0])
+        told[:, learner.tried], totals[:, filled : filled + ask.words] = roster, total
+        learner.take(total * 4.0**-rule.bits, roster)
+        node.recall("learner", k, lambda: learner)
+        f = np.broadcast_to(learner.model().T.ravel(), st.f.shape).copy()
+        tried, left = np.full_like(st.tried, learner.tried), np.full_like(st.left, not learner.done)
+        return State(f, told, tried, totals, st.filled + ask.words, left)
+
+    def _rows(self, node: Node, rule: Rule) -> list[Rows]:
+        """Those of the nodes here; each step that sums over them looks at them."""
+        looks = [objective.records() for objective in node.problem.objectives]
+        return node.recall("rows", 0, lambda: [Rows(X, y, rule, rule.bits) for X, y in looks])
+
+
+def rows_sum(rows: Rows, ask: Ask, learner: Learner) -> Array:
+    """What one node adds to the sum that is asked."""
+    if ask.kind == "squares":
+        return rows.squares()
+    if ask.kind == "curvature":
+        return rows.curvature(learner.scale, learner.rho)
+    if ask.first:
+        return rows.first(learner.scale, learner.rho)
+    return rows.later(learner.scale, learner.rho, learner.w)
+
+
+def counted_rows(node: Node) -> int:
+    """How many rows all nodes have together; public where records are only ever replaced."""
+    said = {
+        int(i): int(objective.rows).to_bytes(8, "big")
+        for i, objective in zip(node.network.nodes, node.problem.objectives)
+    }
+    return sum(int.from_bytes(count, "big") for count in node.tree.flood(said).values())

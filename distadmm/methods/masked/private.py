@@ -1,0 +1,327 @@
+"""From privacy flags to masked sums: the rule, what may be said of it, keys, ledgers.
+
+A hypothesis that nobody established makes epsilon infinite, under its name; none is assumed.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from distadmm.algorithm import Node
+from distadmm.errors import require
+from distadmm.methods.consensus import private as consensus
+from distadmm.methods.masked.learner import asks
+from distadmm.methods.masked.masked import Masked, counted_rows
+from distadmm.methods.masked.rule import MOST_COLUMNS, Rule
+from distadmm.privacy.accounting.trust import Trust
+from distadmm.privacy.ledger.books import Books
+from distadmm.run.config import Config
+from distadmm.run.running import Running
+from distadmm.run.setup import Prepared
+from distadmm.structs import struct
+
+if TYPE_CHECKING:
+    from distadmm.data.content import Content
+    from distadmm.methods.masked.learner import Ask
+    from distadmm.methods.masked.sums import Sums
+    from distadmm.privacy.accounting.events import Event
+    from distadmm.privacy.accounting.shared_discrete_gaussian import SharedDiscreteGaussian
+    from distadmm.privacy.noise.masks import Key, Member
+    from distadmm.privacy.noise.sources import Source
+
+Array = np.ndarray
+_SECRET, _NONCE = 11, 12  # purposes of a simulation's streams
+
+
+@struct
+class Plan:
+    """What all nodes agree on before anything is sent: the terms that the commitment covers."""
+
+    rule: Rule
+    epsilon: float
+    delta: float
+    mu: float
+    least: int  # R_min
+    mask_degree: int
+    hosted: int  # most nodes of one rank
+    doubt: str  # where the rule expects little
+    verified: tuple[str, ...]
+    unverified: str  # the first hypothesis that nobody established, in words
+    penalty: None = None
+
+    @property
+    def masks(self) -> bool:
+        return self.rule.colluding < self.rule.nodes - 1
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What the ledgers' headers keep."""
+        rule = self.rule
+        return {
+            "nodes": rule.nodes, "coalition": rule.colluding, "least": self.least, "mask_degree": self.mask_degree,
+            "mu": self.mu, "epsilon": self.epsilon, "delta": self.delta, "rounds": rule.most_rounds,
+            "hosted": self.hosted, "pinned": False,
+        }  # fmt: skip
+
+    def event(self, ask: Ask, roster: int, r: int = 0) -> SharedDiscreteGaussian:
+        """The price of a sum over so many nodes, of which every one pays the same."""
+        from distadmm.privacy.accounting.shared_discrete_gaussian import SharedDiscreteGaussian
+
+        rule = self.rule
+        return SharedDiscreteGaussian(
+            share_variance_grid=int(rule.share_variances(ask.kind, ask.t, roster)[0]), shares=rule.honest(roster),
+            sensitivity_grid=rule.moved(ask.kind, ask.first) * 4.0**rule.bits, kind=ask.kind, dimension=ask.words,
+            coalition=rule.colluding, nodes=rule.nodes, least=self.least, mask_degree=self.mask_degree, round=r,
+            roster=roster,
+        )  # fmt: skip
+
+    @property
+    def schedule(self) -> list[SharedDiscreteGaussian]:
+        """What a run costs in which no round is lost; of one with lost rounds, the filter admits no more."""
+        return [self.event(ask, self.rule.nodes) for ask in asks(self.rule)]
+
+    def committed(self) -> bytes:
+        """The terms, as they are hashed."""
+        from distadmm.privacy.noise.masks import be8, f8
+
+        rule = self.rule
+        loss = rule.loss.encode()
+        numbers = (rule.nodes, rule.colluding, self.least, self.mask_degree, rule.rows, rule.columns)
+        said = bytes([rule.adjacency == "add-remove", len(loss)]) + loss
+        said += b"".join(map(be8, (*numbers, rule.rounds, rule.bits)))
+        terms = (
+            self.epsilon,
+            self.delta,
+            rule.q0,
+            rule.q1,
+            rule.slope,
+            rule.floor0,
+            rule.leverage,
+            rule.kappa,
+        )
+        said += b"".join(map(f8, (*terms, rule.floor1, rule.ridge)))
+        if rule.name != "first":
+            said += bytes([len(rule.name)]) + rule.name.encode() + b"".join(map(f8, rule.constants))
+        return said
+
+
+def plan_of(prepared: Prepared) -> Plan | None:
+    """The plan of a masked run, or its refusal; None without noise. Called by every rank."""
+    config, node = prepared.config, prepared.node
+    privacy, algorithm = config.privacy, config.algorithm
+    if not privacy.wanted:
+        return None
+    with node.network.world.together():
+        _require_known(prepared)
+    from distadmm.privacy.accounting import gaussian
+    from distadmm.privacy.accounting.shared_discrete_gaussian import least_roster
+    from distadmm.privacy.noise.masks import mask_degree, require_suite
+
+    n = node.network.n_nodes
+    with node.network.world.together():
+        colluding = colluding_of(algorithm, n)
+        least = least_roster(n, algorithm.min_roster)
+        if colluding < n - 1 and privacy.rng == "secure":
+            require_suite()
+    counted = privacy.adjacency != "add-remove"
+    rows = counted_rows(node) if counted else n * (privacy.public_rows or 0)
+    with node.network.world.together():
+        epsilon = float(privacy.epsilon or 0.0)
+        mu = gaussian.mu_at(epsilon, privacy.delta)
+        rule = algorithm.rule_of(node, adjacency=privacy.adjacency, colluding=colluding, rows=rows, mu=mu)
+        doubt = rule.check(algorithm.anyway)
+        degree = mask_degree(n, colluding, least)
+        found = {name: True for name in _STRUCTURAL} | _checked(prepared, rule, degree, least)
+        missed = [name for name, holds in found.items() if not holds]
+        missed = [name for some in node.network.world.allgather(missed) for name in some]
+    from distadmm.privacy.accounting.scopes import HYPOTHESES
+
+    hosted = max(node.network.world.allgather(node.network.n_local))
+    verified = tuple(name for name in found if name not in missed)
+    unverified = f"not verified: {HYPOTHESES[missed[0]]} ({missed[0]})" if missed else ""
+    return Plan(rule, epsilon, privacy.delta, mu, least, degree, hosted, doubt, verified, unverified)
+
+
+def colluding_of(algorithm: Masked, nodes: int) -> int:
+    """c: how many of the nodes may collude."""
+    require(
+        algorithm.trust is not None,
+        "--trust is not given, and it is part of what is claimed: any (all others may collude, no masks), or "
+        f"coalition:C, at most C of the {nodes} nodes",
+    )
+    trust = Trust.parse(algorithm.trust)
+    require(
+        trust.colluding >= 0,
+        "--trust centre: masked sums have no centre to trust; coalition:0 trusts every node, and hides the rest",
+    )
+    c = nodes - 1 if math.isinf(trust.colluding) else int(trust.colluding)
+    require(
+        0 <= c < nodes,
+        f"--trust {algorithm.trust} for {nodes} nodes; needed: coalition:0 to coalition:{nodes - 1}",
+    )
+    return c
+
+
+def _require_known(prepared: Prepared) -> None:
+    """What masked sums have no words for is refused, not ignored."""
+    config, privacy = prepared.config, prepared.config.privacy
+    refused = {
+        "alpha": privacy.alpha, "noise": privacy.noise, "budget-epsilon": privacy.budget_epsilon,
+        "mechanism": privacy.mechanism != "objective", "form": privacy.form != "sound", "assume": privacy.assume,
+    }  # fmt: skip
+    for name, given in refused.items():
+        require(
+            not given,
+            f"--algorithm masked has no --{name}: its noise is discrete Gaussian, its budget --epsilon; leave it out",
+        )
+    if privacy.adjacency == "add-remove":
+        consensus.require_rows_that_stay(config, dealt_out=prepared.source.pooled_allowed)
+
+
+# Held up by the classes that every run goes through, whatever its flags: `masks.Member`, `sums.Sums`, `learner`.
+_STRUCTURAL = (
+    "same-history", "fresh-masks", "nested-rosters", "authentic-keys", "fresh-noise", "zero-start", "filter",
+    "data-free-schedule", "centre-same-roster", "capped-slopes",
+)  # fmt: skip
+
+
+def _checked(prepared: Prepared, rule: Rule, degree: int, least: int) -> dict[str, bool]:
+    """The hypotheses that depend on the data, the flags or this machine."""
+    facts, privacy = prepared.source.facts, prepared.config.privacy
+    require(
+        facts.norm.value is not None and facts.norm.value <= 1,
+        "privacy needs rows of norm at most 1, and whether they are is not read off them; leave out --no-clip",
+    )
+    large = degree == 0 or degree >= rule.colluding + 1 + rule.nodes - least
+    share = min(int(rule.share_variances(kind, 0, rule.nodes).min()) for kind in rule.kinds)
+    return {
+        "public-rows": not facts.doubt,
+        "public-count": privacy.adjacency == "replace" or privacy.public_rows is not None,
+        "rows-one-by-one": keeps_rows_apart(rule.columns),
+        "all-pairs-masked": large,
+        "share-scale": share >= 2**16,
+        "public-targets-range": True,  # rows beyond [-1, 1] are refused by `Rows`
+    }
+
+
+def keeps_rows_apart(d: int) -> bool:
+    """Whether, on this machine, margins of rows keep their bits when another row goes."""
+    from distadmm.methods.masked.rows import _margins, _sparse
+
+    stream = np.random.Generator(np.random.PCG64(d))
+    rows, w = stream.normal(size=(23, d)), stream.normal(size=d)
+    as_used = _sparse if d > MOST_COLUMNS else np.ascontiguousarray
+    whole = _margins(as_used(rows), w)
+    return all(
+        np.array_equal(_margins(as_used(np.delete(rows, i, axis=0)), w), np.delete(whole, i))
+        for i in (0, 7, 22)
+    )
+
+
+def armed(prepared: Prepared, plan: Plan | None, run: Running) -> Node:
+    """The nodes with keys, masks and ledgers between their rows and the tree."""
+    if plan is None:
+        return consensus.armed(prepared, None, run)
+    from distadmm.methods.masked.sums import Sums
+    from distadmm.privacy.accounting.events import Unbounded
+
+    config, world = prepared.config, prepared.world
+    source = consensus.noise_source(config)
+    with world.together():
+        contents = consensus.contents_of(prepared)
+        books = _books(prepared, plan, run, source, contents)
+    node = prepared.node
+    tried = max(len(ledger.events) for ledger in books.ledgers)
+    todo: list[Event] = [Unbounded(plan.unverified)] if plan.unverified else [*plan.schedule[tried:]]
+    consensus.enter(prepared, run, books, [todo] * len(books), contents)
+    for ledger in books.ledgers:
+        ledger.account = None  # the whole budget is entered, and the ledger's own filter admits no more
+    members = _set_up(node, plan, source, books)
+    release = Sums(plan.rule, node.tree, books, source, members, plan)
+    armed = node.having(release=release)
+    release.watch(node.network, node.start, "")
+    return armed
+
+
+def _books(
+    prepared: Prepared, plan: Plan, run: Running, source: Source, contents: dict[int, Content]
+) -> Books:
+    from distadmm.privacy.accounting import scopes
+    from distadmm.privacy.ledger.filter import GaussianFilter
+
+    nodes = prepared.node.network.nodes
+    header: dict[str, Any] = {
+        "adjacency": plan.rule.adjacency,
+        "mode": source.mode,
+        "dataset": run.data_id or prepared.config.problem.data,
+        "source": source.name,
+    }
+    if run.folder is not None and run.resumed:
+        return Books.resume(run.folder / "ledger", nodes, **header)
+    header |= {
+        "scope": "record",
+        "run": run.name,
+        "trust": f"coalition:{plan.rule.colluding}",
+        "claim": scopes.claim("masked", plan.verified, sums=plan.facts),
+        "rows": {node: content.names for node, content in contents.items()},
+        "budget": GaussianFilter(plan.epsilon, plan.delta, plan.mu, exact=True),
+    }
+    return Books.open(None if run.folder is None else run.folder / "ledger", nodes, **header)
+
+
+def _set_up(node: Node, plan: Plan, source: Source, books: Any) -> dict[int, Member]:
+    """Keys and nonces over the graph, then what everybody commits to; refused where one commits to something else."""
+    from distadmm.privacy.noise.masks import members_of
+
+    keys: dict[int, Key] = {}
+    said: dict[int, bytes] = {}
+    for ledger in books.ledgers:
+        i = ledger.node
+        keys[i], nonce = _drawn(i, source, plan.masks, ledger.tally.resumes)
+        said[i] = nonce + keys[i].public
+    heard = node.tree.flood(said)
+    nonces = {i: words[:16] for i, words in heard.items()}
+    publics = {i: words[16:] for i, words in heard.items()}
+    members = members_of(
+        keys, publics, nonces, plan.committed(), plan.mask_degree, plan.least, masks=plan.masks
+    )
+    started = node.tree.flood({i: member.h for i, member in members.items()})
+    mine = next(iter(members.values())).h
+    others = sorted(i for i, h in started.items() if h != mine)
+    require(
+        not others,
+        f"nodes {others} start with other terms or keys than node {min(members)}; compare their command lines",
+    )
+    return members
+
+
+def _drawn(i: int, source: Source, masks: bool, resumes: int) -> tuple[Key, bytes]:
+    """A node's secret key and nonce for one session."""
+    from distadmm.privacy.noise import masks as suite
+
+    if source.mode == "simulation":
+        secret = source.at(i, _SECRET, resumes).words(4).tobytes()
+        nonce = source.at(i, _NONCE, resumes).words(2).tobytes()
+    else:
+        nonce = os.urandom(16)
+    if not masks:
+        return suite.NoKey(), nonce
+    if source.mode == "simulation":
+        return suite.Group14(int.from_bytes(secret, "big") | 1 << 255), nonce
+    return suite.X25519(), nonce
+
+
+def settle(config: Config, node: Node) -> tuple[float, float, str] | None:
+    """(epsilon, published epsilon, what that is worth) of a private run; closes the ledgers."""
+    found = None
+    if node.release.private:
+        release: Sums = node.release  # type: ignore[assignment]
+        worth = release.terms.unverified or consensus.weakest_statement(node)
+        epsilon = math.inf if release.terms.unverified else release.epsilon
+        found = epsilon, math.inf, worth
+    node.release.close()
+    return found

@@ -1,0 +1,153 @@
+"""What one node adds to a sum, in whole numbers: each row by itself, then integers added up.
+
+What is done to a row depends, bit for bit, on that row, on constants and on totals: margins come from row-wise
+operations and never from a BLAS product, which would let one row change the rounding of another.  Rows, their images
+phi and slopes are cut toward zero to multiples of 2^-b, so products are multiples of 4^-b and their sums are exact.
+|phi| <= 1 and |u| <= Cp hold whatever scale, rho and w are told.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from distadmm.errors import require
+from distadmm.methods.masked.rule import MOST_COLUMNS, Rule
+
+Array = np.ndarray
+_UNIT = 1 - 1e-9  # to which longer rows are cut, where they are cut to a grid: below 1 after every rounding
+
+
+class Rows:
+    """One node's rows under a rule; `bits` None: as floats, uncut."""
+
+    def __init__(self, X: Array, y: Array, rule: Rule, bits: int | None):
+        """`X`: rows times labels where labels are +-1; `y`: targets, or the number of each row's class."""
+        _require_finite(X, y, rule)
+        self.rule, self.bits = rule, bits
+        self._unit = 1.0 if bits is None else _UNIT
+        wide = X.shape[1] > MOST_COLUMNS  # of public sizes alone, so that every node works alike
+        self._ones = np.ones(X.shape[1])
+        self.x = self._within(_sparse(X) if wide else np.ascontiguousarray(X, dtype=float))
+        self.at_zero = self._cut(slope_at_zero(rule, y, len(y)))  # r(0), a row a record
+        self.targets = self._cut(y) if rule.loss == "squared" else y
+        self._seen: tuple[bytes, Any] | None = None
+
+    def _cut(self, values: Array) -> Array:
+        if self.bits is None:
+            return values
+        return np.trunc(values * 2.0**self.bits) / 2.0**self.bits
+
+    def _within(self, rows: Any) -> Any:
+        """Rows no longer than 1, each cut to the grid."""
+        if isinstance(rows, np.ndarray):
+            return self._cut(_shortened(rows, self._unit))
+        length = np.sqrt(rows.power(2) @ self._ones)
+        rows = rows.copy()
+        rows.data = self._cut(rows.data * np.repeat(_factor(length, self._unit), np.diff(rows.indptr)))
+        return rows
+
+    def _whole(self, sums: Array) -> Array:
+        """Sums as integers, in grid units."""
+        if self.bits is None:
+            return sums
+        require(np.isfinite(sums).all(), "a sum over rows is not finite; this is a bug")
+        return np.rint(sums * 4.0**self.bits).astype(np.int64)
+
+    def squares(self) -> Array:
+        """sum x*x, a column a number."""
+        if isinstance(self.x, np.ndarray):
+            return self._whole(np.einsum("ij,ij->j", self.x, self.x))
+        return self._whole(np.asarray(self.x.power(2).sum(axis=0)).ravel())
+
+    def _phi(self, scale: Array, rho: float) -> Any:
+        """x * scale / rho, no longer than 1."""
+        name = scale.tobytes() + np.float64(rho).tobytes()
+        if self._seen is None or self._seen[0] != name:
+            require(np.isfinite(scale).all() and np.isfinite(rho), "a scale is not finite; nothing was sent")
+            if isinstance(self.x, np.ndarray):
+                phi = self.x * scale / rho
+            else:
+                phi = self.x.copy()
+                phi.data = phi.data * scale[phi.indices] / rho
+            self._seen = name, self._within(phi)
+        return self._seen[1]
+
+    def curvature(self, scale: Array, rho: float) -> Array:
+        """Upper triangle of sum phi phi', row by row."""
+        phi = self._phi(scale, rho)
+        gram = phi.T @ phi  # of whole numbers: the order does not matter
+        return self._whole(gram[np.triu_indices(gram.shape[0])])
+
+    def first(self, scale: Array, rho: float) -> Array:
+        """sum phi r(0)'."""
+        return self._whole((self._phi(scale, rho).T @ self.at_zero).ravel())
+
+    def later(self, scale: Array, rho: float, w: Array) -> Array:
+        """sum phi u', u = r(phi'w) - gamma r(0) shortened to Cp; w has a column an output."""
+        require(np.isfinite(w).all(), "the model is not finite; nothing was sent")
+        phi, rule = self._phi(scale, rho), self.rule
+        z = np.stack([_margins(phi, np.ascontiguousarray(column)) for column in w.T], axis=1)
+        u = slope_of(rule, z, self.targets)
+        if rule.centre:
+            u = u - rule.centre * self.at_zero
+        if u.shape[1] == 1:
+            u = np.clip(u, -rule.slope, rule.slope)
+        else:
+            u = _shortened(u, rule.slope * self._unit)
+        return self._whole((phi.T @ self._cut(u)).ravel())
+
+
+def _factor(length: Array, limit: float) -> Array:
+    """What brings rows of these lengths to the limit; 1 for those within it."""
+    long = length > limit
+    return np.where(long, limit / np.where(long, length, 1.0), 1.0)
+
+
+def _shortened(rows: Array, limit: float) -> Array:
+    return rows * _factor(np.sqrt(np.einsum("ij,ij->i", rows, rows)), limit)[:, None]
+
+
+def _margins(phi: Any, w: Array) -> Array:
+    """phi'w row by row; a BLAS product would not keep rows apart."""
+    return np.einsum("ij,j->i", phi, w) if isinstance(phi, np.ndarray) else phi @ w
+
+
+def _sparse(X: Array) -> Any:
+    from scipy.sparse import csr_array
+
+    return csr_array(X)
+
+
+def _require_finite(X: Array, y: Array, rule: Rule) -> None:
+    """Before anything is drawn; a row that is no row must not become a number."""
+    require(np.isfinite(X).all() and np.isfinite(y).all(), "a row or a target is not finite; mend the data")
+    if rule.loss in ("logistic", "huber"):
+        require(np.all(y == 1.0), "labels are not all exactly -1 or +1; needed for masked sums")
+    if rule.loss == "squared":
+        require(
+            np.all(np.abs(y) <= 1.0),
+            "--loss squared: targets beyond [-1, 1]; give them by public bounds (--schema, or scale them by numbers "
+            "that were known before the data)",
+        )
+
+
+def slope_of(rule: Rule, z: Array, y: Array) -> Array:
+    """r(z), a row a record; labels are folded into the rows."""
+    if rule.loss == "logistic":
+        with np.errstate(over="ignore"):
+            return -1.0 / (1.0 + np.exp(z))
+    if rule.loss == "huber":
+        return -np.clip(1.5 - z, 0.0, 1.0)
+    if rule.loss == "squared":
+        return z - y[:, None]
+    p = np.exp(z - z.max(axis=1, keepdims=True))
+    p /= p.sum(axis=1, keepdims=True)
+    p[np.arange(len(y)), y.astype(np.int64)] -= 1.0
+    return p
+
+
+def slope_at_zero(rule: Rule, y: Array, count: int) -> Array:
+    """r(0), exactly what the first gradient sums."""
+    return slope_of(rule, np.zeros((count, rule.outputs)), y)

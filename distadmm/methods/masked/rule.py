@@ -1,0 +1,278 @@
+"""Which sums are asked, under which noise: the constants of the learning rule, all public.
+
+mu^2 is split: q0 for the squares of the columns, q1 for the curvature, the rest for gradients, of which share0 goes to
+the first, at w = 0.  With rows |x| <= 1 one record moves, when it is replaced (when it comes or goes: half of D2, D3,
+and 1 in place of sqrt 2),
+
+    squares    sum x*x                      D0 = sqrt 2    squares have inner products >= 0
+    curvature  sum phi phi'  (Frobenius)    D1 = sqrt 2    so have outer products
+    first      sum phi r(0)'                D2 = 2 R0      |r(0)| <= R0
+    later      sum phi u'                   D3 = 2 Cp      |u| <= Cp, u = r(phi'w) - gamma r(0), shortened to Cp
+
+where r is the slope of the loss.  The gradient at w is the later sum + gamma times the first one: what is known of it
+already is not asked again, and what is left of each record is short.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from distadmm.errors import require
+from distadmm.structs import struct
+
+Array = np.ndarray
+SHRINK = 1 - 2.0**-40  # of mu: the noise is a little larger than the budget asks, which takes all rounding
+MOST_COLUMNS = 400  # for which the curvature is asked
+_LEAST_SD = 2.0**8  # grid units of a share, below which a sum of shares is not known to be what it should
+_HOPELESS, _DOUBTFUL = 10.0, 40.0  # n mu/(sqrt(d) nf)
+
+
+@struct
+class Rule:
+    """One rule for one run; `mu` is infinite where no noise is wanted."""
+
+    name: str
+    loss: str
+    adjacency: str
+    nodes: int
+    colluding: int
+    rows: int  # n, public
+    columns: int  # d
+    outputs: int  # of a record's score
+    mu: float
+    rounds: int  # K: gradients after the first
+    q0: float
+    q1: float
+    first_slope: float  # R0
+    centre: float  # gamma
+    slope: float  # Cp
+    share0: float | None  # None: all gradients under equal noise
+    growth: float
+    height: float  # h: what the curvature of the loss is taken to be
+    kappa: float
+    floor0: float
+    floor1: float
+    leverage: float
+    ridge: float
+    momentum: float = 0.0  # beta; 0 where there is a curvature
+    base: float = 0.0
+
+    @property
+    def squares(self) -> bool:
+        return self.q0 > 0
+
+    @property
+    def curvature(self) -> bool:
+        return not self.momentum
+
+    @property
+    def q2(self) -> float:
+        return 1 - self.q0 - self.q1
+
+    def honest(self, roster: int) -> int:
+        """Shares of noise that a sum over so many nodes holds, whoever colludes."""
+        return max(1, roster - self.colluding)
+
+    def excess(self, roster: int) -> float:
+        """nf: by how much the noise of all is more than that of the honest ones."""
+        return math.sqrt(roster / self.honest(roster))
+
+    # -- one record -----------------------------------------------------------------------------------
+
+    def moved(self, kind: str, first: bool = False) -> float:
+        """By how much one record moves a sum; `first`: sum phi r(0)', or a gradient at w = 0."""
+        twice = 1 if self.adjacency == "add-remove" else 2
+        if kind != "gradient":
+            return math.sqrt(twice)
+        return twice * (self.first_slope if first else self.slope)
+
+    def _share0(self) -> float:
+        if self.share0 is not None:
+            return self.share0
+        first, later = self.moved("gradient", True) ** 2, self.moved("gradient") ** 2
+        return first / (first + self.rounds * later)
+
+    def sd(self, kind: str, t: int = 0) -> float:
+        """Standard deviation of the noise of the honest in the sum; of the t-th gradient, t = 0 the first."""
+        if kind == "squares":
+            return self.moved(kind) / (self.mu * math.sqrt(self.q0))
+        if kind == "curvature":
+            return self.moved(kind) / (self.mu * math.sqrt(self.q1))
+        if t == 0:
+            return self.moved(kind, True) / (self.mu * math.sqrt(self.q2 * self._share0()))
+        shares = self.growth ** np.arange(self.rounds)
+        part = float(shares[min(t, self.rounds) - 1] / shares.sum())
+        return self.moved(kind) / (self.mu * math.sqrt(self.q2 * (1 - self._share0()) * part))
+
+    def sds(self) -> list[float]:
+        """All that occur: squares, curvature, first gradient, later ones."""
+        kinds = [("squares", 0)] * self.squares + [("curvature", 0)] * self.curvature
+        kinds += [("gradient", t) for t in range(self.rounds + 1)]
+        return [self.sd(kind, t) for kind, t in kinds]
+
+    @property
+    def bits(self) -> int:
+        """b: sums are whole multiples of 4^-b."""
+        worst = max(self.sds())
+        return max((b for b in range(4, 11) if 4**b * worst <= 2**27), default=4)
+
+    def words(self, kind: str) -> int:
+        """Numbers in a sum."""
+        d = self.columns
+        return {"squares": d, "curvature": d * (d + 1) // 2, "gradient": d * self.outputs}[kind]
+
+    def variance(self, kind: str, t: int = 0) -> float:
+        """sigma^2 in grid units; of a curvature, on the diagonal (twice that off it)."""
+        return self.sd(kind, t) ** 2 * 16.0**self.bits + self.lattice(kind)
+
+    def lattice(self, kind: str) -> int:
+        """What the discreteness of the noise costs, in grid units of variance."""
+        return 8 if kind == "curvature" else 4
+
+    def share_variances(self, kind: str, t: int, roster: int) -> Array:
+        """Variance of one node's noise on each number, in grid units: whole, rounded up."""
+        if math.isinf(self.mu):
+            return np.zeros(self.words(kind), dtype=np.int64)
+        whole = self.variance(kind, t) / self.honest(roster)
+        if kind != "curvature":
+            return np.full(self.words(kind), math.ceil(whole), dtype=np.int64)
+        on = diagonal(self.columns)
+        return np.where(on, math.ceil(whole), math.ceil(whole / 2)).astype(np.int64)
+
+    # -- the run --------------------------------------------------------------------------------------
+
+    @property
+    def kinds(self) -> list[str]:
+        """The rounds of a run in which none is lost."""
+        return ["squares"] * self.squares + ["curvature"] * self.curvature + ["gradient"] * (self.rounds + 1)
+
+    @property
+    def most_rounds(self) -> int:
+        return len(self.kinds)
+
+    @property
+    def constants(self) -> tuple[float, ...]:
+        """As they are committed, after the terms that every rule has."""
+        own = (self.first_slope, self.centre, self.slope, self.height, self.kappa, self.ridge, self.rounds)
+        share0 = self._share0()
+        return (*own, share0, self.growth, self.q0, self.q1, self.q2, self.floor1, self.leverage,
+                self.momentum, self.base)  # fmt: skip
+
+    @property
+    def hope(self) -> float:
+        """Z = n mu/(sqrt(d) nf): what there is to learn from so many rows under so much noise."""
+        return self.rows * self.mu / (math.sqrt(self.columns) * self.excess(self.nodes))
+
+    def check(self, force: bool = False) -> str:
+        """Refuse what cannot be summed, or is not worth a budget; a warning, or nothing."""
+        b = self.bits
+        largest = self.rows * 4.0**b + 40 * math.sqrt(self.nodes) * max(self.sds()) * 4.0**b
+        require(
+            largest < 2.0**62 and self.rows * 4.0**b < 2.0**53,
+            f"sums over {self.rows} rows do not fit 62 bits beside their noise; raise --epsilon",
+        )
+        if math.isinf(self.mu):
+            return ""
+        least = min(int(self.share_variances(kind, t, self.nodes).min()) for kind, t in self._each())
+        require(least >= _LEAST_SD**2, "a node's share of noise is below 2^8 grid units; lower --epsilon")
+        z = self.hope
+        require(
+            z >= _HOPELESS or force,
+            f"{self.rows} rows of {self.columns} columns under this budget (n mu/(sqrt(d) nf) = {z:.3g}, needed: 10): "
+            "nothing beats the base rate; use more rows, fewer columns, a larger --epsilon or a smaller coalition, or "
+            "--anyway",
+        )
+        return f"may be no better than the base rate: n mu/(sqrt(d) nf) = {z:.3g} is below 40" * (
+            z < _DOUBTFUL
+        )
+
+    def _each(self) -> list[tuple[str, int]]:
+        one = [(kind, 0) for kind in self.kinds if kind != "gradient"]
+        return [*one, *(("gradient", t) for t in range(self.rounds + 1))]
+
+
+def diagonal(d: int) -> Array:
+    """Which entries of an upper triangle, row by row, are on the diagonal."""
+    rows, columns = np.triu_indices(d)
+    return rows == columns
+
+
+NAMES = ("centred", "first")
+LOSSES = ("logistic", "squared", "huber", "softmax")
+
+
+def choose(
+    *, name: str, loss: str, adjacency: str, nodes: int, colluding: int, rows: int, columns: int,
+    outputs: int = 1, mu: float = math.inf, ridge: float = 1 / 9,
+) -> Rule:  # fmt: skip
+    """The rule for public sizes; `mu` is the budget."""
+    require(
+        adjacency in ("replace", "add-remove"),
+        f"--adjacency {adjacency}: masked sums are priced for replace and add-remove; choose one of them",
+    )
+    require(
+        loss in LOSSES,
+        f"--loss {loss} has no rule of masked sums; choose one of {', '.join(LOSSES)}",
+    )
+    shared: dict[str, Any] = {
+        "name": name, "loss": loss, "adjacency": adjacency, "nodes": nodes, "colluding": colluding,
+        "rows": rows, "columns": columns, "outputs": outputs, "mu": mu * SHRINK,
+    }  # fmt: skip
+    if name == "first":
+        require(loss == "logistic", f"--rule first is for the logistic loss, not {loss}; leave it out")
+        return Rule(
+            **shared, rounds=8, q0=0.05, q1=0.15, first_slope=0.5, centre=0.0, slope=0.7, share0=None, growth=1.0,
+            height=0.25, kappa=0.72, floor0=4.0, floor1=1.0, leverage=1.0, ridge=ridge,
+        )  # fmt: skip
+    made = _logistic if loss == "logistic" else _other
+    return made(shared, ridge)
+
+
+def _logistic(shared: dict[str, Any], ridge: float) -> Rule:
+    n, d, mu = shared["rows"], shared["columns"], shared["mu"]
+    nf = math.sqrt(shared["nodes"] / max(1, shared["nodes"] - shared["colluding"]))
+    z = n * mu / (d * nf)
+    common: dict[str, Any] = {
+        "first_slope": 0.5, "centre": 0.7, "slope": 0.35, "share0": 0.5, "growth": 1.0, "height": 0.25,
+        "floor0": 4.0, "leverage": 1.0, "ridge": ridge,
+    }  # fmt: skip
+    if d <= MOST_COLUMNS:
+        q0, q1 = (0.03, 0.12) if z >= 15 else (0.0, 3 / 19)
+        rounds = 12
+        return Rule(
+            **shared, **common, rounds=rounds, q0=q0, q1=q1, kappa=0.72, floor1=rounds / (1.25 * math.sqrt(d))
+        )
+    pull = n * mu / nf
+    rounds = 128 if math.isinf(pull) else min(128, max(16, round(9 + 0.0067 * pull)))
+    beta = 0.9
+    return Rule(
+        **shared, **common, rounds=rounds, q0=0.05 if z >= 4 else 0.0, q1=0.0, kappa=0.0, floor1=0.0,
+        momentum=beta, base=1.02 * n / (8 * (1 + beta)),
+    )  # fmt: skip
+
+
+def _other(shared: dict[str, Any], ridge: float) -> Rule:
+    loss, d, k = shared["loss"], shared["columns"], shared["outputs"]
+    require(
+        d <= MOST_COLUMNS,
+        f"--loss {loss} with {d} columns: its rule asks for their curvature, which pays up to {MOST_COLUMNS}; "
+        "use fewer columns (--features), or the logistic loss",
+    )
+    if loss == "squared":
+        return Rule(
+            **shared, rounds=6, q0=0.05, q1=0.15, first_slope=1.0, centre=0.0, slope=0.5, share0=0.2, growth=1.0,
+            height=1.0, kappa=1.2, floor0=4.0, floor1=1.0, leverage=2.0, ridge=ridge,
+        )  # fmt: skip
+    if loss == "huber":
+        return Rule(
+            **shared, rounds=8, q0=0.05, q1=0.15, first_slope=1.0, centre=0.0, slope=1.0, share0=None, growth=1.0,
+            height=1.0, kappa=0.5, floor0=4.0, floor1=1.0, leverage=1.0, ridge=ridge,
+        )  # fmt: skip
+    r0 = math.sqrt(1 - 1 / k)
+    return Rule(
+        **shared, rounds=8, q0=0.05, q1=0.1, first_slope=r0, centre=0.5, slope=0.7 * r0, share0=0.45, growth=1.15,
+        height=1 / k, kappa=1.0, floor0=4.0, floor1=max(1.0, k / 4), leverage=1.0, ridge=2 * ridge,
+    )  # fmt: skip

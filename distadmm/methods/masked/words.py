@@ -1,0 +1,60 @@
+"""What a masked run says of itself: before it, and at its end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from distadmm.methods.consensus.words import beyond, closing, not_covered, on_a_wide_area_network
+from distadmm.privacy.accounting.masked_statements import NOT_COVERED, sentence, shares_in_words, shares_of
+from distadmm.run.setup import Prepared
+
+if TYPE_CHECKING:
+    from distadmm.methods.masked.private import Plan
+
+__all__ = ["beyond", "closing", "not_covered", "note", "on_a_wide_area_network", "outlook", "said"]
+
+
+def outlook(prepared: Prepared, plan: Plan | None) -> str:
+    """What `--dry-run` prints."""
+    config, node = prepared.config, prepared.node
+    lines = [f"{key} = {value}" for key, value in config.table().items()]
+    if plan is None:
+        return "\n".join(
+            [*lines, "", "privacy    unbounded: no noise was asked for (--epsilon, --adjacency, --trust)"]
+        )
+    rule, messages = plan.rule, node.tree.messages
+    kinds = [f"{rule.kinds.count(kind)} of {kind}" for kind in dict.fromkeys(rule.kinds)]
+    size = sum(8 * rule.words(kind) for kind in rule.kinds)
+    lines += [
+        "",
+        f"rounds     at most {rule.most_rounds}: {', '.join(kinds)}; rule {rule.name}, b = {rule.bits} bits",
+        f"messages   {messages} a round, {messages * rule.most_rounds} in all, {messages * size / 1e6:.1f} MB",
+        f"roster     the run ends when fewer than {plan.least} of {rule.nodes} nodes are left",
+        *_sentences(plan),
+    ]
+    return "\n".join(lines)
+
+
+def note(prepared: Prepared, plan: Plan | None = None) -> str:
+    """What the reader must know of the model."""
+    own = "the rule has a ridge (--ridge) and weights of its own; --weight and --rho are not used"
+    return f"{plan.doubt}; {own}" if plan is not None and plan.doubt else own
+
+
+def said(prepared: Prepared, plan: Plan | None) -> list[str]:
+    """Sentences below the closing table."""
+    sent = prepared.world.gather((prepared.node.tree.setup.messages, prepared.node.tree.setup.bytes))
+    if sent is None:
+        return []
+    messages, size = (sum(each) for each in zip(*sent))
+    before = f"Set-up sent {messages} messages of {size / 1e6:.2f} MB in all, besides those of rounds."
+    return [before] if plan is None else [before, *_sentences(plan)]
+
+
+def _sentences(plan: Plan) -> list[str]:
+    if plan.unverified:
+        return [f"No guarantee, epsilon = infinity: {plan.unverified}."]
+    facts = plan.facts
+    shares = shares_of(facts, plan.delta)
+    first = sentence(facts, shares, plan.epsilon, plan.delta, plan.rule.adjacency)  # type: ignore[arg-type]
+    return [first, NOT_COVERED, *shares_in_words(facts, shares)]

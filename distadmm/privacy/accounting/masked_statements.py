@@ -1,0 +1,119 @@
+"""What may be said of masked sums: the budget, known before the run, and its table by size of coalition."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from distadmm.privacy.accounting.events import Adjacency, Event
+from distadmm.privacy.accounting.statements import Kind, Reading, Statement, bound, rounded_up
+
+_WIDE = 21  # nodes up to which every size of coalition has its row
+NOT_COVERED = (
+    "Not covered: losses and diagnostics on private data, preprocessing, hyper-parameter choice, timing, aborts, nodes "
+    "corrupted during the run."
+)
+
+
+def of_masked(
+    reading: Reading, claim: Mapping[str, Any], events: Iterable[Event], adjacency: Adjacency, delta: float
+) -> Statement:
+    """What may be said of masked sums: their budget, known before the run, never the sum of what was spent.
+
+    `claim["sums"]` holds the public facts: N, c, R_min, degree of the masks, mu, most rounds, most nodes of a rank.
+    """
+    from distadmm.privacy.accounting import gaussian, scopes
+
+    listed, sums = list(events), claim["sums"]
+    known = scopes.hypotheses(scopes.established(claim))
+    needed = scopes.SCOPES["masked"].hypotheses
+    missed = tuple(name for name in needed if name not in known or not known[name].verified)
+    reasons = [f"not verified: {scopes.HYPOTHESES[name]} ({name})" for name in missed]
+    reasons += [f"no bound is proved for: {e.words}" for e in listed if e.unbounded]
+    spent = [event.gdp_mu(adjacency) for event in listed if not event.unbounded]
+    if any(mu is None for mu in spent) or math.fsum((mu or 0.0) ** 2 for mu in spent) > sums["mu"] ** 2:
+        reasons.append("more was charged than the budget of masked sums")
+    epsilon = sums["epsilon"] if delta == sums["delta"] else gaussian.epsilon(sums["mu"], delta)
+    text = sentence(sums, shares_of(sums, delta), epsilon, delta, adjacency)
+    kind: Kind = "certificate"
+    would_be = math.inf
+    if reasons:
+        kind, epsilon = "unbounded", math.inf
+        text = f"No guarantee, epsilon = infinity: {'; '.join(reasons)}."
+    if reading == "simulation":
+        would_be, kind, epsilon = epsilon, "unbounded", math.inf
+        text = (
+            "SIMULATION: noise from a seed guarantees nothing; epsilon = infinity. With secret noise of the same law: "
+            f"{text}"
+        )
+    return Statement(
+        kind=kind, reading=reading, text=f"{text} {NOT_COVERED}", epsilon=epsilon, delta=delta,
+        adjacency=adjacency, published=math.inf,
+        assumptions=tuple(known[name].words for name in needed if name in known and known[name].verified),
+        unverified=missed, would_be=would_be, not_covered=NOT_COVERED,
+    )  # fmt: skip
+
+
+def sentence(
+    sums: Mapping[str, Any], shares: Mapping[int, float], epsilon: float, delta: float, adjacency: Adjacency
+) -> str:
+    """Of a run whose facts are `sums`, with epsilon by size of coalition."""
+    from distadmm.privacy.accounting.scopes import SCOPES
+
+    c, n = sums["coalition"], sums["nodes"]
+    change, masks = SCOPES["masked"].adjacencies[adjacency], c < n - 1
+    said = (
+        f"Everything that any {c} of the {n} nodes together see (the reader's own node counts as one), with all "
+        f"messages of the network and the model, is {bound(epsilon, delta)} for {change} one record held by another "
+        f"node, for at most {sums['rounds']} {'masked ' * masks}sums within mu^2 = {rounded_up(sums['mu'] ** 2)}; "
+        "rounds lost on the way, whoever caused it, are paid for"
+    )
+    if not masks:
+        return f"{said}; without masks: no assumption on any other node. Derivation not peer-reviewed."
+    alone = bound(shares[n - 1], delta)
+    keys = (
+        "Keys are pinned."
+        if sums["pinned"]
+        else f"The figure for {c} colluders assumes that nobody changed keys on the way. If somebody did: "
+        f"{alone.removesuffix('-DP')}."
+    )
+    said = (
+        f"{said}. Computational: key agreement, masks and hashes are assumed unbroken. {keys} Against all {n - 1} "
+        f"other nodes: {alone}. Derivation not peer-reviewed."
+    )
+    if c == 0:
+        said += f" Against any one other node: {bound(shares[1], delta)}."
+    if sums["hosted"] > 1:
+        said += (
+            f" The owner of a rank sees all its nodes: any set of owners that together hold at most {c} nodes; here "
+            f"one rank holds up to {sums['hosted']}."
+        )
+    return said
+
+
+def shares_of(sums: Mapping[str, Any], delta: float) -> dict[int, float]:
+    """epsilon by size of coalition, as a ledger's header allows it to be worked out again."""
+    from distadmm.privacy.accounting.shared_discrete_gaussian import table
+
+    return table(sums["mu"], delta, sums["nodes"], sums["coalition"], sums["least"], sums["mask_degree"])
+
+
+def shares_in_words(facts: Mapping[str, Any], shares: Mapping[int, float]) -> list[str]:
+    """epsilon by size of coalition, and by owners where one of them has several nodes."""
+    sizes = list(shares)
+    if len(sizes) > _WIDE:
+        c, last = facts["coalition"], sizes[-1]
+        sizes = sorted(
+            {0, 1, 2, c, c + 1, *(last * part // 10 for part in range(1, 11)), last - 1, last} & set(sizes)
+        )
+    lines = ["epsilon by size of coalition: " + _row({size: shares[size] for size in sizes})]
+    hosted, last = facts["hosted"], max(shares)
+    if hosted > 1 and len(shares) > 1:
+        owners = {o: shares[min(o * hosted, last)] for o in range(-(-last // hosted) + 1)}
+        lines.append("epsilon by number of owners who collude: " + _row(owners))
+    return lines
+
+
+def _row(shares: Mapping[int, float]) -> str:
+    return ", ".join(f"{size}: {rounded_up(share)}" for size, share in shares.items())
