@@ -64,7 +64,7 @@ def read_json(path: Path) -> Any:
         return json.loads(Path(path).read_text(encoding="utf-8", errors="surrogateescape"))
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}; give an existing JSON file") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{path} is not valid JSON ({error}); give a file written by distadmm") from None
 
 

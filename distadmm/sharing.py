@@ -31,6 +31,7 @@ from distadmm.methods.sharing.messages import PrivacyOptions
 from distadmm.methods.sharing.observe import Observer, Watcher
 from distadmm.methods.sharing.price import (
     Price,
+    as_claimed,
     as_unchecked,
     moments_price,
     open_price,
@@ -179,6 +180,8 @@ class SharingADMM(shell.Programme):
             solution = solution_of(prepared.algorithm, k, state, seat, private=bool(price.said))
             outcome.ended, outcome.began = loop.ended, loop.began
             outcome.columns, outcome.history = watcher.columns, loop.history
+        if options.privacy.mechanism == "paper":
+            price = as_claimed(price, options.privacy, star, out)
         for each_out in out.values():
             each_out.ledger.close()
         kept = leave(

@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from distadmm import radmm, sharing
+from distadmm.commands import ledger
 from distadmm.errors import InputError
 from distadmm.privacy.accounting.accountant import (
     Gaussian,
@@ -210,3 +212,63 @@ def test_runs_of_sharing_are_spoken_of_as_before(name):
         flags["epsilon_one"], flags["protect"], flags["rng"] == "simulation",
     )  # fmt: skip
     assert " ".join(of_sharing(facts)) == told
+
+
+SHARED = ["--data", "tiny", "--split", "15,15", "--epsilon", "4", "--row-norm", "3", "--observe", "none"]
+OUTPUT = [
+    "--data",
+    "tiny",
+    "--topology",
+    "er5",
+    "--algorithm",
+    "admm",
+    "--mechanism",
+    "output",
+    "--iterations",
+    "2",
+]
+
+
+@pytest.mark.parametrize(
+    ("flags", "words", "needed"),
+    [
+        (
+            [*SHARED, "--mechanism", "v1"],
+            ["All replies of the answering parties"],
+            {"cut-rows", "public-bound"},
+        ),
+        ([*SHARED, "--mechanism", "v1-t"], ["moments of several rounds"], {"own-term", "bounded-slope"}),
+        ([*SHARED, "--mechanism", "v1-admm"], ["moments of several rounds"], {"own-term", "cut-rows"}),
+        (
+            [*SHARED, "--mechanism", "v2"],
+            ["All replies of the answering parties", "Party 1's slopes"],
+            {"cut-rows", "bounded-curvature", "own-slopes"},
+        ),
+        (
+            [*OUTPUT, "--alpha", "9"],
+            ["each the minimiser under noise"],
+            {"bounded-gradient", "certified-gradient"},
+        ),
+    ],
+    ids=["v1", "v1-t", "v1-admm", "v2", "output"],
+)
+def test_ledgers_say_their_mechanism_s_own_sentence(flags, words, needed, tmp_path, capsys):
+    """What a run's own code established is kept in each ledger, and `ledger show` says the sentence from it."""
+    programme = radmm if flags[0:4] == OUTPUT[0:4] else sharing
+    assert (
+        programme.main([*flags, "--adjacency", "replace", "--rng", "secure", "--out", str(tmp_path / "r")])
+        == 0
+    )
+    capsys.readouterr()
+    assert ledger.main(["show", str(tmp_path / "r"), "--json"]) == 0
+    runs = json.loads(capsys.readouterr().out)["runs"]
+    told = [run["sentence"] for run in runs]
+    assert all("-DP" in each and "infinity" not in each for each in told)
+    assert all(any(word in each for each in told) for word in words)
+    headers = [
+        json.loads(file.open().readline())["claim"]
+        for file in sorted((tmp_path / "r" / "ledger").glob("*.jsonl"))
+    ]
+    for header in headers:
+        assert set(SCOPES[header["scope"]].hypotheses) <= set(header["verified"])
+    assert needed <= {name for header in headers for name in SCOPES[header["scope"]].hypotheses}

@@ -12,7 +12,7 @@ from distadmm import sharing
 from distadmm.algorithm import find
 from distadmm.errors import InputError
 from distadmm.methods.sharing import admm, vectors
-from distadmm.methods.sharing.equation10 import claimed_sensitivity, corollary, degenerate_noise
+from distadmm.methods.sharing.equation10 import claimed_sensitivity, degenerate_noise
 from distadmm.methods.sharing.release import Release
 from distadmm.methods.sharing.seat import Seat, iterate
 from distadmm.privacy.accounting.gaussian import epsilon, mu_at
@@ -226,11 +226,11 @@ def test_secure_vectors_stay_within_the_budget_and_carry_their_claim(mechanism, 
 def test_the_papers_mechanism_is_never_a_guarantee(tmp_path, capsys):
     arguments = ["--mechanism", "paper", "--epsilon", 0.5, "--rounds", 4, "--observe", "end"]
     assert run(*TINY, *arguments, "--out", tmp_path / "r") == 0
-    assert "claimed by the paper, refuted" in capsys.readouterr().out
+    assert "claimed by the paper, refuted" in " ".join(capsys.readouterr().out.split())
     entries = chain.read(tmp_path / "r" / "ledger" / "node-0001.jsonl").entries
     charges = [entry for entry in entries if entry.get("mech") == "unbounded"]
     assert charges
-    assert charges[0]["params"]["claimed"] == pytest.approx(corollary(0.5, 1, 1e-5))
+    assert charges[0]["params"]["claimed"] == 0.5
     assert "refuted" in charges[0]["params"]["reason"]
     assert json.loads((tmp_path / "r" / "summary.json").read_text())["epsilon"] == "inf"
 

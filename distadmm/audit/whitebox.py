@@ -141,7 +141,7 @@ class _Release:
             note("omitted", "its output noise, which is part of the price, was not drawn")
         if event.place == "objective" and self.paid is not None:
             off, allowed = float(np.linalg.norm(self.recovered() - self.paid)), self.allowed()
-            if off > allowed:
+            if not off <= allowed:  # nor a NaN
                 note(
                     "inexact",
                     f"the gradient at what was sent is {off:.3g}, tolerance {allowed:.3g}: not the minimiser "

@@ -224,11 +224,14 @@ def assumptions(options: Options) -> list[str]:
     """Whose bound each line is, and what it assumes."""
     objective = options.mechanism in ("gamma", "gaussian")
     lines = []
-    if options.mechanism == "gamma":
+    if options.mechanism in ("gamma", "gaussian"):
+        theorem = "published: Theorem V.1 of Zhang, Khalili and Liu, Recycled ADMM; exact minimisers, "
         lines.append(
-            "published: Theorem V.1 of Zhang, Khalili and Liu, Recycled ADMM; exact minimisers, 2 c1 C/B < Phi, one "
-            "record replaced; none is stated for groups"
+            f"published: no row, because {silent} (Theorem V.1 of Zhang, Khalili and Liu, Recycled ADMM)"
+            if (silent := _unpublished(options))
+            else f"{theorem}2 c1 C/B < Phi, one record replaced; none is stated for groups"
         )
+    if options.mechanism == "gamma":
         lines.append(
             "pure: the sum of alpha Delta + ln(1 + w c1/Phi), Delta = w = C/B (replaced: 2 w; flipped logistic label: "
             "without the logarithm)"
@@ -260,6 +263,18 @@ def assumptions(options: Options) -> list[str]:
     if options.mechanism in ("k-norm", "gaussian-query", "discrete-gaussian", "pure"):
         lines.append("assumes that what is stated of one release holds for the adjacency you have in mind")
     return lines
+
+
+def _unpublished(options: Options) -> str:
+    """Why the paper states nothing of these flags; empty where it does."""
+    if options.mechanism == "gaussian":
+        return "the paper states none for Gaussian noise"
+    if options.records > 1:
+        return "the paper states none for several records of one person"
+    moved = 2 * options.value("curvature") * options.weight
+    if moved >= options.phi:
+        return f"its condition fails: 2 c1 C/B = {moved:.4g} is not below Phi = {options.phi:.4g}"
+    return ""
 
 
 def _chains(options: Options) -> list[str]:

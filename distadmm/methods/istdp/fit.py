@@ -280,8 +280,10 @@ def printed_course(
     plan, noise = price.plan, Noise(ledger, source)
 
     def draw(k: int, theta: Array) -> Array:
-        ledger.expose(printed.REFUTED, iteration=k, claimed=plan.epsilon)
-        return noise.draw(price.event, iteration=k, shape=plan.dimension, sensitivity=plan.sensitivity)
+        return noise.draw(
+            price.event, iteration=k, shape=plan.dimension, sensitivity=plan.sensitivity,
+            unproved=Unbounded(printed.REFUTED, claimed=plan.epsilon),  # of all iterations together
+        )  # fmt: skip
 
     method = printed.AsPrinted(
         printed.PrintedMCP(plan.lam, plan.alpha),

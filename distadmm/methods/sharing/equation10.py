@@ -2,29 +2,31 @@
 
 This noise lives in the column space of D, which differs between neighbours: the supports are mutually singular and no
 epsilon is finite.  Refuted; for comparison only.  Every message is entered as unbounded, with what the paper claims.
+
+Its sigma is Theorem 1's for Lemma 1's sensitivity C = 3/(d rho) (lambda c1 + (1 + M rho) b1), where b1 bounds |x_m|,
+|y| and |z| (Assumption 2.1).  That is looked at in every iteration, and the entry of a message says where it fails.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
 
 from distadmm.algorithm import register
-from distadmm.methods.sharing.admm import Problem
+from distadmm.methods.sharing.admm import Problem, State
 from distadmm.methods.sharing.jacobi import Paper
 from distadmm.methods.sharing.seat import Seat
+from distadmm.privacy.accounting.statements import EQUATION_10
 from distadmm.problems.columns import Columns
 from distadmm.structs import struct
 
 Array = np.ndarray
 
 NOISE = 0x45513130  # purpose of the noise
-REFUTED = (
-    "claimed by the paper, refuted: the noise lies in the column space of D, which differs between neighbours, so one "
-    "message can tell them apart (delta = 1); and Lemma 1, which scales it, is false"
-)
+LARGEST = 1.0  # epsilon of an iteration that Theorem 1 speaks of
 
 
 @register("equation-10", family="star")
@@ -37,39 +39,61 @@ class EquationTen(Paper):
     sigma: float | None = None  # None: Theorem 1's for `epsilon` an iteration
     epsilon: float | None = None
     delta: float = 1e-5
+    bound: float | None = None  # b1
+    longest: tuple[float, str] = (0.0, "")  # of |x_m|, |y| and |z| before this iteration, and which
     purpose: int = NOISE
 
     watched: ClassVar[bool] = False
 
+    def step(self, k: int, st: State, seat: Seat) -> State:
+        lengths = {f"|x_{m}|": x for m, x in st.x.items()}
+        if seat.labels is not None:
+            lengths |= {"|y|": st.y, "|z|": st.z}
+        longest = max((float(np.linalg.norm(v)), name) for name, v in lengths.items())
+        if self.epsilon is not None:
+            longest = max(seat.fabric.world.allgather(longest))
+        return Paper.step(replace(self, longest=longest), k, st, seat)
+
     def answer(self, k: int, m: int, x: Array, seat: Seat) -> tuple[Array, Array]:
         block = seat.blocks[m]
-        claim = corollary(self.epsilon, k, self.delta) if self.epsilon else None
-        seat.release.expose(k, m, REFUTED, claim)
+        self.claim(k, m, seat)
         key = np.random.SeedSequence(entropy=self.seed, spawn_key=(self.purpose, m, k - 1))
-        level = self.level(block.width, seat.fabric.parties, seat.problem)
+        level = self.level(block.width, seat)
         xi = degenerate_noise(block, level, np.random.default_rng(key))
         return x + xi, block.apply(x) + block.apply(xi)
 
-    def level(self, width: int, parties: int, problem: Problem) -> float:
+    def claim(self, k: int, m: int, seat: Seat) -> None:
+        """What Theorem 1 says of this message, and Corollary 1 of all, and whether b1 holds so far."""
+        length, name = self.longest
+        if self.epsilon is None:
+            seat.release.expose(k, m, f"{EQUATION_10}; of a --sigma the paper claims nothing")
+        elif self.epsilon > LARGEST:
+            seat.release.expose(k, m, f"{EQUATION_10}; Theorem 1 is for an epsilon of at most {LARGEST:g}")
+        else:
+            broken = f"; {name} exceeds b1 = {self.b1(seat):g}, on which its noise rests"
+            why = EQUATION_10 + ("" if length <= self.b1(seat) else broken)
+            seat.release.expose(k, m, why, claimed=self.epsilon, adds="advanced", delta=self.delta)
+
+    def b1(self, seat: Seat) -> float:
+        """The bound of |x_m|, |y| and |z|; of itself what |y| alone may reach, sqrt(N) slopes."""
+        return self.bound or min(seat.problem.loss.max_slope, 1e3) * math.sqrt(seat.rows)
+
+    def level(self, width: int, seat: Seat) -> float:
         if self.sigma is not None:
             return self.sigma
         assert self.epsilon is not None
-        return claimed_sigma(claimed_sensitivity(width, parties, problem, self.rho), self.epsilon, self.delta)
+        sensitivity = claimed_sensitivity(width, seat.fabric.parties, seat.problem, self.rho, self.b1(seat))
+        return claimed_sigma(sensitivity, self.epsilon, self.delta)
 
 
 def claimed_sensitivity(width: int, parties: int, problem: Problem, rho: float, bound: float = 1.0) -> float:
-    """Lemma 1's C = 3/(d rho) (lambda c1 + (1 + M rho) b1); it does not bound anything (see docs/sharing.md)."""
+    """Lemma 1's C; it does not bound anything (see docs/sharing.md)."""
     return 3.0 / (width * rho) * (problem.lam * problem.reg.l2 + (1.0 + parties * rho) * bound)
 
 
 def claimed_sigma(sensitivity: float, epsilon: float, delta: float) -> float:
     """Theorem 1's sigma of one iteration."""
     return math.sqrt(2.0 * math.log(1.25 / delta)) * sensitivity / epsilon
-
-
-def corollary(epsilon: float, rounds: int, delta: float) -> float:
-    """Corollary 1's epsilon of all iterations, with delta' = delta."""
-    return math.sqrt(2.0 * rounds * math.log(1.0 / delta)) * epsilon + rounds * epsilon * math.expm1(epsilon)
 
 
 def degenerate_noise(block: Columns, sigma: float, stream: np.random.Generator) -> Array:

@@ -61,6 +61,11 @@ class PrivacyOptions(Budget):
         None, help="paper: noise level (default: Theorem 1's for --epsilon an iteration)", at_least=0
     )
     assume: str | None = again(Filtered, "assume")
+    norm_bound: float | None = flag(
+        None,
+        help="paper: b1, a bound of |x_m|, |y| and |z| that its noise rests on and the run looks at (sqrt of the rows)",
+        above=0,
+    )
     hide_labels: bool = flag(
         False, help="refuse to run where the centre's messages tell the parties the labels"
     )
@@ -101,6 +106,10 @@ class PrivacyOptions(Budget):
                 "--mechanism paper takes --sigma or --epsilon, and simulation noise: there is nothing to keep secure",
             )
         require(self.sigma is None or self.mechanism == "paper", "--sigma goes with --mechanism paper")
+        require(
+            self.norm_bound is None or (self.mechanism == "paper" and self.epsilon is not None),
+            "--norm-bound goes with --mechanism paper and --epsilon",
+        )
 
     @property
     def moments(self) -> bool:

@@ -12,7 +12,14 @@ from distadmm.methods.sharing import private
 from distadmm.methods.sharing.messages import PrivacyOptions, agreement, given_bounds
 from distadmm.privacy.accounting.events import Adjacency, Event, Leakage, Unbounded
 from distadmm.privacy.accounting.scopes import Hypothesis, claim
-from distadmm.privacy.accounting.statements import BOUNDED, EQUATION_10, Sharing, if_assumed, of_sharing
+from distadmm.privacy.accounting.statements import (
+    BOUNDED,
+    EQUATION_10,
+    Sharing,
+    if_assumed,
+    of_corollary,
+    of_sharing,
+)
 from distadmm.privacy.noise.queries import Query, Releases
 from distadmm.privacy.noise.release import UNCHECKED
 from distadmm.problems.losses import Loss, foreign
@@ -106,12 +113,13 @@ def moments_price(star: Star, privacy: PrivacyOptions, parts: Parts, loss: Loss)
     adjacency: Adjacency = "replace" if privacy.neighbours == "replace" else "add-remove"
     known = not foreign(loss)
     established: list[Hypothesis | str] = [
-        "cut-rows", "fresh-noise", "data-free-schedule", "own-slopes",
+        "cut-rows", "own-term", "fresh-noise", "data-free-schedule", "own-slopes",
         Hypothesis("public-bound", "flag" if given_bounds(privacy, star) else "code"),
         Hypothesis("bounded-slope", "code" if known else "declared"),
     ]  # fmt: skip
     if loss.max_slope <= 1 and loss.max_curvature <= 0.25:
         established.append(Hypothesis("bounded-curvature", "code" if known else "declared"))
+    scope = "moments-rounds" if agreed.mechanism in ("v1-t", "v1-admm") else "moments"
     slopes = private.slope_query(agreed, parts.rows, privacy.noise) if agreed.mechanism == "v2" else None
     accounts = {}
     for m in star.hosted:
@@ -119,7 +127,7 @@ def moments_price(star: Star, privacy: PrivacyOptions, parts: Parts, loss: Loss)
             width = parts.train[m].shape[1]
             plan = private.plan(agreed, m, width, privacy.noise, slopes.sigma if slopes else 0.0)
             queries = tuple(plan.queries(privacy.noise, width))
-            accounts[m] = Account(queries, adjacency, privacy.epsilon, claim("moments", established))
+            accounts[m] = Account(queries, adjacency, privacy.epsilon, claim(scope, established))
         elif slopes is not None:
             own: Adjacency = "label" if privacy.protect == "label" else "replace"
             one = privacy.epsilon_one or privacy.epsilon
@@ -141,6 +149,21 @@ def _facts(privacy: PrivacyOptions, star: Star, mu: float | None, rounds: int = 
         privacy.mechanism or "v1", privacy.epsilon, privacy.delta, mu, star.parties, privacy.neighbours, rounds,
         privacy.epsilon_one, privacy.protect, privacy.noise == "simulation",
     )  # fmt: skip
+
+
+def as_claimed(price: Price, privacy: PrivacyOptions, star: Star, out: Mapping[int, Releases]) -> Price:
+    """With what the paper itself makes of a run of equation (10), by the claims in its ledgers."""
+    from distadmm.privacy.accounting.accountant import published_epsilon
+
+    own = [(0.0, 0, "")]
+    for each in out.values():
+        spent = [event for event in each.ledger.events if event.unbounded]
+        broken = next((event.words for event in spent if event.words != EQUATION_10), "")
+        own.append((published_epsilon(spent, "replace"), len(spent), broken))
+    epsilon, rounds, _ = max(each for some in star.world.allgather(own) for each in some)
+    why = max(each[2] for some in star.world.allgather(own) for each in some)
+    said = [*price.said, of_corollary(epsilon, rounds, privacy.delta, why)]
+    return price._replace(said=said, facts=price.facts | {"published_epsilon": epsilon})
 
 
 def _summary(privacy: PrivacyOptions, said: list[str]) -> dict[str, Any]:

@@ -76,10 +76,10 @@ class Release:
         if m in self._guards:
             self._guards[m].permit(k, "release", kind="vector")
 
-    def expose(self, k: int, m: int, what: str = OPEN, claimed: float | None = None) -> None:
+    def expose(self, k: int, m: int, what: str = OPEN, **claim: Any) -> None:
         """Note that what party m sends in iteration k depends on its columns and has no bound."""
         if m in self.out:
-            self.out[m].ledger.expose(what, iteration=k, claimed=claimed)
+            self.out[m].ledger.expose(what, iteration=k, **claim)
             self._guards[m].permit(k, "open", kind="vector")
 
     def checkpoint(self, k: int) -> None:

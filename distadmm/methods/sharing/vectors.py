@@ -159,7 +159,7 @@ class S2(S1):
         norm = float(np.linalg.norm(step))
         step *= min(1.0, problem.region.radius / max(norm, 1e-300))
         error = top * (1.0 + lipschitz / modulus) * float(np.linalg.norm(x - step))
-        if error > SOLVED * sensitivity:
+        if not error <= SOLVED * sensitivity:  # nor a NaN
             raise RuntimeError(
                 "an x-update was not solved to the accuracy its privacy needs; nothing was sent"
             )

@@ -15,6 +15,7 @@ from __future__ import annotations
 import importlib
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -22,12 +23,12 @@ import numpy as np
 
 from distadmm.errors import InputError, require
 from distadmm.privacy.accounting.cost import counted
-from distadmm.privacy.accounting.events import Adjacency, Event, Gaussian, check_adjacency
+from distadmm.privacy.accounting.events import Adjacency, Event, Gaussian, Unbounded, check_adjacency
 from distadmm.privacy.accounting.rdp import ORDERS, conversion, rdp_to_epsilon
 
 _BESIDE = {
     "calibration": "gaussian_discrete_sigma gaussian_noise_multiplier objective_scale output_perturbation",
-    "events": "ADJACENCIES DiscreteGaussian KNorm Leakage PostProcessing Pure Unbounded event_from_json",
+    "events": "ADJACENCIES DiscreteGaussian KNorm Leakage PostProcessing Pure event_from_json",
     "objective_perturbation": "ObjectivePerturbation",
     "nodes": "Combined combine",
     "rdp": "rdp_budget",
@@ -146,9 +147,16 @@ def delta(events: Event | Iterable[Event], epsilon: float, adjacency: Adjacency)
 
 
 def published_epsilon(events: Event | Iterable[Event], adjacency: Adjacency) -> float:
-    """The sum of what the papers state (delta = 0); infinite where they state nothing of this kind."""
+    """The sum of what the papers state (delta = 0); infinite where they state nothing of this kind.
+
+    A paper's own composition is of all that it claims, whatever else is said of each release.
+    """
     check_adjacency(adjacency)
-    return sum((event.published(adjacency) for event in counted(events) if not event.free), 0.0)
+    listed = [events] if isinstance(events, Event) else events
+    alike = (
+        replace(e, reason="") if isinstance(e, Unbounded) and e.adds == "advanced" else e for e in listed
+    )
+    return sum((event.published(adjacency) for event in counted(alike) if not event.free), 0.0)
 
 
 def r_o_r(events: Event | Iterable[Event], delta: float, adjacency: Adjacency) -> float:

@@ -357,22 +357,48 @@ class PostProcessing(Event):
 
 @struct
 class Unbounded(Event):
-    """A release that no theorem here bounds: epsilon is infinite.  `claimed` is what a paper says of it."""
+    """A release that no theorem here bounds: epsilon is infinite.
+
+    `claimed` is the epsilon that a paper says of it, and `adds` how the same paper composes `count` of them: "once",
+    of all together; "each", the sum; "advanced", sqrt(2 T ln(1/delta)) epsilon + T epsilon (e^epsilon - 1), for a
+    total delta of (T + 1) `delta`.
+    """
 
     reason: str
     claimed: float | None = None
+    adds: str = "once"
+    delta: float = 0.0
+    count: int = 1
     mech: ClassVar[str] = "unbounded"
     unbounded: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        whole(self, "count")
+        require(
+            self.adds in ("once", "each") or (self.adds == "advanced" and 0 < self.delta < 1),
+            f"{self.mech}: claims add up {self.adds!r} with delta {self.delta!r}; choose once, each, or advanced with "
+            "a delta between 0 and 1",
+        )
 
     @property
     def words(self) -> str:  # type: ignore[override]
         return self.reason
 
+    def to_json(self) -> dict[str, Any]:
+        line = super().to_json()
+        usual = {"adds": "once", "delta": 0.0, "count": 1}
+        return {name: value for name, value in line.items() if name not in usual or value != usual[name]}
+
     def group(self, records: int) -> Event:
-        return self
+        return self if records == 1 else replace(self, claimed=None)
 
     def published(self, adjacency: Adjacency) -> float:
-        return math.inf if self.claimed is None else self.claimed
+        if self.claimed is None:
+            return math.inf
+        if self.adds == "advanced":
+            spread = math.sqrt(2 * self.count * math.log(1 / self.delta))
+            return spread * self.claimed + self.count * self.claimed * math.expm1(self.claimed)
+        return self.claimed * (self.count if self.adds == "each" else 1)
 
     def exported(self) -> tuple[str, dict[str, Any]]:
         return "NonPrivateDpEvent", {}

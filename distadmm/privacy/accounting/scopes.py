@@ -42,6 +42,7 @@ HYPOTHESES = {
     "data-free-steps": "step sizes come from released values or constants, without an exact line search",
     "bounded-gradient": "the gradient of each record's loss is at most the stated weight",
     "cut-rows": "each party cuts each of its rows to its bound, whatever the other rows are",
+    "own-term": "what a record adds to a moment is a function of its own row and of released values",
     "public-bound": "the bound on the norm of a row is a public number",
     "bounded-curvature": "the curvature of party 1's loss is at most 1/4, and its slope at most 1",
     "own-slopes": "party 1's slopes are those of a model solved to a gradient of norm 1e-9",
@@ -125,6 +126,13 @@ SCOPES = {
         "All replies of the answering parties together are {claim} for {change}; the number of records, the labels and "
         "party 1's columns known; for {releases}. Derivation not peer-reviewed; exact arithmetic.",
         _MOMENTS,
+        {"replace": "replacing one person's features at these parties", "add-remove": "blanking them"},
+    ),
+    "moments-rounds": Scope(
+        "All replies of the answering parties together, each made of the moments of several rounds, are {claim} for "
+        "{change}; the number of records, the labels and party 1's columns known; for {releases}. Derivation not "
+        "peer-reviewed; exact arithmetic.",
+        ("own-term", *_MOMENTS),
         {"replace": "replacing one person's features at these parties", "add-remove": "blanking them"},
     ),
     "moments-slopes": Scope(

@@ -247,6 +247,18 @@ EQUATION_10 = (
 )
 
 
+def of_corollary(epsilon: float, rounds: int, delta: float, why: str) -> str:
+    """What the same paper makes of all messages of a party; `why`: what of its own assumptions fails."""
+    failed = why.removeprefix(EQUATION_10).lstrip("; ")
+    if math.isinf(epsilon):
+        return f"Its own Corollary 1 says nothing of this run: {failed}."
+    said = (
+        f"Its own Corollary 1 says epsilon = {rounded_up(epsilon)} at delta = {(rounds + 1) * delta:.2g} of the "
+        f"{rounds} messages of a party"
+    )
+    return f"{said}, and its own assumption fails: {failed}." if failed else f"{said}."
+
+
 @struct
 class Sharing:
     """The public facts of a private run of ADMM sharing that its sentences need."""

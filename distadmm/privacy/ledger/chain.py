@@ -114,6 +114,8 @@ def _parsed(line: bytes, previous: Entry | None) -> Entry | str:
         entry = json.loads(line)
     except ValueError:
         return _NOT_WHOLE
+    except RecursionError:
+        return "is nested deeper than any entry: no ledger wrote it"
     if not isinstance(entry, dict) or not isinstance(entry.get("h"), str):
         return "is not a ledger entry (it has no hash)"
     claimed = entry.pop("h")

@@ -266,7 +266,7 @@ class MemoryLedger:
         slot.left -= 1
         seq = self._append(text % (slot.item, iteration, slot.of, self.head.hex(), self._seq), sync=False)
         tally = self.tally
-        tally.releases += 1
+        tally.count(slot)
         tally.last_release, tally.last_iteration = seq, iteration
         tally.closed = False
         return Receipt(seq, "release", iteration, self.head)
@@ -334,9 +334,9 @@ class MemoryLedger:
         tally.closed = False
         return Receipt(seq, "post", iteration, self.head)
 
-    def expose(self, reason: str, *, iteration: int, claimed: float | None = None) -> Receipt:
-        """Note a message that depends on data and carries no noise: its cost is infinite."""
-        return self.charge(Unbounded(reason, claimed), iteration=iteration)
+    def expose(self, reason: str, *, iteration: int, **claim: Any) -> Receipt:
+        """Note a message that depends on data and has no bound; `claim`: what a paper says of it (`Unbounded`)."""
+        return self.charge(Unbounded(reason, **claim), iteration=iteration)
 
     # -- what was sent ----------------------------------------------------------------------------------
 

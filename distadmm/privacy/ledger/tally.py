@@ -157,8 +157,14 @@ class Tally:
         )
         assert slot is not None
         slot.left -= 1
-        self.releases += 1
+        self.count(slot)
         self.last_release, self.last_iteration = entry["seq"], entry["k"]
+
+    def count(self, slot: Slot) -> None:
+        """One more release under a reservation."""
+        self.releases += 1
+        if getattr(slot.event, "claimed", None) is not None:  # it changes no bound, but what its paper claims
+            self.events.append(slot.event)
 
     def _post(self, entry: Entry) -> None:
         self.posts += 1

@@ -30,7 +30,7 @@ from typing import NamedTuple
 import numpy as np
 
 from distadmm.errors import InputError, require
-from distadmm.privacy.accounting.events import DiscreteGaussian, Event, k_norm
+from distadmm.privacy.accounting.events import DiscreteGaussian, Event, Unbounded, k_norm
 from distadmm.privacy.accounting.objective_perturbation import ObjectivePerturbation
 from distadmm.privacy.ledger.rules import MemoryLedger
 from distadmm.privacy.noise.sources import PURPOSES, Secure, Simulation, Source, Stream, source_of
@@ -120,15 +120,16 @@ class Noise:
         shape: int | tuple[int, ...] | None = None,
         sensitivity: float | None = None,
         query: int = 0,
+        unproved: Unbounded | None = None,
     ) -> Array:
-        """Charge `event`, then draw its noise.
+        """Charge `event`, or that nothing bounds its release, then draw its noise.
 
         `shape` and `sensitivity` go with `Gaussian`, which states neither.  A node that answers several
         queries in an iteration numbers them by `query`.
         """
         self._check(event, shape, sensitivity)
         purpose = _purpose("noise", query)
-        self._charge(at, event, iteration, purpose)
+        self._charge(at, unproved or event, iteration, purpose)
         return event.sample(self._stream(at, purpose), shape, sensitivity)
 
     def repeat(

@@ -107,8 +107,8 @@ class Recipe:
             return event
         if self.unverified.startswith(UNCHECKED):  # no paper claims anything of it
             return Unbounded(self.unverified)
-        pure = event.pure_epsilon(self.adjacency)
-        return Unbounded(self.unverified, claimed=pure if np.isfinite(pure) else None)
+        claimed = event.published(self.adjacency)  # (32) of R-ADMM's paper, a solve
+        return Unbounded(self.unverified, claimed if np.isfinite(claimed) else None, adds="each")
 
 
 class Protected(Unprotected):
@@ -289,6 +289,11 @@ class Protected(Unprotected):
         return sigma / event.noise_multiplier
 
     def seal(self, k: int, f: Array, residual: Array) -> Array:
+        residual = np.asarray(residual, dtype=float)
+        require(
+            residual.shape == (len(self.books),),
+            f"seal: the residual has shape {residual.shape}; needed: a gradient norm a node, ({len(self.books)},)",
+        )
         self._certify(k, residual)
         sealed = f + self._drawn if self.recipe.mechanism == "output" else f.copy()
         for i, event in enumerate(self._events):
@@ -308,7 +313,7 @@ class Protected(Unprotected):
     def _certify(self, k: int, residual: Array) -> None:
         """A solve that missed its tolerance is unbounded in the ledger before it leaves; a budget keeps it in."""
         kept_in = []
-        for i in np.flatnonzero(residual > self.recipe.tolerance).tolist():
+        for i in np.flatnonzero(~(residual <= self.recipe.tolerance)).tolist():  # a NaN is no certificate
             if self._is_replay(i):
                 continue
             found = f"a solve ended at gradient norm {residual[i]:.2g}, above {self.recipe.tolerance:g}"
