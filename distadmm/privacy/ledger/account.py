@@ -31,194 +31,23 @@ import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from distadmm.data.table import local_key
 from distadmm.errors import BudgetExhausted, InputError, require
-from distadmm.privacy.accounting import accountant
-from distadmm.privacy.accounting.cost import Cost, cost_of, counted, nothing
-from distadmm.privacy.accounting.events import Adjacency, Event, event_from_json
-from distadmm.privacy.accounting.rdp import ORDERS, rdp_budget, rdp_to_epsilon
-from distadmm.privacy.accounting.trust import ANY, Trust, common, composed, restated
-from distadmm.privacy.ledger import chain, compose
-from distadmm.privacy.ledger.filter import Proposal, PureFilter, RenyiFilter
+from distadmm.privacy.accounting.cost import Cost
+from distadmm.privacy.accounting.events import Event, event_from_json
+from distadmm.privacy.accounting.trust import Trust
+from distadmm.privacy.ledger import chain
 from distadmm.privacy.ledger.rules import now
-from distadmm.structs import mutable_struct, struct
+from distadmm.privacy.ledger.standing import Entered, Limit, Spender, Standing, standing
+from distadmm.structs import mutable_struct
 
 ENVIRONMENT = "DISTADMM_ACCOUNT"
-
-
-class Spender(NamedTuple):
-    """One node of a run: its rows, and what it releases of them."""
-
-    node: int
-    names: tuple[str, ...]
-    adjacency: Adjacency
-    scope: str
-    trust: Trust
-    events: tuple[Event, ...]
-
-
-@mutable_struct
-class Entered:
-    """A run, as far as it was entered."""
-
-    run: str
-    where: str
-    marks: frozenset[int] = frozenset()
-    nodes: dict[int, Spender] = field(default_factory=dict)
-    heads: dict[int, str] = field(default_factory=dict)
-    priced: tuple[Adjacency, Cost] | None = None  # what was worked out when it was entered
-
-    def meets(self, other: Entered) -> bool:
-        return not self.marks.isdisjoint(other.marks)
-
-    def add(self, spender: Spender, *, more: bool = False) -> None:
-        """What a ledger holds, which may have been entered in part; or `more` than whatever was entered."""
-        before = self.nodes.get(spender.node)
-        if before is not None and more:
-            spender = before._replace(events=tuple(counted([*before.events, *spender.events])))
-        elif before is not None:
-            most: dict[Event, int] = {}
-            for event in counted(before.events) + counted(spender.events):
-                most[event.single()] = max(most.get(event.single(), 0), event.releases)
-            spender = spender._replace(events=tuple(event.times(count) for event, count in most.items()))
-        self.nodes[spender.node], self.priced = spender, None
-
-    @property
-    def adjacency(self) -> Adjacency:
-        """The change that all its nodes cover."""
-        return common(spender.adjacency for spender in self.nodes.values())
-
-    @property
-    def trust(self) -> Trust:
-        return composed(spender.trust for spender in self.nodes.values())
-
-    @property
-    def unbounded(self) -> str:
-        """Why nothing bounds it; empty where something does."""
-        return next((e.words for s in self.nodes.values() for e in s.events if e.unbounded), "")
-
-    def blocks(self, adjacency: Adjacency) -> list[tuple[Event, ...]]:
-        """What those release together who may hold one record, in each way in which that can be."""
-        nodes = [
-            compose.Node(tuple(restated(e, s.adjacency, adjacency) for e in s.events), frozenset(s.names))
-            for s in self.nodes.values()
-        ]
-        sums = any(compose.NODES[s.scope][0] == "sum" for s in self.nodes.values())
-        return [*{block.spent for block in compose.blocks(nodes, "sum" if sums else "max")}]
-
-    def cost(self, adjacency: Adjacency) -> Cost:
-        """Of the record that the run costs most, order by order."""
-        if self.priced is not None and self.priced[0] == adjacency:
-            return self.priced[1]
-        costs = [cost_of(block, ORDERS, adjacency) for block in self.blocks(adjacency)]
-        return Cost(
-            max((c.pure for c in costs), default=0.0),
-            np.max([nothing(ORDERS).rdp, *(c.rdp for c in costs)], axis=0),
-            max((c.mu2 for c in costs), default=0.0),
-        )
-
-    def tight(self, adjacency: Adjacency, delta: float) -> float:
-        """epsilon of this run alone, whose schedule was committed before its first release."""
-        return max(
-            (accountant.epsilon(block, delta, adjacency) for block in self.blocks(adjacency)), default=0.0
-        )
-
-
-@struct
-class Limit:
-    epsilon: float
-    delta: float
-    adjacency: Adjacency
-    trust: Trust
-    run: str | None  # whose rows; None: all rows, each table for itself
-
-    def covers(self, run: Entered) -> str:
-        """Why what the run claims is nothing under this limit; empty where it is something."""
-        for s in run.nodes.values():
-            if common([s.adjacency, self.adjacency]) != self.adjacency:
-                return f"a run for adjacency {s.adjacency} bounds nothing for {self.adjacency}"
-            if not s.trust.covers(self.trust):
-                return f"a run against {s.trust.words} bounds nothing against {self.trust.words}"
-        return ""
-
-    def refuses(self, runs: Sequence[Entered]) -> str:
-        """Why `runs`, in their order, are more than the limit; empty where they are not."""
-        for run in runs:
-            if why := self.covers(run) or run.unbounded:
-                return why
-        costs = [run.cost(self.adjacency) for run in runs]
-        total = nothing(ORDERS)
-        for cost in costs:
-            total = total.plus(cost)
-        kept: Any = PureFilter(self.epsilon)
-        if self.delta:
-            first = costs[0].rdp
-            kept = RenyiFilter(self.epsilon, self.delta, rdp_budget(self.epsilon, self.delta, first, ORDERS))
-        if kept.admits(Proposal(total, None, len(runs) == 1)):
-            return ""
-        if len(runs) == 1 and runs[0].tight(self.adjacency, self.delta) <= self.epsilon:
-            return ""
-        spent = rounded(total, self.delta) if len(runs) > 1 else runs[0].tight(self.adjacency, self.delta)
-        return f"epsilon would be {spent:.4f} at delta {self.delta:g}"
-
-
-def rounded(cost: Cost, delta: float) -> float:
-    """epsilon of costs that were added up: the smallest bound that adaptive choice keeps."""
-    found = [cost.pure]
-    if delta:
-        found.append(rdp_to_epsilon(cost.rdp, delta))
-        if math.isfinite(cost.mu2):
-            from distadmm.privacy.accounting.gaussian import epsilon
-
-            found.append(epsilon(math.sqrt(cost.mu2) * (1 + 1e-15), delta))
-    return min(found)
-
-
-class Standing(NamedTuple):
-    """What was spent on some rows, in figures that may be said together."""
-
-    runs: list[Entered]
-    adjacency: Adjacency
-    trust: Trust
-    delta: float
-    epsilon: float  # of the runs that have a bound
-    unbounded: list[Entered]
-
-    @property
-    def words(self) -> str:
-        many = f"{len(self.runs)} run{'s' * (len(self.runs) != 1)}"
-        if not self.runs:
-            return "nothing"
-        bound = f"epsilon at most {math.ceil(self.epsilon * 1e4) / 1e4:.4f} at delta {self.delta:g} ({self.adjacency}"
-        bound += f"; {self.trust})" if self.trust != ANY else ")"
-        if not self.unbounded:
-            return f"{bound} by {many}"
-        rest = len(self.runs) - len(self.unbounded)
-        beside = f"; {bound} by the other {rest}" if rest else ""
-        return f"no bound: {self.unbounded[0].unbounded} ({len(self.unbounded)} of {many}){beside}"
-
-
-def standing(runs: Sequence[Entered], delta: float, *, exact: bool = False) -> Standing:
-    """All that was spent by `runs`; what has no bound is told apart.
-
-    `exact`: one run alone is priced as the committed schedule that it was, which takes longer.
-    """
-    bounded = [run for run in runs if not run.unbounded]
-    adjacency: Adjacency = common(run.adjacency for run in bounded) if bounded else "replace"
-    trust = composed(run.trust for run in bounded)
-    total = nothing(ORDERS)
-    for run in bounded:
-        total = total.plus(run.cost(adjacency))
-    found = rounded(total, delta)
-    if exact and len(bounded) == 1:
-        found = min(found, bounded[0].tight(adjacency, delta))
-    return Standing(list(runs), adjacency, trust, delta, found, [run for run in runs if run.unbounded])
+__all__ = ["Account", "Entered", "Limit", "Spender", "Standing", "State", "default_path", "standing"]
 
 
 def default_path() -> Path:
