@@ -1,13 +1,15 @@
 # ruff: noqa: E402 - threads are set before numpy is imported
 """Self-tuned ADMM beside plain ADMM at its best penalty; and whether over-relaxation helps under noise.
 
-    python benchmarks/adaptive.py [--part suite|peers|noise|all] [--quick] [--out FILE]
+    python benchmarks/adaptive.py [--part suite|real|peers|noise|all] [--quick] [--out FILE]
 
-suite: iterations until the worst node's relative gap is below 1e-3 and 1e-6, on 46 instances.  `r1` and `public`
-choose by themselves (r1 sends one message more, two in a network with leaves, counted here); plain ADMM gets
-the best of a grid of penalties, for each instance and each gap on its own.  26 instances have the data of
-`consensus_setting`, 20 others: five each with nine of ten rows of one label, with sizes 9 to 1, with scaled
-features, and all of that at once.  No seed of it was used in choosing the method's constants.
+suite: iterations until the worst node's relative gap is below 1e-3 and 1e-6, on 46 instances.  `r1`, `full` and
+`public` choose by themselves (full sends one message more, r1 too, or two in a network with leaves, counted here);
+plain ADMM gets the best of a grid of penalties, for each instance and each gap on its own.  26 instances have the data
+of `consensus_setting`, 20 others: five each with nine of ten rows of one label, with sizes 9 to 1, with scaled
+features, and all of that at once.  No seed of it was used in choosing the constants of r1 and public.
+real: the same counts on bundled tables (Adult, a9a, breast cancer) with the flags' defaults, rows dealt at random,
+label-skewed (about nine of ten rows of a node have one label) and one class a node.
 peers: the same counts in the setting of `consensus_setting`, 2000 rows a node, over seeds of data and graph.
 noise: Adult, N = 5, the same gamma noise in every solve; the mean model's average loss after K solves, for
 relaxations a from 1 (the paper's ADMM and R-ADMM) to 1.9.  Equal noise costs equal privacy.
@@ -32,6 +34,7 @@ import numpy as np
 
 from distadmm.algorithm import Facts, Node
 from distadmm.data.source import open_source
+from distadmm.data.table import dense
 from distadmm.graphs import topology
 from distadmm.graphs.facts import mu, theta_pinned
 from distadmm.methods.consensus.admm import ADMM
@@ -40,11 +43,20 @@ from distadmm.privacy.noise.release import Unprotected
 from distadmm.problems.consensus import GeneralisedLinear, Problem
 from distadmm.problems.losses import Logistic
 from distadmm.ranks.graph_network import Network, split
+from distadmm.ranks.tree import Tree
 
 Array = np.ndarray
 GAPS = (1e-3, 1e-6)
 GRID = 0.35 * np.array([0.25, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0])  # times sqrt(theta*) curvature / V
 MOST = 130
+C, RHO = 1750.0, 0.22  # the flags' defaults, of the R-ADMM paper
+DEALS = ("at random", "label-skewed", "one class a node")
+REAL = (  # table, graph, deals
+    ("adult", "er20", DEALS),
+    ("adult", "er5", DEALS[:2]),
+    ("a9a", "er20", DEALS[:2]),
+    ("tiny", "er:8:p=0.4:seed=1", DEALS[:2]),
+)
 
 # (family, graphs of the unchanged data, graphs of changed data)
 FAMILIES = (
@@ -116,24 +128,44 @@ def rows_of(i: int, change: str, seed: int, rows: int) -> tuple[Array, Array]:
 
 
 def node_of(graph: Any, objectives: list[Any], ridge: float, weight: float) -> Node:
-    network = Network(split(graph.indptr, graph.indices, [np.arange(graph.n)])[0])
+    parts = split(graph.indptr, graph.indices, [np.arange(graph.n)])
+    network = Network(parts[0])
     facts = Facts(graph.n, np.diff(graph.indptr), mu(graph), weight, ridge, 0.25, theta_pinned(graph))
     problem = Problem(objectives, tolerance=1e-9)
     start = np.zeros((graph.n, problem.dimension))
-    return Node(network, problem, Unprotected(), facts, start, {"eta": None, "eta_growth": None})
+    table = {"eta": None, "eta_growth": None}
+    return Node(network, problem, Unprotected(), facts, start, table, Tree(network, parts))
+
+
+def dealt(name: str, n: int, deal: str) -> list[tuple[Array, Array]]:
+    """The training rows of a bundled table, a part a node."""
+    source = open_source(name)
+    parts = [(dense(X), y) for X, y in (source.node(i, n) for i in range(n))]
+    if deal == DEALS[0]:
+        return parts
+    X, y = (np.concatenate(part) for part in zip(*parts))
+    rng = np.random.default_rng(0)
+    label = np.where(rng.random(len(y)) < (0.2 if deal == DEALS[1] else 0.0), rng.permutation(y), y)
+    return [(X[rows], y[rows]) for rows in np.array_split(np.argsort(label, kind="stable"), n)]
 
 
 def instance(
     graph: Any, change: str, seed: int, rows: int
 ) -> tuple[Callable[[], Node], Callable[[Array], float]]:
     """Fresh nodes of the instance, and the worst node's relative gap."""
-    data = [rows_of(i, change, seed, rows) for i in range(graph.n)]
+    return posed(graph, [rows_of(i, change, seed, rows) for i in range(graph.n)], setting.RIDGE, 1.0)
+
+
+def posed(
+    graph: Any, data: list[tuple[Array, Array]], ridge: float, weight: float
+) -> tuple[Callable[[], Node], Callable[[Array], float]]:
+    """The same of these rows."""
 
     def fresh() -> Node:
-        made = [GeneralisedLinear(X, y, Logistic(), ridge=setting.RIDGE) for X, y in data]
-        return node_of(graph, made, setting.RIDGE, 1.0)
+        made = [GeneralisedLinear(X, y, Logistic(), weight=weight, ridge=ridge) for X, y in data]
+        return node_of(graph, made, ridge, weight)
 
-    pooled = setting.Pooled([X * y[:, None] for X, y in data])
+    pooled = setting.Pooled([X * y[:, None] for X, y in data], ridge, weight)
 
     def worst(models: Array) -> float:
         losses = pooled.w @ np.logaddexp(0.0, -(pooled.A @ models.T))
@@ -157,9 +189,9 @@ def counts(algorithm: ADMM, node: Node, worst: Callable[[Array], float], most: i
     return found
 
 
-def plain(fresh: Callable[[], Node], worst: Callable[[Array], float]) -> list[float]:
+def plain(fresh: Callable[[], Node], worst: Callable[[Array], float], most: int) -> list[float]:
     """Best counts over the grid, for each gap on its own."""
-    best = [float(MOST)] * len(GAPS)
+    best = [float(most)] * len(GAPS)
     for factor in GRID:
         node = fresh()
         facts = node.facts
@@ -171,15 +203,17 @@ def plain(fresh: Callable[[], Node], worst: Callable[[Array], float]) -> list[fl
     return best
 
 
-def arms(fresh: Callable[[], Node], worst: Callable[[Array], float]) -> dict[str, list[float]]:
-    """Counts of every arm; r1's with what it sends beforehand."""
+def arms(
+    fresh: Callable[[], Node], worst: Callable[[Array], float], most: int = MOST
+) -> dict[str, list[float]]:
+    """Counts of every arm, with what it sends beforehand."""
     node = fresh()
-    setup = 1 + leaves_matter(node.facts)
-    return {
-        "r1": [k + setup for k in counts(ADMM(tune=True, metric="r1"), node, worst, MOST)],
-        "public": counts(ADMM(tune=True, metric="public"), fresh(), worst, MOST),
-        "plain": plain(fresh, worst),
+    setup = {"r1": 1 + leaves_matter(node.facts), "full": 1, "public": 0}
+    found = {
+        name: [k + sent for k in counts(ADMM(tune=True, metric=name), fresh(), worst, most)]
+        for name, sent in setup.items()
     }
+    return {**found, "plain": plain(fresh, worst, most)}
 
 
 def cell(values: Any) -> str:
@@ -188,7 +222,8 @@ def cell(values: Any) -> str:
 
 def suite(quick: bool) -> list[dict[str, Any]]:
     print(
-        "\niterations to 1e-3 / 1e-6\n\n| graph | data | r1 | public | plain, best penalty |\n|---|---|---|---|---|"
+        "\niterations to 1e-3 / 1e-6\n\n| graph | data | r1 | full | public | plain, best penalty |"
+        "\n|---|---|---|---|---|---|"
     )
     found = []
     for family, spec, change, seed, rows in instances(quick):
@@ -196,21 +231,38 @@ def suite(quick: bool) -> list[dict[str, Any]]:
         found.append({"family": family, "graph": spec, "change": change, "seed": seed, **of})
         print(f"| {spec} | {change or 'as they are'} | {' | '.join(map(cell, of.values()))} |", flush=True)
     print(
-        "\nmedian and worst\n\n| family (instances) | plain, best penalty | public | r1 |\n|---|---|---|---|"
+        "\nmedian and worst\n\n| family (instances) | plain, best penalty | public | full | r1 |\n|---|---|---|---|---|"
     )
     for name in (*dict.fromkeys(row["family"] for row in found), *CHANGES, "all"):
         rows_there = [row for row in found if name in (row["family"], row["change"], "all")]
         if rows_there:
-            columns = [np.array([row[arm] for row in rows_there]) for arm in ("plain", "public", "r1")]
+            columns = [
+                np.array([row[arm] for row in rows_there]) for arm in ("plain", "public", "full", "r1")
+            ]
             told = [f"{cell(np.median(c, axis=0))}; {cell(c.max(axis=0))}" for c in columns]
             print(f"| {name} ({len(rows_there)}) | {' | '.join(told)} |")
-    for arm in ("r1", "public"):
+    for arm in ("r1", "full", "public"):
         slower = [
             " ".join((r["graph"], r["change"])).strip()
             for r in found
             if any(x > y for x, y in zip(r[arm], r["plain"]))
         ]
         print(f"\n{arm} slower than plain ADMM at its best penalty on: {', '.join(slower) or 'none'}")
+    return found
+
+
+def real(quick: bool) -> list[dict[str, Any]]:
+    print(
+        "\niterations to 1e-3 / 1e-6\n\n| table | graph | rows | r1 | full | public | plain, best penalty |\n"
+        "|---|---|---|---|---|---|---|"
+    )
+    found = []
+    for table, spec, deals in REAL[::3] if quick else REAL:
+        graph = topology.load(spec)
+        for deal in deals:
+            of = arms(*posed(graph, dealt(table, graph.n, deal), RHO / graph.n, C), 3 * MOST)
+            found.append({"table": table, "graph": spec, "deal": deal, **of})
+            print(f"| {table} | {spec} | {deal} | {' | '.join(map(cell, of.values()))} |", flush=True)
     return found
 
 
@@ -227,7 +279,9 @@ def peers_graph(n: int, seed: int) -> topology.Topology:
 def peers(quick: bool) -> list[dict[str, Any]]:
     found = []
     for n, seeds in ((5, 4 if quick else 24), (20, 2 if quick else 12)):
-        print(f"\nN = {n}: iterations to 1e-3 / 1e-6\n\n| seed | r1 | public | plain |\n|---|---|---|---|")
+        print(
+            f"\nN = {n}: iterations to 1e-3 / 1e-6\n\n| seed | r1 | full | public | plain |\n|---|---|---|---|---|"
+        )
         for seed in range(seeds):
             data_seed = 2000 + seed if seed else 0
             of = arms(*instance(peers_graph(n, seed), "", data_seed, setting.ROWS))
@@ -284,8 +338,7 @@ def under_noise(quick: bool) -> list[dict[str, Any]]:
         "\naverage loss of the mean model\n\n"
         "| | noise | eta, solves | a = 1 | 1.3 | 1.6 | 1.9 |\n|---|---|---|---|---|---|---|"
     )
-    source, graph, C, rho = open_source("adult"), topology.load("er5"), 1750.0, 0.22
-    data = [source.node(i, 5) for i in range(5)]
+    graph, data = topology.load("er5"), dealt("adult", 5, DEALS[0])
     rows = []
     X, y = (np.concatenate(part) for part in zip(*data))
     for recycle in (False, True):
@@ -296,9 +349,9 @@ def under_noise(quick: bool) -> list[dict[str, Any]]:
                     made = []
                     for seed in range(1 if alpha == np.inf else 3):
                         objectives = [
-                            GeneralisedLinear(X, y, Logistic(), weight=C, ridge=rho / 5) for X, y in data
+                            GeneralisedLinear(X, y, Logistic(), weight=C, ridge=RHO / 5) for X, y in data
                         ]
-                        node = node_of(graph, objectives, rho / 5, C)
+                        node = node_of(graph, objectives, RHO / 5, C)
                         noise = Noisy(alpha, seed, 5, 105)
                         f = relaxed(node, noise, eta, a, solves, 0.5 if recycle else None).mean(axis=0)
                         made.append(float(np.mean(np.logaddexp(0.0, -y * (X @ f)))))
@@ -318,12 +371,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--part", default="all", choices=("suite", "peers", "noise", "all"))
+    parser.add_argument("--part", default="all", choices=("suite", "real", "peers", "noise", "all"))
     parser.add_argument("--quick", action="store_true", help="14 instances, fewer seeds and noise levels")
     parser.add_argument("--out", help="also write the figures as JSON")
     options = parser.parse_args()
     found: dict[str, Any] = {}
-    for name, part in (("suite", suite), ("peers", peers), ("noise", under_noise)):
+    for name, part in (("suite", suite), ("real", real), ("peers", peers), ("noise", under_noise)):
         if options.part in (name, "all"):
             found[name] = part(options.quick)
     if options.out:

@@ -77,7 +77,7 @@ class Pooled:
         for _ in range(100):
             sigma = 1 / (1 + np.exp(self.A @ x))
             g = self.ridge * x - self.A.T @ (self.w * sigma)
-            if np.linalg.norm(g) < 1e-12:
+            if np.linalg.norm(g) < 1e-12 * max(1.0, self.w.sum()):
                 break
             H = (self.A * (self.w * sigma * (1 - sigma))[:, None]).T @ self.A + self.ridge * np.eye(len(x))
             x = x - np.linalg.solve(H, g)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from distadmm.problems.consensus import GeneralisedLinear, Problem
 from distadmm.problems.losses import Logistic
 from distadmm.ranks.graph_network import Neighbourhood, Network, split
 from distadmm.ranks.world import World
+from distadmm.testing import contracts
 
 D, RIDGE = 4, 1e-2
 LEAFY = [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (5, 0), (0, 3), (1, 6), (2, 7), (2, 8)]  # leaves 6, 7 and 8
@@ -50,8 +52,8 @@ def leafy() -> topology.Topology:
     return topology.from_edges(9, LEAFY)
 
 
-def dense(P: tuned.Curvature, row: int) -> np.ndarray:
-    return P.matrix(row, np.eye(P.spikes[0].u.shape[1]))
+def dense(P: tuned.Curvature | tuned.Whole, row: int) -> np.ndarray:
+    return P.matrix(row, np.eye(D))
 
 
 def random_curvature(rng: np.random.Generator, rows: int, spikes: int) -> tuned.Curvature:
@@ -85,9 +87,32 @@ def test_two_ends_meet_at_the_optimum_of_both(seed: int) -> None:
     np.testing.assert_allclose(P.times(w - t) + far.times(w - t_far), 0.0, atol=1e-8)
 
 
-def test_both_ends_of_an_edge_use_one_metric() -> None:
+@settings(deadline=None, max_examples=30)
+@given(st.integers(0, 10**6))
+def test_whole_matrices_meet_where_spikes_do(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    P, far = random_curvature(rng, 3, 1), random_curvature(rng, 3, 1)
+    t, t_far = rng.normal(size=(2, 3, D))
+    identity = np.eye(D)
+    rows = [
+        np.concatenate([point, of.matrix(i, identity)[np.triu_indices(D)], [1.0]])
+        for of, points in ((P, t), (far, t_far))
+        for i, point in enumerate(points)
+    ]
+    matrices, points = tuned._matrices(np.stack(rows))
+    whole, other = tuned.Whole(matrices, np.arange(3)), tuned.Whole(matrices, np.arange(3, 6))
+    np.testing.assert_allclose(whole.times(t_far), P.times(t_far), rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(
+        other.at(np.array([2, 0])).times(t[:2]), far.at(np.array([2, 0])).times(t[:2]), atol=1e-9
+    )
+    met = [tuned._agreed(matrices[i], points[i], matrices[i + 3], points[i + 3]) for i in range(3)]
+    np.testing.assert_allclose(met, tuned.meeting_point(P, t, far, t_far), rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["r1", "full"])
+def test_both_ends_of_an_edge_use_one_metric(kind: str) -> None:
     graph = leafy()
-    M = tuned.metric(node_of(graph), "r1")
+    M = tuned.metric(node_of(graph), kind)
     owner = np.repeat(np.arange(graph.n), graph.degrees)
     total = np.zeros_like(M.Q)
     for e, (i, j) in enumerate(zip(owner.tolist(), graph.indices.tolist())):
@@ -155,7 +180,7 @@ def test_duals_sum_to_zero_and_nodes_agree_on_the_optimum(kind: str) -> None:
     node = node_of(leafy())
     algorithm = tuned.Tuned(kind)
     state = algorithm.init(node)
-    for k in range(1, 200 if kind == "r1" else 2000):
+    for k in range(1, {"r1": 200, "full": 300}.get(kind, 2000)):
         state = algorithm.step(k, state, node)
         assert np.abs(state.L.sum(axis=0)).max() < 1e-11
     gradient = sum(o.grad(state.f[0]) for o in node.problem.objectives)
@@ -189,6 +214,16 @@ def test_the_public_metric_sends_models_alone() -> None:
     assert node.network.traffic.bytes == 3 * len(node.network.columns) * 8 * D
 
 
+def test_the_full_metric_sends_each_hessian_once() -> None:
+    node = node_of(leafy())
+    algorithm = tuned.Tuned("full")
+    state, edges = algorithm.init(node), len(node.network.columns)
+    assert node.network.traffic.messages == edges
+    assert node.network.traffic.bytes == edges * 8 * (D + D * (D + 1) // 2 + 1)
+    algorithm.step(1, state, node)
+    assert node.network.traffic.messages == 2 * edges
+
+
 class Products:
     """An objective that offers products with its Hessian only."""
 
@@ -208,6 +243,15 @@ def test_products_with_the_hessian_are_enough() -> None:
     for k in range(1, 6):
         state, beside = algorithm.step(k, state, node), algorithm.step(k, beside, other)
     np.testing.assert_allclose(state.f, beside.f, atol=1e-6)
+
+
+@pytest.mark.mpi(min_size=2, sizes=[3])
+def test_the_full_metric_keeps_the_contracts(world: World, shared_path: Path) -> None:
+    contracts.same_bits("admm", world, metric="full", topology="path:8")
+    contracts.exact_resume("admm", world, shared_path, metric="full", topology="path:8")
+    if world.is_root:
+        for contract in contracts.ALONE:
+            contract("admm", metric="full")
 
 
 @pytest.mark.mpi(min_size=2, sizes=[2, 3])
@@ -242,8 +286,9 @@ def test_each_set_up_message_is_in_the_ledger(tmp_path) -> None:
         assert lines.index(setup[-1]) < min(i for i, line in enumerate(lines) if line.get("k") == 1)
 
 
+@pytest.mark.parametrize("metric", ["r1", "full"])
 @pytest.mark.parametrize("loss", ["logistic", "squared", "huber"])
-def test_nodes_of_one_row_and_no_ridge_have_a_metric(loss: str, tmp_path) -> None:
+def test_nodes_of_one_row_and_no_ridge_have_a_metric(loss: str, metric: str, tmp_path) -> None:
     """Nothing in a node's data holds most directions; the sum of all is fitted without error all the same."""
     rng = np.random.default_rng(3)
     np.savez(tmp_path / "rows.npz", X=rng.normal(size=(4, 5)), y=np.array([1.0, -1.0, 1.0, -1.0]))
@@ -254,5 +299,5 @@ def test_nodes_of_one_row_and_no_ridge_have_a_metric(loss: str, tmp_path) -> Non
         "weight": 1.0,
         "rho": 0.0,
     }
-    run = radmm.solve("admm", **flags, iterations=100, tune=True)
+    run = radmm.solve("admm", **flags, iterations=100, tune=True, metric=metric)
     assert run.history[-1].objective < 1e-3 * 4

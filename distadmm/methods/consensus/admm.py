@@ -43,7 +43,9 @@ class ADMM(Penalties):
 
     tune: bool | None = flag(None, help="choose penalties by itself (default: admm without noise and --eta)")
     metric: str = flag(
-        "r1", help="of --tune: r1 follows the data, public needs nothing from it", choices=METRICS
+        "r1",
+        help="of --tune: r1 follows the data, full with all of its curvature, public needs nothing from it",
+        choices=METRICS,
     )
 
     def check(self, node: Node, iterations: int) -> None:

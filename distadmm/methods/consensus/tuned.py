@@ -22,6 +22,8 @@ A node with one neighbour alone (a leaf) and that neighbour move as one where u 
 neighbour's other edges must carry the leaf's curvature as well: it sends u and
 s_j (e - c)/2 of its steepest leaf on, and P_j gains s_j (e - c)/2 u u'.
 
+Metric "full": P_i = s_i H_i, with H_i = O_i''(t_i) itself.  Each node sends (t_i, upper triangle of H_i, s_i) once.
+
 Metric "public": P_i is a multiple of the identity made of the graph and public constants; only x is sent, and
 w = 0.
 """
@@ -37,7 +39,7 @@ from distadmm.problems.consensus import Problem
 from distadmm.structs import struct
 
 Array = np.ndarray
-RELAXATION = {"r1": 1.7, "public": 1.9}  # a, below 2
+RELAXATION = {"r1": 1.7, "full": 1.7, "public": 1.9}  # a, below 2
 _LEAST_SPREAD = 1e-4  # a smallest eigenvalue below this share of the second largest counts as this share
 _INNER = 5  # leaves are passed on where at least so many nodes are not leaves, so that somebody is to be told
 
@@ -76,12 +78,28 @@ class Curvature(NamedTuple):
         return Curvature(self.base[rows], tuple(Spike(u[rows], weight[rows]) for u, weight in self.spikes))
 
 
+class Whole(NamedTuple):
+    """P as it is; one P a row, and rows may share theirs."""
+
+    P: Array
+    of: Array  # which P each row has
+
+    def times(self, x: Array) -> Array:
+        return np.stack([self.P[i] @ row for i, row in zip(self.of, x)])
+
+    def matrix(self, row: int, identity: Array) -> Array:
+        return self.P[self.of[row]]
+
+    def at(self, rows: Array) -> Whole:
+        return Whole(self.P, self.of[rows])
+
+
 @struct
 class Metric:
     """P of this rank's nodes and of the neighbour at each of their edges."""
 
-    own: Curvature
-    far: Curvature
+    own: Curvature | Whole
+    far: Curvature | Whole
     start: Array  # sum_j M_ij w_ij of each node
     Q: Array  # sum_j M_ij of each node
     floor: Array  # least eigenvalue of each Q, as a column
@@ -91,10 +109,19 @@ def metric(node: Node, kind: str) -> Metric:
     """Exchange what the metric needs; the public one needs the neighbours' degrees, which all ranks know."""
     network = node.network
     mine = np.repeat(np.arange(network.n_local), np.diff(network.indptr))  # whose each edge is
+    own: Curvature | Whole
+    far: Curvature | Whole
     if kind == "public":
         own = Curvature(public_scale(node.facts, node.degree))
         far = Curvature(public_scale(node.facts, node.facts.degrees[network.indices][:, None]))
         start = np.zeros_like(node.start)
+    elif kind == "full":
+        node.release.expose(0, "the minimiser of the data and the Hessian there, for the metric")
+        visible = network.exchange(hessian_rows(node))
+        P, t = _matrices(visible)
+        own, far = Whole(P, np.arange(network.n_local)), Whole(P, network.columns)
+        w = np.stack([_agreed(P[i], t[i], P[j], t[j]) for i, j in zip(mine, network.columns)])
+        start = 0.5 * network.sum_over_edges(own.at(mine).times(w) + far.times(w))
     else:
         message = curvature_rows(node)
         node.release.expose(0, "the minimiser of the data, a direction and two curvatures, for the metric")
@@ -144,6 +171,32 @@ def curvature_rows(node: Node) -> Array:
 def bound_on_curvature(facts: Facts) -> float:
     """Of an objective without its ridge, for rows of norm one."""
     return facts.weight * (facts.max_curvature if np.isfinite(facts.max_curvature) else 1.0)
+
+
+def hessian_rows(node: Node) -> Array:
+    """(t_i, upper triangle of H_i, s_i) of the metric full."""
+    scale = kappa(node.facts) / node.degree[:, 0]
+    minima = own_minima(node)
+    upper = np.triu_indices(node.problem.dimension)
+    least = _LEAST_SPREAD**2 * bound_on_curvature(node.facts)
+    rows = []
+    for H, t, s in zip(node.problem.hessians(minima), minima, scale):
+        H.flat[:: len(t) + 1] += least  # as `curvature_rows`: what nothing holds, the metric has to
+        rows.append(np.concatenate([t, H[upper], [s]]))
+    return np.stack(rows)
+
+
+def _matrices(rows: Array) -> tuple[Array, Array]:
+    """P and t of rows (t, upper triangle of H, s)."""
+    d = int(np.sqrt(2 * rows.shape[1] + 0.25) - 1.5)
+    P = np.zeros((len(rows), d, d))
+    P[:, *np.triu_indices(d)] = rows[:, -1:] * rows[:, d:-1]
+    return P + np.triu(P, 1).transpose(0, 2, 1), rows[:, :d].copy()
+
+
+def _agreed(P: Array, t: Array, P_far: Array, t_far: Array) -> Array:
+    """`meeting_point` of two whole matrices."""
+    return np.linalg.solve(P + P_far, P @ t + P_far @ t_far)
 
 
 def own_minima(node: Node) -> Array:
