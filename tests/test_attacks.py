@@ -335,7 +335,7 @@ def test_scores_add_to_what_the_training_cost(tmp_path: Path, capsys: Any) -> No
     assert scores.releases == 3
     capsys.readouterr()
     assert ledger_command.main(["merge", str(run), "--json"]) == 0
-    (together,) = json.loads(capsys.readouterr().out)["data"]
+    together = json.loads(capsys.readouterr().out)
     least = math.hypot(gaussian.mu_at(0.99, DELTA), math.sqrt(3) * gaussian.mu_at(0.49, DELTA))
     everything = accountant.epsilon([*events(run, 2), *scores.events], DELTA, "replace")
     assert together["epsilon"] >= everything * (1 - 1e-9) >= gaussian.epsilon(least, DELTA)
@@ -355,5 +355,5 @@ def test_scores_without_noise_make_the_ledger_say_infinity(tmp_path: Path, capsy
     assert any(event.unbounded for event in found)
     capsys.readouterr()
     assert ledger_command.main(["merge", str(run), "--json"]) == 0
-    (together,) = json.loads(capsys.readouterr().out)["data"]
+    together = json.loads(capsys.readouterr().out)
     assert together["epsilon"] in (None, "inf", "infinite", math.inf)
