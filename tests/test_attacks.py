@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -204,7 +205,7 @@ def test_a_node_without_a_noise_of_its_own_is_refused(bad: Any, tmp_path: Path) 
 
 @pytest.mark.parametrize(("adjacency", "rounds"), [("replace", 1), ("replace", 3), ("add-remove", 1)])
 def test_coefficients_of_neighbouring_tables_are_no_further_apart_than_claimed(
-    adjacency: str, rounds: int
+    adjacency: str, rounds: int, tmp_path: Path
 ) -> None:
     """As a black box: fits of two tables, their first coefficients as scores; secret noise."""
     pytest.importorskip("sklearn")
@@ -215,10 +216,13 @@ def test_coefficients_of_neighbouring_tables_are_no_further_apart_than_claimed(
     X[0, 0] = 1e3  # clipped, or it would decide alone
     other = (X[1:], y[1:]) if adjacency == "add-remove" else (np.concatenate([-X[:1], X[1:]]), y)
 
+    numbers = count()
+
     def fitted(rows: Any, labels: Any) -> Any:
         model = ISTDPClassifier(
             30.0, DELTA, adjacency=adjacency, divisor=n if adjacency == "add-remove" else None, lam=0.0,
             fit_intercept=False, max_iter=rounds, steps="fixed",
+            account=str(tmp_path / f"{next(numbers)}.jsonl"),
         )  # fmt: skip
         return model.fit(rows, labels, classes=(0, 1))
 
@@ -239,7 +243,7 @@ def test_an_estimator_says_what_each_fit_cost_and_a_seed_guarantees_nothing() ->
 
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(40, 2)), np.tile([0, 1], 20)
-    model = ISTDPClassifier(1.0, DELTA, max_iter=3, lam=0.0)
+    model = ISTDPClassifier(1.0, DELTA, adjacency="replace", max_iter=3, lam=0.0)
     model.fit(X, y, classes=(0, 1))
     first = model.ledger_, model.coef_
     model.fit(X, y, classes=(0, 1))
@@ -251,10 +255,12 @@ def test_an_estimator_says_what_each_fit_cost_and_a_seed_guarantees_nothing() ->
     model.set_params(epsilon=1e-9)  # says nothing of a fit that is over
     assert 0.9 < model.epsilon_ <= 1.0
     assert "(1.0000, 1e-05)-DP" in model.statement_
-    seeded = ISTDPClassifier(1.0, DELTA, max_iter=3, random_state=0).fit(X, y, classes=(0, 1))
+    seeded = ISTDPClassifier(1.0, DELTA, adjacency="replace", max_iter=3, random_state=0).fit(
+        X, y, classes=(0, 1)
+    )
     assert seeded.ledger_.statement_kind == "simulation"
     assert "SIMULATION" in seeded.statement_.upper()
-    unnamed = ISTDPClassifier(1.0, DELTA, max_iter=3).fit(X, y)
+    unnamed = ISTDPClassifier(1.0, DELTA, adjacency="replace", max_iter=3).fit(X, y)
     assert unnamed.epsilon_ == math.inf
     assert any(event.unbounded for event in unnamed.ledger_.events)
 
