@@ -26,7 +26,7 @@ import numpy as np
 from distadmm.data.rows import Rows, load
 from distadmm.errors import require
 from distadmm.files import write_csv
-from distadmm.flags import read_config, value_of
+from distadmm.flags import value_of
 from distadmm.methods.istdp import fit, words
 from distadmm.methods.istdp.fit import PrivateSolution, Solution, solve, solve_printed, solve_private
 from distadmm.methods.istdp.options import Data, Model, Options, Privacy, Running
@@ -112,11 +112,9 @@ class Istdp(shell.Programme):
         following = value_of(argv, "--observe")
         require(
             "--observe" not in argv or (following is not None and not following.startswith("--")),
-            "--observe now says how often to measure; the objective on the private rows is --private-objective",
+            "--observe now says how often to measure; with the objective on the private rows it is --observe all",
         )
-        base = value_of(argv, "--config")
-        old = base is not None and read_config(base).get("observe") is True  # of a run of the last release
-        return super().read(["--private-objective", *argv] if old else argv)
+        return super().read(argv)
 
     def description(self) -> str:
         return __doc__ or ""
@@ -177,7 +175,8 @@ def rows_of(options: Options) -> Rows:
     X, y, _ = fit.checked(rows.X, rows.y, options.model.loss)
     if sound and rows.facts is not None:
         rows.facts.require_public(data.data)
-    return replace(rows, X=X, y=y)
+    hidden = sound and data.test_fraction and not options.run.observe_all  # rows of the private file, too
+    return replace(rows, X=X, y=y, test=None if hidden else rows.test)
 
 
 def price_for(options: Options, rows: Rows | None) -> Price | None:
@@ -271,7 +270,7 @@ def run_private(options: Options, rows: Rows, price: Price, run: running.Running
         file = fit.note_unchecked(ledger, smooth)
     else:
         course = fit.printed_course(rows.X, rows.y, smooth, price, ledger, source)
-    objective = partial(_objective, options, rows, smooth) if privacy.private_objective else None
+    objective = partial(_objective, options, rows, smooth) if options.observed else None
     watcher = _Watcher(repetition, objective)
     steps = Course(course.iterations, options.run.observe_every)
     loop = Loop(course.method, course.place, watcher, run, steps)
@@ -301,10 +300,6 @@ def run_private(options: Options, rows: Rows, price: Price, run: running.Running
             f"In {len(stuck)} of {k} iterations (the first: {stuck[0]}) the inner loop had accepted no step after 40 "
             "halvings. As printed it has no other end; here theta stayed and the run went on."
         )
-    if privacy.private_objective:
-        said.append(
-            "The objectives in history.csv are computed from the rows without noise: keep that file private."
-        )
     return Fit(
         state.theta + 0.0, loop.ended, k, loop.seconds, facts, watcher.columns, loop.history,
         [*([loop.reason] if loop.reason else []), *said], not stuck, loop.began, closing,
@@ -323,7 +318,7 @@ def _ledger(
         adjacency=price.plan.adjacency, dataset=rows.dataset, run=run.name,
         rows=content.names if content else (),
         scope="record" if options.run.repetitions == 1 else "unknown",  # repetitions meet the same records
-        claim=fit.claim_of(privacy.adjacency, privacy.form), budget=limit(privacy, price),
+        claim=fit.claim_of(privacy.adjacency, privacy.form, options.observed), budget=limit(privacy, price),
     )  # fmt: skip
     return ledger, source, content
 

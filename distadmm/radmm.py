@@ -145,7 +145,7 @@ def execute(prepared: Prepared, node: Node, run: Running) -> Run:
     from distadmm.run.loop import Course, Loop
 
     config, flags = prepared.config, prepared.config.loop
-    observer = Observer(node, prepared.world, prepared.source.test)
+    observer = Observer(node, prepared.world, prepared.test, exact=config.exact)
     course = Course(flags.iterations, flags.observe_every, flags.stop_tolerance, config.algorithm.phases)
     loop = Loop(config.algorithm, node, observer, run, course)
     k, state = loop.go()
@@ -161,7 +161,7 @@ def execute(prepared: Prepared, node: Node, run: Running) -> Run:
             "the models are too large or no longer finite: with these penalties, on this network, it diverges"
         )
     best = None
-    if prepared.source.pooled_allowed and flags.observe_every:
+    if prepared.source.pooled_allowed and flags.observe_every and config.exact:
         best = optimum(node, observer)[1]
         at_means = observer.at_means()
     node.close()
@@ -182,7 +182,7 @@ def _summed_up(prepared: Prepared, plan: Plan | None, run: Run, running: Running
         return run
     from distadmm.run.history import earlier
 
-    test = prepared.source.test() if run.ended != End.DIVERGED.word else None
+    test = prepared.test() if run.ended != End.DIVERGED.word else None
     wrong = None if test is None else error_rate(run.model, *test)
     gap = run.history[-1].gap if run.history else earlier(running.folder, "gap", run.iterations)
     run.summary = {
@@ -193,6 +193,8 @@ def _summed_up(prepared: Prepared, plan: Plan | None, run: Run, running: Running
         "ranks": prepared.world.size,
         "gap": None if math.isnan(gap) else gap,
         "pooled_allowed": prepared.source.pooled_allowed,
+        "observed": "all" if prepared.config.exact else "public",
+        "hidden_test": bool(prepared.config.problem.test_fraction) and not prepared.config.exact,
         "test_rows": 0 if test is None else len(test[1]),
         "test_error": None if wrong is None or math.isnan(wrong) else wrong,
         "epsilon": run.epsilon,

@@ -32,6 +32,7 @@ from distadmm.methods.sharing.observe import Observer, Watcher
 from distadmm.methods.sharing.price import (
     Price,
     as_claimed,
+    as_observed,
     as_unchecked,
     moments_price,
     open_price,
@@ -122,6 +123,9 @@ class SharingADMM(shell.Programme):
         return prepare(options, world)
 
     def price(self, prepared: Prepared) -> Price:
+        return as_observed(self._price(prepared), prepared.options)
+
+    def _price(self, prepared: Prepared) -> Price:
         privacy, star = prepared.options.privacy, prepared.star
         with star.world.together():
             loss = prepared.problem.loss
@@ -153,8 +157,10 @@ class SharingADMM(shell.Programme):
     def solve(self, prepared: Prepared, price: Price, run: Running) -> shell.Outcome:
         options, star, parts, problem = prepared.options, prepared.star, prepared.parts, prepared.problem
         out = opened(price, options.privacy, star, parts, options.run.seed, run)
-        watched = options.run.observe
-        observer = Observer(star, parts, problem) if watched != "none" else None
+        every, seen = options.run.observe_every, prepared.exact or prepared.public
+        observer = None
+        if options.run.observe != "none" and seen:
+            observer = Observer(star, parts, problem, exact=prepared.exact)
         outcome, arrays = shell.Outcome(), {}
         if price.agreed is not None:
             with run.signals.at_once():
@@ -172,9 +178,9 @@ class SharingADMM(shell.Programme):
             seat = Seat(
                 star, problem, prepared.blocks, parts.labels, parts.rows, release=release, masked=masked
             )
-            each = observer if watched.isdigit() else None
+            each = observer if every else None
             watcher = Watcher(star, each, plain=prepared.plain)
-            course = Course(prepared.iterations, int(watched) if each else 1)
+            course = Course(prepared.iterations, every or 1)
             loop = Loop(prepared.algorithm, seat, watcher, run, course)
             k, state = loop.go()
             solution = solution_of(prepared.algorithm, k, state, seat, private=bool(price.said))
@@ -255,7 +261,7 @@ def _sum_up(
     outcome.said = [
         *words.headline(star, parts, solution, traffic, outcome.ended),
         "",
-        words.table(compared),
+        words.table(compared, guarded=not prepared.exact),
         *words.verdict(compared),
         *[line for block in (price.said, _masks(prepared)) if block for line in ("", *block)],
     ]

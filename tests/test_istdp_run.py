@@ -184,7 +184,7 @@ def test_a_budget_refuses_the_schedule_or_ends_what_goes_beyond_it(
     [
         (["--checkpoint-every", "5"], "are for one run of istdp with noise"),
         ([*SEEDED, "--repetitions", "2", *KEPT], "are for one run of istdp with noise"),
-        (["--observe", "--data", "tiny"], "is --private-objective"),
+        (["--observe", "--data", "tiny"], "it is --observe all"),
         (["--budget-epsilon", "1"], "every release costs infinity"),
         ([*SEEDED, "--form", "paper", "--budget-epsilon", "1"], "every release costs infinity"),
         (["--observe", "often"], "--observe is 'often'"),

@@ -102,18 +102,6 @@ def test_output_perturbation_is_quoted_in_words_of_its_own(loss: str, tmp_path: 
     assert "certificate" in shown
 
 
-def test_what_an_observer_makes_of_private_rows_is_said_to_be_outside_the_loss(
-    tmp_path: Path, capsys
-) -> None:
-    for observe, told in (("1", True), ("none", False)):
-        out = tmp_path / observe
-        assert (
-            radmm.main([*words({**PRIVATE, "rng": "secure", "observe": observe}), "--out", str(out)]) == DONE
-        )
-        assert ("not covered    exact figures of private rows" in capsys.readouterr().out) is told
-        assert bool(json.loads((out / "summary.json").read_text())["not_covered"]) is told
-
-
 @pytest.mark.parametrize("name", ["admm", "radmm", "madmm"])
 @pytest.mark.parametrize("loss", ["logistic", "softmax"])
 def test_no_minimiser_without_its_noise_is_kept_under_output_perturbation(

@@ -36,6 +36,7 @@ def runs(tmp_path_factory) -> Path:
     for epsilon in ("20", "4"):
         for seed in ("0", "1", "2"):
             noise = ("--epsilon", epsilon, "--adjacency", "replace", "--rng", "simulation", "--seed", seed)
+            noise = (*noise, "--observe", "all")
             run(top / "noisy" / f"e{epsilon}s{seed}", "--topology", "ring:5", "--iterations", "20", *noise)
     return top
 

@@ -25,7 +25,7 @@ def _comparison(folder):
 
 def test_rows_that_nothing_public_bounds_are_cut_to_norm_one_and_that_is_said(tmp_path, capsys):
     """As radmm does: the same rows need no flag more."""
-    words = ["--data", "tiny", "--epsilon", 2, "--rng", "simulation", "--observe", "end"]
+    words = ["--data", "tiny", "--epsilon", 2, "--rng", "simulation", "--observe", "all:end"]
     assert run(*words, "--out", tmp_path / "default") == 0
     assert (
         "Rows longer than 1 (party 2) are cut to that norm; --row-norm states another."
@@ -40,7 +40,7 @@ def test_rows_that_nothing_public_bounds_are_cut_to_norm_one_and_that_is_said(tm
 
 
 def test_the_default_private_mode_beats_party_one_alone(tmp_path, capsys):
-    assert run(*A9A, "--epsilon", 1, "--rng", "simulation", "--out", tmp_path / "r") == 0
+    assert run(*A9A, "--epsilon", 1, "--rng", "simulation", "--observe", "all", "--out", tmp_path / "r") == 0
     rows = _comparison(tmp_path / "r")
     assert rows["this run, 2 parties"]["test_loss"] < 0.33 < rows["party 1 alone"]["test_loss"]
     text = capsys.readouterr().out
@@ -74,7 +74,7 @@ def test_secure_noise_is_discrete_and_never_the_same(tmp_path):
 
 def test_v2_protects_both_sides(tmp_path, capsys):
     arguments = ["--mechanism", "v2", "--epsilon", 2, "--epsilon-one", 4, "--protect", "record"]
-    assert run(*A9A, *arguments, "--out", tmp_path / "r", "--observe", "end") == 0
+    assert run(*A9A, *arguments, "--out", tmp_path / "r", "--observe", "all:end") == 0
     text = capsys.readouterr().out
     assert "(4, 1e-05)-DP for replacing one record of party 1" in text
     assert "not protected" not in text
@@ -112,7 +112,7 @@ def test_more_parties_answer_in_parallel_and_a_person_pays_for_all(tmp_path, cap
         "--epsilon",
         1,
         "--observe",
-        "end",
+        "all:end",
     ]
     assert run(*arguments, "--out", tmp_path / "r") == 0
     assert "One person at all 2 answering parties together: epsilon = 1.4" in capsys.readouterr().out
@@ -122,7 +122,7 @@ def test_more_parties_answer_in_parallel_and_a_person_pays_for_all(tmp_path, cap
 
 def test_a_run_that_noise_has_spoilt_says_so(tmp_path, capsys):
     arguments = ["--data", "tiny", "--row-norm", 3, "--epsilon", 0.5, "--mechanism", "v2"]
-    assert run(*arguments, "--out", tmp_path / "r", "--observe", "end") == 0
+    assert run(*arguments, "--out", tmp_path / "r", "--observe", "all:end") == 0
     assert "party 1 alone does better" in capsys.readouterr().out
 
 
@@ -149,7 +149,7 @@ def test_files_of_ones_own_in_the_private_mode(tmp_path):
         "--test-fraction",
         0.3,
     ]
-    assert run(*arguments, "--out", tmp_path / "r", "--observe", "end") == 0
+    assert run(*arguments, "--out", tmp_path / "r", "--observe", "all:end") == 0
     rows = _comparison(tmp_path / "r")
     assert rows["this run, 2 parties"]["test_loss"] < rows["party 1 alone"]["test_loss"]
     entries = chain.read(tmp_path / "r" / "ledger" / "node-0002.jsonl").entries

@@ -181,6 +181,11 @@ class Config:
     def run(self) -> Loop:
         return self.loop
 
+    @property
+    def exact(self) -> bool:
+        """Whether losses of the rows are computed: without noise, or where that is asked for all the same."""
+        return self.loop.observe_all or not self.privacy.wanted
+
     def table(self) -> dict[str, Any]:
         return table_of(self.choice, self.problem, self.loop, self.links, self.privacy, self.algorithm)
 

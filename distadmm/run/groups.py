@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from distadmm.errors import require
 from distadmm.flags import flag
 from distadmm.structs import struct
@@ -39,12 +41,15 @@ class Job(Output):
 class Run(Job):
     """A job of many iterations, which can be watched, stopped and taken up again."""
 
+    NAMED: ClassVar[tuple[str, ...]] = ("none",)  # ways to observe that are no number
+
     time_limit: float | None = flag(
         None, help="stop after so many seconds (state saved if checkpoints are on)", above=0
     )
     observe: str = flag(
         "1",
-        help="measure every so many iterations, or none; changes no bit of the result",
+        help="measure every so many iterations, or none; of a run with noise what is public alone, with all or all:K "
+        "the losses of private rows too; changes no bit of the result",
         was={"observe": {"each": "1"}},
     )
     checkpoint_every: int | None = flag(None, help="save the state every so many iterations", at_least=1)
@@ -64,15 +69,22 @@ class Run(Job):
     )
 
     def __post_init__(self) -> None:
+        often = "1" if self.observe == "all" else self.observe.removeprefix("all:")
         require(
-            self.observe == "none" or (self.observe.isdigit() and int(self.observe) > 0),
-            f"--observe is {self.observe!r}; needed: none, or a whole number of iterations",
+            self.observe in self.NAMED or (often.isdigit() and int(often) > 0),
+            f"--observe is {self.observe!r}; needed: {', '.join(self.NAMED)}, a number of iterations, all or all:K",
         )
 
     @property
     def observe_every(self) -> int:
         """Iterations between measurements; 0 for none."""
-        return 0 if self.observe == "none" else int(self.observe)
+        often = self.observe.removeprefix("all:")
+        return 1 if often == "all" else int(often) if often.isdigit() else 0
+
+    @property
+    def observe_all(self) -> bool:
+        """Exact figures of private rows are asked for, noise or not; then the sentence of the run says so."""
+        return self.observe.startswith("all")
 
 
 @struct

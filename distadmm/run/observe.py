@@ -1,7 +1,7 @@
 """What an onlooker measures of a run.  Nothing here is protocol traffic, and no iterate depends on it.
 
-A measurement gathers every node's model and local objective on rank 0.  It sees private data through the
-losses, so it is outside every privacy guarantee; a deployment runs with `--observe none`.
+A measurement gathers every node's model on rank 0 and, where rows are not private or it was asked for all the same,
+every node's local objective: that sees private data through the losses, and is outside every privacy guarantee.
 """
 
 from __future__ import annotations
@@ -49,7 +49,9 @@ class Measurement(NamedTuple):
         return max(self.primal_residual, self.dual_residual)
 
     def details(self) -> list[str]:
-        found = [f"objective {self.objective:.6g}", f"disagreement {self.consensus_error:.2g}"]
+        found = [f"disagreement {self.consensus_error:.2g}"]
+        if self.objective == self.objective:
+            found.insert(0, f"objective {self.objective:.6g}")
         if self.test_error == self.test_error:
             found.append(f"test error {100 * self.test_error:.2f} %")
         return found
@@ -65,9 +67,11 @@ class Observer:
         node: Node,
         world: World,
         test: Callable[[], tuple[Any, Array] | None],
+        *,
+        exact: bool = True,
     ):
-        """`test` reads the test rows, when rank 0 first wants them."""
-        self.node, self.world = node, world
+        """`test` reads the test rows, when rank 0 first wants them; without `exact` no loss of the rows is computed."""
+        self.node, self.world, self.exact = node, world, exact
         self._read_test = test
         self.order = world.rows_order(node.network.nodes)
         self.uplink = Uplink(world, node.network.n_local, 7 + node.problem.dimension)
@@ -90,11 +94,12 @@ class Observer:
 
     def measure(self, k: int, phase: str, state: Any, before: Any, seconds: float) -> Measurement | None:
         problem, network, f = self.node.problem, self.node.network, state.f
+        unseen = np.full(len(f), np.nan)
         local = np.column_stack(
             [
-                problem.values(f),
-                problem.data_losses(f),
-                problem.residual if phase == "solve" else np.full(len(f), np.nan),
+                problem.values(f) if self.exact else unseen,
+                problem.data_losses(f) if self.exact else unseen,
+                problem.residual if phase == "solve" and self.exact else unseen,
                 np.einsum("ij,ij->i", f - before.f, f - before.f),
                 np.full(len(f), self.node.release.epsilon),
                 np.full(len(f), network.traffic.messages / max(network.n_local, 1)),

@@ -38,6 +38,11 @@ class Prepared:
     description: dict[str, Any]  # graph and data in words and numbers, for config.json and the dry run
     delays: Delays | None = None
 
+    def test(self) -> Any:
+        """X and y of the test rows, as far as they are public: those cut off a private file are not."""
+        hidden = self.config.problem.test_fraction and not self.config.exact
+        return None if hidden else self.source.test()
+
 
 @struct
 class _Plan:

@@ -138,6 +138,10 @@ def read(programme: Programme, argv: Sequence[str]) -> Any:
     options = programme.options(parse(programme.prog, programme.description(), classes, arguments))
     if resume is not None:
         before = programme.options(build(classes, today(asked, classes)))  # in the words of this release
+        require(
+            before.run.observe_all or not options.run.observe_all,
+            f"--resume: the run in {resume} did not begin with --observe all, and its ledgers say so; start a new run",
+        )
         _require_continuation(options, before.table(), resume, FREE_ON_RESUME - programme.bound)
     return options
 

@@ -10,6 +10,7 @@ import numpy as np
 from distadmm.methods.consensus.sizing import events_of
 from distadmm.privacy.accounting.statements import loss_in_words, planned_loss
 from distadmm.privacy.noise.release import HEAD_BYTES
+from distadmm.run.config import Config
 from distadmm.run.ends import End
 from distadmm.run.setup import Prepared
 
@@ -82,12 +83,14 @@ def note(prepared: Prepared, plan: Plan | None = None) -> str:
 
 def not_covered(prepared: Prepared, run: Any) -> str:
     """What of the results is computed from private rows without noise; empty where nothing else is claimed."""
-    if not math.isfinite(run.epsilon):
+    return observed(prepared.config) if math.isfinite(run.epsilon) else ""
+
+
+def observed(config: Config) -> str:
+    """What an onlooker computes of private rows because somebody asked for it; empty where they have no bound."""
+    if not (config.privacy.wanted and config.exact):
         return ""
-    exact = ["the gap and history.csv (--observe none leaves them out)"] if run.history else []
-    if prepared.config.problem.test_fraction:
-        exact.append("the test error")
-    return " and ".join(exact)
+    return "objectives, losses and gap" + (", and the test error" if config.problem.test_fraction else "")
 
 
 def beyond(prepared: Prepared, run: Any) -> str:
@@ -127,6 +130,8 @@ def closing(s: dict[str, Any], optimum: float | None) -> list[tuple[str, str]]:
         gap = "none: the run diverged"
     elif s["gap"] is not None:
         gap = f"{s['gap']:.3e}"
+    elif s["observed"] == "public":
+        gap = "- (of private rows: --observe all computes it, outside the bound)"
     elif optimum == 0:
         gap = "none: the optimum is zero, or as good as zero, and a gap is relative to it"
     elif s["pooled_allowed"]:
@@ -137,6 +142,10 @@ def closing(s: dict[str, Any], optimum: float | None) -> list[tuple[str, str]]:
         error = f"{100 * s['test_error']:.2f} %"
     elif s["ended"] == DIVERGED:
         error = "none"
+    elif s["hidden_test"]:
+        error = (
+            "- (of rows cut off the private file: --observe all computes it; --test-data names public ones)"
+        )
     else:
         error = "none: the target is a number, not one of two classes" if s["test_rows"] else "no test rows"
     rows = [

@@ -334,19 +334,23 @@ def line(k: int, state: Any) -> Step:
 
 def said_of(ledger: MemoryLedger, delta: float) -> Statement:
     """What may be said of a run of noisy clipped gradients, by its ledger."""
-    kind, known = ledger.statement_kind, claim_of(ledger.adjacency)
+    kind, known = ledger.statement_kind, ledger.tally.header["claim"] or claim_of(ledger.adjacency)
     committed = is_committed(ledger.tally)
     return of_claim(kind, known, ledger.events, ledger.adjacency, delta, committed=committed)  # type: ignore[arg-type]
 
 
-def claim_of(adjacency: str | None, form: str = "sound") -> dict[str, Any]:
-    """What this module and `private` establish: of the printed form, that its noise is fresh."""
+def claim_of(adjacency: str | None, form: str = "sound", observed: str = "") -> dict[str, Any]:
+    """What this module and `private` establish: of the printed form, that its noise is fresh.
+
+    `observed` is what was computed of the rows without noise.
+    """
     if form == "paper":
         return claim("istdp", ["fresh-noise"])
     divisor = Hypothesis("public-divisor", "code" if adjacency == "replace" else "flag")
     return claim(
-        "istdp", ["clipped-examples", divisor, "data-free-steps", "fresh-noise", "data-free-schedule"]
-    )
+        "istdp", ["clipped-examples", divisor, "data-free-steps", "fresh-noise", "data-free-schedule"],
+        **({"observed": observed} if observed else {}),
+    )  # fmt: skip
 
 
 def _ledger(ledger: MemoryLedger | None, adjacency: Adjacency, mode: str, form: str) -> MemoryLedger:

@@ -82,9 +82,6 @@ class Privacy(Budget):
     shortest: float | None = flag(None, help="alpha_min (default: 1/(c1 C^2), c1 the loss's curvature)")
     longest: float | None = flag(None, help="alpha_max (default: 20 times the shortest)")
     form: str = again(Shared, "form", note="; paper: Algorithm 1, whose claim is refuted")
-    private_objective: bool = flag(
-        False, help="write the objective on the private rows too: outside every guarantee"
-    )
     budget_epsilon: float | None = again(Filtered, "budget_epsilon")
     budget_delta: float | None = again(Filtered, "budget_delta")
     assume: str | None = again(Filtered, "assume")
@@ -118,7 +115,7 @@ class Privacy(Budget):
 class Running(Run):
     """How the run is kept."""
 
-    observe: str = again(Run, "observe", was={"observe": {"each": "1", False: "1", True: "1"}})
+    observe: str = again(Run, "observe", was={"observe": {"each": "1", False: "1", True: "all"}})
     repetitions: int = flag(
         1, help="simulation: so many independent runs, shared out to the ranks", at_least=1
     )
@@ -161,7 +158,14 @@ class Options:
             require(self.model.lambda_ is not None, "--form paper has no rule for lambda; give --lambda")
             require(self.model.penalty == "mcp", "--form paper is for the penalty mcp")
             require(not self.data.intercept, "--form paper has no intercept; leave it out")
-            require(not private.private_objective, "--private-objective is for the sound form; leave it out")
+            require(not run.observe_all, "--observe all is for the sound form; leave it out")
+
+    @property
+    def observed(self) -> str:
+        """What is computed of private rows because somebody asked for it."""
+        if self.privacy.epsilon is None or not self.run.observe_all:
+            return ""
+        return "the objective" + (" and the figures of the held-out rows" if self.data.test_fraction else "")
 
     @property
     def mode(self) -> str:

@@ -58,12 +58,12 @@ class Model(NamedTuple):
 
 
 class Observer:
-    """Holds all columns on rank 0; other ranks only lend theirs."""
+    """Holds all columns on rank 0; other ranks only lend theirs.  Without `exact`, those of the test rows alone."""
 
-    def __init__(self, star: Star, parts: Parts, problem: admm.Problem):
-        self.star, self.problem = star, problem
+    def __init__(self, star: Star, parts: Parts, problem: admm.Problem, *, exact: bool = True):
+        self.star, self.problem, self.exact = star, problem, exact
         self.labels, self.test_labels = parts.labels, parts.test_labels
-        self.train = pooled(star, parts.train) or {}
+        self.train = pooled(star, parts.train if exact else {}) or {}
         self.test = pooled(star, parts.test) or {}
         self.means = {
             m: np.asarray(matrix.mean(axis=0)).ravel() if problem.intercept else np.zeros(matrix.shape[1])
@@ -84,14 +84,16 @@ class Observer:
 
     def measure(self, model: Model) -> Metrics:
         """Rank 0: the metrics of a model of all parties, or of some."""
-        problem, labels = self.problem, self.labels
+        problem, labels, objective = self.problem, self.labels, float("nan")
         assert labels is not None
-        loss = problem.loss.value(_scores(self.train, model), labels).sum()
-        objective = loss + problem.lam * sum(problem.reg.value(x) for x in model.x.values())
+        if self.exact:
+            loss = problem.loss.value(_scores(self.train, model), labels).sum()
+            whole = loss + problem.lam * sum(problem.reg.value(x) for x in model.x.values())
+            objective = float(whole) / labels.size
         if self.test_labels is None or not self.test:
-            return Metrics(float(objective) / labels.size, float("nan"), float("nan"))
+            return Metrics(objective, float("nan"), float("nan"))
         score = _scores(self.test, model)
-        return Metrics(float(objective) / labels.size, *test_metrics(problem.loss, score, self.test_labels))
+        return Metrics(objective, *test_metrics(problem.loss, score, self.test_labels))
 
     def reference(self, parties: tuple[int, ...]) -> Metrics:
         """Rank 0: the model trained in one place on the columns of these parties."""

@@ -13,6 +13,7 @@ from distadmm.methods.sharing.messages import PrivacyOptions, agreement, given_b
 from distadmm.privacy.accounting.events import Adjacency, Event, Leakage, Unbounded
 from distadmm.privacy.accounting.scopes import Hypothesis, claim
 from distadmm.privacy.accounting.statements import (
+    BESIDES,
     BOUNDED,
     EQUATION_10,
     Sharing,
@@ -83,6 +84,18 @@ def as_unchecked(price: Price, privacy: PrivacyOptions, loss: Loss) -> Price:
     accounts = {m: each._replace(epsilon=None) for m, each in price.accounts.items()}
     later = {"privacy": {"statement": " ".join(said), "mu": None}}
     return Price(accounts, said, {**facts, "epsilon": math.inf, "statement": why, **later}, price.agreed, why)
+
+
+def as_observed(price: Price, options: Any) -> Price:
+    """What is computed of private rows because somebody asked for it stands beside what is claimed of the messages."""
+    if not (options.privacy.guarded and options.run.observe_all):
+        return price
+    what = "objectives and losses, and the models trained in one place to compare with"
+    accounts = {
+        m: each._replace(claim={**each.claim, "observed": what}) if each.claim else each
+        for m, each in price.accounts.items()
+    }
+    return price._replace(accounts=accounts, said=[*price.said, f"{BESIDES}: {what}."])
 
 
 def vectors_price(prepared: Prepared) -> Price:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from distadmm.algorithm import find
 from distadmm.data.parties import DataOptions, load
@@ -141,13 +141,9 @@ class SolverOptions:
 
 @struct
 class RunOptions(Run):
-    observe: str = again(Run, "observe", note="; end: the finished model alone")
+    NAMED: ClassVar[tuple[str, ...]] = ("none", "end", "all:end")
 
-    def __post_init__(self) -> None:
-        require(
-            self.observe in ("none", "end") or (self.observe.isdigit() and int(self.observe) > 0),
-            f"--observe is {self.observe!r}; needed: none, end, or a whole number of iterations",
-        )
+    observe: str = again(Run, "observe", note="; end, all:end: the finished model alone")
 
 
 @struct
@@ -176,6 +172,17 @@ class Prepared(NamedTuple):
     blocks: dict[int, Columns]
     row: dict[int, float]  # the public bound on the norm of a record's features, a party
     note: str  # what is to be said of it
+
+    @property
+    def exact(self) -> bool:
+        """Whether losses of the rows, and models to compare with, are computed: without noise, or where asked for."""
+        return self.options.run.observe_all or not self.options.privacy.guarded
+
+    @property
+    def public(self) -> bool:
+        """Whether the models are made of released values and of what is not protected, and the test rows are public."""
+        private, cut = self.options.privacy, self.options.data.test_fraction
+        return private.moments and private.mechanism != "v2" and not cut
 
     @property
     def foreign(self) -> str:

@@ -37,6 +37,7 @@ NOT_COVERED = (
     "floating point."
 )
 _OBSERVER = "the curves and comparisons of an observer, preprocessing, the choice of settings, timing, aborts, floating"
+BESIDES = "Besides, without noise and with no bound, for whoever sees the files of the run"
 SEEDED = "Simulation noise: whoever has the seed takes it off, so this run guarantees nothing."
 
 
@@ -86,11 +87,13 @@ def statement(
     scope: str,
     verified: Collection[str | Hypothesis] = (),
     tolerance: float | None = None,
+    dealt: bool = False,
+    observed: str = "",
 ) -> Statement:
     """What may be said of `events`, the releases of the node that spent most (`nodes.combine` finds it).
 
     `verified` holds the hypotheses and who established them (a bare name: code); `tolerance` is tau of certified
-    solves.
+    solves; `dealt` says that one file was dealt out to the nodes, `observed` what was computed of private rows besides.
     """
     from distadmm.privacy.accounting import accountant, scopes
 
@@ -116,6 +119,12 @@ def statement(
     if declared:
         words = "; ".join(f"{scopes.HYPOTHESES[name]} ({name})" for name in declared)
         sentence = f"If what was only declared holds: {words}: {sentence}"
+    if dealt and adjacency == "add-remove":
+        sentence += (
+            " One record of a node's share of the file, as dealt out: that depends on the number of rows."
+        )
+    if observed:
+        sentence += f" {BESIDES}: {observed}."
     reasons = [f"not verified: {scopes.HYPOTHESES[name]} ({name})" for name in missed]
     reasons += [f"no bound is proved for: {e.words}" for e in listed if e.unbounded]
     would_be, kind = math.inf, "conditional" if declared or reading == "odometer" else "certificate"
@@ -196,6 +205,7 @@ def of_claim(
     return statement(
         reading, events, adjacency, delta,
         scope=claim["scope"], verified=known, tolerance=claim.get("tolerance"),
+        dealt=bool(claim.get("dealt")), observed=str(claim.get("observed", "")),
     )  # fmt: skip
 
 
