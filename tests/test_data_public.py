@@ -149,8 +149,8 @@ def test_quantiles_of_the_rows_bound_nothing_until_somebody_calls_them_public(
     small = ["--rows-per-node", "200", "--weight", "20"] if programme == "radmm" else []
     assert not kept(programme, ["--data", "a9a", *small], tmp_path / "found")
     said = capsys.readouterr()
-    assert "--public bounds" in said.out + said.err
-    assert kept(programme, ["--data", "a9a", "--public", "bounds", *small], tmp_path / "stated")
+    assert "--stated bounds" in said.out + said.err
+    assert kept(programme, ["--data", "a9a", "--stated", "bounds", *small], tmp_path / "stated")
 
 
 STANDARDISED = """
@@ -187,8 +187,8 @@ def test_what_a_reader_of_ones_own_makes_of_rows_bounds_nothing_until_somebody_s
     data += ["--weight", "1"] if programme == "radmm" else []
     assert not kept(programme, data, tmp_path / "found")
     said = capsys.readouterr()
-    assert "--public bounds" in said.out + said.err
-    assert kept(programme, [*data, "--public", "bounds"], tmp_path / "stated")
+    assert "--stated bounds" in said.out + said.err
+    assert kept(programme, [*data, "--stated", "bounds"], tmp_path / "stated")
 
 
 @pytest.mark.parametrize("programme", ["radmm", "moments", "vectors"])
@@ -204,10 +204,10 @@ def test_a_mapping_that_may_have_been_designed_on_the_rows_bounds_nothing(
     data += ["--rows-per-node", "200", "--weight", "20"] if programme == "radmm" else []
     assert not kept(programme, data, tmp_path / "found")
     said = capsys.readouterr()
-    assert "--public mappings" in said.out + said.err
-    assert kept(programme, [*data, "--public", "mappings"], tmp_path / "stated")
+    assert "--stated mappings" in said.out + said.err
+    assert kept(programme, [*data, "--stated", "mappings"], tmp_path / "stated")
 
 
 def test_no_other_fact_can_be_stated_away(tmp_path, capsys) -> None:
-    assert istdp.main(["--data", "a9a", "--public", "classes", *QUICK["istdp"][1]]) == USAGE
+    assert istdp.main(["--data", "a9a", "--stated", "classes", *QUICK["istdp"][1]]) == USAGE
     assert "it states some of: bounds, mappings" in capsys.readouterr().err

@@ -46,7 +46,7 @@ def test_same_bits_on_ranks(world: World, shared_path: Path) -> None:
 def test_the_ledger_lists_the_nats_and_epsilon_is_unmoved(tmp_path: Path) -> None:
     path = mapping_file(tmp_path)
     plain = radmm.solve("radmm", **FLAGS, out=tmp_path / "plain")
-    flags = {**FLAGS, "sanitise": (f"relationship={path}",), "public": ("mappings",)}
+    flags = {**FLAGS, "sanitise": (f"relationship={path}",), "stated": ("mappings",)}
     washed = radmm.solve("radmm", **flags, out=tmp_path / "washed")
     assert washed.epsilon == plain.epsilon
     lines = (tmp_path / "washed" / "ledger" / "node-0001.jsonl").read_text().splitlines()
@@ -60,7 +60,7 @@ def test_a_sanitised_run_keeps_its_certificate(tmp_path: Path) -> None:
     path = mapping_file(tmp_path)
     run = radmm.solve(
         "radmm",
-        **{**FLAGS, "rng": "secure", "public": ("mappings",)},
+        **{**FLAGS, "rng": "secure", "stated": ("mappings",)},
         sanitise=(f"relationship={path}",),
         out=tmp_path / "run",
     )

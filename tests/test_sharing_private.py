@@ -10,7 +10,7 @@ from distadmm.files import read_npz
 from distadmm.methods.sharing.messages import one_hot_bound
 from distadmm.privacy.ledger import chain
 
-A9A = ["--data", "a9a", "--split", "66,57", "--public", "bounds"]
+A9A = ["--data", "a9a", "--split", "66,57", "--stated", "bounds"]
 
 
 def run(*arguments):
@@ -105,7 +105,7 @@ def test_more_parties_answer_in_parallel_and_a_person_pays_for_all(tmp_path, cap
     arguments = [
         "--data",
         "a9a",
-        "--public",
+        "--stated",
         "bounds",
         "--split",
         "66,30,27",

@@ -43,7 +43,7 @@ def test_a_private_reply_keeps_its_certificate(mapping: Path, tmp_path: Path, ca
     words = [
         "--data",
         "adult",
-        "--public",
+        "--stated",
         "mappings",
         "--split",
         "40,61",

@@ -28,7 +28,7 @@ class Rows:
     )
     schema: str | None = flag(None, help="TOML file with the public domains and bounds of a CSV's columns")
     features: int | None = flag(None, help="columns of a libsvm file; private runs need it", at_least=1)
-    public: tuple[str, ...] = flag(
+    stated: tuple[str, ...] = flag(
         (),
         help="facts that you state to be public: bounds (of a9a, or a reader of yours), mappings (of "
         "--sanitise)",
@@ -37,7 +37,7 @@ class Rows:
 
     def reading(self) -> dict[str, Any]:
         """How a user's file is to be read, as far as flags say so."""
-        names = ("target", "labels", "schema", "features", "public", "test_fraction", "test_data")
+        names = ("target", "labels", "schema", "features", "stated", "test_fraction", "test_data")
         return {name: value for name in names if (value := getattr(self, name, None))}
 
 

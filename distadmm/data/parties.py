@@ -161,7 +161,7 @@ def _from_files(data: DataOptions, star: Star, seed: int, regression: bool, priv
     assert data.key is not None
     task = "regression" if regression else "binary"
     reading = Reading(
-        target=data.target, task=task, labels=data.labels, seed=seed, private=private, public=data.public
+        target=data.target, task=task, labels=data.labels, seed=seed, private=private, stated=data.stated
     )
     files = dict(enumerate(data.party_files, 1))
     own, labels = {}, None

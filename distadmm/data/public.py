@@ -14,7 +14,7 @@ from distadmm.errors import require
 from distadmm.structs import struct
 
 ROWS, PUBLISHED = "rows", "published"  # found in these rows; stated, but found by others in rows like these
-STATED = ("bounds", "mappings")  # what --public may state where nothing here shows it
+STATED = ("bounds", "mappings")  # what --stated may state where nothing here shows it
 
 
 class Fact(NamedTuple):
@@ -27,7 +27,7 @@ class Fact(NamedTuple):
 
 def mappings_of(columns: Iterable[str]) -> Fact:
     """What is known of the mappings that replaced these columns: nothing, unless somebody states it."""
-    why = "a mapping of --sanitise may have been designed on these rows; --public mappings states that it was not"
+    why = "a mapping of --sanitise may have been designed on these rows; --stated mappings states that it was not"
     names = tuple(columns)
     return Fact(names, ROWS, why) if names else Fact((), "flag")
 
@@ -54,7 +54,7 @@ class PublicFacts:
     def stating(self, names: Sequence[str]) -> PublicFacts:
         """These facts, those of `names` stated to be public by whoever asks for the run."""
         unknown = [name for name in names if name not in STATED]
-        require(not unknown, f"--public is {','.join(names)}; it states some of: {', '.join(STATED)}")
+        require(not unknown, f"--stated is {','.join(names)}; it states some of: {', '.join(STATED)}")
         return replace(self, **{name: getattr(self, name)._replace(source="flag", why="") for name in names})
 
     def _all(self) -> tuple[Fact, ...]:

@@ -79,7 +79,7 @@ class Reading:
     sanitise: Mapping[str, mappings.ColumnMapping] = field(default_factory=dict)
     seed: int = 0
     private: bool = False
-    public: tuple[str, ...] = ()  # facts that are stated to be public
+    stated: tuple[str, ...] = ()  # facts that are stated to be public
 
     def __post_init__(self) -> None:
         require(self.task in TASKS, f"task is {self.task!r}; choose one of: {', '.join(TASKS)}")
@@ -161,10 +161,10 @@ class Reading:
             columns = Fact(len(names), "flag") if self.features else Fact(len(names), ROWS, why)
         bounds = Fact(self.schema.columns, "schema") if self.schema else Fact(None, "header")
         if kind(path) in FORMATS:
-            why = "a reader of your own may make a row of other rows too; --public bounds states that it does not"
+            why = "a reader of your own may make a row of other rows too; --stated bounds states that it does not"
             bounds = Fact(None, ROWS, why)
         found = PublicFacts(classes, columns, bounds, Fact(norm, "flag"), mappings_of(self.sanitise))
-        return found.stating(self.public)
+        return found.stating(self.stated)
 
     def read(self, file: TableFile, node: int = 0) -> tuple[Matrix, Array, tuple[str, ...]]:
         """All of X with its sanitised columns in place, the target cells, and the names of the columns."""

@@ -230,7 +230,7 @@ def _tiny(**options: Any) -> Source:
 def _a9a(**options: Any) -> Source:
     from distadmm.data.adult import a9a
 
-    why = "the columns of a9a are cut at quantiles of its rows; --public bounds states that these are public constants"
+    why = "the columns of a9a are cut at quantiles of its rows; --stated bounds states that these are public constants"
     return TableSource(a9a.table(), *a9a.split(), bounds=Fact(a9a.EDGES, PUBLISHED, why), **options)
 
 
@@ -258,7 +258,7 @@ def open_source(
     if text in BUNDLED:
         options["task"] = reading.pop("task", "binary")
         reading.pop("private", None)
-        stated = reading.pop("public", ())
+        stated = reading.pop("stated", ())
         for name, value in reading.items():
             flag = name.replace("_", "-")
             require(not value, f"--{flag} is for files of your own; the bundled table {text!r} needs none")
