@@ -188,6 +188,7 @@ def _convert(annotation: Any, text: Any, name: str) -> Any:
     raise TypeError(f"no flag can be made of a field of type {annotation!r} ({name})")
 
 
+@functools.cache
 def fields_of(cls: type) -> dict[str, tuple[dataclasses.Field, Any]]:
     """The flag fields of a dataclass with their resolved types, by field name."""
     hints = typing.get_type_hints(cls)

@@ -383,3 +383,6 @@ def test_an_algorithm_of_ones_own_runs_and_cannot_send_unnoticed(seal, tmp_path)
     assert said in charge["params"]["reason"]
     assert run("--resume", out, "--iterations", 12) == 0
     assert len(_history(out)) == 12
+    if "seal" in seal:  # infinity is said once, and not again by the run that goes on
+        entries = chain.read(out / "ledger" / "node-0001.jsonl").entries
+        assert [each["k"] for each in entries if each["kind"] in ("charge", "release")] == [1]

@@ -63,6 +63,8 @@ class Uplink:
         if self.world.is_root:
             self._sent()
             self._announced = word
+            if not self._outgoing:  # nobody to tell
+                return
             self._word[:] = np.frombuffer(word.encode()[:_LONGEST].ljust(_LONGEST, b"\0"), dtype=np.uint8)
             self._send()
         else:

@@ -4,6 +4,7 @@ Invariant that guards privacy
 -----------------------------
 * `seal` and `expose` write the party's ledger first, and give leave for one message each (`expose`: for those of the
   iteration); anything else a party sends is charged as unbounded by the guard before it leaves.
+* Infinity is said once: of vectors without noise the ledger holds the first, which has no bound, and none after it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from distadmm.errors import BudgetExhausted, InputError
+from distadmm.privacy.accounting.events import Unbounded
 from distadmm.privacy.noise.queries import Query, Releases
 from distadmm.privacy.noise.seal import Guard
 from distadmm.ranks.world import World
@@ -33,6 +35,8 @@ class Release:
     def __init__(self, out: Mapping[int, Releases] | None = None, queries: Mapping[int, Query] | None = None):
         self.out, self.queries = dict(out or {}), dict(queries or {})
         self.private = any(query.sigma > 0 for query in self.queries.values())
+        bare = Unbounded(OPEN)
+        self._open = {m for m, each in self.out.items() if bare in each.ledger.events}  # whose ledgers say so
         self._guards = {m: Guard([m], partial(self._charge, out.ledger)) for m, out in self.out.items()}
 
     @staticmethod
@@ -79,7 +83,10 @@ class Release:
     def expose(self, k: int, m: int, what: str = OPEN, **claim: Any) -> None:
         """Note that what party m sends in iteration k depends on its columns and has no bound."""
         if m in self.out:
-            self.out[m].ledger.expose(what, iteration=k, **claim)
+            if what != OPEN or m not in self._open:
+                self.out[m].ledger.expose(what, iteration=k, **claim)
+            if what == OPEN:
+                self._open.add(m)
             self._guards[m].permit(k, "open", kind="vector")
 
     def checkpoint(self, k: int) -> None:

@@ -74,12 +74,11 @@ def trouble(residuals: Array, window: int = 25, floor: float = 3e-2) -> str | No
     residual, count = float(residuals[-1]), len(residuals)
     if not np.isfinite(residual):
         return "the iterates overflowed"
-    if count > 5 and residual > 1e3 * max(float(residuals.min()), 1e-8) and residual > 10:
+    if residual > 10 and count > 5 and residual > 1e3 * max(float(residuals.min()), 1e-8):
         return f"the residual grew to {residual:.2g} times the predictions"
     if count >= 3 * window:
-        late = float(residuals[-count // 3 :].min())
-        before = float(residuals[count // 4 : -count // 3].min())
-        if late > floor and late > 0.95 * before:
+        late = float(residuals[-count // 3 :].min()) if residual > floor else 0.0  # never above the last one
+        if late > floor and late > 0.95 * float(residuals[count // 4 : -count // 3].min()):
             return f"the residual has circled at {late:.2g} of the predictions and no longer falls"
     return None
 

@@ -89,7 +89,11 @@ class Guard:
         """The next messages of this kind may hold anything: they are made of released values ("recycled"), or the
         ledger says already that they have no bound ("open")."""
         self._round = round
-        self._issued[kind] = _Issued(round, purpose, (), None, b"", math.inf if purpose == "open" else uses)
+        issued = self._issued.get(kind)
+        if issued is None or issued.rows is not None:
+            issued = self._issued[kind] = _Issued(round, purpose, (), None, b"", 0)
+        issued.round, issued.purpose = round, purpose
+        issued.uses = math.inf if purpose == "open" else uses
 
     def __call__(self, kind: str, rows: Array, seals: Sequence[Seal] | None = None) -> None:
         """Let `rows` leave, or charge them.  `seals`: those that travel with them, where the fabric sends some."""
