@@ -188,11 +188,15 @@ def _convert(annotation: Any, text: Any, name: str) -> Any:
     raise TypeError(f"no flag can be made of a field of type {annotation!r} ({name})")
 
 
-@functools.cache
+_FIELDS: dict[type, dict[str, tuple[dataclasses.Field, Any]]] = {}  # of classes that were asked for
+
+
 def fields_of(cls: type) -> dict[str, tuple[dataclasses.Field, Any]]:
     """The flag fields of a dataclass with their resolved types, by field name."""
-    hints = typing.get_type_hints(cls)
-    return {f.name: (f, hints[f.name]) for f in dataclasses.fields(cls) if f.init and "help" in f.metadata}
+    if cls not in _FIELDS:
+        hints, known = typing.get_type_hints(cls), dataclasses.fields(cls)
+        _FIELDS[cls] = {f.name: (f, hints[f.name]) for f in known if f.init and "help" in f.metadata}
+    return _FIELDS[cls]
 
 
 def table_of(*parts: Any) -> dict[str, Any]:

@@ -206,10 +206,14 @@ def price_for(options: Options, rows: Rows | None) -> Price | None:
 
 
 def limit(privacy: Privacy, price: Price) -> Filter | None:
-    if privacy.budget_epsilon is None:
+    """What the ledger keeps to: what --budget-epsilon allows, or else the schedule that --epsilon was spent on."""
+    if privacy.form == "paper":  # no release of it has a bound
         return None
-    from distadmm.privacy.ledger.filter import budget
+    from distadmm.privacy.ledger.filter import ScheduleFilter, budget
+    from distadmm.privacy.ledger.tally import schedule_hash
 
+    if privacy.budget_epsilon is None:
+        return ScheduleFilter(price.plan.epsilon, price.plan.delta, schedule_hash(price.schedule))
     delta = privacy.delta if privacy.budget_delta is None else privacy.budget_delta
     return budget(privacy.budget_epsilon, delta, price.schedule, adjacency=price.plan.adjacency)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -66,9 +66,16 @@ class NoisyGradient:
         self.event = Gaussian(plan.noise_multiplier)
         self.sigma = plan.sigma
 
+    @cached_property
+    def _paid(self) -> int:
+        """The last release of an earlier process, whose noise a seed repeats; asked before the first of this one."""
+        last = self.noise.ledgers[0].tally.last_iteration
+        return -1 if last is None or self.noise.source.mode != "simulation" else last
+
     def __call__(self, k: int, theta: Array) -> Array:
         plan = self.plan
-        b = self.noise.draw(self.event, iteration=k, shape=plan.dimension, sensitivity=plan.sensitivity)
+        draw = self.noise.repeat if k <= self._paid else self.noise.draw
+        b = draw(self.event, iteration=k, shape=plan.dimension, sensitivity=plan.sensitivity)
         return self.exact(theta) + b
 
 
@@ -133,7 +140,7 @@ class Paid:
     """What reads the rows of one member, through its ledger; `kept` until the next checkpoint where there is one.
 
     After a resume the noisy gradients that followed the checkpoint are given again as they were, to the byte; from
-    the first that nobody kept on, each takes fresh noise and a charge of its own.
+    the first that nobody kept on, each takes fresh noise and a charge of its own, within what the ledger admits.
     """
 
     def __init__(self, ledger: MemoryLedger, xi: Any, *, kept: bool = False):
