@@ -32,6 +32,7 @@ VERBS = {
         "distadmm.commands.ledger",
         "show, verify, merge and export privacy ledgers; the account of rows",
     ),
+    "keys": ("distadmm.commands.keys", "signing keys of nodes, for --peer-keys of a masked run"),
     "audit": ("distadmm.commands.audit", "attack a mechanism and bound its epsilon from below"),
     "sweep": ("distadmm.commands.sweep", "a grid of runs in one command, which goes on where it stopped"),
     "report": ("distadmm.commands.report", "runs side by side: a table, and a page with their curves"),

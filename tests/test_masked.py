@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distadmm import radmm
+from distadmm.commands import keys as keys_command
 from distadmm.commands import ledger as ledger_command
 from distadmm.errors import BudgetExhausted, InputError
 from distadmm.files import read_npz
@@ -20,16 +23,17 @@ from distadmm.methods.masked.learner import Learner
 from distadmm.methods.masked.masked import rows_sum
 from distadmm.methods.masked.rows import Rows
 from distadmm.methods.masked.rule import Rule, choose, diagonal
-from distadmm.privacy.accounting import gaussian, masked_statements, scopes
+from distadmm.privacy.accounting import accountant, gaussian, masked_statements, scopes
 from distadmm.privacy.accounting.shared_discrete_gaussian import SharedDiscreteGaussian, factor, table
 from distadmm.privacy.accounting.trust import CENTRE, Trust
 from distadmm.privacy.ledger import chain
 from distadmm.privacy.ledger.filter import GaussianFilter
 from distadmm.privacy.ledger.rules import MemoryLedger
-from distadmm.privacy.noise import masks
+from distadmm.privacy.noise import masks, signing
 from distadmm.privacy.noise.sources import Simulation
 from distadmm.ranks.world import World
 from distadmm.run import shell
+from distadmm.run.setup import prepare
 from distadmm.testing import contracts
 
 LOSSES = [("logistic", "centred", 1), ("logistic", "first", 1), ("squared", "centred", 1), ("huber", "centred", 1),
@@ -314,6 +318,21 @@ def test_a_run_meets_its_budget_and_nothing_more_is_admitted(
         ledger.charge(event, iteration=99)
 
 
+def test_equal_sums_are_counted() -> None:
+    event = SharedDiscreteGaussian(2**40, 15, 2.0**18, "gradient", 3, 5, 20, 18, 0)
+    one, three = (accountant.epsilon([event] * n, 1e-5, "replace") for n in (1, 3))
+    assert three == pytest.approx(gaussian.epsilon(event.gdp_mu("replace") * math.sqrt(3), 1e-5))
+    assert one < three
+    assert np.allclose(3 * event.rdp(adjacency="replace"), event.times(3).rdp(adjacency="replace"))
+
+
+def test_the_schedule_that_the_account_is_told_is_the_budget() -> None:
+    prepared = prepare(radmm.configure("masked", progress="none", **RUN), World())
+    plan = private.plan_of(prepared)
+    assert plan is not None
+    assert 8 * (1 - 1e-6) < accountant.epsilon(plan.schedule, 1e-5, "replace") <= 8
+
+
 def test_an_event_prices_each_coalition_as_the_table_does() -> None:
     event = SharedDiscreteGaussian(2**40, 15, 2.0**18, "gradient", 3, 5, 20, 18, 0)
     for others, share in ((5, 1.0), (0, factor(0, 20, 5, 18)), (10, factor(10, 20, 5, 18)), (19, 15.0)):
@@ -456,7 +475,94 @@ def test_rounds_after_the_last_checkpoint_are_lost_and_paid_for(tmp_path: Path) 
     assert sum(e["mu2"] for e in charged) <= gaussian.mu_at(8.0, 1e-5) ** 2
 
 
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Signing keys of five nodes, made by two owners who joined them."""
+    one, two = (tmp_path_factory.mktemp("keys") / name for name in ("one", "two"))
+    assert keys_command.main([str(one), "--make", "0-2"]) == 0
+    assert keys_command.main([str(two), "--make", "3,4"]) == 0
+    assert keys_command.main([str(one), "--join", str(two / "peers.json")]) == 0
+    for own in two.glob("*.key"):  # here one rank hosts all nodes
+        (one / own.name).write_text(own.read_text())
+    return one
+
+
+def test_pinned_keys_are_checked_and_said(keys: Path, tmp_path: Path, capsys: Any) -> None:
+    run = solved(peer_keys=str(keys / "peers.json"), iterations=1)
+    assert any("Keys are pinned." in line for line in run.said)
+    assert (keys / "node-0001.key").stat().st_mode & 0o077 == 0
+    assert keys_command.main([str(keys), "--make", "1"]) == 2  # a node keeps its key
+    assert "is there already" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("how", ["another's key", "no key", "no key of its own", "not a file of keys"])
+def test_keys_that_do_not_match_are_refused(how: str, keys: Path, tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    shutil.copytree(keys, mine)
+    known = json.loads((mine / "peers.json").read_text())
+    told = {
+        "another's key": "does not belong to the key of node 2",
+        "no key": r"has no key of node \[4\]",
+        "no key of its own": "no private key",
+        "not a file of keys": "is no file of signing keys",
+    }[how]
+    if how == "another's key":
+        known["2"] = known["1"]
+    if how == "no key":
+        del known["4"]
+    if how == "no key of its own":
+        (mine / "node-0003.key").unlink()
+    if how == "not a file of keys":
+        known["0"] = "12"
+    (mine / "peers.json").write_text(json.dumps(known))
+    with pytest.raises(InputError, match=told):
+        solved(peer_keys=str(mine / "peers.json"), iterations=1)
+
+
+def test_a_forged_start_is_refused(keys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sign = signing.signature
+    monkeypatch.setattr(
+        signing,
+        "signature",
+        lambda path, i, public, session, h: sign(path, i, public, session, h if i else h[::-1]),
+    )
+    with pytest.raises(InputError, match=r"the start of nodes \[0\] is not signed"):
+        solved(peer_keys=str(keys / "peers.json"), iterations=1)
+
+
+def test_a_node_with_other_terms_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    committed = masks.commitment
+    monkeypatch.setattr(masks, "commitment", lambda terms, publics: committed(terms + b"!", publics))
+    started = private._started
+
+    def one_differs(members: Any, plan: Any, node: Any) -> dict[int, bytes]:
+        return {**started(members, plan, node), 3: committed(plan.committed(), {})}
+
+    monkeypatch.setattr(private, "_started", one_differs)
+    with pytest.raises(InputError, match=r"nodes \[3\] start with other terms or keys"):
+        solved(iterations=1)
+
+
+@pytest.mark.parametrize("level", ["auto", "3.0"])
+def test_sparse_models_are_what_they_minimise(level: str) -> None:
+    of, stream = rule(columns=12), np.random.default_rng(1)
+    learner = Learner(of)
+    while not learner.done:
+        ask = learner.ask()
+        scale = {"squares": 9e3, "curvature": 50.0}.get(ask.kind, 300.0)
+        learner.take(np.abs(stream.normal(size=ask.words)) * scale, 20)
+    weight = learner.noise_level * np.ones(12) if level == "auto" else 3.0 * learner.scale / learner.rho
+    w = (learner.model(level) * learner.rho / learner.scale[:, None])[:, 0]
+    slope = learner.P @ (w - learner.mean[:, 0])
+    moving = np.abs(w) > 1e-9
+    np.testing.assert_allclose(slope[moving], -(weight * np.sign(w))[moving], rtol=1e-4, atol=1e-6)
+    assert np.all(np.abs(slope[~moving]) <= weight[~moving] * (1 + 1e-6))
+    assert solved(l1=level, iterations=5).models.shape == (5, 30)
+
+
 BAD = {
+    "--l1 is 'much'; needed: auto, or a number above 0": {"l1": "much"},
+    "needed: JSON of node: 64 hexadecimal digits|no file": {"peer_keys": "nowhere.json"},
     "--trust is not given": {"trust": None},
     "--trust centre: masked sums have no centre": {"trust": "centre"},
     "needed: coalition:0 to coalition:4": {"trust": "coalition:5"},

@@ -137,18 +137,26 @@ class Learner:
         t = len(self.iterates)
         return np.mean(self.iterates[t - max(1, t // 2) :], axis=0) if t else self.w
 
-    def model(self, sparsity: float | None = None, roster: int | None = None) -> Array:
-        """f, one column an output; `sparsity`: weight of |f|_1, where it is wanted."""
+    def model(self, sparsity: str | None = None) -> Array:
+        """f, one column an output; `sparsity`: weight of |f|_1, or auto, where it is wanted."""
         mean = self.mean
-        if sparsity is not None:
-            mean = self._sparse(mean, sparsity)
+        if sparsity is not None and self.iterates:
+            own = self.noise_level if sparsity == "auto" else float(sparsity) * self.scale / self.rho
+            mean = self._sparse(mean, np.broadcast_to(own, self.scale.shape))
         return self.scale[:, None] * mean / self.rho
 
-    def _sparse(self, mean: Array, weight: float) -> Array:
-        """argmin |w - mean|_P^2/2 + sum_j weight scale_j/rho |w_j|, by 200 accelerated steps."""
+    @property
+    def noise_level(self) -> float:
+        """Of |w|_1, in scaled coordinates: twice the largest noise of an averaged gradient."""
+        rule = self.rule
+        spread = 0.854 * 1.4 * math.sqrt(2 * math.log(max(2, rule.columns))) / rule.mu
+        return 2 * spread * rule.excess(rule.nodes)
+
+    def _sparse(self, mean: Array, weight: Array) -> Array:
+        """argmin |w - mean|_P^2/2 + sum_j weight_j |w_j|, by 200 accelerated steps."""
         P = np.diag(self.P) if self.P.ndim == 1 else self.P
         length = 1.0 / float(np.linalg.eigvalsh(P)[-1])
-        level = (length * weight * self.scale / self.rho)[:, None]
+        level = (length * weight)[:, None]
         w = y = mean
         t = 1.0
         for _ in range(200):

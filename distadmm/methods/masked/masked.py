@@ -45,15 +45,32 @@ class Masked:
     min_roster: int | None = flag(
         None, help="the run ends when fewer nodes are left (default: N - N/10, rounded up)", at_least=1
     )
+    peer_keys: str | None = flag(
+        None, help="FILE of every node's signing key (python -m distadmm keys); own keys lie beside it"
+    )
     rule: str = flag(
         "centred", help="learning rule: centred, or first, which needs more noise", choices=NAMES
     )
     ridge: float = flag(1 / 9, help="weight of |f|^2/2 beside the sum of all rows' losses", above=0)
+    l1: str | None = flag(
+        None,
+        help="weight of |f|_1 beside the sum of all rows' losses, or auto: twice the noise of a coordinate",
+    )
     anyway: bool = flag(False, help="spend the budget even where nothing can be learnt from so few rows")
 
     tree: ClassVar[bool] = True
     spectrum: ClassVar[bool] = False
     house: ClassVar[str] = "distadmm.methods.masked"
+
+    def __post_init__(self) -> None:
+        if self.l1 not in (None, "auto"):
+            try:
+                weight = float(self.l1 or "")
+            except ValueError:
+                weight = -1.0
+            require(
+                weight > 0 and np.isfinite(weight), f"--l1 is {self.l1!r}; needed: auto, or a number above 0"
+            )
 
     def check(self, node: Node, iterations: int) -> None:
         require(
@@ -126,7 +143,7 @@ class Masked:
         told[:, learner.tried], totals[:, filled : filled + ask.words] = roster, total
         learner.take(total * 4.0**-rule.bits, roster)
         node.recall("learner", k, lambda: learner)
-        f = np.broadcast_to(learner.model().T.ravel(), st.f.shape).copy()
+        f = np.broadcast_to(learner.model(self.l1).T.ravel(), st.f.shape).copy()
         tried, left = np.full_like(st.tried, learner.tried), np.full_like(st.left, not learner.done)
         return State(f, told, tried, totals, st.filled + ask.words, left)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -51,6 +52,7 @@ class Plan:
     doubt: str  # where the rule expects little
     verified: tuple[str, ...]
     unverified: str  # the first hypothesis that nobody established, in words
+    peers: str = ""  # FILE of signing keys; empty: keys are believed as they come
     penalty: None = None
 
     @property
@@ -64,7 +66,7 @@ class Plan:
         return {
             "nodes": rule.nodes, "coalition": rule.colluding, "least": self.least, "mask_degree": self.mask_degree,
             "mu": self.mu, "epsilon": self.epsilon, "delta": self.delta, "rounds": rule.most_rounds,
-            "hosted": self.hosted, "pinned": False,
+            "hosted": self.hosted, "pinned": bool(self.peers),
         }  # fmt: skip
 
     def event(self, ask: Ask, roster: int, r: int = 0) -> SharedDiscreteGaussian:
@@ -82,7 +84,7 @@ class Plan:
     @property
     def schedule(self) -> list[SharedDiscreteGaussian]:
         """What a run costs in which no round is lost; of one with lost rounds, the filter admits no more."""
-        return [self.event(ask, self.rule.nodes) for ask in asks(self.rule)]
+        return [self.event(ask, self.rule.nodes, r) for r, ask in enumerate(asks(self.rule))]
 
     def committed(self) -> bytes:
         """The terms, as they are hashed."""
@@ -119,6 +121,7 @@ def plan_of(prepared: Prepared) -> Plan | None:
         _require_known(prepared)
     from distadmm.privacy.accounting import gaussian
     from distadmm.privacy.accounting.shared_discrete_gaussian import least_roster
+    from distadmm.privacy.noise import signing
     from distadmm.privacy.noise.masks import mask_degree, require_suite
 
     n = node.network.n_nodes
@@ -127,6 +130,10 @@ def plan_of(prepared: Prepared) -> Plan | None:
         least = least_roster(n, algorithm.min_roster)
         if colluding < n - 1 and privacy.rng == "secure":
             require_suite()
+        peers = algorithm.peer_keys or ""
+        if peers:
+            signing.require_cryptography()
+            signing.require_all(Path(peers), signing.public_keys(Path(peers)), n)
     counted = privacy.adjacency != "add-remove"
     rows = counted_rows(node) if counted else n * (privacy.public_rows or 0)
     with node.network.world.together():
@@ -143,7 +150,7 @@ def plan_of(prepared: Prepared) -> Plan | None:
     hosted = max(node.network.world.allgather(node.network.n_local))
     verified = tuple(name for name in found if name not in missed)
     unverified = f"not verified: {HYPOTHESES[missed[0]]} ({missed[0]})" if missed else ""
-    return Plan(rule, epsilon, privacy.delta, mu, least, degree, hosted, doubt, verified, unverified)
+    return Plan(rule, epsilon, privacy.delta, mu, least, degree, hosted, doubt, verified, unverified, peers)
 
 
 def colluding_of(algorithm: Masked, nodes: int) -> int:
@@ -275,6 +282,7 @@ def _books(
 
 def _set_up(node: Node, plan: Plan, source: Source, books: Any) -> dict[int, Member]:
     """Keys and nonces over the graph, then what everybody commits to; refused where one commits to something else."""
+    from distadmm.privacy.noise import signing
     from distadmm.privacy.noise.masks import members_of
 
     keys: dict[int, Key] = {}
@@ -289,14 +297,37 @@ def _set_up(node: Node, plan: Plan, source: Source, books: Any) -> dict[int, Mem
     members = members_of(
         keys, publics, nonces, plan.committed(), plan.mask_degree, plan.least, masks=plan.masks
     )
-    started = node.tree.flood({i: member.h for i, member in members.items()})
-    mine = next(iter(members.values())).h
-    others = sorted(i for i, h in started.items() if h != mine)
+    started = node.tree.flood(_started(members, plan, node))
+    first = next(iter(members.values()))
+    others = sorted(i for i, words in started.items() if words[:32] != first.h)
     require(
         not others,
         f"nodes {others} start with other terms or keys than node {min(members)}; compare their command lines",
     )
+    if plan.peers:
+        known = signing.public_keys(Path(plan.peers))
+        forged = sorted(
+            i
+            for i, words in started.items()
+            if not signing.checks(known[i], words[32:], first.session, first.h)
+        )
+        require(
+            not forged,
+            f"the start of nodes {forged} is not signed by their keys in {plan.peers}; ask their owners",
+        )
     return members
+
+
+def _started(members: dict[int, Member], plan: Plan, node: Node) -> dict[int, bytes]:
+    """What each node here starts with: h_0, and where keys are pinned its signature."""
+    if not plan.peers:
+        return {i: member.h for i, member in members.items()}
+    from distadmm.privacy.noise import signing
+
+    path = Path(plan.peers)
+    known = signing.public_keys(path)
+    with node.network.world.together():
+        return {i: m.h + signing.signature(path, i, known[i], m.session, m.h) for i, m in members.items()}
 
 
 def _drawn(i: int, source: Source, masks: bool, resumes: int) -> tuple[Key, bytes]:

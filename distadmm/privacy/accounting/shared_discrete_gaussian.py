@@ -47,13 +47,14 @@ class SharedDiscreteGaussian(Event):
     round: int = 0
     roster: int = 0  # R
     transcript: str = ""  # h_{r+1}
+    count: int = 1
     mech: ClassVar[str] = "shared-discrete-gaussian"
     law: ClassVar[str] = "discrete"
     exact: ClassVar[bool] = True
     hypotheses: ClassVar[tuple[str, ...]] = ("share-scale", "same-history", "fresh-masks")
 
     def __post_init__(self) -> None:
-        whole(self, "share_variance_grid", "shares", "dimension", "nodes", "least")
+        whole(self, "share_variance_grid", "shares", "dimension", "nodes", "least", "count")
         require(
             self.kind in _LATTICE and self.share_variance_grid >= _LEAST_VARIANCE,
             f"{self.mech}: a share of variance {self.share_variance_grid} of a sum of {self.kind!r}; needed: at least "
@@ -67,10 +68,10 @@ class SharedDiscreteGaussian(Event):
     def gdp_mu(self, adjacency: Adjacency) -> float:
         check_adjacency(adjacency)
         spread = self.shares * self.share_variance_grid - _LATTICE[self.kind]
-        return self.sensitivity_grid / math.sqrt(spread)
+        return self.sensitivity_grid * math.sqrt(self.count / spread)
 
     def renyi(self, orders: Array, adjacency: Adjacency) -> Array:
-        return orders * self.gdp_mu(adjacency) ** 2 / 2
+        return orders * self.gdp_mu(adjacency) ** 2 / (2 * self.count)
 
     def against(self, trust: Trust) -> Event:
         """As a coalition of another size sees it, whatever nodes are dropped."""
