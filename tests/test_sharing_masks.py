@@ -1,5 +1,7 @@
 """Secure aggregation: the sum to the bit, nothing in a single message, and a stop when one is missing."""
 
+import importlib.util
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,49 +11,51 @@ from scipy.stats import kstest
 from distadmm import sharing
 from distadmm.errors import InputError
 from distadmm.files import read_npz
-from distadmm.methods.sharing.masks import Masked, masked, unmasked
+from distadmm.methods.sharing.masks import Masked, agree, masked, unmasked
 from distadmm.ranks.star import Star
 
 
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=10)
 @given(st.integers(2, 6), st.integers(0, 10_000), st.integers(0, 2**60))
 def test_the_sum_is_that_of_the_fixed_point_vectors_to_the_bit(parties, seed, t):
     rng = np.random.default_rng(seed)
-    keys = {m: {} for m in range(1, parties + 1)}
-    for m in keys:
-        for k in range(m + 1, parties + 1):
-            keys[m][k] = keys[k][m] = rng.bytes(32)
-    values = {m: rng.integers(-(2**59), 2**59, 17) for m in keys}
-    packets = {m: masked(values[m].view(np.uint64), m, keys[m], t) for m in keys}
-    exact = [sum(int(values[m][i]) for m in keys) for i in range(17)]
-    assert unmasked(packets, keys, 17).tolist() == [float(value) for value in exact]
+    members = agree(Star(parties=parties))
+    values = {m: rng.integers(-(2**59), 2**59, 17) for m in members}
+    packets = {m: masked(values[m].view(np.uint64), members[m], t) for m in members}
+    exact = [sum(int(values[m][i]) for m in members) for i in range(17)]
+    assert unmasked(packets, members, 17).tolist() == [float(value) for value in exact]
 
 
-def test_both_ends_of_a_pair_agree_on_a_key_that_nobody_else_has():
-    keys = Masked(Star(parties=4), 3).keys
-    for m in keys:
-        assert sorted(keys[m]) == [k for k in (1, 2, 3, 4) if k != m]
-        for k in keys[m]:
-            assert keys[m][k] == keys[k][m]
-    assert len({key for pairs in keys.values() for key in pairs.values()}) == 6
-    assert Masked(Star(parties=4), 3).keys[1][2] != keys[1][2]
+@pytest.mark.parametrize("curve", [True, False])
+def test_both_ends_of_a_pair_agree_on_a_key_that_nobody_else_has(curve, monkeypatch):
+    if not curve:
+        monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    members = agree(Star(parties=4))
+    for m, member in members.items():
+        assert sorted(member.keys) == [k for k in (1, 2, 3, 4) if k != m]
+        for k in member.keys:
+            assert member.keys[k] == members[k].keys[m]
+    assert len({key for member in members.values() for key in member.keys.values()}) == 6
+    assert agree(Star(parties=4))[1].keys[2] != members[1].keys[2]
 
 
 def test_a_single_message_says_nothing_and_changes_every_round():
     collector = Masked(Star(parties=3), 20_000)
     vector = collector.fixed(np.full(20_000, 1.5))
-    sent = [masked(vector, 2, collector.keys[2], t) for t in (0, 1)]
+    sent = [masked(vector, collector.members[2], t) for t in (0, 1)]
     for packet in sent:
         assert kstest(packet / 2.0**64, "uniform").pvalue > 1e-6
     assert not (sent[0] == sent[1]).any()
     difference = (sent[0] - sent[1]) / 2.0**64
     assert kstest(difference, "uniform").pvalue > 1e-6
+    with pytest.raises(InputError, match="never entered twice"):
+        masked(vector, collector.members[2], 1)
 
 
 def test_a_party_that_drops_out_stops_the_run():
     collector = Masked(Star(parties=3), 4)
     vector = collector.fixed(np.ones(4))
-    packets = {m: masked(vector, m, collector.keys[m], 0) for m in (1, 3)}
+    packets = {m: masked(vector, collector.members[m], 0) for m in (1, 3)}
     with pytest.raises(InputError, match="party 2 dropped out"):
         unmasked(packets, (1, 2, 3), 4)
 
