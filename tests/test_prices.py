@@ -65,6 +65,7 @@ def nodes(law, count):
     return x, weight * (high - low) / 2 * law.pdf(x)
 
 
+@lru_cache(maxsize=8)
 def noise_losses(noise, d, shift):
     """Losses of noise moved by `shift` (in its own units), and their weights."""
     if noise == "gaussian":
@@ -152,7 +153,7 @@ def objective(event, adjacency, records=1):
         if noise == "gamma" and d == 1
         else 22 * shift / (math.sqrt(d) if noise == "gamma" else 1)
     )
-    x = np.linspace(0, (reach + 2 * tau) * max(1.0, records), 3001 if records == 1 else 1501)
+    x = np.linspace(0, (reach + 2 * tau) * max(1.0, records), 3001)
     h, r = profile(noise, d, shift, 0.0, x), profile(noise, d, shift, tau, x)
     if adjacency == "add-remove":
         if records == 1:
