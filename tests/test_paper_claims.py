@@ -71,7 +71,7 @@ def test_corollary_1_composes_all_messages_of_a_party(tmp_path, capsys):
         assert published_epsilon(spent(out, party), "replace") == pytest.approx(expected, rel=1e-12)
     said = " ".join(capsys.readouterr().out.split())
     assert "Corollary 1 says epsilon = 32.36 at delta = 0.00011 of the 10 messages" in said
-    assert "exceeds b1 = 21.3" in said  # sqrt of 455 rows: with its noise the vectors are longer
+    assert "exceeds b1 = 1, on which its noise rests" in said
     assert json.loads((out / "summary.json").read_text())["published_epsilon"] == pytest.approx(expected)
 
 

@@ -39,7 +39,7 @@ class EquationTen(Paper):
     sigma: float | None = None  # None: Theorem 1's for `epsilon` an iteration
     epsilon: float | None = None
     delta: float = 1e-5
-    bound: float | None = None  # b1
+    bound: float = 1.0  # b1
     longest: tuple[float, str] = (0.0, "")  # of |x_m|, |y| and |z| before this iteration, and which
     purpose: int = NOISE
 
@@ -70,19 +70,15 @@ class EquationTen(Paper):
         elif self.epsilon > LARGEST:
             seat.release.expose(k, m, f"{EQUATION_10}; Theorem 1 is for an epsilon of at most {LARGEST:g}")
         else:
-            broken = f"; {name} exceeds b1 = {self.b1(seat):g}, on which its noise rests"
-            why = EQUATION_10 + ("" if length <= self.b1(seat) else broken)
+            broken = f"; {name} exceeds b1 = {self.bound:g}, on which its noise rests"
+            why = EQUATION_10 + ("" if length <= self.bound else broken)
             seat.release.expose(k, m, why, claimed=self.epsilon, adds="advanced", delta=self.delta)
-
-    def b1(self, seat: Seat) -> float:
-        """The bound of |x_m|, |y| and |z|; of itself what |y| alone may reach, sqrt(N) slopes."""
-        return self.bound or min(seat.problem.loss.max_slope, 1e3) * math.sqrt(seat.rows)
 
     def level(self, width: int, seat: Seat) -> float:
         if self.sigma is not None:
             return self.sigma
         assert self.epsilon is not None
-        sensitivity = claimed_sensitivity(width, seat.fabric.parties, seat.problem, self.rho, self.b1(seat))
+        sensitivity = claimed_sensitivity(width, seat.fabric.parties, seat.problem, self.rho, self.bound)
         return claimed_sigma(sensitivity, self.epsilon, self.delta)
 
 

@@ -63,7 +63,7 @@ class PrivacyOptions(Budget):
     assume: str | None = again(Filtered, "assume")
     norm_bound: float | None = flag(
         None,
-        help="paper: b1, a bound of |x_m|, |y| and |z| that its noise rests on and the run looks at (sqrt of the rows)",
+        help="paper: b1, a bound of |x_m|, |y| and |z| that its noise rests on and the run looks at (1)",
         above=0,
     )
     hide_labels: bool = flag(

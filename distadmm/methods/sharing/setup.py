@@ -241,7 +241,7 @@ def prepare(options: Options, world: World) -> Prepared:
         form = options.solver.form(parts.rows if model.mean else 1)
         algorithm: Any = EquationTen(
             rho=form.rho or 0.2, tau=form.tau, sigma=privacy.sigma, epsilon=privacy.epsilon, delta=privacy.delta,
-            bound=privacy.norm_bound, seed=options.run.seed,
+            bound=privacy.norm_bound or 1.0, seed=options.run.seed,
         )  # fmt: skip
         blocks = {m: Columns(matrix) for m, matrix in parts.train.items()}
         return Prepared(options, star, parts, problem, algorithm, privacy.rounds or 20, blocks, {}, "")
