@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from distadmm.algorithm import NO_SCHEDULE, Defaults, Node, find, planned
+from distadmm.algorithm import NO_SCHEDULE, Defaults, Node, find, names, planned
 from distadmm.data.source import BUNDLED
 from distadmm.errors import InputError, require
 from distadmm.methods.consensus import sizing
@@ -147,7 +147,9 @@ def plan_of(prepared: Prepared) -> Plan | None:
     )
     if not config.privacy.wanted:
         return None
-    require(config.algorithm.releases is not None, f"--algorithm {config.name} {NO_SCHEDULE}")
+    if config.algorithm.releases is None:
+        own = f"has no private form; these have one: {', '.join(n for n in names() if find(n).private)}"
+        raise InputError(f"--algorithm {config.name} {NO_SCHEDULE if find(config.name).file else own}")
     check_assumed(config.privacy, "--algorithm", foreign(config))
     if config.privacy.adjacency == "add-remove":
         require_rows_that_stay(config, dealt_out=prepared.source.pooled_allowed)
