@@ -129,6 +129,7 @@ class Consensus(shell.Programme):
             release: Any = node.release
             owners, seeded = not prepared.source.pooled_allowed, prepared.config.privacy.rng != "secure"
             outcome.closing = leave(run, release.books.ledgers, owners=owners, seeded=seeded)
+        outcome.said = _house(prepared.config, "words").said(prepared, price, node, outcome.iterations)
         return _summed_up(prepared, price, outcome, run)
 
 
@@ -177,7 +178,6 @@ def execute(prepared: Prepared, node: Node, run: Running) -> Run:
 def _summed_up(prepared: Prepared, plan: Plan | None, run: Run, running: Running) -> Run:
     """Summary, models and closing table, on rank 0."""
     words = _house(prepared.config, "words")
-    run.said = words.said(prepared, plan)  # asks all ranks
     if run.models is None:
         return run
     from distadmm.run.history import earlier

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import shutil
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -461,10 +466,11 @@ def test_the_same_bits_on_ranks_and_after_a_resume(world: World, shared_path: Pa
         assert len({e["params"]["transcript"] for e in charged}) == len(charged)
 
 
-def test_rounds_after_the_last_checkpoint_are_lost_and_paid_for(tmp_path: Path) -> None:
+def test_rounds_after_the_last_checkpoint_are_lost_and_paid_for(tmp_path: Path, capsys: Any) -> None:
     run = solved(out=tmp_path / "run", iterations=7, checkpoint_every=5)
     options = radmm.PROGRAMME.read(["--resume", str(run.path), "--iterations", "100", "--progress", "none"])
     shell.work(radmm.PROGRAMME, options, World())
+    assert "2 of 15 rounds were lost and are paid for." in capsys.readouterr().out
     charged = [
         e for e in chain.read(run.path / "ledger" / "node-0003.jsonl").entries if e["kind"] == "charge"
     ]
@@ -473,6 +479,51 @@ def test_rounds_after_the_last_checkpoint_are_lost_and_paid_for(tmp_path: Path) 
     )  # no round twice, none beyond the schedule
     assert len({(e["params"]["session"], e["params"]["round"]) for e in charged}) == 15
     assert sum(e["mu2"] for e in charged) <= gaussian.mu_at(8.0, 1e-5) ** 2
+
+
+@pytest.mark.parametrize("after", [3, 8])
+def test_a_killed_run_goes_on_in_a_new_session_on_other_ranks(
+    after: int, tmp_path: Path, mpiexec: list[str]
+) -> None:
+    """A real run on two ranks is killed at a round of no checkpoint's choice, and goes on in one process."""
+    out = tmp_path / "run"
+    flags = [
+        f"--{name.replace('_', '-')}={value}" for name, value in RUN.items() if name not in ("rng", "anyway")
+    ]
+    command = [
+        *mpiexec,
+        "-n",
+        "2",
+        sys.executable,
+        "-m",
+        "distadmm.radmm",
+        "--algorithm",
+        "masked",
+        "--anyway",
+        *flags,
+    ]
+    command += ["--checkpoint-every", "3", "--out", str(out), "--account", str(tmp_path / "account")]
+    job = subprocess.Popen(
+        command, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    ledger, end = out / "ledger" / "node-0000.jsonl", time.monotonic() + 60
+    saved = out / "checkpoint" / "latest.json"
+    while time.monotonic() < end and not (
+        saved.exists() and ledger.read_bytes().count(b'"kind":"charge"') > after
+    ):
+        time.sleep(0.01)
+    os.killpg(job.pid, signal.SIGKILL)
+    job.wait()
+    options = radmm.PROGRAMME.read(["--resume", str(out), "--progress", "none"])
+    assert shell.work(radmm.PROGRAMME, options, World()) == 0
+    budget = gaussian.mu_at(8.0, 1e-5) ** 2
+    for path in sorted((out / "ledger").glob("node-*.jsonl")):
+        charged = [e for e in chain.read(path).entries if e["kind"] == "charge"]
+        rounds = [e["params"]["round"] for e in charged]
+        assert rounds == sorted(set(rounds))  # none is entered twice
+        assert sum(e["mu2"] for e in charged) <= budget
+        assert len({e["params"]["transcript"] for e in charged}) == len(charged)  # no masks are used again
+    assert read_npz(out / "models.npz")["models"].shape == (5, 30)
 
 
 @pytest.fixture(scope="module")

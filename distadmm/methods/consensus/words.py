@@ -66,7 +66,7 @@ def _planned_loss(prepared: Prepared, plan: Plan | None) -> str:
     return planned_loss(worst, delta, recipe.adjacency, published, len(plan.releases))
 
 
-def said(prepared: Prepared, plan: Plan | None) -> list[str]:
+def said(prepared: Prepared, plan: Plan | None, node: Any, iterations: int) -> list[str]:
     """Sentences below the closing table: none."""
     return []
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from distadmm.methods.consensus.words import beyond, closing, not_covered, on_a_wide_area_network
 from distadmm.privacy.accounting.masked_statements import NOT_COVERED, sentence, shares_in_words, shares_of
@@ -41,14 +41,18 @@ def note(prepared: Prepared, plan: Plan | None = None) -> str:
     return f"{plan.doubt}; {own}" if plan is not None and plan.doubt else own
 
 
-def said(prepared: Prepared, plan: Plan | None) -> list[str]:
-    """Sentences below the closing table."""
+def said(prepared: Prepared, plan: Plan | None, node: Any, iterations: int) -> list[str]:
+    """Sentences below the closing table; called by every rank."""
     sent = prepared.world.gather((prepared.node.tree.setup.messages, prepared.node.tree.setup.bytes))
     if sent is None:
         return []
     messages, size = (sum(each) for each in zip(*sent))
     before = f"Set-up sent {messages} messages of {size / 1e6:.2f} MB in all, besides those of rounds."
-    return [before] if plan is None else [before, *_sentences(plan)]
+    if plan is None:
+        return [before]
+    lost = node.release.round - iterations
+    paid = [f"{lost} of {node.release.round} rounds were lost and are paid for."] if lost else []
+    return [before, *paid, *_sentences(plan)]
 
 
 def _sentences(plan: Plan) -> list[str]:
