@@ -44,12 +44,12 @@ def _replace(path: Path, temporary: Path, content: bytes, sync: bool, mode: int)
             os.close(folder)
 
 
-def write_text(path: Path, text: str) -> None:
-    write_bytes(path, text.encode(errors="surrogateescape"))  # names of files may be any bytes
+def write_text(path: Path, text: str, **how: bool) -> None:
+    write_bytes(path, text.encode(errors="surrogateescape"), **how)  # names of files may be any bytes
 
 
-def write_json(path: Path, content: Any) -> None:
-    write_text(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+def write_json(path: Path, content: Any, **how: bool) -> None:
+    write_text(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n", **how)
 
 
 def finite(value: Any) -> Any:

@@ -39,9 +39,10 @@ from distadmm.privacy.ledger.books import open_ledger
 from distadmm.privacy.ledger.rules import MemoryLedger
 from distadmm.privacy.noise.release import UNCHECKED
 from distadmm.privacy.noise.sources import Source, source_of
+from distadmm.problems.losses import link_of
 from distadmm.ranks.uplink import Uplink
 from distadmm.ranks.world import World
-from distadmm.run import shell
+from distadmm.run import model, shell
 from distadmm.run.ends import End
 from distadmm.run.kinds import REFUTED, UNBOUNDED
 
@@ -71,6 +72,7 @@ class Fit(NamedTuple):
     columns: tuple[str, ...]
     history: list[Any]
     said: list[str]
+    sentence: str  # what may be said of its privacy, alone
     finished: bool  # converged, or never stuck
     began: int = 0
     closing: Sequence[tuple[str, str]] = ()
@@ -250,7 +252,7 @@ def run_open(options: Options, rows: Rows, run: running.Running, repetition: int
     ended = End.CONVERGED.word if found.converged else why[0] or End.ITERATIONS.word
     columns = ("iteration", "step", "repetition", "objective")
     history = [line for line in lines if every and (line[0] % every == 0 or line[0] == last)]
-    return Fit(found.theta, ended, last, seconds, facts, columns, history, said, found.converged)
+    return Fit(found.theta, ended, last, seconds, facts, columns, history, said, said[0], found.converged)
 
 
 def run_private(options: Options, rows: Rows, price: Price, run: running.Running, repetition: int) -> Fit:
@@ -297,6 +299,7 @@ def run_private(options: Options, rows: Rows, price: Price, run: running.Running
         stuck: list[int] = []
     else:
         said, stuck = [refuted(plan.epsilon, plan.delta, fit.printed.REFUTED)], state.stuck.tolist()
+    sentence = said[0]
     ledger.close()
     closing = leave(run, [ledger], seeded=source.mode != "secure")
     if stuck:
@@ -306,7 +309,7 @@ def run_private(options: Options, rows: Rows, price: Price, run: running.Running
         )
     return Fit(
         state.theta + 0.0, loop.ended, k, loop.seconds, facts, watcher.columns, loop.history,
-        [*([loop.reason] if loop.reason else []), *said], not stuck, loop.began, closing,
+        [*([loop.reason] if loop.reason else []), *said], sentence, not stuck, loop.began, closing,
     )  # fmt: skip
 
 
@@ -360,6 +363,20 @@ def _summed_up(options: Options, rows: Rows, found: list[Fit], run: running.Runn
     outcome.arrays = {"models.npz": {"theta": theta, "names": np.array(names)}}
     outcome.files = {"coefficients.csv": lambda path: write_csv(path, heads, chosen)}
     outcome.summary, outcome.said = summary, summary["notes"]
+    outcome.descriptions = {
+        model.FILE: {
+            "algorithm": "istdp",
+            "features": list(rows.names),
+            "encoding": rows.encoding,
+            "row_norm": options.data.norm(),
+            "intercept": "outside" if intercept else None,
+            "classes": list(rows.classes),
+            "loss": options.model.loss,
+            "link": link_of(options.model.loss, fit.loss_of(options.model.loss)),
+            "arrays": {"coefficients": ["models.npz", "theta"]},  # one row a repetition
+            **model.privacy(summary, first.sentence),
+        }
+    }
     outcome.closing = [*words.closing(summary), *first.closing]
     outcome.strict = run.flags.strict and not all(one.finished for one in fits)
     return outcome

@@ -18,13 +18,15 @@ import numpy as np
 from distadmm.algorithm import find, names
 from distadmm.errors import InputError
 from distadmm.flags import build, fields_of, unknown_flag, value_of
+from distadmm.privacy.accounting.statements import loss_in_words
+from distadmm.problems.losses import link_of
 from distadmm.ranks.world import World
-from distadmm.run import shell
+from distadmm.run import model, shell
 from distadmm.run.config import Choice, Config, Links, Loop, Privacy, Problem
 from distadmm.run.ends import End
 from distadmm.run.observe import Measurement, Observer, error_rate, optimum
 from distadmm.run.running import Running
-from distadmm.run.setup import Prepared, data_ids, prepare
+from distadmm.run.setup import Prepared, data_ids, loss_of, prepare
 from distadmm.structs import mutable_struct
 
 if TYPE_CHECKING:
@@ -214,7 +216,25 @@ def _summed_up(prepared: Prepared, plan: Plan | None, run: Run, running: Running
     }
     run.arrays = {"models.npz": {"models": run.models, "mean": run.model}}
     run.closing = [*words.closing(run.summary, run.optimum), *run.closing]
+    run.descriptions = {model.FILE: _described(prepared, run)}
     return run
+
+
+def _described(prepared: Prepared, run: Run) -> dict[str, Any]:
+    source, loss = prepared.source, prepared.config.problem.loss
+    return {
+        "algorithm": prepared.config.name,
+        "features": list(source.feature_names[: -1 if source.intercept else None]),
+        "encoding": source.encoding(),
+        "row_norm": source.clip,
+        "intercept": "inside" if source.intercept else None,
+        "classes": list(source.classes),
+        "loss": loss,
+        "link": link_of(loss, loss_of(prepared.config)),
+        "nodes": run.summary["nodes"],
+        "arrays": {"coefficients": ["models.npz", "mean"], "each node's": ["models.npz", "models"]},
+        **model.privacy(run.summary, loss_in_words(run.summary)),
+    }
 
 
 def _of_another(message: str, argv: Sequence[str]) -> str:

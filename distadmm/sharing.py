@@ -50,10 +50,10 @@ from distadmm.methods.sharing.setup import (
     centred,
     prepare,
 )
-from distadmm.problems.losses import Logistic, foreign
+from distadmm.problems.losses import Logistic, foreign, link_of, loss_named
 from distadmm.ranks.star import Star
 from distadmm.ranks.world import World
-from distadmm.run import shell
+from distadmm.run import model, shell
 from distadmm.run.config import check_assumed
 from distadmm.run.ends import End
 from distadmm.run.loop import Course, Loop
@@ -198,6 +198,7 @@ class SharingADMM(shell.Programme):
         )
         outcome.iterations = solution.iterations
         outcome.arrays = arrays | _models(star, parts, solution)
+        outcome.descriptions = _described(prepared, price, solution)
         _sum_up(prepared, price, outcome, solution, observer, loop.seconds if price.agreed is None else 0.0)
         # A model that did not converge is written and said so; it is no failure of the run.
         if outcome.ended == End.DIVERGED.word:
@@ -217,6 +218,41 @@ def _models(star: Star, parts: Parts, solution: Solution) -> dict[str, dict[str,
         names = np.array(parts.names.get(m, ()), dtype=str)
         files[f"models/party-{m}.npz"] = {"x": x, "mean": solution.means[m], "names": names}
     return files
+
+
+def _described(prepared: Prepared, price: Price, solution: Solution) -> dict[str, dict[str, Any]]:
+    """Each party's by the rank that hosts it, and at the centre what holds them together."""
+    star, parts, name = prepared.star, prepared.parts, prepared.options.model.loss
+    said = model.privacy(price.facts, " ".join(price.said) or price.facts["statement"])
+    later = price.facts.get("privacy", {}).get(
+        "bounds", {}
+    )  # of moments: what rows are cut to, if scores are released
+    told: dict[str, dict[str, Any]] = {}
+    for m in solution.models:
+        bound = later.get(str(m), {})
+        told[f"models/party-{m}.json"] = {
+            "features": list(parts.names.get(m, ())),
+            "encoding": parts.encoding,
+            "row_norm": bound.get(
+                "row", prepared.row.get(m) if getattr(prepared.algorithm, "by_row", False) else None
+            ),
+            "nonnegative": bound.get("nonnegative", False),
+            "arrays": {"coefficients": [f"party-{m}.npz", "x"], "means": [f"party-{m}.npz", "mean"]},
+            **said,
+        }
+    if star.is_centre:
+        told[model.FILE] = {
+            "algorithm": prepared.options.model.name,
+            "intercept": "apart",
+            "classes": list(parts.classes),
+            "loss": name,
+            "link": link_of(name, loss_named(name, kinks=True)),
+            "nodes": star.parties,
+            "parts": [f"models/party-{m}.json" for m in star.home],
+            "arrays": {"intercept": ["models/centre.npz", "intercept"]},
+            **said,
+        }
+    return told
 
 
 def _masks(prepared: Prepared) -> list[str]:

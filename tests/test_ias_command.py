@@ -31,7 +31,8 @@ def test_a_run_writes_what_it_says(tmp_path, capsys):
     )
     assert (code, err) == (0, "")
     assert "beta_glob 1.514" in said
-    assert {p.name for p in out.iterdir()} == {"mapping.npz", "mapping.csv", "result.json", "mapping.svg"}
+    written = {"mapping.npz", "mapping.csv", "result.json", "model.json", "mapping.svg"}
+    assert {p.name for p in out.iterdir()} == written
     result = json.loads((out / "result.json").read_text())
     binary, text = Mapping.load(out / "mapping.npz"), Mapping.load(out / "mapping.csv")
     assert (binary.matrix == text.matrix).all()

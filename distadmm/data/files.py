@@ -100,6 +100,9 @@ class FileSource(WholeSource):
         X, y = _held_out(self.test_data, self.reading, self.form, self.path)
         return self.finish(X, sparse=sparse, count=False), y
 
+    def encoding(self) -> dict[str, Any]:
+        return {**super().encoding(), **self.reading.as_json()}
+
     def content(self, node: int, n_nodes: int, key: bytes) -> Content:
         return self.reading.content(self.file, self.training[self.shards(n_nodes)[node]], key)
 

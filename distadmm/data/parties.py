@@ -139,6 +139,8 @@ def _from_table(data: DataOptions, star: Star, seed: int, regression: bool, priv
         leakage={m: _leaks(washed, parts.names[m]) for m in star.hosted},
         content=lambda m, key: source.content(0, 1, key).columns(repr(parts.names[m]), key),
         public=data.data in BUNDLED,
+        encoding=source.encoding(),
+        classes=source.classes,
     )
 
 
@@ -199,6 +201,8 @@ def _from_files(data: DataOptions, star: Star, seed: int, regression: bool, priv
             reading.open(Path(files[m]), targetless=not (m == 1 and data.labels_at_party_one)), None, key
         ),
         owners=True,
+        encoding={"key": data.key, **reading.as_json()},
+        classes=labels.classes if labels is not None else (),
     )
 
 

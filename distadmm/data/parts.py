@@ -28,6 +28,8 @@ class Parts(NamedTuple):
     content: Any = None  # (party, key) -> which rows it has (`data.content`)
     public: bool = False  # a bundled table
     owners: bool = False  # each party has a file of its own
+    encoding: Any = None  # how raw rows become these columns (`Source.encoding`)
+    classes: tuple[Any, ...] = ()  # what the target calls them; known where the labels are
     leakage: dict[int, tuple[Any, ...]] | None = (
         None  # what sanitised columns of each party leak, for its ledger
     )

@@ -183,6 +183,12 @@ class Reading:
         target = None if file.target is None else file.header.index(file.target)
         return content.of_columns(columns, target, key)
 
+    def as_json(self) -> dict[str, Any]:
+        """What a file of new rows is to be read by, too."""
+        schema = None if self.schema is None else self.schema.as_json()
+        names = {"target": self.target, "features": self.features, "sanitised": sorted(self.sanitise)}
+        return {"schema": schema, **names}
+
     def as_text(self) -> str:
         return repr((self.target, self.task, self.labels, self.schema, self.features, sorted(self.sanitise)))
 

@@ -65,6 +65,8 @@ class Rows:
     truth: Problem | None = None
     labels: bool = True  # targets are -1/+1, not numbers
     facts: PublicFacts | None = None  # what is known of the table, and by what; None: made up
+    classes: tuple[Any, ...] = ()  # what the data calls the classes, in the order of -1, +1
+    encoding: Any = None  # how raw rows become these columns (`Source.encoding`)
     content: Any = None  # key -> which rows these are (`data.content`)
 
     def quality(self, theta: Array, intercept: bool) -> dict[str, float]:
@@ -116,6 +118,8 @@ def load(text: str, *, loss: Loss, row_norm: float | None, seed: int, **reading:
         dataset=source.data_id(None if text in BUNDLED else local_key()),
         labels=loss.labels,
         facts=source.facts,
+        classes=source.classes,
+        encoding=source.encoding(),
         content=partial(source.content, 0, 1),
     )
 
@@ -139,6 +143,8 @@ def _made_up(text: str, loss: Loss, seed: int) -> Rows:
         dataset=f"{text}:{kind}:{seed}",
         truth=truth,
         labels=loss.labels,
+        classes=(-1, 1) if loss.labels else (),
+        encoding={"table": text},
         content=partial(of_public, f"{text}:{kind}:{seed}", np.arange(n)),
     )
 

@@ -56,6 +56,22 @@ class Schema:
             names += column.labels if isinstance(column, Category) else (column.name,)
         return tuple(names)
 
+    def as_json(self) -> dict[str, Any]:
+        """The keys of the TOML file, and its columns in their order."""
+        columns = [
+            {"name": c.name, "domain": list(c.domain)}
+            if isinstance(c, Category)
+            else {"name": c.name, "min": c.low, "max": c.high}
+            for c in self.columns
+        ]
+        return {
+            "columns": columns,
+            "target": self.target,
+            "labels": list(self.labels),
+            "missing": sorted(self.missing),
+            "ignore": list(self.ignore),
+        }
+
     def match(self, header: Sequence[str], target: str, path: Path) -> None:
         """Every column of the file is described, and every described column is there."""
         described = {column.name for column in self.columns} | set(self.ignore) | {target}

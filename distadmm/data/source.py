@@ -89,6 +89,10 @@ class Source(ABC):
             "source": self.source, "known_by": self.facts.sources(),
         }  # fmt: skip
 
+    def encoding(self) -> dict[str, Any]:
+        """How raw rows become these columns, for those who have new ones; nothing of it is computed from rows."""
+        return {"table": self.name, "known_by": self.facts.sources()}
+
     def finish(self, X: Matrix, *, sparse: bool, count: bool = True) -> Matrix:
         """Intercept, clipping, and the form asked for."""
         if self.intercept:

@@ -203,6 +203,12 @@ def foreign(loss: Any) -> str:
     return _FILES.get(type(loss)) or type(loss).__module__
 
 
+def link_of(name: str, loss: Loss) -> str:
+    """What makes a prediction of a score: a probability, a number as it stands, or a class by the sign."""
+    known = {"logistic": "logistic", "softmax": "softmax"}
+    return known.get(name, "sign" if loss.labels else "identity")
+
+
 def loss_named(text: str, *, kinks: bool = False, several: bool = False) -> Loss:
     """The loss of that name, or the user's own, `FILE.py:Name`.
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from distadmm.errors import require
 from distadmm.files import read_json, write_json, write_npz
 from distadmm.ranks.world import World
-from distadmm.run import checkpoint, history, vouch
+from distadmm.run import checkpoint, history, model, vouch
 from distadmm.run.claim import claim_directory
 from distadmm.run.running import Running
 
@@ -93,6 +93,8 @@ def finish(programme: Programme, outcome: Outcome, run: Running) -> None:
     for name, arrays in outcome.arrays.items():
         (run.folder / name).parent.mkdir(exist_ok=True)
         write_npz(run.folder / name, arrays, secret=True)
+    for name, told in outcome.descriptions.items():
+        model.write(run.folder, programme.kind, told, name)
     run.world.barrier()  # all models are there before a summary says so
     if run.world.is_root:
         for name, write in outcome.files.items():

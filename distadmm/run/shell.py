@@ -42,6 +42,7 @@ class Outcome:
     columns: tuple[str, ...] = ()  # of history.csv
     history: list[Any] = field(default_factory=list)
     arrays: dict[str, dict[str, Array]] = field(default_factory=dict)  # file: arrays, written by this rank
+    descriptions: dict[str, dict[str, Any]] = field(default_factory=dict)  # file: of a model, by this rank
     files: dict[str, Callable[[Path], Any]] = field(default_factory=dict)  # file: what writes it, on rank 0
     summary: dict[str, Any] = field(default_factory=dict)
     closing: list[tuple[str, str]] = field(default_factory=list)  # of the closing table: name and value

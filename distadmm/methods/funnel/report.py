@@ -13,6 +13,7 @@ from distadmm.files import finite, write_csv, write_json
 from distadmm.methods.funnel.literal import Outcome
 from distadmm.methods.funnel.model import Joint, Solution
 from distadmm.methods.funnel.perfect import Perfect
+from distadmm.run import model
 
 CLOSE = 2e-6  # nats: a proven gap this small is told as the optimum
 HEADER = [
@@ -98,7 +99,9 @@ def write(
         for suffix in (".npz", ".csv"):
             mapping(joint, one, column).save(folder / f"{stem}{suffix}")
             names.append(stem + suffix)
-    return names
+    stems = [name.removesuffix(".npz") for name in names if name.endswith(".npz")]
+    model.of_mappings(folder, "funnel", stems, column, joint.public)
+    return [*names, model.FILE]
 
 
 def told_literal(outcomes: Sequence[tuple[str, Outcome]], R: float) -> list[str]:

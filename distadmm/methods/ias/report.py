@@ -13,6 +13,7 @@ from distadmm.methods.ias.certificate import Certificate
 from distadmm.methods.ias.design import Design
 from distadmm.methods.ias.inference import Inference
 from distadmm.methods.ias.pareto import Curve
+from distadmm.run import model
 
 
 def lines(design: Design) -> list[str]:
@@ -89,7 +90,8 @@ def write_design(folder: Path, found: Design, config: dict[str, Any]) -> list[st
     mapping.save(folder / "mapping.npz")
     mapping.save(folder / "mapping.csv")
     write_json(folder / "result.json", {"config": config, **summary(found)})
-    return ["mapping.npz", "mapping.csv", "result.json"]
+    model.of_mappings(folder, "ias", ["mapping"], mapping.column, mapping.values)
+    return ["mapping.npz", "mapping.csv", "result.json", model.FILE]
 
 
 def curve_rows(curve: Curve) -> list[list[Any]]:
@@ -115,11 +117,17 @@ def write_curve(folder: Path, curve: Curve, problem: Inference, config: dict[str
             "points": [dict(zip(CURVE_HEADER, row)) for row in curve_rows(curve)],
         },
     )
-    for number, point in enumerate(curve.points):
-        Mapping(point.P, problem.values, problem.P_Y, problem.name, problem.A).compact().save(
-            folder / f"mapping-{number:02d}.npz"
-        )
-    return ["curve.csv", "result.json", f"mapping-00.npz to mapping-{len(curve.points) - 1:02d}.npz"]
+    stems = [f"mapping-{number:02d}" for number in range(len(curve.points))]
+    for stem, point in zip(stems, curve.points):
+        mapping = Mapping(point.P, problem.values, problem.P_Y, problem.name, problem.A).compact()
+        mapping.save(folder / f"{stem}.npz")
+    model.of_mappings(folder, "ias", stems, problem.name, problem.values)
+    return [
+        "curve.csv",
+        "result.json",
+        f"mapping-00.npz to mapping-{len(curve.points) - 1:02d}.npz",
+        model.FILE,
+    ]
 
 
 def curve_lines(curve: Curve) -> list[str]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from distadmm.data.parties import BUNDLED, DataOptions, load
 from distadmm.errors import DONE, require
-from distadmm.files import read_npz, write_csv
+from distadmm.files import write_csv
 from distadmm.flags import again, flag, parse, positional
 from distadmm.methods.sharing.moments import Bounds, Rows
 from distadmm.privacy.accounting.statements import rounded_up
@@ -25,6 +25,7 @@ from distadmm.ranks.world import World
 from distadmm.run.directory import earlier_name
 from distadmm.run.groups import Job
 from distadmm.run.kinds import find
+from distadmm.run.model import read
 from distadmm.structs import struct
 
 if TYPE_CHECKING:
@@ -70,14 +71,15 @@ def work(options: tuple[DataOptions, PredictOptions], world: World) -> int:
     sent, rows = {}, 0
     with world.together():
         star = Star(world, len(widths), party_one_is_centre=data.labels_at_party_one, wire=config["wire"])
-        models = {m: read_npz(run / "models" / f"party-{m}.npz") for m in star.hosted}
-        matrices, rows = _new_records(data, star, widths, models)
+        told = {m: read(run / "models" / f"party-{m}.json") for m in star.hosted}
+        models = {m: model.arrays for m, model in told.items()}
+        matrices, rows = _new_records(data, star, widths, {m: told[m].told["features"] for m in told})
         sent = {m: _apply(models[m], matrices[m], f"party {m}") for m in models}
         said = release_scores(run, privacy, wanted, sent, matrices, models)
     rows = _agreed(star, rows)
     arrived = star.up(sent, rows)
     if arrived is not None:
-        b = float(read_npz(run / "models" / "centre.npz")["intercept"])
+        b = float(read(run / "models" / "centre.json").arrays["intercept"])
         scores = sum(arrived.values(), np.full(rows, b))
         write_csv(Path(wanted.scores), ["row", "score"], [[i + 1, f"{s:.10g}"] for i, s in enumerate(scores)])
         print(f"{rows} scores by {len(widths)} parties, one message each: {wanted.scores}")
@@ -87,7 +89,7 @@ def work(options: tuple[DataOptions, PredictOptions], world: World) -> int:
 
 
 def _new_records(
-    data: DataOptions, star: Star, widths: Sequence[int], models: dict[int, dict[str, Array]]
+    data: DataOptions, star: Star, widths: Sequence[int], trained: dict[int, list[str]]
 ) -> tuple[dict[int, Any], int]:
     """The columns each party here was trained on, of the new records; labels are neither needed nor read."""
     from distadmm.data.files import Reading
@@ -105,12 +107,11 @@ def _new_records(
         files = dict.fromkeys(star.home, Path(data.data))
     edges = np.concatenate([[0], np.cumsum(widths)])
     matrices = {}
-    for m, model in models.items():
+    for m, wanted in trained.items():
         drop = [name for name in (data.key, data.target) if name]
         reading = Reading(features=data.features or int(edges[-1]))
         file = reading.open(files[m], drop=drop, targetless=True)
         X, names = file.read()[0], list(file.feature_names)
-        wanted = [str(name) for name in model["names"]]
         if set(wanted) <= set(names):
             chosen = [names.index(name) for name in wanted]
         else:
@@ -146,11 +147,11 @@ def _agreed(star: Star, rows: int) -> int:
 def _apply(model: dict[str, Array], matrix: Any, who: str) -> Array:
     """One party's share of the scores."""
     require(
-        matrix.shape[1] == model["x"].size,
-        f"{who} brings {matrix.shape[1]} columns, its model has {model['x'].size}; "
+        matrix.shape[1] == model["coefficients"].size,
+        f"{who} brings {matrix.shape[1]} columns, its model has {model['coefficients'].size}; "
         "needed: the columns it was trained on",
     )
-    return matrix @ model["x"] - model["mean"] @ model["x"]
+    return matrix @ model["coefficients"] - model["means"] @ model["coefficients"]
 
 
 PRIVATE = (
@@ -193,7 +194,9 @@ def release_scores(
                 )
                 ledger.expose("rounded scores", iteration=0)
             else:
-                sent[m] = _noisy(ledger, privacy, m, matrices[m], models[m]["x"], float(size), wanted.seed)
+                sent[m] = _noisy(
+                    ledger, privacy, m, matrices[m], models[m]["coefficients"], float(size), wanted.seed
+                )
     return _said(kind, float(size or 0), privacy, run)
 
 
