@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import special, stats
 
-from distadmm.privacy.accounting import curves, pld, profiles
+from distadmm.privacy.accounting import curves, gaussian, pld, profiles
 from distadmm.privacy.accounting.accountant import (
     ObjectivePerturbation,
     Pure,
@@ -326,6 +326,17 @@ def test_a_thousand_randomised_responses(each):
 
     assert exact(found) <= DELTA * (1 + 1e-9)
     assert exact(0.999 * found) > DELTA
+
+
+@pytest.mark.parametrize("scale", [0.02, 0.1, 0.5])
+def test_epsilons_of_thousands_are_not_below_the_noise_alone(scale):
+    """Additive Gaussian noise moved by 2 w is exact, and cheaper than the same in the objective."""
+    event = ObjectivePerturbation("gaussian", 31, scale, 0.2, 0.25, 12.0, 61)
+    alone = gaussian.epsilon(math.sqrt(61) * 0.4 / scale, DELTA)
+    found = bounds([event], DELTA, "replace")
+    assert alone <= found.best <= found.renyi < 1.3 * alone + 20
+    if math.isfinite(found.pld):
+        assert alone <= found.pld
 
 
 @pytest.mark.parametrize("first", [29.9, 29.934, 29.95, 29.9999, 30.0, 30.1, 700.0])

@@ -206,7 +206,8 @@ def _law(terms: Sequence[Term], theta: float, epsilon: float, delta: float) -> _
     used = (loss > 0) & (exponent < 600.0)
     p = np.maximum(values[used], 0.0) * np.exp(exponent[used])
     error = _FFT * math.log2(n) * (norms + size) + 6 * steps * _ROUNDING * size
-    since = np.exp(np.minimum(epsilon - loss[used], 700.0))  # cut: what is subtracted is then too small
+    # Cut far below epsilon: what is subtracted there is too small, never too large, and nothing overflows.
+    since = np.exp(np.minimum(epsilon - loss[used], 50.0))
     return _Law(
         loss=loss[used],
         upper=np.append(np.cumsum(p[::-1])[::-1], 0.0),
