@@ -19,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distadmm import radmm
+from distadmm.commands import account as account_command
 from distadmm.commands import keys as keys_command
 from distadmm.commands import ledger as ledger_command
 from distadmm.errors import BudgetExhausted, InputError
@@ -336,6 +337,18 @@ def test_the_schedule_that_the_account_is_told_is_the_budget() -> None:
     plan = private.plan_of(prepared)
     assert plan is not None
     assert 8 * (1 - 1e-6) < accountant.epsilon(plan.schedule, 1e-5, "replace") <= 8
+
+
+def test_the_account_shows_the_table(capsys: Any) -> None:
+    words = ["--mechanism", "masked", "--nodes", "20", "--adjacency", "replace", "--epsilon", "1"]
+    assert account_command.main([*words, "--trust", "coalition:5", "--min-roster", "15"]) == 0
+    shown = dict(line.split() for line in capsys.readouterr().out.splitlines()[1:])
+    known = {0: 0.854, 5: 1.0, 6: 1.060, 8: 1.217, 10: 1.465, 15: 3.822, 18: 4.392, 19: 4.571}
+    assert all(abs(float(shown[str(size)]) - epsilon) < 2e-3 for size, epsilon in known.items())
+    assert account_command.main([*words, "--trust", "any"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 2  # without masks one row
+    assert account_command.main(words) == 2
+    assert "needs --epsilon, --adjacency and --trust" in capsys.readouterr().err
 
 
 def test_an_event_prices_each_coalition_as_the_table_does() -> None:

@@ -5,12 +5,15 @@ python -m distadmm account --mechanism gaussian --sigma 10    Gaussian objective
 python -m distadmm account --mechanism gaussian-query --noise-multiplier 26.4 --count 50
 python -m distadmm account --mechanism gamma --epsilon 2 --adjacency replace --count 25
                                                               the largest alpha that spends at most 2
+python -m distadmm account --mechanism masked --nodes 20 --trust coalition:5 --epsilon 1 --adjacency replace
+                                                              masked sums, against other numbers of colluders
 
 gamma, gaussian                 objective perturbation: linear noise in the objective (private ADMM, R-ADMM)
 output-gamma, output-gaussian   noise on the released minimiser
 k-norm, gaussian-query          noise on any query of stated l2 sensitivity
 discrete-gaussian               the same on an integer grid
-pure                            any epsilon-DP mechanism"""
+pure                            any epsilon-DP mechanism
+masked                          sums under pairwise masks, within a budget for one number of colluders"""
 
 from __future__ import annotations
 
@@ -23,12 +26,13 @@ from typing import Any, get_args
 
 from distadmm.errors import DONE, require
 from distadmm.files import finite
-from distadmm.flags import flag, parse
+from distadmm.flags import again, flag, parse
 from distadmm.privacy.accounting import accountant
 from distadmm.privacy.accounting.accountant import ADJACENCIES, Adjacency, Event
 from distadmm.privacy.accounting.statements import NOT_COVERED, rounded_up
 from distadmm.ranks.launch import launch
 from distadmm.ranks.world import World
+from distadmm.run.groups import Shared
 from distadmm.structs import struct
 
 PROG = "distadmm account"
@@ -45,6 +49,7 @@ TAKES: dict[str, dict[str, Any]] = {
     "gaussian-query": {"noise_multiplier": None},
     "discrete-gaussian": {"dimension": 1, "sigma": None, "sensitivity": None},
     "pure": {"each": None},
+    "masked": {"nodes": 20, "trust": None, "min_roster": None},
 }
 NAMES = {"add-remove": "add/remove", "replace": "replace-one", "label": "label only"}
 
@@ -73,6 +78,10 @@ class Options:
     curvature: float | None = flag(None, help="c1, the largest curvature of the loss (1/4)", above=0)
     rho: float | None = flag(None, help="weight of the regulariser (1)", above=0)
     nodes: int | None = flag(None, help="number of nodes N (5)", at_least=1)
+    trust: str | None = again(Shared, "trust", note="; masked")
+    min_roster: int | None = flag(
+        None, help="masked: the run ends when fewer nodes are left (N - N/10)", at_least=1
+    )
     eta: float | None = flag(None, help="penalty eta (1)", above=0)
     degree: int | None = flag(None, help="neighbours V of the node (4)", at_least=1)
     floor: float | None = flag(None, help="Phi = rho/N + 2 eta V itself, instead of these four", above=0)
@@ -106,6 +115,10 @@ class Options:
         require(
             self.epsilon is None or self.adjacency is not None,
             f"--epsilon needs --adjacency, for there is no default; choose one of {', '.join(ADJACENCIES)}",
+        )
+        require(
+            self.mechanism != "masked" or (self.epsilon and self.delta and self.trust),
+            "--mechanism masked needs --epsilon, --adjacency and --trust: what is to be spent, and against whom",
         )
 
     def value(self, name: str) -> Any:
@@ -347,8 +360,28 @@ def _shown(value: float) -> str:
     return rounded_up(value) if math.isfinite(value) else "none"
 
 
+def coalitions(options: Options) -> dict[int, float]:
+    """epsilon of masked sums by how many collude."""
+    from distadmm.privacy.accounting import gaussian
+    from distadmm.privacy.accounting.shared_discrete_gaussian import colluding_of, least_roster
+    from distadmm.privacy.accounting.shared_discrete_gaussian import table as shares_of
+    from distadmm.privacy.noise.masks import mask_degree
+
+    n = options.value("nodes")
+    c, least = colluding_of(options.trust, n), least_roster(n, options.min_roster)
+    mu = gaussian.mu_at(float(options.epsilon or 0.0), options.delta)
+    return shares_of(mu, options.delta, n, c, least, mask_degree(n, c, least))
+
+
 def work(options: Options, world: World) -> int:
-    if world.is_root:
+    if world.is_root and options.mechanism == "masked":
+        shares = coalitions(options)
+        if options.json:
+            print(json_.dumps({"epsilon_by_coalition": shares, "delta": options.delta}, indent=2))
+        else:
+            lines = [f"{size:>12}  {rounded_up(share):>10}" for size, share in shares.items()]
+            print("\n".join([f"   colluding  epsilon at delta = {options.delta:g}", *lines]))
+    elif world.is_root:
         found = answer(options)
         if options.json:
             print(json_.dumps(finite(found), indent=2))

@@ -16,9 +16,8 @@ from distadmm.algorithm import Node
 from distadmm.errors import require
 from distadmm.methods.consensus import private as consensus
 from distadmm.methods.masked.learner import asks
-from distadmm.methods.masked.masked import Masked, counted_rows
+from distadmm.methods.masked.masked import counted_rows
 from distadmm.methods.masked.rule import MOST_COLUMNS, Rule
-from distadmm.privacy.accounting.trust import Trust
 from distadmm.privacy.ledger.books import Books
 from distadmm.run.config import Config
 from distadmm.run.running import Running
@@ -120,13 +119,13 @@ def plan_of(prepared: Prepared) -> Plan | None:
     with node.network.world.together():
         _require_known(prepared)
     from distadmm.privacy.accounting import gaussian
-    from distadmm.privacy.accounting.shared_discrete_gaussian import least_roster
+    from distadmm.privacy.accounting.shared_discrete_gaussian import colluding_of, least_roster
     from distadmm.privacy.noise import signing
     from distadmm.privacy.noise.masks import mask_degree, require_suite
 
     n = node.network.n_nodes
     with node.network.world.together():
-        colluding = colluding_of(algorithm, n)
+        colluding = colluding_of(algorithm.trust, n)
         least = least_roster(n, algorithm.min_roster)
         if colluding < n - 1 and privacy.rng == "secure":
             require_suite()
@@ -151,26 +150,6 @@ def plan_of(prepared: Prepared) -> Plan | None:
     verified = tuple(name for name in found if name not in missed)
     unverified = f"not verified: {HYPOTHESES[missed[0]]} ({missed[0]})" if missed else ""
     return Plan(rule, epsilon, privacy.delta, mu, least, degree, hosted, doubt, verified, unverified, peers)
-
-
-def colluding_of(algorithm: Masked, nodes: int) -> int:
-    """c: how many of the nodes may collude."""
-    require(
-        algorithm.trust is not None,
-        "--trust is not given, and it is part of what is claimed: any (all others may collude, no masks), or "
-        f"coalition:C, at most C of the {nodes} nodes",
-    )
-    trust = Trust.parse(algorithm.trust)
-    require(
-        trust.colluding >= 0,
-        "--trust centre: masked sums have no centre to trust; coalition:0 trusts every node, and hides the rest",
-    )
-    c = nodes - 1 if math.isinf(trust.colluding) else int(trust.colluding)
-    require(
-        0 <= c < nodes,
-        f"--trust {algorithm.trust} for {nodes} nodes; needed: coalition:0 to coalition:{nodes - 1}",
-    )
-    return c
 
 
 def _require_known(prepared: Prepared) -> None:

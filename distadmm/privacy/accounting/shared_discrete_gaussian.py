@@ -126,3 +126,23 @@ def least_roster(nodes: int, given: int | None) -> int:
     least = nodes - math.ceil(nodes / 10) if given is None else given
     require(1 <= least <= nodes, f"--min-roster is {least}; needed: 1 to the {nodes} nodes of the graph")
     return least
+
+
+def colluding_of(text: str | None, nodes: int) -> int:
+    """c: how many of the nodes may collude."""
+    require(
+        text is not None,
+        "--trust is not given, and it is part of what is claimed: any (all others may collude, no masks), or "
+        f"coalition:C, at most C of the {nodes} nodes",
+    )
+    trust = Trust.parse(text)
+    require(
+        trust.colluding >= 0,
+        "--trust centre: masked sums have no centre to trust; coalition:0 trusts every node, and hides the rest",
+    )
+    c = nodes - 1 if math.isinf(trust.colluding) else int(trust.colluding)
+    require(
+        0 <= c < nodes,
+        f"--trust {text} for {nodes} nodes; needed: coalition:0 to coalition:{nodes - 1}",
+    )
+    return c
