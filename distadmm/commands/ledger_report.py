@@ -17,7 +17,7 @@ from distadmm.errors import require
 from distadmm.privacy.accounting import accountant
 from distadmm.privacy.accounting.events import Adjacency, Leakage
 from distadmm.privacy.accounting.export import dp_event
-from distadmm.privacy.accounting.statements import NOT_COVERED, of_claim, weakest, worth
+from distadmm.privacy.accounting.statements import NOT_COVERED, Statement, of_claim, weakest, worth
 from distadmm.privacy.accounting.trust import ADJACENCY_WORDS, composed
 from distadmm.privacy.ledger import chain, compose
 from distadmm.privacy.ledger.filter import filter_from_json
@@ -94,6 +94,7 @@ def _run(books: Sequence[Book], delta: float, records: int) -> dict[str, Any]:
     committed = all(is_committed(book.tally) for book in books)
     kind = weakest([statement_kind(book.tally) for book in books])
     nodes = [_node(book, each.spent, delta, adjacency) for book, each in zip(books, held)]
+    said = _statement(books, kind, committed, delta) if records == 1 else None
     return {
         "run": _name(books),
         "adjacency": adjacency,
@@ -117,8 +118,8 @@ def _run(books: Sequence[Book], delta: float, records: int) -> dict[str, Any]:
             "r_o_r": _earlier(held, scope, delta, adjacency) if committed else math.inf,
         },
         "statement": kind,
-        "sentence": _sentence(books, kind, committed, delta) if records == 1 else None,
-        "by_coalition": _by_coalition(_one(books, "claim"), delta),
+        "sentence": said.text if said else None,
+        "by_coalition": _by_coalition(_one(books, "claim"), delta) if said and _bounded(said) else [],
     }
 
 
@@ -156,7 +157,7 @@ def _node(book: Book, spent: compose.Spending, delta: float, adjacency: Adjacenc
     }
 
 
-def _sentence(books: Sequence[Book], kind: str, committed: bool, delta: float) -> str | None:
+def _statement(books: Sequence[Book], kind: str, committed: bool, delta: float) -> Statement | None:
     """What may be said of the run, in the words of `statements`; None when its ledgers claim nothing."""
     claim, adjacency, scope = (_one(books, key) for key in ("claim", "adj", "scope"))
     if claim is None:
@@ -164,8 +165,12 @@ def _sentence(books: Sequence[Book], kind: str, committed: bool, delta: float) -
     held = [compose.Node(tuple(book.tally.seen), book.rows) for book in books]
     blocks = compose.blocks(held, compose.NODES[scope][0])
     events = max((b.spent for b in blocks), key=lambda spent: _prices(spent, delta, adjacency, committed)[1])
-    said = of_claim(kind, claim, events, adjacency, delta, committed=committed)  # type: ignore[arg-type]
-    return said.text
+    return of_claim(kind, claim, events, adjacency, delta, committed=committed)  # type: ignore[arg-type]
+
+
+def _bounded(said: Statement) -> bool:
+    """Whether anything is bounded, or would be with secret noise."""
+    return math.isfinite(said.epsilon) or math.isfinite(said.would_be)
 
 
 def _by_coalition(claim: dict[str, Any] | None, delta: float) -> list[str]:

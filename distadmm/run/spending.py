@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from distadmm.errors import require
 from distadmm.privacy.accounting.events import Unbounded
 from distadmm.privacy.ledger.rules import MemoryLedger
 
@@ -70,6 +71,8 @@ def enter(
         [spender(ledger, ledger.events, plan) for ledger, plan in zip(ledgers, plans)],
         smallest(content.marks for content in contents),
     )
+    if run.resumed:
+        _require_latest(run, book, ledgers, owners)
     for ledger in ledgers:
         ledger.account = Purse(book, run.name, _place(run), delta)
     kept = all(ledger.affords(plan) for ledger, plan in zip(ledgers, plans))
@@ -94,6 +97,32 @@ def enter(
         before, after = found
         run.earlier = before.words
         (say or _say)(f"account: earlier on these rows {before.words}; with this run {after.words}")
+
+
+def _require_latest(run: Running, book: Account, ledgers: Sequence[MemoryLedger], owners: bool) -> None:
+    """Refuse an old copy of a run: what its ledgers lack was released, and would be forgotten."""
+    read = lambda: getattr(book.read().runs.get(run.name), "heads", {})  # noqa: E731
+    known = read() if owners else run.world.on_root(read)
+    with run.world.together():
+        for ledger in ledgers:
+            head = known.get(ledger.node)
+            require(
+                head is None or bytes.fromhex(head) in ledger.holds(),
+                f"the ledger of node {ledger.node} is an old copy: the account {book.path} knows an entry of it that "
+                "it lacks, so something was released since; restore the latest one, or start a new run",
+            )
+    _keep_heads(run, book, ledgers, owners)  # from here on every other copy is an old one
+
+
+def _keep_heads(run: Running, book: Account, ledgers: Iterable[MemoryLedger], owners: bool) -> dict[int, str]:
+    """The last entry of each ledger, into the account; those of all ranks, on rank 0."""
+    mine = {ledger.node: ledger.head.hex() for ledger in ledgers}
+    heads = {node: head for part in run.world.gather(mine) or [] for node, head in part.items()}
+    if owners:
+        book.heads(run.name, mine)
+    elif run.world.is_root:
+        book.heads(run.name, heads)
+    return heads
 
 
 def _place(run: Running) -> str:
@@ -126,14 +155,9 @@ def leave(
     """Keep the heads of the closed ledgers in the account; the rows for the closing table, on rank 0; every rank."""
     if run.account is None:
         return [NOT_ENTERED] if seeded else []
-    mine = {ledger.node: ledger.head.hex() for ledger in ledgers}
-    if owners:
-        run.account.heads(run.name, mine)
-    heads = {node: head for part in run.world.gather(mine) or [] for node, head in part.items()}
+    heads = _keep_heads(run, run.account, ledgers, owners)
     if not run.world.is_root:
         return []
-    if not owners:
-        run.account.heads(run.name, heads)
     from distadmm.privacy.ledger.check import heads_digest
 
     rows = [("ledger heads", f"{heads_digest(heads)}, of {len(heads)} ledgers; kept in the account")]

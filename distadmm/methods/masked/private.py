@@ -148,7 +148,8 @@ def plan_of(prepared: Prepared) -> Plan | None:
 
     hosted = max(node.network.world.allgather(node.network.n_local))
     verified = tuple(name for name in found if name not in missed)
-    unverified = f"not verified: {HYPOTHESES[missed[0]]} ({missed[0]})" if missed else ""
+    missing = f"not verified: {HYPOTHESES[missed[0]]} ({missed[0]})" if missed else ""
+    unverified = consensus.unchecked(config) or missing
     return Plan(rule, epsilon, privacy.delta, mu, least, degree, hosted, doubt, verified, unverified, peers)
 
 
@@ -171,7 +172,7 @@ def _require_known(prepared: Prepared) -> None:
 # Held up by the classes that every run goes through, whatever its flags: `masks.Member`, `sums.Sums`, `learner`.
 _STRUCTURAL = (
     "same-history", "fresh-masks", "nested-rosters", "authentic-keys", "fresh-noise", "zero-start", "filter",
-    "data-free-schedule", "centre-same-roster", "capped-slopes",
+    "data-free-schedule", "centre-same-roster",
 )  # fmt: skip
 
 
@@ -184,8 +185,10 @@ def _checked(prepared: Prepared, rule: Rule, degree: int, least: int) -> dict[st
     )
     large = degree == 0 or degree >= rule.colluding + 1 + rule.nodes - least
     share = min(int(rule.share_variances(kind, 0, rule.nodes).min()) for kind in rule.kinds)
+    labels = [getattr(objective, "labels", None) for objective in prepared.node.problem.objectives]
     return {
         "public-rows": not facts.doubt,
+        "capped-slopes": all(y is None or bool(np.all(np.abs(y) == 1.0)) for y in labels),
         "public-count": privacy.adjacency == "replace" or privacy.public_rows is not None,
         "rows-one-by-one": keeps_rows_apart(rule.columns),
         "all-pairs-masked": large,
@@ -195,16 +198,22 @@ def _checked(prepared: Prepared, rule: Rule, degree: int, least: int) -> dict[st
 
 
 def keeps_rows_apart(d: int) -> bool:
-    """Whether, on this machine, margins of rows keep their bits when another row goes."""
-    from distadmm.methods.masked.rows import _margins, _sparse
+    """Whether, on this machine, what is made of rows keeps its bits when another row goes."""
+    from distadmm.methods.masked.rows import _margins, _shortened, _sparse
 
     stream = np.random.Generator(np.random.PCG64(d))
-    rows, w = stream.normal(size=(23, d)), stream.normal(size=d)
-    as_used = _sparse if d > MOST_COLUMNS else np.ascontiguousarray
-    whole = _margins(as_used(rows), w)
+    count = 23 + 3 * np.getbufsize() // d  # more than is worked on at a time
+    rows, w, wide = stream.normal(size=(count, d)), stream.normal(size=d), d > MOST_COLUMNS
+
+    def made(some: Array) -> Array:
+        z = _margins(_sparse(some) if wide else np.ascontiguousarray(some), w)
+        short = _shortened(some, 0.5)[:, 0]
+        return np.stack([z, np.exp(-z), short], axis=1)
+
+    whole = made(rows)
     return all(
-        np.array_equal(_margins(as_used(np.delete(rows, i, axis=0)), w), np.delete(whole, i))
-        for i in (0, 7, 22)
+        np.array_equal(made(np.delete(rows, i, axis=0)), np.delete(whole, i, axis=0))
+        for i in (0, 7, count // 2, count - 1)
     )
 
 
@@ -226,10 +235,13 @@ def armed(prepared: Prepared, plan: Plan | None, run: Running) -> Node:
     consensus.enter(prepared, run, books, [todo] * len(books), contents)
     for ledger in books.ledgers:
         ledger.account = None  # the whole budget is entered, and the ledger's own filter admits no more
+    file = consensus.foreign(config)
+    if file and not run.resumed:  # before a line of foreign code runs
+        books.expose(plan.unverified, iteration=0)
     members = _set_up(node, plan, source, books)
     release = Sums(plan.rule, node.tree, books, source, members, plan)
     armed = node.having(release=release)
-    release.watch(node.network, node.start, "")
+    release.watch(node.network, node.start, file)
     return armed
 
 
@@ -254,7 +266,7 @@ def _books(
         "trust": f"coalition:{plan.rule.colluding}",
         "claim": scopes.claim("masked", plan.verified, sums=plan.facts),
         "rows": {node: content.names for node, content in contents.items()},
-        "budget": GaussianFilter(plan.epsilon, plan.delta, plan.mu, exact=True),
+        "budget": None if plan.unverified else GaussianFilter(plan.epsilon, plan.delta, plan.mu, exact=True),
     }
     return Books.open(None if run.folder is None else run.folder / "ledger", nodes, **header)
 

@@ -27,6 +27,7 @@ Array = np.ndarray
 SHRINK = 1 - 2.0**-40  # of mu: the noise is a little larger than the budget asks, which takes all rounding
 MOST_COLUMNS = 400  # for which the curvature is asked
 _LEAST_SD = 2.0**8  # grid units of a share, below which a sum of shares is not known to be what it should
+_MOST_SD = 2.0**27 - 1  # beyond which nothing is drawn exactly
 _HOPELESS, _DOUBTFUL = 10.0, 40.0  # n mu/(sqrt(d) nf)
 
 
@@ -176,6 +177,10 @@ class Rule:
         )
         if math.isinf(self.mu):
             return ""
+        require(
+            max(self.sds()) * 4.0**b < _MOST_SD,
+            "noise beyond 2^27 grid units, of which none is drawn exactly; raise --epsilon or --delta",
+        )
         least = min(int(self.share_variances(kind, t, self.nodes).min()) for kind, t in self._each())
         require(least >= _LEAST_SD**2, "a node's share of noise is below 2^8 grid units; lower --epsilon")
         z = self.hope

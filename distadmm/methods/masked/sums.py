@@ -9,6 +9,7 @@ Invariants that guard privacy
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -43,17 +44,26 @@ class Sums(Unprotected):
         self.books: Books = books
         self.members = [members[int(i)] for i in tree.network.nodes]
         self.noise = Noise(books.ledgers, source)
-        spent = [
-            e for ledger in books.ledgers for e in ledger.events if isinstance(e, SharedDiscreteGaussian)
-        ]
-        mine = max((e.round for e in spent), default=-1)
-        self.round = 1 + max(tree.network.world.allgather(mine))  # the next one; set-up, no round
+        self.round = self._entered()  # the next one
         self._roster = self.members[0].roster
+
+    def _entered(self) -> int:
+        """How many rounds any node has entered; what one paid for all pay for, so that all can afford the same."""
+        here = [
+            {e.round: e for e in ledger.events if isinstance(e, SharedDiscreteGaussian)}
+            for ledger in self.books.ledgers
+        ]
+        told = self.tree.network.world.allgather({r: e for known in here for r, e in known.items()})
+        everywhere = {r: e for known in told for r, e in known.items()}
+        for ledger, known in zip(self.books.ledgers, here):
+            for r in sorted(everywhere.keys() - known.keys()):
+                ledger.charge(everywhere[r], iteration=r + 1)
+        return 1 + max(everywhere, default=-1)
 
     @property
     def epsilon(self) -> float:
         """The budget: what was spent is a reading, and depends on what was seen."""
-        return self.terms.epsilon
+        return math.inf if self.terms.unverified else self.terms.epsilon
 
     @property
     def statement(self) -> str:

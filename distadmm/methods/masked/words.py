@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from distadmm.methods.consensus.words import beyond, closing, not_covered, on_a_wide_area_network
-from distadmm.privacy.accounting.masked_statements import NOT_COVERED, sentence, shares_in_words, shares_of
+from distadmm.privacy.accounting.masked_statements import (
+    NOT_COVERED,
+    SEEDED,
+    sentence,
+    shares_in_words,
+    shares_of,
+)
 from distadmm.run.setup import Prepared
 
 if TYPE_CHECKING:
@@ -30,7 +36,7 @@ def outlook(prepared: Prepared, plan: Plan | None) -> str:
         f"rounds     at most {rule.most_rounds}: {', '.join(kinds)}; rule {rule.name}, b = {rule.bits} bits",
         f"messages   {messages} a round, {messages * rule.most_rounds} in all, {messages * size / 1e6:.1f} MB",
         f"roster     the run ends when fewer than {plan.least} of {rule.nodes} nodes are left",
-        *_sentences(plan),
+        *_sentences(plan, config.privacy.rng),
     ]
     return "\n".join(lines)
 
@@ -52,13 +58,15 @@ def said(prepared: Prepared, plan: Plan | None, node: Any, iterations: int) -> l
         return [before]
     lost = node.release.round - iterations
     paid = [f"{lost} of {node.release.round} rounds were lost and are paid for."] if lost else []
-    return [before, *paid, *_sentences(plan)]
+    return [before, *paid, *_sentences(plan, prepared.config.privacy.rng)]
 
 
-def _sentences(plan: Plan) -> list[str]:
+def _sentences(plan: Plan, rng: str) -> list[str]:
     if plan.unverified:
         return [f"No guarantee, epsilon = infinity: {plan.unverified}."]
     facts = plan.facts
     shares = shares_of(facts, plan.delta)
     first = sentence(facts, shares, plan.epsilon, plan.delta, plan.rule.adjacency)  # type: ignore[arg-type]
+    if rng != "secure":
+        first = SEEDED + first
     return [first, NOT_COVERED, *shares_in_words(facts, shares)]

@@ -9,6 +9,7 @@ from typing import Any
 from distadmm.privacy.accounting.events import Adjacency, Event
 from distadmm.privacy.accounting.statements import Kind, Reading, Statement, bound, rounded_up
 
+SEEDED = "SIMULATION: noise from a seed guarantees nothing; epsilon = infinity. With secret noise of the same law: "
 _WIDE = 21  # nodes up to which every size of coalition has its row
 NOT_COVERED = (
     "Not covered: losses and diagnostics on private data, preprocessing, hyper-parameter choice, timing, aborts, nodes "
@@ -43,10 +44,7 @@ def of_masked(
         text = f"No guarantee, epsilon = infinity: {'; '.join(reasons)}."
     if reading == "simulation":
         would_be, kind, epsilon = epsilon, "unbounded", math.inf
-        text = (
-            "SIMULATION: noise from a seed guarantees nothing; epsilon = infinity. With secret noise of the same law: "
-            f"{text}"
-        )
+        text = SEEDED + text
     return Statement(
         kind=kind, reading=reading, text=f"{text} {NOT_COVERED}", epsilon=epsilon, delta=delta,
         adjacency=adjacency, published=math.inf,
