@@ -146,7 +146,7 @@ def test_files_of_the_user(tmp_path):
         (["--epsilon", "1", "--adjacency", "replace", "--delta", "1"], "delta"),
         (["--epsilon", "1", "--adjacency", "replace", "--gradient-norm", "0"], "clipping norm"),
         (["--epsilon", "1", "--adjacency", "replace", "--shortest", "5", "--longest", "2"], "step bounds"),
-        (["--reach", "1"], "alpha > 1"),
+        (["--reach", "1"], "the reach, alpha, is 1; the penalty mcp needs alpha > 1 (--reach)"),
         (["--penalty", "scad", "--reach", "2"], "alpha > 2"),
         (["--lambda", "-1"], "lambda"),
         (["--lambda", "nan"], "lambda"),

@@ -38,7 +38,7 @@ from distadmm.privacy.ledger.rules import MemoryLedger
 from distadmm.privacy.noise import masks, signing
 from distadmm.privacy.noise.sources import Simulation
 from distadmm.ranks.world import World
-from distadmm.run import shell
+from distadmm.run import model, shell
 from distadmm.run.setup import prepare
 from distadmm.testing import contracts
 
@@ -449,6 +449,7 @@ def test_a_real_run_is_certified_and_its_ledgers_say_the_table(tmp_path: Path, c
     assert (run.epsilon, run.statement) == (8.0, "certificate")
     assert run.messages == 15 * 2 * 4 or run.messages == 14 * 2 * 4
     assert ledger_command.main(["show", str(run.path)]) == 0
+    assert run.summary["trust"] == model.read(run.path).told["trust"] == "coalition:2"
     shown = capsys.readouterr().out
     assert "Everything that any 2 of the 5 nodes together see" in shown
     assert "epsilon by size of coalition: 0: " in shown

@@ -90,7 +90,7 @@ def test_a_run_says_of_its_model_what_it_said_of_its_privacy(tmp_path: Path) -> 
         name: summary[name] for name in ("epsilon", "delta", "adjacency", "statement")
     }
     assert told["sentence"] == summary["notes"][0]
-    assert told["trust"] == "any"
+    assert told["trust"] == summary["trust"] == "any"
 
 
 def test_nothing_of_private_rows_is_described(tmp_path: Path) -> None:

@@ -204,6 +204,8 @@ def test_scores_of_a_private_run_are_refused_priced_or_named_for_what_they_are(p
     assert run(*ask, tmp_path / "none.csv") == 2
     assert "one more release about the person scored" in capsys.readouterr().err
     assert not (tmp_path / "none.csv").exists()
+    assert run("predict", private_run, "--data", tmp_path / "not-there.csv") == 2  # before a row is read
+    assert "one more release about the person scored" in capsys.readouterr().err
     found = {}
     for kind in ("exact", "round:0.5", "noise:2"):
         path = tmp_path / f"{kind[:5]}.csv"

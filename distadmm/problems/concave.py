@@ -47,7 +47,7 @@ class _Folded:
     def __post_init__(self) -> None:
         _require_lambda(self.lam)
         needed = f"the penalty {self.name} needs alpha > {self.least:g}"
-        require(self.alpha > self.least, f"alpha is {self.alpha:g}; {needed}")
+        require(self.alpha > self.least, f"the reach, alpha, is {self.alpha:g}; {needed} (--reach)")
 
 
 @dataclass(frozen=True)

@@ -100,7 +100,7 @@ def finish(programme: Programme, outcome: Outcome, run: Running) -> None:
         for name, write in outcome.files.items():
             write(run.folder / name)
         history.write(run.folder, outcome.columns, outcome.history, outcome.began)
-        summary = {"schema": SCHEMA, "kind": programme.kind, **outcome.summary}
+        summary = {"schema": SCHEMA, "kind": programme.kind, "trust": "any", **outcome.summary}
         write_json(run.folder / "summary.json", {key: _plain(value) for key, value in summary.items()})
 
 

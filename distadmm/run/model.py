@@ -54,7 +54,7 @@ class Model(NamedTuple):
 
 def privacy(summary: Mapping[str, Any], sentence: str) -> dict[str, Any]:
     """What a model says of the privacy of the run that made it; nothing where the rows had none to lose."""
-    return {name: {"trust": "any", "sentence": sentence, **summary}.get(name) for name in PRIVACY}
+    return {name: {"trust": "any", **summary, "sentence": sentence}.get(name) for name in PRIVACY}
 
 
 def write(folder: Path, kind: str, told: Mapping[str, Any], name: str = FILE) -> None:

@@ -67,7 +67,7 @@ def main(argv: Sequence[str]) -> int:
 def work(options: tuple[DataOptions, PredictOptions], world: World) -> int:
     data, wanted = options
     run = Path(wanted.run)
-    config, widths, privacy = world.on_root(lambda: _finished(run))
+    config, widths, privacy = world.on_root(lambda: _releasable(wanted, *_finished(run)))
     sent, rows = {}, 0
     with world.together():
         star = Star(world, len(widths), party_one_is_centre=data.labels_at_party_one, wire=config["wire"])
@@ -166,6 +166,18 @@ BARE = (
 )
 
 
+def _releasable(
+    wanted: PredictOptions, config: dict[str, Any], widths: list[int], privacy: dict[str, Any] | None
+) -> tuple[dict[str, Any], list[int], dict[str, Any] | None]:
+    """Refuses what may not be released before a row is read."""
+    if privacy is not None:
+        kind = wanted.release.partition(":")[0]
+        if privacy["mu"] is None:
+            require(kind not in ("refuse", "noise"), BARE.format(privacy["mechanism"]))
+        require(kind != "refuse", PRIVATE)
+    return config, widths, privacy
+
+
 def release_scores(
     run: Path,
     privacy: dict[str, Any] | None,
@@ -178,9 +190,6 @@ def release_scores(
     if privacy is None:
         return []
     kind, _, size = wanted.release.partition(":")
-    if privacy["mu"] is None:
-        require(kind not in ("refuse", "noise"), BARE.format(privacy["mechanism"]))
-    require(kind != "refuse", PRIVATE)
     from distadmm.privacy.accounting.events import Leakage
 
     for m in [m for m in sent if m > 1 or privacy["mechanism"] in ("s1", "s2")]:
