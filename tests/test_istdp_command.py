@@ -30,7 +30,15 @@ def test_a_run_leaves_what_it_promises(tmp_path, capsys):
     out = tmp_path / "run"
     assert main([*PRIVATE, "--out", str(out)]) == 0
     names = {path.name for path in out.iterdir()}
-    assert names == {"config.json", "history.csv", "models.npz", "coefficients.csv", "summary.json", "ledger"}
+    assert names == {
+        "config.json",
+        "history.csv",
+        "models.npz",
+        "model.json",
+        "coefficients.csv",
+        "summary.json",
+        "ledger",
+    }
     summary = json.loads((out / "summary.json").read_text())
     assert summary["epsilon"] <= 2.0
     theta = read_npz(out / "models.npz")["theta"]
