@@ -173,7 +173,8 @@ class Node:
         self.network.restore(_under("network.", whole))
         self.release.recall(_under("release.", whole))
         self.network.traffic.messages, self.network.traffic.bytes = traffic.tolist()
-        return type(state)(**{name: whole[f"state.{name}"] for name in state._fields})
+        # What an older release did not keep begins at the models: a mean over the solves.
+        return type(state)(**{name: whole.get(f"state.{name}", whole["state.f"]) for name in state._fields})
 
     @property
     def degree(self) -> Array:
@@ -253,6 +254,10 @@ class Defaults:
     def ended(self, state: Any) -> str:
         """Why there is no further iteration, in a word that all ranks know; empty while there is one."""
         return ""
+
+    def finish(self, k: int, st: Any, node: Any) -> Any:
+        """The state to report after iteration k, the last; a checkpoint keeps the one before.  It reads no data."""
+        return st
 
     def claims_optimum(self, node: Any) -> bool:
         """Whether the fixed point is the optimum of the whole network's problem."""

@@ -209,6 +209,7 @@ def _summed_up(prepared: Prepared, plan: Plan | None, run: Run, running: Running
         "note": "; ".join(filter(None, (words.note(prepared, plan), words.beyond(prepared, run)))),
         "not_covered": words.not_covered(prepared, run),
         "penalty": None if plan is None else plan.penalty,
+        "choice": "" if plan is None or plan.choice is None else plan.choice.words,
         "messages": run.messages,
         "bytes": run.bytes,
         "lost": run.lost,

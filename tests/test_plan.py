@@ -5,36 +5,54 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from distadmm.algorithm import Facts
 from distadmm.commands import plan
 from distadmm.graphs.topology import load
-from distadmm.methods.consensus import forecast
+from distadmm.methods.consensus import forecast, smoothing
 from distadmm.ranks.world import World
 
 
-@pytest.mark.parametrize("topology", ["ring:5", "star:5"])
-@pytest.mark.parametrize("phases", [1, 2])
-def test_mean_and_variance_are_those_of_simulated_runs(phases: int, topology: str) -> None:
+@pytest.mark.parametrize("power", [None, 1.0])
+@pytest.mark.parametrize(("topology", "phases"), [("ring:5", 1), ("star:5", 2)])
+def test_mean_and_variance_are_those_of_simulated_runs(
+    phases: int, topology: str, power: float | None
+) -> None:
     """Ten thousand noisy runs on one-dimensional quadratics, against the recursion, for each node and their mean."""
     A = load(topology).adjacency().toarray()
     h, c, eta, gamma, K, runs = 3.0, 1.5, 0.7, 0.5, 4, 10_000
-    noise = np.array([0.5, 1.0, 0.2, 0.8, 1.5])
+    noise, own = np.array([0.5, 1.0, 0.2, 0.8, 1.5]), np.array([0.3, 0.0, 0.6, 0.1, 0.2])
     rng = np.random.default_rng(0)
     degree = A.sum(axis=1)
     f, lam = np.zeros((runs, 5)), np.zeros((runs, 5))
-    for _ in range(K):
+    theirs = c + rng.normal(size=(runs, 5)) * np.sqrt(own)
+    ends = np.zeros((runs, 5))
+    for t in range(1, K + 1):
         e = rng.normal(size=(runs, 5)) * np.sqrt(noise)
-        f = (h * c + eta * (degree * f + f @ A) - 2 * lam - e) / (h + 2 * eta * degree)
+        f = (h * theirs + eta * (degree * f + f @ A) - 2 * lam - e) / (h + 2 * eta * degree)
         apart = degree * f - f @ A
         lam = lam + eta / 2 * apart
         if phases == 2:
-            f = f - (h * (f - c) + e + 2 * lam + eta * apart) / (2 * eta * degree + gamma)
+            f = f - (h * (f - theirs) + e + 2 * lam + eta * apart) / (2 * eta * degree + gamma)
+        ends = f if power is None else smoothing.averaged(power, t, ends, f)
+    ends = ends - theirs.mean(axis=1, keepdims=True)
     curvatures = np.array([0.7, h, 20.0])  # side by side, the one that was simulated among them
-    for weights in (*np.eye(5), np.full(5, 0.2), rng.normal(size=5)):
-        mean, variance = forecast.follow(A, curvatures, np.full(3, c), noise, K, eta, gamma, phases, weights)
-        ended = f @ weights
-        spread = ended.std()
-        assert abs(ended.mean() - c * weights.sum() - mean[1]) < 5 * spread / np.sqrt(runs)
-        assert variance[1] == pytest.approx(spread**2, rel=0.1)
+    course = forecast.Course(K, eta, gamma, phases, power)
+    weights = np.stack([*np.eye(5), np.full(5, 0.2), rng.normal(size=5)])
+    spreads = np.repeat(own[:, None], 3, axis=1)
+    mean, variance = forecast.follow(A, curvatures, np.full(3, c), noise, spreads, course, weights)
+    found = ends @ weights.T
+    spread = found.std(axis=0)
+    assert np.all(np.abs(found.mean(axis=0) - mean[:, 1]) < 5 * spread / np.sqrt(runs))
+    np.testing.assert_allclose(variance[:, 1], spread**2, rtol=0.1)
+
+
+def test_some_nodes_stand_for_those_of_a_large_network(monkeypatch) -> None:
+    A, facts = load("er20").adjacency().toarray(), Facts(20, np.zeros(20), 0.5, 50.0, 0.1, 0.25)
+    course = forecast.Course(10, 3.0, 0.5, 2, 3.0)
+    told = (A, facts, 12, np.linspace(1, 2, 20), np.full(20, 0.1), course, 4)
+    each = forecast.expected_excess(*told)
+    monkeypatch.setattr(forecast, "_EACH", 14)
+    assert forecast.expected_excess(*told) == pytest.approx(each, rel=0.25)
 
 
 OPTIONS = plan.Options(
@@ -48,7 +66,7 @@ def test_every_candidate_spends_at_most_the_budget_and_nearly_all_of_it() -> Non
 
     prepared = plan.surrogate(OPTIONS, 0)
     for K, eta in ((3, 0.5), (12, 2.0)):
-        found = plan.affordable(prepared, plan.Plan(K, eta, np.zeros(4), 0.0))
+        found = plan.affordable(prepared, plan.Plan(K, eta, np.zeros(4), 0.0, smoothing.Smoothing()))
         assert found is not None
         for alpha in found.alpha:
             event = ObjectivePerturbation(

@@ -54,7 +54,12 @@ def test_the_choice_has_the_least_forecast_loss_and_spends_the_budget() -> None:
         fixed = planned(eta=repr(eta))[1].recipe
         noise = (fixed.dimension + 1) / fixed.alpha[0] ** 2
         A = forecast.adjacency(node.network)
-        return forecast.expected_excess(A, node.facts, fixed.dimension, noise, 4, eta, 0.5, 2)
+        return min(
+            sizing.excess(
+                prepared.config, node, fixed.dimension, A, noise, fixed.weight, sizing.Choice(eta, after)
+            )
+            for after in sizing.smoothings(prepared.config.algorithm, node, A)
+        )
 
     best = min(exact(factor) for factor in sizing.FACTORS[:5])
     assert exact(chosen / default_penalty(node.facts)) <= 1.1 * best
@@ -129,7 +134,8 @@ def test_the_run_says_what_was_chosen(capsys, tmp_path) -> None:
     assert kept["config"]["eta"] == "auto"
     assert json.loads((tmp_path / "o" / "summary.json").read_text())["penalty"] == kept["penalty"]
     assert radmm.main([*words, "--dry-run"]) == 0
-    assert f"eta {kept['penalty']:.4g}, chosen for the budget" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert f"eta {kept['penalty']:.4g}, models averaged with weights t^3, 2 mixing rounds, chosen" in said
 
 
 def test_a_penalty_is_found_where_the_hessians_alone_would_cost_more_than_the_budget() -> None:

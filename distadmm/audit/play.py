@@ -65,13 +65,18 @@ class Recording:
 
 
 def run_through(algorithm: Any, node: Node, iterations: int) -> tuple[int, list[Message]]:
-    """Play `iterations` steps; how many were made (a budget may end them), and every exchange."""
+    """Play `iterations` steps; how many were made (a budget may end them), and every exchange.
+
+    What is exchanged after the last iteration is numbered on from there.
+    """
     messages: list[Message] = []
-    network, now = node.network, 0
+    network, now, after, over = node.network, 0, 0, False
     through = network.exchange
 
     def exchange(F: Array) -> Array:
-        messages.append(Message(now, np.array(F)))
+        nonlocal after
+        after += over
+        messages.append(Message(now + after, np.array(F)))
         return through(F)
 
     network.exchange = exchange  # type: ignore[method-assign]
@@ -81,6 +86,8 @@ def run_through(algorithm: Any, node: Node, iterations: int) -> tuple[int, list[
             now += 1
             network.begin(now)
             state = sitting_out(node, state, algorithm.step(now, state, node))
+        over = True
+        algorithm.finish(now, state, node)
     except BudgetExhausted:
         now -= 1
     finally:

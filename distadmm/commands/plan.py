@@ -19,6 +19,7 @@ from distadmm.errors import DONE, InputError, require
 from distadmm.flags import again, flag, parse
 from distadmm.methods.consensus import forecast, sizing
 from distadmm.methods.consensus import private as protect
+from distadmm.methods.consensus.smoothing import Smoothing
 from distadmm.problems.consensus import GeneralisedLinear, Problem
 from distadmm.ranks.launch import launch
 from distadmm.ranks.world import World
@@ -69,7 +70,8 @@ class Plan(NamedTuple):
     solves: int
     eta: float
     alpha: Array  # of each node
-    proxy: float  # expected excess of the mean loss, by the recursion below
+    proxy: float  # expected excess of the nodes' mean loss, by the recursion of `forecast`
+    after: Smoothing  # what follows the last solve
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -190,7 +192,6 @@ def _draft(prepared: Prepared, phases: int, K: int, eta: float) -> _Draft:
 
 def _ranked(prepared: Prepared, drafts: list[_Draft], world: World) -> list[Plan]:
     """Plans with an alpha that is good enough to rank by: exact at some penalties, in between by interpolation."""
-    phases = prepared.config.algorithm.phases
     plans = []
     for K in dict.fromkeys(draft.solves for draft in drafts):
         those = [draft for draft in drafts if draft.solves == K]
@@ -200,7 +201,7 @@ def _ranked(prepared: Prepared, drafts: list[_Draft], world: World) -> list[Plan
         for d, alpha in zip(those, alphas):
             if np.all(alpha > 0):
                 recipe = replace(d.recipe, alpha=alpha[None])
-                plans.append(Plan(K, d.eta, alpha, proxy(d.config, d.node, recipe, K, d.eta, phases)))
+                plans += [Plan(K, d.eta, alpha, *best_end(d, recipe))]
     return plans
 
 
@@ -214,28 +215,38 @@ def affordable(prepared: Prepared, plan: Plan) -> Plan | None:
     return plan._replace(alpha=recipe.alpha[0])
 
 
-def proxy(config: Config, node: Any, recipe: Any, K: int, eta: float, phases: int) -> float:
-    """Expected excess loss of the mean model, by the recursion of `forecast`."""
-    factor = np.ravel(np.broadcast_to(config.algorithm.noise_factor(eta, node.degree), node.degree.shape))
+def best_end(draft: _Draft, recipe: Any) -> tuple[float, Smoothing]:
+    """The least expected excess loss of the nodes' own models, and what follows the last solve for it."""
+    config, node = draft.config, draft.node
+    factor = np.ravel(
+        np.broadcast_to(config.algorithm.noise_factor(draft.eta, node.degree), node.degree.shape)
+    )
     noise = factor**2 * ((recipe.dimension + 1) if recipe.noise == "gamma" else 1.0) / recipe.alpha[0] ** 2
-    A, gamma = forecast.adjacency(node.network), config.algorithm.proximal
+    A = forecast.adjacency(node.network)
     assert A is not None
-    return forecast.expected_excess(A, node.facts, recipe.dimension, noise, K, eta, gamma, phases)
+
+    def proxy(after: Smoothing) -> float:
+        choice = sizing.Choice(draft.eta, after)
+        return sizing.excess(config, node, recipe.dimension, A, noise, recipe.weight, choice)
+
+    return min((proxy(after), after) for after in sizing.smoothings(config.algorithm, node, A))
 
 
 class Outcome(NamedTuple):
     """What one surrogate run ends with."""
 
-    excess: float  # mean training loss above the optimum's
-    error: float  # training error of the mean model
+    excess: float  # mean training loss of the nodes' own models above the optimum's
+    error: float  # mean training error of the nodes' own models
+    worst: float  # that of the worst node
     best: float  # the optimum's
 
 
 def outcome(options: Options, prepared: Prepared, plan: Plan) -> Outcome:
     """Run a plan on a surrogate."""
     config = prepared.config.replace(
-        iterations=prepared.config.algorithm.phases * plan.solves, eta=repr(plan.eta), epsilon=None, alpha="1"
-    )
+        iterations=prepared.config.algorithm.phases * plan.solves, eta=repr(plan.eta), epsilon=None, alpha="1",
+        average=_word(plan.after), mixing=str(plan.after.rounds),
+    )  # fmt: skip
     node = node_like(prepared.node, config, Problem(prepared.node.problem.objectives))
     node.start, node.table["alpha"] = prepared.node.start, plan.alpha
     here = replace(prepared, config=config, node=node)
@@ -243,9 +254,10 @@ def outcome(options: Options, prepared: Prepared, plan: Plan) -> Outcome:
     state = config.algorithm.init(node)
     for k in range(1, config.loop.iterations + 1):
         state = config.algorithm.step(k, state, node)
+    models = config.algorithm.finish(config.loop.iterations, state, node).f
     from distadmm.run.observe import Observer, optimum
 
-    f, best = state.f.mean(axis=0), optimum(node, Observer(node, World(), lambda: None))[0]
+    best = optimum(node, Observer(node, World(), lambda: None))[0]
     objectives = node.problem.objectives
 
     def loss(f: Array) -> float:
@@ -254,7 +266,12 @@ def outcome(options: Options, prepared: Prepared, plan: Plan) -> Outcome:
     def error(f: Array) -> float:
         return float(np.mean([np.mean(o.A @ f <= 0) for o in objectives]))  # rows carry their labels
 
-    return Outcome(loss(f) - loss(best), error(f), error(best))
+    losses, errors = [loss(f) for f in models], [error(f) for f in models]
+    return Outcome(float(np.mean(losses)) - loss(best), float(np.mean(errors)), max(errors), error(best))
+
+
+def _word(after: Smoothing) -> str:
+    return "last" if after.power is None else f"{after.power:g}"
 
 
 def report(options: Options, prepared: Prepared, best: Plan, band: list[Outcome], found: list[Plan]) -> str:
@@ -267,12 +284,14 @@ def report(options: Options, prepared: Prepared, best: Plan, band: list[Outcome]
         f"budget      epsilon {options.epsilon:g} at delta {options.delta:g}, {options.adjacency}",
         f"network     {options.topology}, {prepared.node.facts.n_nodes} nodes of {rows} rows and {columns} columns",
         f"plan        K = {best.solves} ({phases * best.solves} iterations), eta = {best.eta:.4g}, alpha = {alpha}",
-        f"surrogate   error {np.mean(errors):.1f} % ({min(errors):.1f} to {max(errors):.1f} in {len(band)} runs), "
+        f"surrogate   nodes' own models: error {np.mean(errors):.1f} % ({min(errors):.1f} to {max(errors):.1f} in "
+        f"{len(band)} runs; worst node {100 * np.mean([o.worst for o in band]):.1f} %), "
         f"without noise {100 * np.mean([o.best for o in band]):.1f} %; "
         f"mean loss {np.mean([o.excess for o in band]):.4f} above its optimum",
         "run it      "
         f"python -m distadmm.radmm --algorithm {options.algorithm} --topology {options.topology} "
         f"--iterations {phases * best.solves} --eta {best.eta:.4g} "
+        f"--average {_word(best.after)} --mixing {best.after.rounds} "
         f"--epsilon {options.epsilon:g} --delta {options.delta:g} "
         f"--adjacency {options.adjacency} --noise {options.noise} --weight {options.weight:g} --rho {options.rho:g}"
         + (f" --data {options.data}" if options.data else "")

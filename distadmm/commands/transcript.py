@@ -175,7 +175,7 @@ def write(found: Transcript, folder: Path, coalitions: Sequence[Sequence[int]] =
         "message": "one row of doubles"
         + (", and 32 bytes: the head of the sender's ledger" if found.recording else ""),
         "exchanges": [
-            {"iteration": m.iteration, "kind": _kind(m.iteration, phases), "width": m.rows.shape[1]}
+            {"iteration": m.iteration, "kind": _kind(m.iteration, phases, found), "width": m.rows.shape[1]}
             for m in found.messages
         ],
         "solves": sorted(found.solves),
@@ -185,9 +185,11 @@ def write(found: Transcript, folder: Path, coalitions: Sequence[Sequence[int]] =
     return index
 
 
-def _kind(iteration: int, phases: int) -> str:
+def _kind(iteration: int, phases: int, found: Transcript) -> str:
     if iteration == 0:
         return "start"
+    if found.solves and iteration > max(found.solves) + phases - 1:
+        return "mixing"
     return "recycle" if phases == 2 and iteration % 2 == 0 else "solve"
 
 

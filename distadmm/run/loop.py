@@ -115,7 +115,7 @@ class Loop:
         self.began = 0
 
     def go(self) -> tuple[int, Any]:
-        """(last iteration, final state)."""
+        """(last iteration, final state): what the algorithm makes of the last one, where the run came to its end."""
         try:
             with self.run.world.together():
                 k, state = self._begin()
@@ -126,6 +126,7 @@ class Loop:
         self.run.beat()
         self.run.start_clock()
         progress = Progress(self.course.iterations, self.run.progress)
+        ended = self._finished(k, state)
         try:
             if word := self.algorithm.ended(state):  # a run taken up again at its end
                 raise Stop(word)
@@ -134,9 +135,10 @@ class Loop:
                 before, began = state, time.perf_counter()
                 self.place.fabric.begin(k)
                 state = sitting_out(self.place, before, stepped(self.algorithm, k, before, self.place))
+                ended = self._finished(k, state)
                 self.seconds += time.perf_counter() - began
                 self.run.beat(k)
-                self._after(k, state, before, progress)
+                self._after(k, state, ended, before, progress)
                 if word := self.algorithm.ended(state):
                     raise Stop(word)
         except Stop as reason:
@@ -144,13 +146,17 @@ class Loop:
         except BudgetExhausted as reason:
             # Raised before iteration k sent anything; `state` is still that of k - 1.
             self.ended, self.reason, k = End.BUDGET.word, str(reason), k - 1
+            ended = state
         finally:
             progress.close()
         self.watcher.uplink.close()
         # A resumed run that went no further leaves the checkpoint as it is: other ranks wrote it, maybe.
         if self.run.checkpoint_every and self.ended != End.ITERATIONS.word and (k > self.began or not k):
             self._save(k, state)
-        return k, state
+        return k, ended
+
+    def _finished(self, k: int, state: Any) -> Any:
+        return self.algorithm.finish(k, state, self.place) if k == self.course.iterations else state
 
     def _begin(self) -> tuple[int, Any]:
         """The state before the first iteration, or after the last one that a checkpoint holds."""
@@ -161,13 +167,16 @@ class Loop:
         self.began, self.seconds = checkpoint.latest(folder), checkpoint.seconds(folder)
         return self.began, self.place.take_up(checkpoint.load(folder), state)
 
-    def _after(self, k: int, state: Any, before: Any, progress: Progress) -> None:
-        """Measure, show, save and decide whether to go on; every rank decides alike."""
+    def _after(self, k: int, state: Any, ended: Any, before: Any, progress: Progress) -> None:
+        """Measure, show, save and decide whether to go on; every rank decides alike.
+
+        What is measured is what the nodes would end with, and what is saved is what they go on from.
+        """
         every = self.course.every
         phase = "recycle" if self.course.phases == 2 and k % 2 == 0 else "solve"
         seen = None
         if every and (k % every == 0 or k == self.course.iterations):
-            seen = self.watcher.measure(k, phase, state, before, self.seconds)
+            seen = self.watcher.measure(k, phase, ended, before, self.seconds)
             if seen is not None:
                 self.history.append(seen)
         progress.show(k, seen)

@@ -14,6 +14,7 @@ import numpy as np
 from distadmm.algorithm import Node, Planned, register
 from distadmm.errors import require
 from distadmm.flags import flag
+from distadmm.methods.consensus import smoothing
 from distadmm.methods.consensus.penalty import Penalties
 from distadmm.methods.consensus.tuned import RELAXATION, Tuned
 
@@ -27,6 +28,7 @@ class State(NamedTuple):
     f: Array  # models f_i, one row a node of this rank
     z: Array  # sum of f_i + f_j over the neighbours j, as last exchanged
     lam: Array  # duals lambda_i
+    mean: Array  # of the models so far, with --average
 
 
 @register("admm")
@@ -57,6 +59,10 @@ class ADMM(Penalties):
             not self.tune or node.network.conditions is None,
             "--tune assumes a network that stays as it is; leave it out, or the network's imperfections",
         )
+        require(
+            not self.tuned(node) or smoothing.asked(self.average, self.mixing) == smoothing.Smoothing(),
+            "--average and --mixing take out noise, and --tune has none; leave them out",
+        )
         super().check(node, iterations)
 
     def releases(self, node: Node, iterations: int) -> list[Planned]:
@@ -81,7 +87,7 @@ class ADMM(Penalties):
         if tuned is not None:
             return tuned.init(node)
         f = node.start
-        return State(f, node.network.meet(f)[0], np.zeros_like(f))
+        return State(f, node.network.meet(f)[0], np.zeros_like(f), np.zeros_like(f))
 
     def step(self, k: int, st: Any, node: Node) -> Any:
         return self.plain(k, st, node) if isinstance(st, State) else Tuned(self.metric).step(k, st, node)
@@ -93,7 +99,7 @@ class ADMM(Penalties):
         f = node.problem.argmin(linear=pull + noise, quadratic=2 * eta * V, start=st.f)
         f = node.release.seal(k, f, node.problem.residual)
         z, apart = node.network.meet(f)
-        return State(f, z, st.lam + theta / 2 * apart)
+        return State(f, z, st.lam + theta / 2 * apart, self.averaged(k, st.mean, f, node))
 
 
 @register("madmm")

@@ -16,13 +16,15 @@ fifty iterations).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from distadmm.algorithm import Facts, Node, Planned
 from distadmm.errors import InputError, require
 from distadmm.flags import flag
+from distadmm.methods.consensus import smoothing
+from distadmm.methods.consensus.smoothing import Smoothing
 from distadmm.structs import struct
 
 Array = np.ndarray
@@ -110,18 +112,32 @@ class Penalties:
     dual_step: str = flag(
         "common", help="dual step: 'common' to all nodes, 'own' eta_i (the paper's), or a number"
     )
+    average: str = flag(
+        "auto",
+        help="a node ends with its models' mean, in which the t-th solve weighs t^S: a number S, 'last' (no mean) or "
+        "'auto' (chosen with the penalty, for --epsilon; else last)",
+    )
+    mixing: str = flag(
+        "auto",
+        help="rounds after the last iteration in which nodes average with neighbours: a number, or 'auto'",
+    )
 
     # Per-node parameters that a file may give instead of one number: flag -> the node attribute it reads.
     phases: ClassVar[int] = 1  # iterations a solve
     tables: ClassVar[dict[str, str]] = {"eta": "eta", "eta_growth": "q"}
 
     def __post_init__(self) -> None:
+        smoothing.asked(self.average, self.mixing)
         if self.dual_step not in ("common", "own"):
             step = as_number(self.dual_step, "--dual-step", "'common', 'own' or a number")
             require(0 < step < np.inf, f"--dual-step is {step:g}; needed: a finite number above zero")
 
     def check(self, node: Node, iterations: int) -> None:
         """Refuse what cannot be run before anything is."""
+        require(
+            node.network.conditions is None or not self.smoothing(node).rounds,
+            "--mixing assumes a network that stays as it is; leave it out, or the network's imperfections",
+        )
         solves = -(-iterations // self.phases)
         if solves:
             self.whole_schedule(node)(solves)
@@ -147,6 +163,30 @@ class Penalties:
     def noise_factor(self, eta: Array, V: Array) -> Array | float:
         """What the linear term multiplies the noise by."""
         return 1.0
+
+    def smoothing(self, node: Node) -> Smoothing:
+        """What is done after the last solve: as asked, or as chosen with the penalty."""
+        asked, chosen = smoothing.asked(self.average, self.mixing), node.table.get("smoothing")
+        if chosen is None:
+            return asked
+        power = None if np.isnan(chosen[0]) else float(chosen[0])
+        return Smoothing(
+            power if self.average == "auto" else asked.power,
+            int(chosen[1]) if self.mixing == "auto" else asked.rounds,
+        )
+
+    def averaged(self, t: int, mean: Array, f: Array, node: Node) -> Array:
+        """The mean of the models after t solves, the last of which left f."""
+        power = node.recall("smoothing", 0, lambda: self.smoothing(node)).power
+        return smoothing.averaged(power, t, mean, f)
+
+    def finish(self, k: int, st: Any, node: Node) -> Any:
+        """The models that the nodes keep after iteration k, the last."""
+        if not hasattr(st, "mean"):  # --tune
+            return st
+        power, rounds = self.smoothing(node)
+        f = st.f if power is None or k < self.phases else st.mean
+        return st._replace(f=smoothing.mixed(rounds, k, f, node)) if k else st
 
     def whole_schedule(self, node: Node) -> Schedule:
         """Penalties of all nodes of the network; they depend on no data, so every rank knows them."""

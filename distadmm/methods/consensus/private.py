@@ -134,7 +134,11 @@ class Plan:
     recipe: Recipe
     node: Node  # with the penalty that was chosen
     releases: tuple[tuple[int, Array, Array | float], ...]  # what the algorithm's schedule asks for
-    penalty: float | None = None  # chosen for the budget; None: as given
+    choice: sizing.Choice | None = None  # made for the budget; None: all as given
+
+    @property
+    def penalty(self) -> float | None:
+        return None if self.choice is None else self.choice.eta
 
 
 def plan_of(prepared: Prepared) -> Plan | None:
@@ -161,14 +165,14 @@ def plan_of(prepared: Prepared) -> Plan | None:
             return Plan(recipe, node, ())
         if node.network.world.is_root and config.loop.progress != "none":
             _ask_for_patience(releases)
-        penalty = None
+        choice = None
         if config.privacy.epsilon is None:
             sizing.leave_digits(recipe)
         elif isinstance(config.algorithm, Penalties) and node.table["eta"] is None:
-            recipe, penalty, node, releases = sizing.with_penalty(config, node, recipe)
+            recipe, choice, node, releases = sizing.with_penalty(config, node, recipe)
         else:
             recipe = sizing.calibrate(config.privacy, recipe, releases, node.network.world)
-    return Plan(recipe, node, tuple(releases), penalty)
+    return Plan(recipe, node, tuple(releases), choice)
 
 
 def require_rows_that_stay(config: Config, *, dealt_out: bool) -> None:

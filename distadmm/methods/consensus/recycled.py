@@ -23,6 +23,7 @@ class State(NamedTuple):
     z: Array  # sum of f_i + f_j over the neighbours j, as last exchanged
     lam: Array  # duals lambda_i
     g: Array  # perturbed gradient of the last odd step, recovered from its KKT condition
+    mean: Array  # of the models after the pairs so far, with --average
 
 
 @register("radmm")
@@ -56,7 +57,8 @@ class RADMM(Penalties):
 
     def init(self, node: Node) -> State:
         f = node.start
-        return State(f, node.network.meet(f)[0], np.zeros_like(f), np.zeros_like(f))
+        nothing = np.zeros_like(f)
+        return State(f, node.network.meet(f)[0], nothing, nothing, nothing)
 
     def step(self, k: int, st: State, node: Node) -> State:
         return self.odd(k, st, node) if k % 2 else self.even(k, st, node)
@@ -69,14 +71,14 @@ class RADMM(Penalties):
         f = node.release.seal(k, f, node.problem.residual)
         g = -(pull + 2 * eta * V * f)  # = grad O_i(f) + noise, from released values alone
         z, apart = node.network.meet(f)
-        return State(f, z, st.lam + theta / 2 * apart, g)
+        return State(f, z, st.lam + theta / 2 * apart, g, st.mean)
 
     def even(self, k: int, st: State, node: Node) -> State:
         V, eta = node.degree, self.penalty(k // 2, node)
         drift = st.g + 2 * st.lam + eta * (2 * V * st.f - st.z)
         f = st.f - drift / (2 * eta * V + self.gamma)
         node.release.recycle(k, f)
-        return State(f, node.network.meet(f)[0], st.lam, st.g)
+        return State(f, node.network.meet(f)[0], st.lam, st.g, self.averaged(k // 2, st.mean, f, node))
 
 
 @register("mradmm")

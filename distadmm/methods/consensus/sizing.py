@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from distadmm.errors import InputError, require
+from distadmm.methods.consensus import smoothing
+from distadmm.methods.consensus.smoothing import Smoothing
 from distadmm.ranks.world import World
 
 # Every rank of every run loads this module; what only a private run needs is imported where it is used.
@@ -114,36 +116,75 @@ def interpolated(
     return [np.array([alphas[case.quadratic[0]] for case in some]) for some in cases]
 
 
-def with_penalty(config: Config, node: Node, recipe: Recipe) -> tuple[Recipe, float, Node, Sequence[Any]]:
+class Choice(NamedTuple):
+    """What was chosen for the budget where the user left it open."""
+
+    eta: float
+    smoothing: Smoothing
+
+    @property
+    def words(self) -> str:
+        power, rounds = self.smoothing
+        return ", ".join(
+            [
+                f"eta {self.eta:.4g}",
+                *([] if power is None else [f"models averaged with weights t^{power:g}"]),
+                *([f"{rounds} mixing round" + "s" * (rounds > 1)] if rounds else []),
+                "chosen for the budget",
+            ]
+        )
+
+
+def with_penalty(config: Config, node: Node, recipe: Recipe) -> tuple[Recipe, Choice, Node, Sequence[Any]]:
     """Where nobody gave a penalty: the multiple of the automatic one with the least forecast loss, and what follows.
 
-    A larger penalty leaves less of the budget to the Hessian and damps the noise, but converges more slowly.
+    A larger penalty leaves less of the budget to the Hessian and damps the noise, but converges more slowly; a mean
+    over the solves takes out noise, but remembers the start.
     """
     from distadmm.methods.consensus import forecast
 
     world, network = node.network.world, node.network
     A = forecast.adjacency(network) if node.facts.n_nodes <= forecast.LARGEST else None
     order = world.rows_order(network.nodes)
-    tried, cases, forecasts = penalties(config, node, recipe), [], []
+    tried, cases = penalties(config, node, recipe), []
+    choices, forecasts = [], []
     for eta in tried:
         cases.append(_cases(recipe, config.algorithm.releases(at_penalty(node, eta), config.loop.iterations)))
     rough = world.each_once(
         lambda case: _rough(config, recipe, case), [case for some in cases for case in some]
     )
+    open_to = smoothings(config.algorithm, node, A)
     for eta, some in zip(tried, cases):
-        rows = world.gather_rows(np.array([rough[case] for case in some]), network.n_local)
+        told = [(*rough[case], case.weight) for case in some]
+        rows = world.gather_rows(np.array(told), network.n_local)
         if rows is not None:
-            forecasts.append(_forecast(config, node, recipe, A, rows[order], eta))
+            choices += [Choice(eta, each) for each in open_to]
+            forecasts += [
+                _forecast(config, node, recipe, A, rows[order], choice) for choice in choices[-len(open_to) :]
+            ]
+    best = [choices[at] for at in np.argsort(forecasts, kind="stable")]
     refusal = None
-    for at in world.broadcast(np.argsort(forecasts, kind="stable").tolist()):
-        chosen = at_penalty(node, tried[at])
+    for choice in world.broadcast(list({choice.eta: choice for choice in best[::-1]}.values())[::-1]):
+        chosen = at_penalty(node, choice.eta, choice.smoothing)
         releases = config.algorithm.releases(chosen, config.loop.iterations)
         try:
-            return calibrate(config.privacy, recipe, releases, world), tried[at], chosen, releases
+            return calibrate(config.privacy, recipe, releases, world), choice, chosen, releases
         except InputError as error:  # on every rank
             refusal = error
     assert refusal is not None
     raise refusal
+
+
+def smoothings(algorithm: Any, node: Node, A: Array | None) -> list[Smoothing]:
+    """What may follow the last solve: as the user says, or what is worth trying; A is None where nothing is tried."""
+    asked, still = algorithm.smoothing(node), node.network.conditions is None
+    if A is None:
+        return [asked]
+    rounds = (
+        smoothing.rounds_for(smoothing.matrix(A)) if algorithm.mixing == "auto" and still else asked.rounds
+    )
+    powers = smoothing.POWERS if algorithm.average == "auto" else (asked.power,)
+    return [Smoothing(power, rounds) for power in powers]
 
 
 def penalties(config: Config, node: Node, recipe: Recipe) -> list[float]:
@@ -162,8 +203,11 @@ def penalties(config: Config, node: Node, recipe: Recipe) -> list[float]:
     return [base * factor for factor in factors]
 
 
-def at_penalty(node: Node, eta: float) -> Node:
-    return node.having(table={**node.table, "eta": np.full(node.facts.n_nodes, eta)})
+def at_penalty(node: Node, eta: float, after: Smoothing | None = None) -> Node:
+    table = {**node.table, "eta": np.full(node.facts.n_nodes, eta)}
+    if after is not None:
+        table["smoothing"] = np.array([np.nan if after.power is None else after.power, after.rounds])
+    return node.having(table=table)
 
 
 def _rough(config: Config, recipe: Recipe, case: _Case) -> tuple[float, float]:
@@ -188,19 +232,29 @@ def _unavoidable(recipe: Recipe, case: _Case) -> float:
     return noise + float(np.log1p(case.weight * recipe.curvature / floors).sum())
 
 
-def _forecast(config: Config, node: Node, recipe: Recipe, A: Array | None, rough: Array, eta: float) -> float:
+def _forecast(
+    config: Config, node: Node, recipe: Recipe, A: Array | None, rough: Array, choice: Choice
+) -> float:
     """Expected excess loss; for a large network only by how much the Hessian takes more than half of the budget."""
-    from distadmm.methods.consensus import forecast
-
     assert config.privacy.epsilon is not None
-    noise, cost = rough.T
+    noise, cost, record = rough.T
     if A is None:
         return max(float(cost.max()) - config.privacy.epsilon / 2, 0.0)
     if cost.max() >= config.privacy.epsilon:
         return float("inf")
+    return excess(config, node, recipe.dimension, A, noise, record, choice)
+
+
+def excess(
+    config: Config, node: Node, dimension: int, A: Array, noise: Array, record: Array, choice: Choice
+) -> float:
+    """What the nodes' own models lose, expected."""
+    from distadmm.methods.consensus import forecast
+
     phases, gamma = config.algorithm.phases, config.algorithm.proximal
-    solves = -(-config.loop.iterations // phases)
-    return forecast.expected_excess(A, node.facts, recipe.dimension, noise, solves, eta, gamma, phases)
+    solves, (power, rounds) = -(-config.loop.iterations // phases), choice.smoothing
+    course = forecast.Course(solves, choice.eta, gamma, phases, power)
+    return forecast.expected_excess(A, node.facts, dimension, noise, record, course, rounds)
 
 
 class _Case(NamedTuple):

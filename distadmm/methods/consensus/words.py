@@ -30,7 +30,8 @@ def outlook(prepared: Prepared, plan: Plan | None) -> str:
     rows = [count for some in world.allgather(rows) for count in some]
     shards = f"{min(rows)} to {max(rows)} rows a node" if rows else "rows a node unknown"
     size = 8 * d + (0 if plan is None else HEAD_BYTES)
-    messages = 2 * graph["edges"] * (config.loop.iterations + 1)
+    rounds = 0 if plan is None or plan.choice is None else plan.choice.smoothing.rounds
+    messages = 2 * graph["edges"] * (config.loop.iterations + 1 + rounds)
     lines = [f"{key} = {value}" for key, value in config.table().items()]
     lines += [
         "",
@@ -39,11 +40,11 @@ def outlook(prepared: Prepared, plan: Plan | None) -> str:
         f"data       {data['name']}: {data['rows']} rows, {data['features']} columns, {shards}, "
         f"{data['test_rows']} test rows; licence: {data['licence']}",
         f"messages   {messages} of {size} bytes: {messages * size / 1e6:.1f} MB in all, one a directed edge and "
-        "iteration, and one to begin with",
+        "iteration, and one to begin with" + (f", {rounds} to mix the models" if rounds else ""),
         f"privacy    {_planned_loss(prepared, plan)}",
     ]
-    if plan is not None and plan.penalty is not None:
-        lines.append(f"penalty    eta {plan.penalty:.4g}, chosen for the budget")
+    if plan is not None and plan.choice is not None:
+        lines.append(f"penalty    {plan.choice.words}")
     return "\n".join(lines)
 
 
@@ -157,8 +158,8 @@ def closing(s: dict[str, Any], optimum: float | None) -> list[tuple[str, str]]:
         ("sent", f"{s['bytes'] / 1e6:.2f} MB in {s['messages']} messages"),
         ("time", f"{s['seconds']:.2f} s of iterations"),
     ]
-    if s["penalty"] is not None:
-        rows.insert(4, ("penalty", f"eta {s['penalty']:.4g}, chosen for the budget"))
+    if s["choice"]:
+        rows.insert(4, ("penalty", s["choice"]))
     if s["not_covered"]:
         rows.append(("not covered", f"exact figures of private rows: {s['not_covered']}"))
     if s["note"]:

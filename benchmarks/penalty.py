@@ -1,0 +1,137 @@
+"""Whether the penalty that a budget chooses is the right one: local models at automatic penalties and on a grid.
+
+    python benchmarks/penalty.py --graphs ring:16 er20 --epsilons 0.5 2 10 --seeds 2 --data adult --out penalty.csv
+
+One row for each graph, epsilon and penalty: the mean over the nodes of the test loss of their own models, mean over the
+seeds.  The penalties are the automatic one and its multiples by powers of 2, each with the smoothing that was chosen.
+It ends with the largest ratio to the best of the grid and what rises with epsilon; exit code 1 above --most.
+The constants of the forecast were chosen with `--data synthetic`, before any other table was looked at.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import os
+import sys
+import tempfile
+from itertools import pairwise
+from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import numpy as np
+
+from distadmm import radmm
+from distadmm.data.source import open_source
+from distadmm.errors import InputError
+
+Array = np.ndarray
+GRAPHS = ["ring:16", "torus:4x4", "complete:16", "star:16", "er20", "ba20"]
+EPSILONS = [0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 10.0]
+STEPS = [-3, -2, -1, 1, 2, 3]
+
+
+def synthetic(folder: Path, rows: int = 16_000, columns: int = 8, seed: int = 0) -> tuple[str, str]:
+    """A table of categories with skewed shares, and test rows of the same kind."""
+    rng = np.random.default_rng(seed)
+    X = [rng.choice(6, size=2 * rows, p=rng.dirichlet(np.full(6, 0.5))) for _ in range(columns)]
+    score = sum(rng.normal(size=6)[x] for x in X)
+    y = rng.random(2 * rows) < 1 / (1 + np.exp(-2 * (score - np.median(score))))
+    names = [f"c{j}" for j in range(columns)]
+    lines = [",".join([*(f"v{x[i]}" for x in X), str(int(y[i]))]) for i in range(2 * rows)]
+    for name, some in (("train.csv", lines[:rows]), ("test.csv", lines[rows:])):
+        (folder / name).write_text("\n".join([",".join([*names, "target"]), *some]) + "\n")
+    return str(folder / "train.csv"), str(folder / "test.csv")
+
+
+def local_loss(models: Array, test: tuple[Array, Array]) -> float:
+    X, y = test
+    return float(np.logaddexp(0.0, -y[:, None] * (X @ models.T)).mean())
+
+
+def measured(flags: dict, seeds: int, test: tuple[Array, Array]) -> tuple[list[float], radmm.Run]:
+    runs = [radmm.solve("radmm", **{**flags, "seed": seed}) for seed in range(seeds)]
+    return [local_loss(run.models, test) for run in runs], runs[0]
+
+
+def asked() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--graphs", nargs="+", default=GRAPHS)
+    parser.add_argument("--epsilons", nargs="+", type=float, default=EPSILONS)
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--data", default="adult", help="adult, a file with its own test part, or synthetic")
+    parser.add_argument("--iterations", type=int, default=100)
+    parser.add_argument(
+        "--steps", nargs="+", type=int, default=STEPS, help="powers of 2 beside the automatic penalty"
+    )
+    parser.add_argument("--most", type=float, default=1.03)
+    parser.add_argument("--out", default="penalty.csv")
+    return parser.parse_args()
+
+
+def main() -> int:
+    options, lines = asked(), []
+    flags = {
+        "data": options.data, "iterations": options.iterations, "adjacency": "replace", "rng": "simulation",
+        "observe": "none",
+    }  # fmt: skip
+    with tempfile.TemporaryDirectory() as folder:
+        if options.data == "synthetic":
+            flags["data"], flags["test_data"] = synthetic(Path(folder))
+            flags["public"] = "bounds"
+        source = open_source(flags["data"], **{k: flags[k] for k in ("test_data",) if k in flags}, clip=1.0)
+        test = source.test()
+        assert test is not None, "the table has no test rows"
+        for graph in options.graphs:
+            for epsilon in options.epsilons:
+                lines += cell({**flags, "topology": graph, "epsilon": epsilon}, options, test)
+                print(",".join(map(str, lines[-1])), flush=True)
+    with open(options.out, "w", newline="") as file:
+        csv.writer(file).writerows(
+            [["graph", "epsilon", "eta", "chosen", "loss", "deviation", "ratio"], *lines]
+        )
+    return verdict(lines, options.most)
+
+
+def cell(flags: dict, options: argparse.Namespace, test: tuple[Array, Array]) -> list[list]:
+    """Rows of one graph and epsilon, the chosen penalty last."""
+    found, first = measured(flags, options.seeds, test)
+    eta, words = first.summary["penalty"], first.summary["choice"]
+    power = words.partition("weights t^")[2].partition(",")[0] or "last"
+    rounds = next((part.split()[0] for part in words.split(", ") if "mixing" in part), "0")
+    tried = {}
+    for step in options.steps:
+        at = {**flags, "eta": repr(eta * 2.0**step), "average": power, "mixing": rounds}
+        try:
+            tried[step] = measured(at, options.seeds, test)[0]
+        except InputError:  # the budget is out of reach there
+            continue
+    best = min(np.mean(each) for each in [found, *tried.values()])
+    rows = [(2.0**step * eta, False, each) for step, each in tried.items()] + [(eta, True, found)]
+    return [
+        [flags["topology"], flags["epsilon"], f"{at:.4g}", chosen, f"{np.mean(each):.4f}", f"{np.std(each):.4f}",
+         f"{np.mean(each) / best:.3f}"]
+        for at, chosen, each in rows
+    ]  # fmt: skip
+
+
+def verdict(lines: list[list], most: float) -> int:
+    """What is too far from the best of its grid, and what is worse at a larger budget by more than its deviation."""
+    chosen = [line for line in lines if line[3]]
+    far = [line for line in chosen if float(line[6]) > most]
+    rising = [
+        (one, two)
+        for one, two in pairwise(chosen)
+        if one[0] == two[0] and float(two[4]) > float(one[4]) + 2 * (float(one[5]) + float(two[5]))
+    ]
+    print(
+        f"largest ratio {max(float(line[6]) for line in chosen):.3f}; above {most}: {len(far)}; rising: {len(rising)}"
+    )
+    return 1 if far or rising else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
