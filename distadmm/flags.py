@@ -141,7 +141,7 @@ def _parser(prog: str, description: str) -> Any:
     )
 
 
-def _nearest(word: str, known: Any) -> str | None:
+def nearest(word: str, known: Any) -> str | None:
     import difflib
 
     near = difflib.get_close_matches(word, known, n=1, cutoff=0.7)
@@ -280,7 +280,7 @@ def build(classes: Sequence[type], values: dict[str, Any], source: str = "--conf
     values = today(values, classes, source)
     for key in values:
         if key.rstrip("_") not in known:
-            near = _nearest(key, known)
+            near = nearest(key, known)
             hint = f"did you mean {near}? " if near else ""
             raise InputError(f"{source}: unknown key {key!r}; {hint}known: {', '.join(sorted(known))}")
     values = build_values(values, classes)
@@ -312,7 +312,7 @@ def parse(prog: str, description: str, classes: Sequence[type], argv: Sequence[s
             action for action in parser._actions if action.help != "==SUPPRESS=="
         ]  # no word of the last release
         options = [o for action in shown for o in action.option_strings]
-        near = _nearest(unknown[0].split("=")[0], options) if unknown[0].startswith("-") else None
+        near = nearest(unknown[0].split("=")[0], options) if unknown[0].startswith("-") else None
         hint = f"did you mean {near}?" if near else f"see: {parser.prog} --help"
         raise InputError(f"unknown argument {unknown[0]!r}; {hint}")
     flags = vars(given)

@@ -39,7 +39,7 @@ from distadmm.privacy.ledger.books import open_ledger
 from distadmm.privacy.ledger.rules import MemoryLedger
 from distadmm.privacy.noise.release import UNCHECKED
 from distadmm.privacy.noise.sources import Source, source_of
-from distadmm.problems.losses import link_of
+from distadmm.problems.losses import foreign, link_of
 from distadmm.ranks.uplink import Uplink
 from distadmm.ranks.world import World
 from distadmm.run import model, shell
@@ -202,14 +202,16 @@ def price_for(options: Options, rows: Rows | None) -> Price | None:
     plan = make_plan(dimension=width, rows=n, loss=loss, **privacy.planned(), **common)
     price = price_of(plan, privacy.rng)
     if privacy.budget_epsilon is not None:
-        trial = MemoryLedger(adjacency=plan.adjacency, mode=privacy.rng, budget=limit(privacy, price))
+        trial = MemoryLedger(adjacency=plan.adjacency, mode=privacy.rng, budget=limit(options, price))
         trial.commit(price.schedule)
     return price
 
 
-def limit(privacy: Privacy, price: Price) -> Filter | None:
+def limit(options: Options, price: Price) -> Filter | None:
     """What the ledger keeps to: what --budget-epsilon allows, or else the schedule that --epsilon was spent on."""
-    if privacy.form == "paper":  # no release of it has a bound
+    privacy = options.privacy
+    unbounded = privacy.form == "paper" or foreign(fit.loss_of(options.model.loss))
+    if unbounded and privacy.budget_epsilon is None:  # no schedule holds what has no bound
         return None
     from distadmm.privacy.ledger.filter import ScheduleFilter, budget
     from distadmm.privacy.ledger.tally import schedule_hash
@@ -325,7 +327,7 @@ def _ledger(
         adjacency=price.plan.adjacency, dataset=rows.dataset, run=run.name,
         rows=content.names if content else (),
         scope="record" if options.run.repetitions == 1 else "unknown",  # repetitions meet the same records
-        claim=fit.claim_of(privacy.adjacency, privacy.form, options.observed), budget=limit(privacy, price),
+        claim=fit.claim_of(privacy.adjacency, privacy.form, options.observed), budget=limit(options, price),
     )  # fmt: skip
     return ledger, source, content
 

@@ -408,11 +408,11 @@ def test_a_full_disk_is_one_line_and_the_run_goes_on_from_before(
     out, straight, replace = tmp_path / "run", tmp_path / "straight", results._replace
     assert radmm.main([*flags, "--out", str(straight)]) == 0
 
-    def full(path: Path, temporary: Path, content: bytes, sync: bool) -> None:
+    def full(path: Path, temporary: Path, content: bytes, *how: Any) -> None:
         if at in str(path) and ((out / "checkpoint" / "latest.json").exists() or "models" in at):
             temporary.write_bytes(content[:100])
             raise OSError(28, "No space left on device")
-        replace(path, temporary, content, sync)
+        replace(path, temporary, content, *how)
 
     capsys.readouterr()
     with monkeypatch.context() as patched:

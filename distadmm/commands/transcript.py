@@ -19,7 +19,7 @@ from distadmm.audit.play import Message, Recording, Solve
 from distadmm.audit.views import View, arrays, coalition, view
 from distadmm.errors import DONE, InputError, require
 from distadmm.files import read_json, write_json, write_npz
-from distadmm.flags import fields_of, flag, parse
+from distadmm.flags import fields_of, flag, nearest, parse, unknown_flag
 from distadmm.methods.consensus import private as protect
 from distadmm.privacy.ledger import chain, replay
 from distadmm.privacy.ledger.file import path_of
@@ -203,7 +203,13 @@ def read(argv: Sequence[str]) -> dict[str, Any]:
     if folder is None:
         if not rest or {"-h", "--help"} & set(rest):
             parse(PROG, __doc__ or "", [Coalitions, Choice, Problem, Loop, Links, Privacy], [*rest, "--help"])
-        table = radmm.PROGRAMME.read(rest).table()
+        try:
+            table = radmm.PROGRAMME.read(rest).table()
+        except InputError as error:
+            near = nearest(unknown_flag(str(error)), own)
+            raise (
+                InputError(f"{str(error).partition(';')[0]}; did you mean --{near}?") if near else error
+            ) from None
         return {"folder": None, "collude": options.collude, "run_code": False, "table": table}
     known = parse(PROG, __doc__ or "", [Loop], rest)[0]
     table = {"out": known.out, "force": known.force}
