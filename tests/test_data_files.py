@@ -561,6 +561,8 @@ def test_a_format_of_ones_own_is_read_as_any_other(tmp_path, table, monkeypatch)
             np.testing.assert_allclose(mine, known)
     assert "--features" in own.facts.doubt
     stated = open_source(str(tmp_path / "t.fixed"), features=X.shape[1], private=True)
+    assert "--stated bounds" in stated.facts.doubt
+    stated = open_source(str(tmp_path / "t.fixed"), features=X.shape[1], private=True, stated=("bounds",))
     assert not stated.facts.doubt
 
 
