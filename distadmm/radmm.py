@@ -24,7 +24,7 @@ from distadmm.ranks.world import World
 from distadmm.run import model, shell
 from distadmm.run.config import Choice, Config, Links, Loop, Privacy, Problem
 from distadmm.run.ends import End
-from distadmm.run.observe import Measurement, Observer, error_rate, optimum
+from distadmm.run.observe import Measurement, Observer, error_rate, optimum, own_errors
 from distadmm.run.running import Running
 from distadmm.run.setup import Prepared, data_ids, loss_of, prepare
 from distadmm.structs import mutable_struct
@@ -185,7 +185,8 @@ def _summed_up(prepared: Prepared, plan: Plan | None, run: Run, running: Running
     from distadmm.run.history import earlier
 
     test = prepared.test() if run.ended != End.DIVERGED.word else None
-    wrong = None if test is None else error_rate(run.model, *test)
+    own = np.array([np.nan]) if test is None else own_errors(run.models, test)
+    of_mean = np.nan if test is None else error_rate(run.model, *test)
     gap = run.history[-1].gap if run.history else earlier(running.folder, "gap", run.iterations)
     run.summary = {
         "algorithm": prepared.config.name,
@@ -198,7 +199,9 @@ def _summed_up(prepared: Prepared, plan: Plan | None, run: Run, running: Running
         "observed": "all" if prepared.config.exact else "public",
         "hidden_test": bool(prepared.config.problem.test_fraction) and not prepared.config.exact,
         "test_rows": 0 if test is None else len(test[1]),
-        "test_error": None if wrong is None or math.isnan(wrong) else wrong,
+        "test_error": None if np.isnan(own).any() else float(own.mean()),  # of the nodes' own models
+        "worst_test_error": None if np.isnan(own).any() else float(own.max()),
+        "mean_model_test_error": None if math.isnan(of_mean) else of_mean,
         "epsilon": run.epsilon,
         "delta": prepared.config.privacy.delta,
         "published_epsilon": run.published_epsilon,

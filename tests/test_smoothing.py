@@ -130,3 +130,18 @@ def test_bad_input(words: list[str], told: str, capsys, tmp_path: Path) -> None:
     assert said.count("\n") == 1
     assert told in said
     assert not (tmp_path / "o").exists()
+
+
+def test_errors_are_those_of_the_nodes_own_models() -> None:
+    from distadmm.data.source import open_source
+    from distadmm.run.observe import error_rate
+
+    run = radmm.solve("radmm", **{**NOISY, "observe": "1"})
+    test = open_source("tiny", clip=1.0).test()
+    assert test is not None
+    own = [error_rate(f, *test) for f in run.models]
+    assert max(own) > min(own)
+    assert run.summary["test_error"] == pytest.approx(np.mean(own))
+    assert run.history[-1].test_error == pytest.approx(np.mean(own))
+    assert run.summary["worst_test_error"] == max(own)
+    assert run.summary["mean_model_test_error"] == error_rate(run.model, *test)

@@ -54,7 +54,8 @@ KINDS = {
             _WRONG,
         ),
         ("final relative gap", "gap"),
-        "gap: objective of the mean model over the optimum of all rows together, minus 1. Bytes are those of the "
+        "gap: objective of the mean model over the optimum of all rows together, minus 1. test error: of the nodes' "
+        "own models, mean over the nodes. Bytes are those of the "
         f"protocol, of all nodes. epsilon is that of the node that has spent most. {_SEEDS}",
         "node that has spent most",
         _ROWS,

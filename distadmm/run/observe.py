@@ -33,7 +33,7 @@ class Measurement(NamedTuple):
     primal_residual: float  # the same / sqrt(N)
     dual_residual: float  # |f(t) - f(t-1)| / sqrt(N): how far the models still move
     kkt_residual: float  # worst gradient norm left by a primal solve of this iteration
-    test_error: float  # share of test rows that the mean model gets wrong
+    test_error: float  # share of test rows that the nodes' own models get wrong, mean over the nodes
     epsilon: float  # spent so far by the node that has spent most; what is reserved counts as spent
     statement: str  # what that number is worth: certificate, odometer, simulation, or none
     messages: int  # protocol messages so far, one a directed edge
@@ -125,7 +125,9 @@ class Observer:
             primal_residual=apart / float(np.sqrt(n)),
             dual_residual=float(np.sqrt(whole[:, 3].sum() / n)),
             kkt_residual=float(whole[:, 2].max()),
-            test_error=float("nan") if self.test is None else error_rate(mean, *self.test),
+            test_error=float("nan")
+            if self.test is None
+            else float(own_errors(whole[:, 7:], self.test).mean()),
             epsilon=float(whole[:, 4].max()),
             statement=self.node.release.statement,
             messages=round(whole[:, 5].sum()),
@@ -158,6 +160,11 @@ def error_rate(f: Array, X: Any, y: Array) -> float:
     if not np.all(np.abs(y) == 1):
         return float("nan")
     return float(np.mean(np.where(X @ f > 0, 1, -1) != y))
+
+
+def own_errors(models: Array, test: tuple[Any, Array]) -> Array:
+    """The error rate of each node's own model."""
+    return np.array([error_rate(f, *test) for f in models])
 
 
 def optimum(node: Node, observer: Observer) -> tuple[Array, float]:

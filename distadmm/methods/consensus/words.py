@@ -140,7 +140,8 @@ def closing(s: dict[str, Any], optimum: float | None) -> list[tuple[str, str]]:
     else:
         gap = "unknown: each node holds its own rows, and the centralised optimum needs all of them"
     if s["test_error"] is not None:
-        error = f"{100 * s['test_error']:.2f} %"
+        own, worst, mean = (100 * s[f"{of}test_error"] for of in ("", "worst_", "mean_model_"))
+        error = f"{own:.2f} % by the nodes' own models (worst {worst:.2f} %), {mean:.2f} % by their mean"
     elif s["ended"] == DIVERGED:
         error = "none"
     elif s["hidden_test"]:
