@@ -5,7 +5,6 @@
 One row for each graph, epsilon and penalty: the mean over the nodes of the test loss of their own models, mean over the
 seeds.  The penalties are the automatic one and its multiples by powers of 2, each with the smoothing that was chosen.
 It ends with the largest ratio to the best of the grid and what rises with epsilon; exit code 1 above --most.
-The constants of the forecast were chosen with `--data synthetic`, before any other table was looked at.
 """
 
 from __future__ import annotations
