@@ -16,6 +16,7 @@ from distadmm.commands import ledger as ledger_command
 from distadmm.errors import DONE, USAGE, InputError
 from distadmm.files import read_json
 from distadmm.methods.masked import private, rows
+from distadmm.privacy.accounting.statements import BESIDES
 from distadmm.privacy.ledger import chain
 from distadmm.ranks.world import World
 from distadmm.run import shell
@@ -139,6 +140,43 @@ def test_labels_are_looked_at_where_they_are_not_folded_in() -> None:
     assert found(1.0, -1.0)
     assert not found(1.0, 1 + 1e-9)
     assert not found(1.0, math.nan)
+
+
+def test_a_row_that_two_nodes_hold_is_refused_before_a_file_is_written(tmp_path: Path, capsys: Any) -> None:
+    """It moves each sum twice; the same sums, so that costs add up as mu and not as its square."""
+    stream = np.random.default_rng(0)
+    tables = [stream.normal(size=(60, 3)) * 0.3 for _ in range(2)]
+    for node, X in enumerate((tables[0], tables[0][::-1], tables[1])):
+        lines = ["a,b,c,y", *(f"{a:.5f},{b:.5f},{c:.5f},{int(a > 0)}" for a, b, c in X)]
+        (tmp_path / f"n{node}.csv").write_text("\n".join(lines) + "\n")
+    words = [*FLAGS, "--algorithm", "masked", "--data", str(tmp_path / "n{node}.csv"), "--labels", "0,1",
+             "--topology", "ring:3", "--trust", "coalition:1"]  # fmt: skip
+    assert radmm.main([*words, "--out", str(tmp_path / "run")]) == USAGE
+    assert "nodes [0, 1] hold the same rows" in capsys.readouterr().err
+    assert not list((tmp_path / "run").glob("ledger/*"))
+
+
+def test_sentences_say_what_was_computed_besides_and_that_rows_were_dealt(
+    tmp_path: Path, capsys: Any
+) -> None:
+    run = tmp_path / "run"
+    words = [
+        *SEEDED,
+        "--adjacency",
+        "add-remove",
+        "--public-rows",
+        "91",
+        "--observe",
+        "all",
+        "--iterations",
+        "1",
+    ]
+    assert radmm.main([*words, "--out", str(run)]) == DONE
+    printed = capsys.readouterr().out
+    assert ledger_command.main(["show", str(run)]) == DONE
+    for said in (printed, capsys.readouterr().out):
+        assert "as dealt out: that depends on the number of rows" in said
+        assert BESIDES in said
 
 
 def test_rows_that_touch_where_work_is_split_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -312,14 +312,14 @@ def _books(
     if run.folder is not None and run.resumed:
         return Books.resume(run.folder / "ledger", nodes, ghosts, source=generator, **header)
     header |= {"scope": "record", "run": run.name, "source": generator}
-    header["claim"] = None if recipe is None else claim(recipe) | _circumstances(prepared)
+    header["claim"] = None if recipe is None else claim(recipe) | circumstances_of(prepared)
     header["rows"] = {node: content.names for node, content in contents.items()}
     budgets = _budgets(config, plan, network.n_local)
     folder = None if run.folder is None else run.folder / "ledger"
     return Books.open(folder, nodes, ghosts, budgets=budgets, **header)
 
 
-def _circumstances(prepared: Prepared) -> dict[str, Any]:
+def circumstances_of(prepared: Prepared) -> dict[str, Any]:
     """What the sentence of a run has to say besides its bound."""
     from distadmm.methods.consensus.words import observed
 

@@ -228,6 +228,8 @@ def armed(prepared: Prepared, plan: Plan | None, run: Running) -> Node:
     source = consensus.noise_source(config)
     with world.together():
         contents = consensus.contents_of(prepared)
+    _require_rows_of_their_own(prepared, contents)
+    with world.together():
         books = _books(prepared, plan, run, source, contents)
     node = prepared.node
     tried = max(len(ledger.events) for ledger in books.ledgers)
@@ -243,6 +245,21 @@ def armed(prepared: Prepared, plan: Plan | None, run: Running) -> Node:
     armed = node.having(release=release)
     release.watch(node.network, node.start, file)
     return armed
+
+
+def _require_rows_of_their_own(prepared: Prepared, contents: dict[int, Content]) -> None:
+    """A record that two nodes hold moves every sum twice as far as is charged."""
+    holders: dict[str, list[int]] = {}
+    for part in prepared.world.allgather({node: content.names for node, content in contents.items()}):
+        for node, names in part.items():
+            for name in names:
+                holders.setdefault(name, []).append(node)
+    same = next((sorted(nodes) for nodes in holders.values() if len(nodes) > 1), None)
+    require(
+        same is None,
+        f"nodes {same} hold the same rows, each of which would move every sum more than once, and that is not what is "
+        "charged; give each row to one node",
+    )
 
 
 def _books(
@@ -264,7 +281,8 @@ def _books(
         "scope": "record",
         "run": run.name,
         "trust": f"coalition:{plan.rule.colluding}",
-        "claim": scopes.claim("masked", plan.verified, sums=plan.facts),
+        "claim": scopes.claim("masked", plan.verified, sums=plan.facts)
+        | consensus.circumstances_of(prepared),
         "rows": {node: content.names for node, content in contents.items()},
         "budget": None if plan.unverified else GaussianFilter(plan.epsilon, plan.delta, plan.mu, exact=True),
     }

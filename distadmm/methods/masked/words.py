@@ -12,6 +12,7 @@ from distadmm.privacy.accounting.masked_statements import (
     shares_in_words,
     shares_of,
 )
+from distadmm.privacy.accounting.statements import circumstances
 from distadmm.run.setup import Prepared
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def outlook(prepared: Prepared, plan: Plan | None) -> str:
         f"rounds     at most {rule.most_rounds}: {', '.join(kinds)}; rule {rule.name}, b = {rule.bits} bits",
         f"messages   {messages} a round, {messages * rule.most_rounds} in all, {messages * size / 1e6:.1f} MB",
         f"roster     the run ends when fewer than {plan.least} of {rule.nodes} nodes are left",
-        *_sentences(plan, config.privacy.rng),
+        *_sentences(plan, prepared),
     ]
     return "\n".join(lines)
 
@@ -58,15 +59,18 @@ def said(prepared: Prepared, plan: Plan | None, node: Any, iterations: int) -> l
         return [before]
     lost = node.release.round - iterations
     paid = [f"{lost} of {node.release.round} rounds were lost and are paid for."] if lost else []
-    return [before, *paid, *_sentences(plan, prepared.config.privacy.rng)]
+    return [before, *paid, *_sentences(plan, prepared)]
 
 
-def _sentences(plan: Plan, rng: str) -> list[str]:
+def _sentences(plan: Plan, prepared: Prepared) -> list[str]:
     if plan.unverified:
         return [f"No guarantee, epsilon = infinity: {plan.unverified}."]
+    from distadmm.methods.consensus.private import circumstances_of
+
     facts = plan.facts
     shares = shares_of(facts, plan.delta)
     first = sentence(facts, shares, plan.epsilon, plan.delta, plan.rule.adjacency)  # type: ignore[arg-type]
-    if rng != "secure":
+    first += circumstances(plan.rule.adjacency, **circumstances_of(prepared))  # type: ignore[arg-type]
+    if prepared.config.privacy.rng != "secure":
         first = SEEDED + first
     return [first, NOT_COVERED, *shares_in_words(facts, shares)]

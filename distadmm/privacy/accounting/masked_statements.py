@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from distadmm.privacy.accounting.events import Adjacency, Event
-from distadmm.privacy.accounting.statements import Kind, Reading, Statement, bound, rounded_up
+from distadmm.privacy.accounting.statements import Kind, Reading, Statement, bound, circumstances, rounded_up
 
 SEEDED = "SIMULATION: noise from a seed guarantees nothing; epsilon = infinity. With secret noise of the same law: "
 _WIDE = 21  # nodes up to which every size of coalition has its row
@@ -37,6 +37,7 @@ def of_masked(
         reasons.append("more was charged than the budget of masked sums")
     epsilon = sums["epsilon"] if delta == sums["delta"] else gaussian.epsilon(sums["mu"], delta)
     text = sentence(sums, shares_of(sums, delta), epsilon, delta, adjacency)
+    text += circumstances(adjacency, bool(claim.get("dealt")), str(claim.get("observed", "")))
     kind: Kind = "certificate"
     would_be = math.inf
     if reasons:

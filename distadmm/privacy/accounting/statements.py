@@ -119,12 +119,7 @@ def statement(
     if declared:
         words = "; ".join(f"{scopes.HYPOTHESES[name]} ({name})" for name in declared)
         sentence = f"If what was only declared holds: {words}: {sentence}"
-    if dealt and adjacency == "add-remove":
-        sentence += (
-            " One record of a node's share of the file, as dealt out: that depends on the number of rows."
-        )
-    if observed:
-        sentence += f" {BESIDES}: {observed}."
+    sentence += circumstances(adjacency, dealt, observed)
     reasons = [f"not verified: {scopes.HYPOTHESES[name]} ({name})" for name in missed]
     reasons += [f"no bound is proved for: {e.words}" for e in listed if e.unbounded]
     would_be, kind = math.inf, "conditional" if declared or reading == "odometer" else "certificate"
@@ -179,6 +174,13 @@ def _sentence(
     )
     change = said.adjacencies[adjacency]
     return said.sentence.format(claim=bound, change=change, releases=many, solves=solves, certified=certified)
+
+
+def circumstances(adjacency: Adjacency, dealt: bool = False, observed: str = "") -> str:
+    """What a sentence has to say besides its bound (`dealt` and `observed` as for `statement`)."""
+    text = " One record of a node's share of the file, as dealt out: that depends on the number of rows."
+    said = text if dealt and adjacency == "add-remove" else ""
+    return said + (f" {BESIDES}: {observed}." if observed else "")
 
 
 def of_claim(
