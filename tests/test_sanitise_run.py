@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from distadmm import radmm
+from distadmm.commands import ledger
 from distadmm.data.adult.domains import DOMAINS
 from distadmm.data.mapping import Mapping
 from distadmm.errors import USAGE, InputError
@@ -70,6 +71,29 @@ def test_a_sanitised_run_keeps_its_certificate(tmp_path: Path) -> None:
         for line in (tmp_path / "run/ledger/node-0000.jsonl").read_text().splitlines()
     ]
     assert kinds[:2] == ["open", "commit"]
+
+
+def test_masked_sums_list_the_nats_as_well(tmp_path: Path, capsys: Any) -> None:
+    words = {
+        "epsilon": 8.0,
+        "trust": "coalition:2",
+        "rng": "secure",
+        "iterations": 2,
+        "stated": ("mappings",),
+    }
+    flags = {key: value for key, value in FLAGS.items() if key not in ("alpha", "eta")} | words
+    path = mapping_file(tmp_path)
+    run = radmm.solve(
+        "masked", **flags, anyway=True, sanitise=(f"relationship={path}",), out=tmp_path / "run"
+    )
+    assert (run.epsilon, run.statement) == (8.0, "certificate")
+    lines = (tmp_path / "run" / "ledger" / "node-0001.jsonl").read_text().splitlines()
+    charged = [entry["mech"] for entry in map(json.loads, lines) if entry["kind"] == "charge"]
+    assert charged == ["leakage", *["shared-discrete-gaussian"] * 2]
+    assert ledger.main(["show", str(tmp_path / "run")]) == 0
+    shown = capsys.readouterr().out
+    assert "Everything that any 2 of the 5 nodes" in shown
+    assert "No guarantee" not in shown
 
 
 def test_a_mapping_is_applied_by_the_names_of_its_values(tmp_path: Path) -> None:

@@ -220,7 +220,7 @@ def armed(prepared: Prepared, plan: Plan | None, run: Running) -> Node:
         if file := foreign(config):
             bare.watch(node.network, node.start, file)
             _note_unchecked(config, books)
-        _note_sanitised(prepared, books)
+        note_sanitised(prepared, books)
         return node.having(release=bare)
     from distadmm.privacy.noise.protected import Protected
 
@@ -241,7 +241,7 @@ def armed(prepared: Prepared, plan: Plan | None, run: Running) -> Node:
         if unreserved:
             release.commit(plans)
     # After the schedule, which is committed before anything else is released.
-    _note_sanitised(prepared, books)
+    note_sanitised(prepared, books)
     release.quote(spent(config, node), config.privacy.delta)
     return node
 
@@ -277,7 +277,7 @@ def _note_unchecked(config: Config, books: Books) -> None:
             ledger.expose(unchecked(config), iteration=0)
 
 
-def _note_sanitised(prepared: Prepared, books: Books) -> None:
+def note_sanitised(prepared: Prepared, books: Books) -> None:
     """A column that was randomised first leaks some nats on average: listed, never added to an epsilon."""
     config, seeded = prepared.config, prepared.source.pooled_allowed
     if config.loop.resume is not None or not config.problem.sanitise:

@@ -232,11 +232,12 @@ def armed(prepared: Prepared, plan: Plan | None, run: Running) -> Node:
     with world.together():
         books = _books(prepared, plan, run, source, contents)
     node = prepared.node
-    tried = max(len(ledger.events) for ledger in books.ledgers)
+    tried = max(sum(not event.free for event in ledger.events) for ledger in books.ledgers)
     todo: list[Event] = [Unbounded(plan.unverified)] if plan.unverified else [*plan.schedule[tried:]]
     consensus.enter(prepared, run, books, [todo] * len(books), contents)
     for ledger in books.ledgers:
         ledger.account = None  # the whole budget is entered, and the ledger's own filter admits no more
+    consensus.note_sanitised(prepared, books)
     file = consensus.foreign(config)
     if file and not run.resumed:  # before a line of foreign code runs
         books.expose(plan.unverified, iteration=0)

@@ -32,7 +32,7 @@ def of_masked(
     missed = tuple(name for name in needed if name not in known or not known[name].verified)
     reasons = [f"not verified: {scopes.HYPOTHESES[name]} ({name})" for name in missed]
     reasons += [f"no bound is proved for: {e.words}" for e in listed if e.unbounded]
-    spent = [event.gdp_mu(adjacency) for event in listed if not event.unbounded]
+    spent = [event.gdp_mu(adjacency) for event in listed if not (event.unbounded or event.free)]
     if any(mu is None for mu in spent) or math.fsum((mu or 0.0) ** 2 for mu in spent) > sums["mu"] ** 2:
         reasons.append("more was charged than the budget of masked sums")
     epsilon = sums["epsilon"] if delta == sums["delta"] else gaussian.epsilon(sums["mu"], delta)
