@@ -53,6 +53,7 @@ class Plan:
     unverified: str  # the first hypothesis that nobody established, in words
     peers: str = ""  # FILE of signing keys; empty: keys are believed as they come
     penalty: None = None
+    choice: None = None  # of a penalty
 
     @property
     def masks(self) -> bool:
