@@ -84,15 +84,16 @@ def test_no_record_moves_a_sum_by_more_than_is_charged(
     learner.w = stream.normal(size=(4, outputs)) * hostile
     one, two = (Rows(row[None], np.array([t]), of, of.bits) for row, t in ((x, y), (other, y_other)))
     weight = np.where(diagonal(4), 1.0, 2.0)  # off the diagonal the noise has half the variance
-    for kind in ("squares", "curvature", "first", "later"):
+    for kind in ("squares", "curvature", "first", "later", "plain"):
+        kept = kind in ("squares", "curvature")
         ask = learner.ask()._replace(
-            kind="gradient" if kind in ("first", "later") else kind, first=kind == "first"
+            kind=kind if kept else "gradient", first=kind == "first", plain=kind == "plain"
         )
         a, b = (rows_sum(each, ask, learner).astype(float) * 4.0**-of.bits for each in (one, two))
         norm = weight if kind == "curvature" else np.ones(len(a))
-        assert math.sqrt((norm * (a - b) ** 2).sum()) <= of.moved(ask.kind, ask.first)
+        assert math.sqrt((norm * (a - b) ** 2).sum()) <= of.moved(ask.kind, ask.first, ask.plain)
         alone = rule(loss, name, outputs, adjacency="add-remove")
-        assert math.sqrt((norm * a**2).sum()) <= alone.moved(ask.kind, ask.first)
+        assert math.sqrt((norm * a**2).sum()) <= alone.moved(ask.kind, ask.first, ask.plain)
 
 
 def test_the_bounds_are_tight_where_they_can_be() -> None:
@@ -639,6 +640,12 @@ BAD = {
     "has no --noise": {"noise": "gamma"},
     "has no --budget-epsilon": {"budget_epsilon": 1.0},
     "leave out --message-loss": {"message_loss": 0.1},
+    "stay out: --drop-out LEAVE:0": {"drop_out": "0.1:0.5"},
+    "--drop-out: sums in the clear need every node": {
+        "epsilon": None,
+        "adjacency": None,
+        "drop_out": "0.1:0",
+    },
     "has no rule of masked sums": {"loss": "smooth-hinge"},
     "--rule first is for the logistic loss": {"rule": "first", "loss": "huber"},
     "--adjacency add-remove needs --public-rows": {"adjacency": "add-remove"},

@@ -176,6 +176,49 @@ def test_what_does_not_fit_ends_the_sum_with_its_nodes_name(world: World) -> Non
         tree.close()
 
 
+@given(n=st.integers(3, 12), seed=st.integers(0, 10**6), data=st.data())
+@settings(max_examples=60, deadline=None)
+def test_who_is_away_is_known_everywhere_and_the_others_go_on(n: int, seed: int, data: Any) -> None:
+    """Any nodes, the root and inner ones among them: the rest of the largest part adds up what it has."""
+    tree = tree_of(n, 0.3, seed, World())
+    rows = rows_of(n, 2, np.int64, seed)[tree.network.nodes]
+    away = data.draw(st.sets(st.integers(0, n - 1), min_size=1, max_size=n - 1))
+    with pytest.raises(Lost) as lost:
+        tree.sum(rows, away=away)
+    assert lost.value.told
+    assert set(lost.value.nodes) == away
+    left = tree.without([*lost.value.nodes, 10**6])  # an invented number changes nothing
+    assert left
+    assert not away & set(left)
+    tree.of(left)
+    before = tree.network.traffic.messages
+    np.testing.assert_array_equal(tree.sum(rows), rows[np.isin(tree.network.nodes, left)].sum(axis=0))
+    assert tree.network.traffic.messages - before == 2 * (len(left) - 1) + n - len(left)
+
+
+@pytest.mark.mpi(min_size=2, sizes=[5])
+def test_a_rank_that_sleeps_too_long_finds_itself_out(world: World) -> None:
+    """A star of five; what is late changes nothing, and sums go on without its node, which still hears them."""
+    star = split(
+        np.array([0, 4, 5, 6, 7, 8]), np.array([1, 2, 3, 4, 0, 0, 0, 0]), [np.array([i]) for i in range(5)]
+    )
+    if world.size != 5:
+        return
+    tree = Tree(Network(star[world.rank], world), star, within=9.0)
+    row = np.array([[10**world.rank]])
+    assert tree.sum(row)[0] == 11111
+    if world.rank == 3:
+        time.sleep(4.0)  # a leaf is waited for 9/6 s
+    with pytest.raises(Lost) as lost:
+        tree.sum(row)
+    assert (lost.value.nodes, lost.value.told) == ([3], True)
+    tree.of(tree.without(lost.value.nodes))
+    for _ in range(3):
+        assert tree.sum(row)[0] == 10111
+    world.barrier()
+    tree.close()
+
+
 RING = split(np.arange(0, 9, 2), np.array([1, 3, 0, 2, 1, 3, 0, 2]), [np.arange(4)])
 
 

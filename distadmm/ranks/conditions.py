@@ -94,7 +94,8 @@ def parse_drop_out(text: str) -> tuple[float, float]:
             f"--drop-out is {text!r}; needed: LEAVE:RETURN, two probabilities such as 0.05:0.5"
         ) from None
     require(
-        0 <= leave < 1 and 0 < back <= 1, f"--drop-out is {text}; needed: 0 <= LEAVE < 1 and 0 < RETURN <= 1"
+        0 <= leave < 1 and 0 <= back <= 1,
+        f"--drop-out is {text}; needed: 0 <= LEAVE < 1 and 0 <= RETURN <= 1",
     )
     return leave, back
 

@@ -11,19 +11,20 @@ Root: the node of largest degree (ties: the smallest number); breadth first, nei
 vector to its parent; an inner node adds its children's, in ascending order, to its own and sends one vector on.
 
 Held up by tests:
-  * 2 (N - 1) messages a sum, only along edges of the graph, point to point between the ranks that host their ends;
-    no collective takes place in a round;
+  * 2 (N - 1) messages a sum of N nodes, and one to each node that is not on the tree any more; only along edges of
+    the graph, point to point between the ranks that host their ends; no collective takes place in a round;
   * integers wrap modulo 2^64; floats are added in the tree's order, which no placement of nodes changes;
   * what does not arrive in time, is of another length or bears another mark ends the sum with `Lost`, which names
-    nodes; no partial sum goes on, and no answer depends on data;
+    nodes; no partial sum goes on, and no answer depends on data.  What the root lacks it tells over all edges of the
+    graph, so that nodes behind one that is gone hear of it;
   * a `guard` of the network, where there is one, has seen each node's own row before it leaves.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -31,18 +32,21 @@ from distadmm.errors import STALLED, InputError, require
 from distadmm.ranks.graph_network import Neighbourhood, Network, Traffic
 from distadmm.ranks.post import NO_MARK, Name, Post
 
+if TYPE_CHECKING:
+    from distadmm.ranks.conditions import Conditions
+
 Array = np.ndarray
 _UP, _DOWN, _GONE, _OVER, _FLOOD = b"up  ", b"down", b"gone", b"over", b"tell"
 _MANY = 400  # nodes up to which the graph's diameter is worked out; above, a bound serves
 
 
 class Lost(InputError):
-    """A sum that came to nothing; `nodes` are those who are to blame."""
+    """A sum that came to nothing; `nodes` are those who are to blame, `told` whether the root says so to everybody."""
 
     code = STALLED
 
-    def __init__(self, nodes: Sequence[int], why: str):
-        self.nodes = sorted(set(nodes))
+    def __init__(self, nodes: Sequence[int], why: str, told: bool = False):
+        self.nodes, self.told = sorted(set(nodes)), told
         super().__init__(why)
 
 
@@ -81,6 +85,21 @@ def spanning(indptr: Array, indices: Array, roster: Sequence[int]) -> Shape:
     return Shape(root, parent, {i: sorted(below) for i, below in children.items()}, height, depth)
 
 
+def largest_part(indptr: Array, indices: Array, nodes: Sequence[int]) -> list[int]:
+    """The largest connected part of the graph on `nodes`; of equal ones that with the smallest number."""
+    left, best = set(nodes), list[int]()
+    for start in sorted(left):
+        if start in left:
+            left.discard(start)
+            part = [start]
+            for i in part:
+                near = [j for j in indices[indptr[i] : indptr[i + 1]].tolist() if j in left]
+                left.difference_update(near)
+                part += near
+            best = part if len(part) > len(best) else best
+    return sorted(best)
+
+
 class Tree:
     """What the nodes of this rank do in a tree over the whole graph; `parts` are the neighbourhoods of all ranks."""
 
@@ -99,13 +118,36 @@ class Tree:
         self.post = Post(network.world, hosts)
         self.setup = Traffic()  # what set-up sends, which rounds do not
         self._number = 0
+        self.conditions: Conditions | None = None  # who drops out, where that is tried out
         self.of(range(self.n_nodes))
 
     def of(self, roster: Sequence[int]) -> None:
         """From now on the tree is that of these nodes."""
         self.shape = spanning(self.indptr, self.indices, roster)
-        here = [int(i) for i in self.network.nodes if int(i) in self.shape.parent]
-        self._inwards = sorted(here, key=lambda i: (-self.shape.depth[i], i))  # whom others wait for first
+        here = {int(i) for i in self.network.nodes}
+        self._inwards = sorted(here & self.shape.parent.keys(), key=lambda i: (-self.shape.depth[i], i))
+        self._above = dict(
+            self.shape.parent
+        )  # from whom a node hears: those off the tree listen to one on it
+        order = sorted(self.shape.parent, key=lambda i: (self.shape.depth[i], i))
+        for i in order:
+            for j in self._near(i):
+                if j not in self._above:
+                    self._above[j] = i
+                    order.append(j)
+        self._outwards = [i for i in order if i in here]
+        self._below: dict[int, list[int]] = {i: [] for i in here}
+        for j in sorted(self._above):
+            above = self._above[j]
+            if above is not None and above in here:
+                self._below[above].append(j)
+
+    def _near(self, i: int) -> list[int]:
+        return self.indices[self.indptr[i] : self.indptr[i + 1]].tolist()
+
+    def without(self, nodes: Sequence[int]) -> list[int]:
+        """The nodes of the tree that are left, and hang together, when these are gone."""
+        return largest_part(self.indptr, self.indices, sorted(self.shape.parent.keys() - set(nodes)))
 
     @property
     def patience(self) -> float:
@@ -117,12 +159,17 @@ class Tree:
         """Of one sum, all nodes together."""
         return 2 * (len(self.shape.parent) - 1)
 
-    def sum(self, rows: Array, marks: Sequence[bytes] = ()) -> Array:
+    def sum(self, rows: Array, marks: Sequence[bytes] = (), away: Collection[int] = ()) -> Array:
         """The sum of all nodes' rows, at every node; `marks` (a node) must agree between neighbours."""
-        return self.down(self.up(rows, marks), rows.shape[1], rows.dtype, marks)
+        return self.down(self.up(rows, marks, away), rows.shape[1], rows.dtype, marks)
 
-    def up(self, rows: Array | tuple[Array, ...], marks: Sequence[bytes] = ()) -> Any:
-        """The sum at the rank of the root; it may be `Lost` already, which `down` tells everybody."""
+    def up(
+        self, rows: Array | tuple[Array, ...], marks: Sequence[bytes] = (), away: Collection[int] = ()
+    ) -> Any:
+        """The sum at the rank of the root; it may be `Lost` already, which `down` tells everybody.
+
+        Nodes here that are `away` send nothing; their rank says so, and nobody waits for them.
+        """
         parts = rows if isinstance(rows, tuple) else (rows,)
         self._number += 1
         self.post.begin(self._number)
@@ -132,9 +179,10 @@ class Tree:
         total = None
         self._blamed: list[int] = []
         for i in self._inwards:
-            at = int(np.searchsorted(self.network.nodes, i))
-            mark = marks[at] if marks else NO_MARK
+            at, mark = int(np.searchsorted(self.network.nodes, i)), self._mark(i, marks)
             found, blamed = self._with_children(i, [part[at].copy() for part in parts], mark)
+            if i in away:
+                blamed = [i, *blamed]
             above = self.shape.parent[i]
             if above is None:
                 total, self._blamed = tuple(found) if isinstance(rows, tuple) else found[0], blamed
@@ -159,27 +207,44 @@ class Tree:
         return total, blamed
 
     def down(self, words: Array | None, k: int, dtype: Any, marks: Sequence[bytes] = ()) -> Array:
-        """The root's k words at every node."""
+        """The root's k words at every node; where there are none, the root says so over every edge of the graph."""
         dtype = np.dtype(dtype)
         told = None if words is None else words.astype(dtype).tobytes()
-        all_blamed = list(self._blamed)
-        for i in reversed(self._inwards):
-            mark = marks[int(np.searchsorted(self.network.nodes, i))] if marks else NO_MARK
-            mine, blamed, above = told, self._blamed, self.shape.parent[i]
+        if self.shape.root in self._below and (told is None or self._blamed):
+            raise self._over(self._blamed, marks)
+        over = [Name(_OVER, j, i, self._number) for i in self._outwards for j in self._near(i)]
+        for i in self._outwards:
+            mark, above = self._mark(i, marks), self._above[i]
             if above is not None:
-                mine, blamed = self._heard(_DOWN, _OVER, above, i, self._longest, k * dtype.itemsize, mark)
-                if told is not None and mine not in (None, told):  # nodes of one rank compare
-                    mine, blamed = None, [above]
-                all_blamed += blamed
-            for child in self.shape.children[i]:
-                if mine is None or blamed:
-                    self._send(_OVER, i, child, np.array(blamed, dtype=">u4").tobytes(), mark)
-                else:
-                    self._send(_DOWN, i, child, mine, mark)
-            told = mine if told is None else told
-        if all_blamed or told is None:
-            raise Lost(all_blamed, _blame(all_blamed, self.within))
+                letter, which = self.post.fetch([Name(_DOWN, above, i, self._number), *over], self._longest)
+                if letter is not None and which > 0:  # by whichever way it came first
+                    raise self._over(_numbers(letter.payload), marks)
+                listens = i not in self.shape.parent  # it has no history any more to compare
+                if (
+                    letter is None
+                    or len(letter.payload) != k * dtype.itemsize
+                    or (letter.mark != mark and not listens)
+                    or letter.twice
+                    or told not in (None, letter.payload)  # nodes of one rank compare
+                ):
+                    raise Lost([above], _blame([above], self.within))
+                told = letter.payload
+            assert told is not None
+            for j in self._below[i]:
+                self._send(_DOWN, i, j, told, mark)
+        assert told is not None
         return np.frombuffer(told, dtype=dtype).copy()
+
+    def _over(self, blamed: Sequence[int], marks: Sequence[bytes]) -> Lost:
+        """Pass on what the root says of a sum that is lost."""
+        words = np.array(sorted(set(blamed)), dtype=">u4").tobytes()
+        for i in self._outwards:
+            for j in self._near(i):
+                self._send(_OVER, i, j, words, self._mark(i, marks))
+        return Lost(blamed, _blame(blamed, self.within), told=True)
+
+    def _mark(self, i: int, marks: Sequence[bytes]) -> bytes:
+        return marks[int(np.searchsorted(self.network.nodes, i))] if marks else NO_MARK
 
     @property
     def _longest(self) -> float:
@@ -192,8 +257,8 @@ class Tree:
         """What came, if it fits: `size` bytes of the same history; else whom to blame."""
         names = [Name(kind, sender, receiver, self._number) for kind in (good, bad)]
         letter, which = self.post.fetch(names, limit)
-        if letter is None:
-            return None, [sender]
+        if letter is None:  # its rank is asleep, or gone, with all its nodes
+            return None, [j for j in self.shape.parent if self.post.hosts[j] == self.post.hosts[sender]]
         if which == 1:
             return None, _numbers(letter.payload) or [sender]
         if len(letter.payload) != size or letter.mark != mark or letter.twice:

@@ -59,7 +59,9 @@ class Links:
         0.0, help="probability that a message is lost; the last one received stands in", at_least=0, below=1
     )
     drop_out: str | None = flag(
-        None, help="LEAVE:RETURN, probabilities that a node drops out and returns, an iteration"
+        None,
+        help="LEAVE:RETURN, probabilities that a node drops out and returns, an iteration; "
+        "with --algorithm masked LEAVE:0, for good",
     )
     latency: float | None = flag(
         None, help="seconds a message takes; predicts the time on a wide-area network", at_least=0

@@ -14,6 +14,7 @@ class End(Enum):
     CONVERGED = "converged", errors.DONE, True
     TIME_LIMIT = "time limit", errors.DONE, True
     SIGNAL = "signal", 128, True
+    ROSTER = "too few nodes", errors.DONE, False
     BUDGET = "privacy budget", errors.BUDGET, True
     DIVERGED = "divergence", errors.FAILURE, False
     UNCONVERGED = "not converged", errors.UNCONVERGED, True

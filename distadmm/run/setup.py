@@ -212,12 +212,13 @@ def prepare(config: Config, world: World) -> Prepared:
         if config.problem.test_data and world.is_root:
             source.test()  # a bad file is told before anything is written; the rows are read again when wanted
         network = Network(part, world)
-        if plan.conditions is not None:
+        if plan.conditions is not None and not config.algorithm.tree:
             network.endure(plan.conditions)
         start = np.zeros((network.n_local, problem.dimension))
         node = Node(network, problem, Unprotected(), plan.facts, start, plan.table)
         if config.algorithm.tree:
             node = node.having(sums=_tree(network, plan.parts, config))
+            node.tree.conditions = plan.conditions
         config.algorithm.check(node, config.loop.iterations)
     if not source.pooled_allowed:  # each node has a file of its own
         from distadmm.data.files import PatternSource, agree

@@ -76,7 +76,7 @@ class Newton:
 
     def check(self, node: Node, iterations: int) -> None:
         require(
-            node.network.conditions is None,
+            node.tree.conditions is None,
             "--algorithm newton sums over a tree, which has to stay as it is: leave out lost messages, drop-outs and "
             "changing graphs, or take admm",
         )

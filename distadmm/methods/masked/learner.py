@@ -29,6 +29,7 @@ class Ask(NamedTuple):
     words: int
     t: int = 0  # of a gradient, where it stands in the schedule of noise
     first: bool = False  # sum phi r(0)'
+    plain: bool = False  # a whole gradient, not centred on the first
 
 
 def asks(rule: Rule) -> list[Ask]:
@@ -48,6 +49,7 @@ class Learner:
         self.w, self.moving = np.zeros((d, m)), np.zeros((d, m))
         self.iterates: list[Array] = []
         self.centre: Array | None = None  # g_0, of the roster that is there
+        self.plain = False  # g_0 is lost, and there is no budget for another one
         self.tried, self.gradients = 0, 0
         self._squares, self._curvature = not rule.squares, not rule.curvature
         self._set_step(None)
@@ -67,14 +69,18 @@ class Learner:
             return Ask("squares", rule.words("squares"))
         if not self._curvature:
             return Ask("curvature", rule.words("curvature"))
-        first = self.centre is None and (rule.centre != 0 or not self.iterates)
-        return Ask("gradient", rule.words("gradient"), 0 if first else max(1, self.gradients), first)
+        first = not (self.plain or self.iterates)
+        t = 0 if first else max(1, self.gradients)
+        return Ask("gradient", rule.words("gradient"), t, first, self.plain)
 
     def lose(self, roster_changes: bool = True) -> None:
-        """A round came to nothing; the centre of the gradients belongs to the roster that it came from."""
+        """A round came to nothing; the centre of the gradients belongs to the roster that it came from.
+
+        Half of the gradients' budget went into it: what is left does not pay for another one.
+        """
+        if roster_changes and self.rule.centre and self.ask().kind == "gradient":
+            self.centre, self.plain = None, True
         self.tried += 1
-        if roster_changes:
-            self.centre = None
 
     def take(self, total: Array, roster: int) -> None:
         """A total, in units of 1, over so many nodes."""
@@ -118,11 +124,7 @@ class Learner:
         if rule.outputs > 1:  # slopes of several classes add up to nothing, and so should their noise
             total = total - total.mean(axis=1, keepdims=True)
         if ask.first:
-            again = bool(self.iterates)
             self.centre = total
-            if again:  # only the centre is renewed: at this w it is no gradient
-                self.gradients += 1
-                return
         g = total if ask.first or self.centre is None else total + rule.centre * self.centre
         slope = g + self.L[:, None] * self.w
         step = slope / self.P[:, None] if self.P.ndim == 1 else np.linalg.solve(self.P, slope)

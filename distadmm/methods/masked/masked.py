@@ -7,6 +7,7 @@ Without --epsilon the same sums travel in the clear.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
@@ -23,13 +24,14 @@ from distadmm.run.groups import Shared
 from distadmm.structs import struct
 
 Array = np.ndarray
+_LOST, _FEWER, _TOO_FEW = 0, -1, -2  # a round that came to nothing: and nodes are gone; and too many are
 
 
 class State(NamedTuple):
     """What every node was told; the same in every row."""
 
     f: Array  # models
-    told: Array  # of each round tried: how many nodes its total came from; 0: lost
+    told: Array  # of each round tried: how many nodes its total came from, or _LOST, _FEWER, _TOO_FEW
     tried: Array  # rounds
     totals: Array  # one after the other, in grid units
     filled: Array  # words of them
@@ -73,17 +75,21 @@ class Masked:
             )
 
     def check(self, node: Node, iterations: int) -> None:
+        conditions = node.tree.conditions
         require(
-            node.network.conditions is None,
-            "--algorithm masked sums over a tree of the graph as it is: leave out --message-loss, --drop-out and "
-            "graphs that change",
+            conditions is None or (conditions.back == 0 and replace(conditions, leave=0.0).perfect),
+            "--algorithm masked sums over a tree of the graph as it is: leave out --message-loss and graphs that "
+            "change; nodes that drop out stay out: --drop-out LEAVE:0",
         )
 
     def claims_optimum(self, node: Node) -> bool:
         return False  # it has a ridge and weights of its own
 
     def ended(self, state: State) -> str:
-        return "" if state.left.any() else End.ITERATIONS.word
+        if state.left.any():
+            return ""
+        few = state.told[0, max(0, int(state.tried[0]) - 1)] == _TOO_FEW
+        return End.ROSTER.word if few else End.ITERATIONS.word
 
     def rule_of(self, node: Node, **facts: Any) -> Rule:
         """The rule for this graph and these rows; `facts` holds what the budget says, if there is one."""
@@ -107,6 +113,7 @@ class Masked:
     def _rule(self, node: Node) -> Rule:
         if node.release.private:
             return node.release.rule  # type: ignore[attr-defined]
+        require(node.tree.conditions is None, "--drop-out: sums in the clear need every node; add --epsilon")
         return node.recall("rule", 0, lambda: self.rule_of(node, rows=counted_rows(node)))
 
     def _learner(self, k: int, st: State, node: Node) -> Learner:
@@ -116,11 +123,11 @@ class Masked:
             learner, at = Learner(self._rule(node)), 0
             for roster in st.told[0, : int(st.tried[0])].tolist():
                 count = learner.ask().words
-                if roster:
+                if roster > 0:
                     learner.take(st.totals[0, at : at + count] * 4.0**-learner.rule.bits, roster)
                     at += count
                 else:
-                    learner.lose(roster_changes=False)
+                    learner.lose(roster_changes=roster != _LOST)
             return learner
 
         return node.recall("learner", k, replayed)
@@ -130,22 +137,30 @@ class Masked:
         rule, release = learner.rule, cast(Any, node.release)
         while private and learner.tried < release.round:  # begun before a resume, and never finished
             learner.lose(roster_changes=False)
-        ask = learner.ask()
+        ask, before = learner.ask(), release.present if private else rule.nodes
         if learner.done or (private and not release.affords(ask)):
             return st._replace(left=np.zeros_like(st.left))
         values = np.stack([rows_sum(rows, ask, learner) for rows in self._rows(node, rule)])
         if private:
-            total, roster = release.sum(ask, values)
+            total, roster = release.sum(ask, values, gone_at(k, node))
         else:
             release.expose(k, f"a sum in the clear ({ask.kind})")
             total, roster = node.tree.sum(values), rule.nodes
         told, totals, filled = st.told.copy(), st.totals.copy(), int(st.filled[0])
-        told[:, learner.tried], totals[:, filled : filled + ask.words] = roster, total
-        learner.take(total * 4.0**-rule.bits, roster)
+        over = False
+        if total is None:
+            enough = not private or release.enough
+            told[:, learner.tried] = _LOST if roster == before else _FEWER if enough else _TOO_FEW
+            learner.lose(roster_changes=roster != before)
+            over = not enough
+        else:
+            told[:, learner.tried], totals[:, filled : filled + ask.words] = roster, total
+            learner.take(total * 4.0**-rule.bits, roster)
+            filled += ask.words
         node.recall("learner", k, lambda: learner)
         f = np.broadcast_to(learner.model(self.l1).T.ravel(), st.f.shape).copy()
-        tried, left = np.full_like(st.tried, learner.tried), np.full_like(st.left, not learner.done)
-        return State(f, told, tried, totals, st.filled + ask.words, left)
+        tried, left = np.full_like(st.tried, learner.tried), np.full_like(st.left, not (learner.done or over))
+        return State(f, told, tried, totals, np.full_like(st.filled, filled), left)
 
     def _rows(self, node: Node, rule: Rule) -> list[Rows]:
         """Those of the nodes here; each step that sums over them looks at them."""
@@ -161,7 +176,15 @@ def rows_sum(rows: Rows, ask: Ask, learner: Learner) -> Array:
         return rows.curvature(learner.scale, learner.rho)
     if ask.first:
         return rows.first(learner.scale, learner.rho)
-    return rows.later(learner.scale, learner.rho, learner.w)
+    return rows.later(learner.scale, learner.rho, learner.w, ask.plain)
+
+
+def gone_at(k: int, node: Node) -> list[int]:
+    """The nodes here that have dropped out by iteration k, where drop-outs are tried out."""
+    conditions = node.tree.conditions
+    return (
+        [] if conditions is None else [i for i in node.network.nodes.tolist() if not conditions.present(k)[i]]
+    )
 
 
 def counted_rows(node: Node) -> int:

@@ -74,11 +74,12 @@ class Plan:
         from distadmm.privacy.accounting.shared_discrete_gaussian import SharedDiscreteGaussian
 
         rule = self.rule
+        share = int(rule.share_variances(ask.kind, ask.t, roster, ask.plain)[0])
+        moved = rule.moved(ask.kind, ask.first, ask.plain) * 4.0**rule.bits
         return SharedDiscreteGaussian(
-            share_variance_grid=int(rule.share_variances(ask.kind, ask.t, roster)[0]), shares=rule.honest(roster),
-            sensitivity_grid=rule.moved(ask.kind, ask.first) * 4.0**rule.bits, kind=ask.kind, dimension=ask.words,
-            coalition=rule.colluding, nodes=rule.nodes, least=self.least, mask_degree=self.mask_degree, round=r,
-            roster=roster,
+            share_variance_grid=share, shares=rule.honest(roster), sensitivity_grid=moved, kind=ask.kind,
+            dimension=ask.words, coalition=rule.colluding, nodes=rule.nodes, least=self.least,
+            mask_degree=self.mask_degree, round=r, roster=roster,
         )  # fmt: skip
 
     @property

@@ -84,18 +84,19 @@ class Rows:
         """sum phi r(0)'."""
         return self._whole((self._phi(scale, rho).T @ self.at_zero).ravel())
 
-    def later(self, scale: Array, rho: float, w: Array) -> Array:
-        """sum phi u', u = r(phi'w) - gamma r(0) shortened to Cp; w has a column an output."""
+    def later(self, scale: Array, rho: float, w: Array, plain: bool = False) -> Array:
+        """sum phi u', u = r(phi'w) - gamma r(0) shortened to Cp; w has a column an output.  `plain`: gamma = 0."""
         require(np.isfinite(w).all(), "the model is not finite; nothing was sent")
         phi, rule = self._phi(scale, rho), self.rule
         z = np.stack([_margins(phi, np.ascontiguousarray(column)) for column in w.T], axis=1)
         u = slope_of(rule, z, self.targets)
-        if rule.centre:
+        limit = rule.whole_slope if plain else rule.slope
+        if rule.centre and not plain:
             u = u - rule.centre * self.at_zero
         if u.shape[1] == 1:
-            u = np.clip(u, -rule.slope, rule.slope)
+            u = np.clip(u, -limit, limit)
         else:
-            u = _shortened(u, rule.slope * self._unit)
+            u = _shortened(u, limit * self._unit)
         return self._whole((phi.T @ self._cut(u)).ravel())
 
 

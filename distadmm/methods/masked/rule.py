@@ -27,7 +27,7 @@ Array = np.ndarray
 SHRINK = 1 - 2.0**-40  # of mu: the noise is a little larger than the budget asks, which takes all rounding
 MOST_COLUMNS = 400  # for which the curvature is asked
 _LEAST_SD = 2.0**8  # grid units of a share, below which a sum of shares is not known to be what it should
-_MOST_SD = 2.0**27 - 1  # beyond which nothing is drawn exactly
+MOST_SD = 2.0**27 - 1  # beyond which nothing is drawn exactly
 _HOPELESS, _DOUBTFUL = 10.0, 40.0  # n mu/(sqrt(d) nf)
 
 
@@ -83,12 +83,17 @@ class Rule:
 
     # -- one record -----------------------------------------------------------------------------------
 
-    def moved(self, kind: str, first: bool = False) -> float:
-        """By how much one record moves a sum; `first`: sum phi r(0)', or a gradient at w = 0."""
+    @property
+    def whole_slope(self) -> float:
+        """The cap of a gradient that is not centred."""
+        return self.slope + self.centre * self.first_slope
+
+    def moved(self, kind: str, first: bool = False, plain: bool = False) -> float:
+        """By how much one record moves a sum; `first`: sum phi r(0)', or a gradient at w = 0; `plain`: not centred."""
         twice = 1 if self.adjacency == "add-remove" else 2
         if kind != "gradient":
             return math.sqrt(twice)
-        return twice * (self.first_slope if first else self.slope)
+        return twice * (self.first_slope if first else self.whole_slope if plain else self.slope)
 
     def _share0(self) -> float:
         if self.share0 is not None:
@@ -125,19 +130,20 @@ class Rule:
         d = self.columns
         return {"squares": d, "curvature": d * (d + 1) // 2, "gradient": d * self.outputs}[kind]
 
-    def variance(self, kind: str, t: int = 0) -> float:
+    def variance(self, kind: str, t: int = 0, plain: bool = False) -> float:
         """sigma^2 in grid units; of a curvature, on the diagonal (twice that off it)."""
-        return self.sd(kind, t) ** 2 * 16.0**self.bits + self.lattice(kind)
+        more = self.whole_slope / self.slope if plain else 1.0  # at the same price
+        return (more * self.sd(kind, t)) ** 2 * 16.0**self.bits + self.lattice(kind)
 
     def lattice(self, kind: str) -> int:
         """What the discreteness of the noise costs, in grid units of variance."""
         return 8 if kind == "curvature" else 4
 
-    def share_variances(self, kind: str, t: int, roster: int) -> Array:
+    def share_variances(self, kind: str, t: int, roster: int, plain: bool = False) -> Array:
         """Variance of one node's noise on each number, in grid units: whole, rounded up."""
         if math.isinf(self.mu):
             return np.zeros(self.words(kind), dtype=np.int64)
-        whole = self.variance(kind, t) / self.honest(roster)
+        whole = self.variance(kind, t, plain) / self.honest(roster)
         if kind != "curvature":
             return np.full(self.words(kind), math.ceil(whole), dtype=np.int64)
         on = diagonal(self.columns)
@@ -178,7 +184,7 @@ class Rule:
         if math.isinf(self.mu):
             return ""
         require(
-            max(self.sds()) * 4.0**b < _MOST_SD,
+            max(self.sds()) * 4.0**b < MOST_SD,
             "noise beyond 2^27 grid units, of which none is drawn exactly; raise --epsilon or --delta",
         )
         least = min(int(self.share_variances(kind, t, self.nodes).min()) for kind, t in self._each())

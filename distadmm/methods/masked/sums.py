@@ -10,7 +10,7 @@ Invariants that guard privacy
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +18,7 @@ import numpy as np
 
 from distadmm.errors import require
 from distadmm.methods.masked.learner import Ask
-from distadmm.methods.masked.rule import Rule
+from distadmm.methods.masked.rule import MOST_SD, Rule
 from distadmm.privacy.accounting.shared_discrete_gaussian import SharedDiscreteGaussian
 from distadmm.privacy.accounting.statements import weakest
 from distadmm.privacy.ledger.books import Books
@@ -26,7 +26,8 @@ from distadmm.privacy.noise.masks import Member
 from distadmm.privacy.noise.mechanism import Noise
 from distadmm.privacy.noise.release import Unprotected
 from distadmm.privacy.noise.sources import Source
-from distadmm.ranks.tree import Tree
+from distadmm.ranks.post import NO_MARK
+from distadmm.ranks.tree import Lost, Tree
 
 Array = np.ndarray
 
@@ -46,6 +47,7 @@ class Sums(Unprotected):
         self.noise = Noise(books.ledgers, source)
         self.round = self._entered()  # the next one
         self._roster = self.members[0].roster
+        self.lost = 0  # rounds, in iterations
 
     def _entered(self) -> int:
         """How many rounds any node has entered; what one paid for all pay for, so that all can afford the same."""
@@ -78,14 +80,28 @@ class Sums(Unprotected):
     def affords(self, ask: Ask) -> bool:
         """Whether every ledger here admits the next sum; it depends on no data."""
         event = self.event(ask)
+        if event.share_variance_grid >= MOST_SD**2:  # where gradients are not centred any more
+            return False
         return all(ledger.affords([event]) for ledger in self.books.ledgers)
 
-    def sum(self, ask: Ask, values: Array) -> tuple[Array, int]:
-        """The sum of the nodes' values with its noise, and over how many nodes it goes."""
+    def sum(self, ask: Ask, values: Array, away: Collection[int] = ()) -> tuple[Array | None, int]:
+        """The sum of the nodes' values with its noise, or nothing, and how many nodes are there then.
+
+        Nodes here that are `away` neither draw nor send.  All pay: what a node affords is known to those off the tree.
+        """
         event, self._k = self.event(ask), self.round + 1
-        marks = [member.enter(ask.kind, ask.words, self.round) for member in self.members]
-        events, sent = [], np.empty(values.shape, dtype=np.uint64)
+        there = [m for m in self.members if m.id in self._roster and m.id not in away]
+        marks, sent = (
+            dict.fromkeys(range(len(self.members)), NO_MARK),
+            np.zeros(values.shape, dtype=np.uint64),
+        )
+        events = []
         for at, member in enumerate(self.members):
+            if member not in there:
+                events.append(event)
+                self.books.ledgers[at].charge(event, iteration=self._k)
+                continue
+            marks[at] = member.enter(ask.kind, ask.words, self.round)
             mine = replace(event, session=member.session.hex(), transcript=member.h.hex())
             share = self.noise.draw(mine, iteration=self._k, at=at)
             sent[at] = member.masked(values[at] + share)
@@ -93,23 +109,62 @@ class Sums(Unprotected):
         self.round += 1
         if self.guard is not None:
             self.guard.seal(self._k, sent, events)
-        total = self.tree.sum(sent, marks).view(np.int64)
-        for member in self.members:
+        total = None
+        try:
+            total = self.tree.sum(sent, list(marks.values()), away).view(np.int64)
+        except Lost as lost:
+            if not lost.told:
+                raise
+            left = self.tree.without(lost.nodes)
+            self.lost += 1
+        for member in there:
             member.accept(total)
-        return total, len(self._roster)
+        if total is None and len(left) < self.present:
+            self._shrink(left)
+        return total, self.present
+
+    @property
+    def present(self) -> int:
+        """How many nodes are there."""
+        return len(self._roster)
+
+    @property
+    def enough(self) -> bool:
+        return self.present >= self.terms.least
+
+    def _shrink(self, left: list[int]) -> None:
+        """Go on with these nodes; where they are too few nothing more is sent."""
+        self._roster = left
+        if not self.enough:
+            return
+        for member in self.members:
+            if member.id in left:
+                member.accept_roster(left)
+        self.tree.of(left)
 
     def memory(self) -> dict[str, Array]:
         kept = super().memory()
         known = np.stack([np.frombuffer(member.state, dtype=np.uint8) for member in self.members])
-        return {**kept, "state": known}
+        there = np.isin(np.arange(self.rule.nodes), self._roster)
+        here = len(self.members)
+        return {**kept, "state": known, "roster": np.tile(there, (here, 1)), "lost": np.full(here, self.lost)}
 
     def recall(self, memory: dict[str, Array]) -> None:
-        """Go on from what all nodes know, in this new session."""
+        """Go on from what all nodes know, in this new session, with those that were left."""
         super().recall(memory)
-        said = {m.id: state.astype(np.uint8).tobytes() for m, state in zip(self.members, memory["state"])}
+        said = {
+            m.id: state.astype(np.uint8).tobytes() + np.packbits(there.astype(bool)).tobytes()
+            for m, state, there in zip(self.members, memory["state"], memory["roster"])
+        }
         known = self.tree.flood(said)
-        others = sorted(i for i, state in known.items() if state != known[self.members[0].id])
-        require(not others, f"nodes {others} know other sums than node {self.members[0].id}; start a new run")
+        left = np.flatnonzero(memory["roster"][0]).tolist()
+        first = known[left[0]]
+        others = sorted(
+            i for i, words in known.items() if words != first and (i in left or words[32:] != first[32:])
+        )
+        require(not others, f"nodes {others} know other sums than node {left[0]}; start a new run")
         for member in self.members:
-            member.outcome = b"\x03" + known[member.id]
-            member.state = known[member.id]
+            member.outcome, member.state = b"\x03" + first[:32], first[:32]
+        self.lost = int(memory["lost"][0])
+        if len(left) < self.present:
+            self._shrink(left)

@@ -222,6 +222,7 @@ class Member:
     r: int = -1  # the round it is in
     outcome: bytes | None = NOTHING  # of the round before the next; None: not known yet
     sent: bytes | None = None  # the vector of this round
+    state: bytes = bytes(32)  # by which nodes find out whether they know the same
 
     def accept_roster(self, roster: Sequence[int]) -> None:
         """Take a smaller roster."""

@@ -1,0 +1,165 @@
+"""Nodes that drop out of a masked run: what is paid, what is sent, and who goes on."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from distadmm import radmm
+from distadmm.errors import InputError
+from distadmm.files import read_npz
+from distadmm.methods.masked.learner import Learner
+from distadmm.methods.masked.sums import Sums
+from distadmm.privacy.accounting import gaussian
+from distadmm.privacy.ledger import chain
+from distadmm.privacy.noise.masks import Member
+from distadmm.ranks.tree import Tree
+from distadmm.ranks.world import World
+from distadmm.run import shell
+from tests.test_masked import RUN, rule
+
+FLAGS: dict[str, Any] = {**RUN, "topology": "er20", "drop_out": "0.02:0", "min_roster": 12, "seed": 3}
+BUDGET = gaussian.mu_at(8.0, 1e-5) ** 2
+
+
+def charged(run: Path, node: int) -> list[dict[str, Any]]:
+    entries = chain.read(run / "ledger" / f"node-{node:04d}.jsonl").entries
+    return [e for e in entries if e["kind"] == "charge"]
+
+
+@pytest.fixture
+def vectors(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, bytes, int, int]]:
+    """(node, session, round, size of the roster) of every vector that is made."""
+    sent, masked = [], Member.masked
+
+    def kept(self: Member, values: Any) -> Any:
+        sent.append((self.id, self.session, self.r, len(self.roster)))
+        return masked(self, values)
+
+    monkeypatch.setattr(Member, "masked", kept)
+    return sent
+
+
+def test_what_is_sent_is_paid_and_nothing_is_sent_twice(
+    tmp_path: Path, capsys: Any, vectors: list[tuple[int, bytes, int, int]]
+) -> None:
+    run = radmm.solve("masked", **FLAGS, out=tmp_path / "run")
+    assert np.isfinite(run.models).all()
+    assert run.history[-1].test_error < 0.15
+    assert len(set(vectors)) == len(vectors)
+    assert len({v[:3] for v in vectors}) == len(vectors)
+    sizes = [size for *_, size in vectors]
+    assert sizes == sorted(sizes, reverse=True)  # rosters only shrink
+    assert (sizes[0], sizes[-1]) == (20, 18)
+    for node in range(20):
+        paid = charged(run.path, node)
+        assert {r for i, _, r, _ in vectors if i == node} <= {e["params"]["round"] for e in paid}
+        assert [e["params"]["round"] for e in paid] == list(range(15))
+        assert sum(e["mu2"] for e in paid) <= BUDGET
+        for e in paid:  # shares of the roster that was there
+            assert e["params"]["shares"] == e["params"]["roster"] - 2
+    assert capsys.readouterr().out == ""
+
+
+def test_too_few_nodes_end_the_run_with_the_model_so_far(
+    tmp_path: Path, vectors: list[tuple[int, bytes, int, int]]
+) -> None:
+    run = radmm.solve("masked", **{**FLAGS, "min_roster": 19}, out=tmp_path / "run")
+    assert run.ended == "too few nodes"
+    assert min(size for *_, size in vectors) >= 19
+    last = max(r for _, _, r, _ in vectors)
+    assert run.iterations == last + 1 < 15
+    assert max(e["params"]["round"] for e in charged(run.path, 0)) == last
+    assert np.any(run.models != 0)
+
+
+def test_gradients_that_lost_their_centre_are_whole_ones_at_the_same_price() -> None:
+    of = rule()
+    learner = Learner(of)
+    learner._squares = learner._curvature = True
+    learner.take(np.ones(4), 20)
+    centred = learner.ask()
+    learner.lose(roster_changes=False)
+    assert learner.ask() == centred
+    learner.lose()
+    whole = learner.ask()
+    assert (whole.first, whole.plain, whole.t) == (False, True, centred.t)
+    assert of.moved("gradient", plain=True) == 2 * 0.7
+    prices = [
+        of.moved("gradient", plain=ask.plain) ** 2
+        / (of.variance("gradient", ask.t, ask.plain) - of.lattice("gradient"))
+        for ask in (centred, whole)
+    ]
+    np.testing.assert_allclose(*prices, rtol=1e-12)
+    before = Learner(of)
+    before.lose()  # nothing was centred yet
+    assert not before.plain
+
+
+@pytest.mark.mpi(min_size=2, sizes=[3])
+def test_the_same_bits_on_ranks_and_after_a_resume_without_those_who_left(
+    world: World, shared_path: Path
+) -> None:
+    whole, parted = shared_path / "whole", shared_path / "parted"
+    if world.is_root:
+        radmm.solve("masked", **FLAGS, out=whole)
+        radmm.solve("masked", **FLAGS, out=parted, iterations=12, checkpoint_every=12)
+    world.barrier()
+    argv = ["--resume", str(parted), "--iterations", "100"]
+    packed = world.on_root(lambda: radmm.PROGRAMME.pack(radmm.PROGRAMME.read(argv)))
+    shell.work(radmm.PROGRAMME, radmm.PROGRAMME.unpack(packed), world)
+    world.barrier()
+    if world.is_root:
+        one, two = (read_npz(folder / "models.npz")["models"] for folder in (whole, parted))
+        assert np.array_equal(one, two)
+        paid = charged(parted, 0)
+        rosters = [e["params"]["roster"] for e in paid]
+        assert rosters[0] > rosters[11] >= rosters[12]  # a new session does not bring them back
+        assert len({e["params"]["session"] for e in paid}) == 2
+
+
+@pytest.mark.mpi(min_size=2, sizes=[5])
+def test_a_rank_that_sleeps_too_long_is_done_without(
+    world: World, shared_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its node is out when it wakes up; its late vector changes nothing, and all ranks end the run together."""
+    if world.size != 5:
+        return
+    up, calls = Tree.up, []
+
+    def slow(self: Tree, *given: Any) -> Any:
+        calls.append(1)
+        if world.rank == 3 and len(calls) == 6:
+            time.sleep(5.0)
+        return up(self, *given)
+
+    monkeypatch.setattr(Tree, "up", slow)
+    run = shared_path / "run"
+    flags = {**RUN, "topology": "star:5", "min_roster": 3, "stall_timeout": 12.0, "out": str(run)}
+    words = [f"--{name.replace('_', '-')}={value}" for name, value in flags.items() if name != "anyway"]
+    argv = ["--algorithm", "masked", "--anyway", "--observe", "none", *words]
+    packed = world.on_root(lambda: radmm.PROGRAMME.pack(radmm.PROGRAMME.read(argv)))
+    assert shell.work(radmm.PROGRAMME, radmm.PROGRAMME.unpack(packed), world) == 0
+    world.barrier()
+    if world.is_root:
+        rosters = [e["params"]["roster"] for e in charged(run, 0)]
+        assert rosters == [5] * 6 + [4] * (len(rosters) - 6)
+        assert np.isfinite(read_npz(run / "models.npz")["models"]).all()
+
+
+def test_lies_about_rosters_are_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A roster with an invented node, or one that grows again, ends the run; nothing is sent under it."""
+    without = Tree.without
+    for lie in (lambda left: [*left, 77], lambda left: list(range(20)) if len(left) < 19 else left):
+
+        def told(self: Tree, nodes: Any, lie: Any = lie) -> list[int]:
+            return lie(without(self, nodes))
+
+        monkeypatch.setattr(Tree, "without", told)
+        monkeypatch.setattr(Sums, "present", property(lambda self: 10**6))  # also where sizes say nothing
+        with pytest.raises(InputError, match="no part of the one before"):
+            radmm.solve("masked", **FLAGS)
