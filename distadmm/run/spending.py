@@ -57,12 +57,31 @@ def enter(
 ) -> None:
     """Write down what this run is about to release, before it does, and say what was spent on its rows; every rank.
 
-    `owners`: each rank has rows of its own.  A run that goes on is entered with what it has spent already.
+    `owners`: each rank has rows of its own.  A run that goes on is entered with what it has spent already.  One that is
+    refused leaves its directory to the next.
     """
-    from distadmm.data.content import smallest
-    from distadmm.privacy.ledger.account import Account, Entered
+    from distadmm.privacy.ledger.account import Account
 
-    book = Account(account)
+    try:
+        _enter(run, Account(account), ledgers, plans, contents, delta, owners, say or _say)
+    except BaseException:
+        for ledger in ledgers:
+            ledger.let_go()
+        raise
+
+
+def _enter(
+    run: Running,
+    book: Account,
+    ledgers: Sequence[MemoryLedger],
+    plans: Sequence[Iterable[Event]],
+    contents: Iterable[Content],
+    delta: float,
+    owners: bool,
+    say: Callable[[str], None],
+) -> None:
+    from distadmm.data.content import smallest
+    from distadmm.privacy.ledger.account import Entered
 
     def write(spenders: Iterable[Spender], marks: frozenset[int]) -> tuple[Standing, Standing]:
         return book.enter(Entered(run.name, _place(run), marks, {s.node: s for s in spenders}), delta)
@@ -96,7 +115,7 @@ def enter(
     if found is not None and found[0].runs:
         before, after = found
         run.earlier = before.words
-        (say or _say)(f"account: earlier on these rows {before.words}; with this run {after.words}")
+        say(f"account: earlier on these rows {before.words}; with this run {after.words}")
 
 
 def _require_latest(run: Running, book: Account, ledgers: Sequence[MemoryLedger], owners: bool) -> None:

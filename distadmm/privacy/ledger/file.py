@@ -262,9 +262,9 @@ class Ledger(MemoryLedger):
 
     def close(self) -> None:
         super().close()
-        self._release_files()
+        self.let_go()
 
-    def _release_files(self) -> None:
+    def let_go(self) -> None:
         if self._replay is not None:
             self._replay.close()
             self._replay = None
@@ -272,7 +272,7 @@ class Ledger(MemoryLedger):
 
     def __del__(self) -> None:
         if hasattr(self, "_replay"):  # placed, at least
-            self._release_files()
+            self.let_go()
 
 
 def _refuse_shorter(path: Path, tally: Tally, unheld: list[Sighting]) -> None:

@@ -357,6 +357,9 @@ class MemoryLedger:
         """The hashes of all entries."""
         return {bytes.fromhex(entry["h"]) for entry in chain.parse(self.content).entries}
 
+    def let_go(self) -> None:
+        """Hold no file any more; what is written stays as it is."""
+
     def close(self) -> None:
         """A clean end: everything is on disk, nothing reserved is in doubt."""
         if not self.tally.closed:
