@@ -25,7 +25,7 @@ case $* in
   -c*version_info*) exit 0 ;;
   "-m venv"*) {venv} ;;
   "-m pip --version") exit {pip} ;;
-  "-m ensurepip") exit 1 ;;
+  "-m ensurepip --default-pip") exit 1 ;;
   *fetch_pip.py) exit {fetch} ;;
   "-m pip"*install*) exit {pip} ;;
   "-m pytest"*) echo "3 passed in 0.01s"; exit {tests} ;;
