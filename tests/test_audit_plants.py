@@ -7,6 +7,7 @@ plants each once; `-m slow` plants each `AGAIN` times, and audits the sound code
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 import shutil
 from collections.abc import Callable
@@ -384,26 +385,33 @@ def test_the_page_has_every_plant() -> None:
 # -- what an audit cannot see, by nature -------------------------------------------------------------------
 
 
-def continued_alike(folder: Path) -> bool:
-    """Whether two copies of one run, taken up again, send anything alike."""
+def continued_alike(folder: Path, patch: pytest.MonkeyPatch) -> bool:
+    """Whether two copies of one run, each with a copy of its account, send anything alike when taken up again."""
     first, copy = folder / "first", folder / "copy"
     words = "--data tiny --topology er5 --weight 20 --eta 0.5 --alpha 1 --adjacency label --algorithm admm"
     words += " --iterations 4 --checkpoint-every 4 --progress none --observe none"
     assert radmm.main([*words.split(), "--out", str(first)]) == 0
     shutil.copytree(first, copy)
+    state = Path(os.environ["XDG_STATE_HOME"])
+    shutil.copytree(state, folder / "state")
 
-    def after(run: Path) -> np.ndarray:
+    def after(run: Path, account: Path) -> np.ndarray:
+        patch.setenv("XDG_STATE_HOME", str(account))
         assert radmm.main(["--resume", str(run), "--iterations", "5"]) == 0
         return read_npz(run / "models.npz")["models"]
 
-    return bool(np.any(np.isclose(after(first), after(copy), rtol=1e-6)))
+    found = after(first, state), after(copy, folder / "state")
+    patch.setenv("XDG_STATE_HOME", str(state))
+    return bool(np.any(np.isclose(*found, rtol=1e-6)))
 
 
-def test_noise_is_not_used_again_on_resume(tmp_path: Path, capsys: Any) -> None:
+def test_noise_is_not_used_again_on_resume(
+    tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A checkpoint forgets the bytes that an audit needs; a generator that comes back with it is seen here."""
     (tmp_path / "sound").mkdir()
     (tmp_path / "planted").mkdir()
-    assert not continued_alike(tmp_path / "sound")
+    assert not continued_alike(tmp_path / "sound", monkeypatch)
     with pytest.MonkeyPatch.context() as patch:
         constant_key(patch)
-        assert continued_alike(tmp_path / "planted")
+        assert continued_alike(tmp_path / "planted", monkeypatch)

@@ -41,7 +41,7 @@ LINES = written()
 def kill(*books: Ledger) -> None:
     """What the end of a process leaves: files as they are, and nobody who has them open."""
     for book in books:
-        book._release_files()
+        book.let_go()
 
 
 # -- the chain ----------------------------------------------------------------------------------------

@@ -262,7 +262,7 @@ def test_verify_sees_a_message_without_its_entry(tmp_path, capsys):
     for k in range(2):
         book.charge(LAPLACE, iteration=k)
         book.store_release(k, b"x")
-    book._release_files()
+    book.let_go()
     path = path_of(tmp_path, 0)
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
     code, _, err = call(capsys, "verify", tmp_path)

@@ -17,7 +17,7 @@ from distadmm.structs import mutable_struct
 
 @mutable_struct
 class Running:
-    """Handed to a programme's `solve`; `flags` is the run group of its options."""
+    """Handed to a programme's `solve`; `flags` is the run group of its options, or None."""
 
     world: World
     flags: Any
@@ -32,7 +32,7 @@ class Running:
 
     @property
     def resumed(self) -> bool:
-        return self.flags.resume is not None
+        return self.flags is not None and self.flags.resume is not None
 
     @property
     def checkpoint_every(self) -> int | None:

@@ -176,7 +176,7 @@ def test_two_hundred_kills(tmp_path):
             restore(path, cut)
         if chain.read(path).entries:
             book = Ledger.resume(folder, 0, mode="secure", seen=heads)
-            book._release_files()
+            book.let_go()
         else:
             assert not sent
             path.unlink()

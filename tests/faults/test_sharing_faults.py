@@ -126,7 +126,7 @@ def releases(folder: Path) -> dict[str, int]:
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_killed_run_goes_on_as_if_nothing_had_been(
-    name: str, tmp_path: Path, mpiexec: list[str], capsys
+    name: str, tmp_path: Path, mpiexec: list[str], capsys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     flags, how, after = CASES[name]
     killed = tmp_path / "killed"
@@ -142,7 +142,10 @@ def test_a_killed_run_goes_on_as_if_nothing_had_been(
         assert sharing.main([*COMMON, *flags, "--out", str(tmp_path / "whole")]) == 0
     for ranks in (1, 2, 3) if "moments" in name else (1, 3, 4):  # there party 1 is the centre
         folder = shutil.copytree(killed, tmp_path / f"on-{ranks}")
-        resumed(mpiexec, ranks, folder)
+        with monkeypatch.context() as patched:  # an account knows which copy of a run was taken up again
+            account = shutil.copytree(os.environ["XDG_STATE_HOME"], tmp_path / f"account-{ranks}")
+            patched.setenv("XDG_STATE_HOME", str(account))
+            resumed(mpiexec, ranks, folder)
         after_all = releases(folder)
         assert all(after_all[node] >= count for node, count in paid.items())
         if secure:  # what had left before is what left now, to the byte, and the schedule paid for all of it

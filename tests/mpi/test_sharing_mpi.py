@@ -90,15 +90,15 @@ def test_each_rank_reads_its_own_file_only(world, shared_path, monkeypatch):
             (shared_path / f"{name}.csv").write_text("\n".join(lines) + "\n")
     world.broadcast(None)
     own = {0: "labels", 1: "party1", 2: "party2"}[world.rank]
-    from distadmm.data import vertical
+    from distadmm.data import parties
 
-    read = vertical.read_party
+    read = parties.read_party
 
     def only_mine(path, *arguments, **keywords):
         assert path.endswith(f"{own}.csv"), f"rank {world.rank} opened {path}"
         return read(path, *arguments, **keywords)
 
-    monkeypatch.setattr(vertical, "read_party", only_mine)
+    monkeypatch.setattr(parties, "read_party", only_mine)
     files = [str(shared_path / f"{name}.csv") for name in ("party1", "party2")]
     arguments = [
         "--party-files",

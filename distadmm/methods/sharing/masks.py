@@ -129,6 +129,8 @@ def agree(star: Star) -> dict[int, Member]:
         arrived = star.up(words, size, np.uint8)
         board = np.concatenate([arrived[m] for m in sorted(arrived)]) if arrived else None
         told = star.down(board, star.parties * size, np.uint8).tobytes()
+    if not own:  # of the centre alone: it sees what travels, and needs none of it
+        return {}
     heard = {m: told[at * size : (at + 1) * size] for at, m in enumerate(sorted(star.home))}
     publics, nonces = ({m: part(words) for m, words in heard.items()} for part in (_public, _nonce))
     return members_of(own, publics, nonces, b"sharing", degree=0, least=star.parties)
