@@ -224,7 +224,7 @@ def test_the_predicted_time_of_a_path() -> None:
         ({"message_loss": 1.0}, "--message-loss"),
         ({"message_loss": float("nan")}, "--message-loss"),
         ({"drop_out": "often"}, "LEAVE:RETURN"),
-        ({"drop_out": "0.5:0"}, "RETURN"),
+        ({"drop_out": "0.5:-0.1"}, "RETURN"),
         ({"bandwidth": 0.0}, "--bandwidth"),
         ({"latency": -1.0}, "--latency"),
         ({"message_loss": 0.1, "tune": True}, "--tune"),
