@@ -25,6 +25,7 @@ from distadmm.privacy.accounting.accountant import (
     Unbounded,
     epsilon,
 )
+from distadmm.privacy.accounting.shared_discrete_gaussian import SharedDiscreteGaussian
 
 DELTA = 1e-5
 COUNTS = [1, 5, 50, 200, 1000]
@@ -334,6 +335,21 @@ def test_what_costs_nothing_and_what_has_no_price():
         assert epsilon([event], DELTA, "replace") == price
 
 
+def test_a_masked_sum_is_priced_as_its_shares_convolved():
+    """Fifteen discrete shares, number by number; the price takes their sum for a function of a continuous one."""
+    variance, shares, moved, reach = 2**16, 15, 700, 9000  # nine standard deviations of the sum
+    share = np.exp(-(np.arange(-reach, reach + 1.0) ** 2) / (2 * variance))
+    size, centre = 2 * reach * shares + 1, reach * shares
+    total = np.fft.irfft(np.fft.rfft(share / share.sum(), size) ** shares, size)
+    law = np.maximum(total[centre - reach : centre + reach + 1], 0.0)
+
+    def excess(eps):
+        return np.maximum(law[moved:] - math.exp(eps) * law[:-moved], 0.0).sum() - DELTA
+
+    event = SharedDiscreteGaussian(variance, shares, float(moved), "gradient", 1, 5, 20, 18, 0)
+    agrees(epsilon([event], DELTA, "replace"), optimize.brentq(excess, 0.1, 20.0))
+
+
 def test_every_kind_of_event_is_here():
     kinds = {cls for cls in events._KINDS.values() if cls.__module__.startswith("distadmm.")}
     priced = {
@@ -345,5 +361,6 @@ def test_every_kind_of_event_is_here():
         PostProcessing,
         Leakage,
         Unbounded,
+        SharedDiscreteGaussian,
     }
     assert kinds == priced
