@@ -111,6 +111,15 @@ def test_runs_on_rows_in_common_add_up_and_others_do_not(account):
     assert after.epsilon == pytest.approx(accountant.epsilon([STEP.times(31)], DELTA, "replace"))
 
 
+def test_who_releases_nothing_is_told_what_was_spent_and_enters_nothing(account):
+    idle = lambda: Entered("b", "", frozenset([2]))  # noqa: E731
+    assert account.enter(idle(), DELTA)[1].words == "nothing"
+    account.enter(spent("a", [STEP], marks=[1, 2]), DELTA)
+    before, after = account.enter(idle(), DELTA)
+    assert [run.run for run in before.runs] == [run.run for run in after.runs] == ["a"]
+    assert account.read().runs.keys() == {"a"}
+
+
 def test_in_a_named_account_all_runs_are_about_the_same_rows(tmp_path, monkeypatch):
     shared = Account(tmp_path / "shared.jsonl")
     shared.enter(spent("a", [STEP], marks=[1]), DELTA)

@@ -99,8 +99,9 @@ def _enter(
         return  # the run's own budget refuses the schedule, so nothing of it is going to be spent
     if owners:
         with run.world.together():
-            written = write(*mine)
-        found = written if run.world.is_root else None
+            written = write(*mine) if ledgers else None
+        with run.world.together():  # a rank 0 that releases nothing says what the others have entered by now
+            found = (written or write(*mine)) if run.world.is_root else None
     else:
         parts = run.world.gather(mine) or []
         told: list[tuple[Standing, Standing]] = []

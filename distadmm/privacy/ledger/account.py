@@ -107,6 +107,8 @@ class Account:
                 run, fresh = known, (known.nodes, known.marks) != before
             state.runs[run.run] = run
             others = state.sharing(run)
+            if not run.nodes:  # it spends nothing of what is kept here
+                return standing(others, delta), standing(others, delta)
             if found := state.refusal(run, others):
                 limit, why = found
                 raise BudgetExhausted(
