@@ -6,8 +6,6 @@
 Importing this package does nothing else: no rank is looked up, no thread count set, no logging configured.
 """
 
-from __future__ import annotations
-
 import importlib
 import sys
 from typing import Any

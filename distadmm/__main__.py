@@ -4,8 +4,6 @@ python -m distadmm VERB ...            (each verb has its own --help)
 mpiexec -n 20 python -m distadmm.radmm
 """
 
-from __future__ import annotations
-
 from distadmm.flags import entering
 from distadmm.ranks.launch import reader_left
 

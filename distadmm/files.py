@@ -1,7 +1,5 @@
 """Files that are either whole or not there: every write goes to a temporary name and is renamed."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

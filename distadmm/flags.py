@@ -3,8 +3,6 @@
 Nothing heavy is imported here: `entering` must run before numpy is loaded.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import math

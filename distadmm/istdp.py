@@ -39,7 +39,7 @@ from distadmm.privacy.ledger.books import open_ledger
 from distadmm.privacy.ledger.rules import MemoryLedger
 from distadmm.privacy.noise.release import UNCHECKED
 from distadmm.privacy.noise.sources import Source, source_of
-from distadmm.problems.losses import foreign, link_of
+from distadmm.problems.losses import Array, foreign, link_of
 from distadmm.ranks.uplink import Uplink
 from distadmm.ranks.world import World
 from distadmm.run import model, shell
@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from distadmm.privacy.ledger.filter import Filter
     from distadmm.run import running
 
-Array = np.ndarray
 __all__ = ["Options", "PrivateSolution", "Solution", "main", "solve", "solve_printed", "solve_private"]
 
 

@@ -4,8 +4,6 @@ The package's finder asks here, last of all, for a module that nobody else finds
 open_source` asks for `distadmm.data.open_source` in the same way when the package has no such name.
 """
 
-from __future__ import annotations
-
 import importlib
 import importlib.machinery
 import sys

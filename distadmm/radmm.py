@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from distadmm.algorithm import find, names
+from distadmm.algorithm import Array, find, names
 from distadmm.errors import InputError
 from distadmm.flags import build, fields_of, unknown_flag, value_of
 from distadmm.privacy.accounting.statements import loss_in_words
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from distadmm.algorithm import Node
     from distadmm.methods.consensus.private import Plan
 
-Array = np.ndarray
 _COUNTS = ("rows", "test_rows", "rows_dropped", "duplicates")
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from distadmm.algorithm import find
+from distadmm.algorithm import Array, find
 from distadmm.data.parties import DataOptions
 from distadmm.data.parts import Parts, check, sparse_or_dense
 from distadmm.files import finite
@@ -59,8 +59,6 @@ from distadmm.run.ends import End
 from distadmm.run.loop import Course, Loop
 from distadmm.run.running import Running
 from distadmm.run.spending import leave
-
-Array = np.ndarray
 
 
 def solve(

@@ -6,8 +6,6 @@ share two cores.  A `struct` has the same fields, the same behaviour and the sam
 `replace` and `asdict` take it), and shares its methods with all others.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import MISSING, Field, FrozenInstanceError, dataclass, field, fields
 from operator import attrgetter

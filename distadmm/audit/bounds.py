@@ -11,8 +11,6 @@ Both hold with the confidence asked for, whatever the scores are; a sound mechan
 at most 1 - confidence.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -23,9 +21,7 @@ import numpy as np
 from scipy import special
 
 from distadmm.privacy.accounting import accountant, gaussian
-from distadmm.privacy.accounting.events import Adjacency, Event
-
-Array = np.ndarray
+from distadmm.privacy.accounting.events import Adjacency, Array, Event
 
 _EPSILONS = np.concatenate([[0.0], np.geomspace(1e-3, 60.0, 160)])
 _THRESHOLDS = 200

@@ -11,14 +11,12 @@ Canaries (rows are y x, of norm 1; the rest of the table pushes the model to whe
     duplicate  a record that the table has already, once more
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from distadmm.algorithm import Facts, Node
+from distadmm.algorithm import Array, Facts, Node
 from distadmm.audit.play import Recording, record, twin
 from distadmm.audit.ratio import Neighbours, Released, log_ratio
 from distadmm.errors import InputError, require
@@ -31,7 +29,6 @@ from distadmm.problems.consensus import GeneralisedLinear, Problem
 from distadmm.problems.losses import Loss
 from distadmm.ranks.graph_network import Network, split
 
-Array = np.ndarray
 CANARIES = ("worst", "label", "duplicate")
 _CROWD = 6  # records that push the model away from the canary
 

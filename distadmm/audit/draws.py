@@ -1,7 +1,5 @@
 """Where the noise of an audit's own plays comes from: what a run of that mode draws from."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from distadmm.audit.bounds import Array

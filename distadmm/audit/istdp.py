@@ -12,8 +12,6 @@ moved tells the worlds apart, whatever sigma is.  `search` = False switches the 
 Barzilai-Borwein step, which multiplies the noise, gives the world away.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import partial
@@ -33,9 +31,8 @@ from distadmm.privacy.ledger.rules import MemoryLedger
 from distadmm.privacy.noise import sources
 from distadmm.privacy.noise.mechanism import Noise as Source
 from distadmm.problems.concave import MCP
-from distadmm.problems.losses import Logistic
+from distadmm.problems.losses import Array, Logistic
 
-Array = np.ndarray
 _LONG = 50.0  # norm of the canary, in units of the clip: its gradient is clipped for any model that is met
 
 

@@ -1,7 +1,5 @@
 """A run planned again over a neighbouring table: what is priced, drawn and scheduled may not depend on one record."""
 
-from __future__ import annotations
-
 from dataclasses import fields, replace
 from typing import Any
 
@@ -11,9 +9,7 @@ from distadmm.audit.noises import Finding
 from distadmm.data.table import dense, take
 from distadmm.methods.consensus import private as protect
 from distadmm.problems.consensus import Problem
-from distadmm.run.setup import Prepared, objectives_of
-
-Array = np.ndarray
+from distadmm.run.setup import Array, Prepared, objectives_of
 
 
 class _OneRecord:

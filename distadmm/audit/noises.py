@@ -7,8 +7,6 @@ Tested, all together at `LEVEL` = 1e-6 (a sound run is refuted once in a million
   * the angle between any two noises, of a node or of two, (1 + cos)/2 ~ Beta((d-1)/2, (d-1)/2): noise used again.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -16,9 +14,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy import special
 
-from distadmm.privacy.accounting.events import Event
+from distadmm.privacy.accounting.events import Array, Event
 
-Array = np.ndarray
 LEVEL = 1e-6  # of all tests of a run together
 _TESTS = 4
 _COMPARED = 500  # noises of one size that are compared with each other

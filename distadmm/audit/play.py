@@ -8,8 +8,6 @@ solve.  A twin over other data shows which messages depend on data at all: those
 nothing must come out the same, to the bit.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -17,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from distadmm.algorithm import Node
+from distadmm.algorithm import Array, Node
 from distadmm.errors import BudgetExhausted
 from distadmm.privacy.accounting.events import Event, event_from_json
 from distadmm.privacy.ledger import chain
@@ -31,7 +29,6 @@ from distadmm.problems.consensus import GeneralisedLinear
 from distadmm.ranks.graph_network import Neighbourhood, Network
 from distadmm.run.loop import sitting_out
 
-Array = np.ndarray
 _ORDERS = (2.0, 16.0)  # of the Renyi curves in these ledgers' entries, which nobody will ask for
 
 

@@ -14,16 +14,12 @@ score; the ratio of a transcript is the sum over its releases, since the pull de
 All transcripts are treated at once.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np
 
 from distadmm.privacy.accounting.objective_perturbation import ObjectivePerturbation
-from distadmm.problems.losses import Loss
-
-Array = np.ndarray
+from distadmm.problems.losses import Array, Loss
 
 
 class Neighbours(NamedTuple):

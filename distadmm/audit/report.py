@@ -1,7 +1,5 @@
 """What an audit says: claim, lower bound, confidence, runs, verdict; as JSON, as a table, as a figure."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,12 +8,11 @@ import numpy as np
 
 from distadmm.audit.bounds import Claim, Outcome
 from distadmm.audit.draws import REPEATED
-from distadmm.audit.noises import LEVEL, Verdict
+from distadmm.audit.noises import LEVEL, Array, Verdict
 from distadmm.files import write_json, write_npz
 from distadmm.graphs import figures
 from distadmm.privacy.accounting.statements import rounded_down, rounded_up
 
-Array = np.ndarray
 REFUTED, STANDS, NOTHING = "refuted", "not refuted", "nothing is claimed"
 _SHOWN = 5  # findings in the table; the JSON has all
 

@@ -4,12 +4,8 @@ The run's own messages are not kept, so its code is run again on the worst pair 
 what the ledger of the run claims.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
-
-import numpy as np
 
 from distadmm import sharing as entry
 from distadmm.audit import istdp, sharing
@@ -19,13 +15,12 @@ from distadmm.errors import require
 from distadmm.methods.istdp.plan import Plan
 from distadmm.methods.istdp.private import NoisySteps
 from distadmm.methods.sharing import private
-from distadmm.privacy.accounting.events import Event
+from distadmm.privacy.accounting.events import Array, Event
 from distadmm.privacy.ledger import chain
 from distadmm.privacy.ledger.tally import Tally
 from distadmm.ranks.world import World
 from distadmm.run.kinds import RunDirectory
 
-Array = np.ndarray
 _ROWS = 12  # records of the attacked tables: all but one are the same, so that their number changes nothing
 
 

@@ -8,8 +8,6 @@ As printed (Y. Hu, P. Liu, L. Kong, D. Niu 2019): D x + D xi with xi ~ N(0, sigm
 column space of D.  A vector that lies in that space to the last digit comes from D, for every sigma.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -29,9 +27,7 @@ from distadmm.privacy.ledger.rules import MemoryLedger
 from distadmm.privacy.noise.queries import Query, Releases
 from distadmm.privacy.noise.sources import Source
 from distadmm.problems.columns import Columns, minimise
-from distadmm.problems.losses import Logistic
-
-Array = np.ndarray
+from distadmm.problems.losses import Array, Logistic
 
 
 class _Said(Releases):

@@ -4,8 +4,6 @@ The run is made again in this process, with a tap on its messages: noise that a 
 models must come out as the run left them, or nothing is said.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,12 +15,11 @@ import numpy as np
 from distadmm import sharing
 from distadmm.errors import require
 from distadmm.files import read_npz
-from distadmm.ranks.star import Star
+from distadmm.ranks.star import Array, Star
 from distadmm.ranks.world import World
 from distadmm.run.kinds import UNBOUNDED, RunDirectory
 from distadmm.run.running import unwritten
 
-Array = np.ndarray
 CENTRE = 0  # among the members of a coalition
 
 

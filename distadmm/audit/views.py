@@ -9,8 +9,6 @@ and so the node's perturbed gradient
 which is all that its data leave behind in the messages.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -18,9 +16,7 @@ import numpy as np
 
 from distadmm.audit.play import Message, Solve
 from distadmm.errors import require
-from distadmm.ranks.graph_network import Network
-
-Array = np.ndarray
+from distadmm.ranks.graph_network import Array, Network
 
 
 class View(NamedTuple):

@@ -15,20 +15,16 @@ Output noise is the message less the noise-off minimiser.  One message is enough
     output noise that is part of the price and was not drawn.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
-from distadmm.algorithm import Node
+from distadmm.algorithm import Array, Node
 from distadmm.audit.noises import Finding, Noise, Verdict, verdict_of
 from distadmm.audit.play import Recording, Solve, Twin, charged, twin
 from distadmm.privacy.accounting.events import Event
-
-Array = np.ndarray
 
 
 def inspect(algorithm: Any, node: Node, recording: Recording, slope: float, curvature: float) -> Verdict:

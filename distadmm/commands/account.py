@@ -15,8 +15,6 @@ discrete-gaussian               the same on an integer grid
 pure                            any epsilon-DP mechanism
 masked                          sums under pairwise masks, within a budget for one number of colluders"""
 
-from __future__ import annotations
-
 import json as json_
 import math
 import textwrap

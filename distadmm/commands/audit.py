@@ -13,8 +13,6 @@ level 2   a lower bound on epsilon, whatever the mechanism is
 Exit code 1 when a claim is refuted.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -36,7 +34,7 @@ from distadmm.flags import again, build, fields_of, flag, parse
 from distadmm.methods.consensus import private as protect
 from distadmm.privacy.accounting import accountant
 from distadmm.privacy.accounting.statements import rounded_up
-from distadmm.problems.losses import Logistic, loss_named
+from distadmm.problems.losses import Array, Logistic, loss_named
 from distadmm.ranks.launch import launch
 from distadmm.ranks.world import World
 from distadmm.run import kinds
@@ -46,7 +44,6 @@ from distadmm.run.groups import Budget
 from distadmm.run.setup import Prepared, prepare
 from distadmm.structs import struct
 
-Array = np.ndarray
 PROG = "distadmm audit"
 SUBJECTS = ("consensus", "istdp", "istdp-printed", "sharing", "sharing-printed")
 _BATCH = 250  # transcripts that one run of the product's code makes

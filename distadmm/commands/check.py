@@ -17,7 +17,7 @@ from distadmm.errors import DONE, InputError, require
 from distadmm.flags import again, flag, parse
 from distadmm.graphs.topology import Topology, load
 from distadmm.methods.consensus import theory
-from distadmm.methods.consensus.penalty import as_number
+from distadmm.methods.consensus.penalty import Array, as_number
 from distadmm.methods.consensus.rate import Setting, linear_rate
 from distadmm.methods.consensus.recycled import RADMM
 from distadmm.ranks.launch import launch
@@ -25,7 +25,6 @@ from distadmm.run.config import Problem
 from distadmm.run.groups import Shared
 from distadmm.structs import struct
 
-Array = np.ndarray
 PROG = "distadmm check"
 STAGES_MOST = 400
 LEVELS = 9  # curvatures tried between the public bounds

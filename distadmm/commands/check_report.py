@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from distadmm.methods.consensus.rate import iterations_for
+from distadmm.methods.consensus.rate import Array, iterations_for
 from distadmm.methods.consensus.theory import NODES_MOST
 
 if TYPE_CHECKING:
     from distadmm.commands.check import Penalties, Report, Verdict
 
-Array = np.ndarray
 THEOREM = "Theorem IV.1 of Recycled ADMM (claimed by the paper, not proved; sufficient, not necessary, loose)"
 
 

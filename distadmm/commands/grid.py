@@ -3,8 +3,6 @@
 A flag with several values is varied, one with one value (or none) is the same for all runs.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections import Counter

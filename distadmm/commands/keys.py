@@ -1,7 +1,5 @@
 """`python -m distadmm keys`: signing keys by which nodes know each other's messages before a masked run."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from pathlib import Path

@@ -8,8 +8,6 @@ python -m distadmm ledger account [RUN]       what all runs spent on rows, and -
 
 RUN is a run directory, its ledger folder, or .jsonl files."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Sequence

@@ -10,8 +10,6 @@ Without --account it is this user's own file, under XDG_STATE_HOME; DISTADMM_ACC
 which hosts may share.  The key by which rows are named lies beside it (FILE.key): carry both.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterable
@@ -85,8 +83,7 @@ def work(asked: Asked) -> int:
 def _name(state: State, place: Path) -> str:
     name = earlier_name(place) if place.is_dir() else str(place)
     require(
-        name in state.runs,
-        f"{place} is no run that this account knows; leave RUN out to see those it knows",
+        name in state.runs, f"{place} is no run that this account knows; leave RUN out to see those it knows"
     )
     return name
 

@@ -5,8 +5,6 @@ rows add up.  Over runs everything adds up, where the same rows are known by the
 the worst of all ways.  Only --disjoint makes runs compose by maximum, and not those that share the name of some rows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Any
 

@@ -75,8 +75,7 @@ def shown(books: Sequence[Book], delta: float, records: int = 1) -> dict[str, An
 def _one(books: Sequence[Book], key: str) -> Any:
     values = {str(book.header[key]): book.header[key] for book in books}
     require(
-        len(values) == 1,
-        f"ledgers of one run differ in {key}: {', '.join(sorted(values))}; show them apart",
+        len(values) == 1, f"ledgers of one run differ in {key}: {', '.join(sorted(values))}; show them apart"
     )
     return next(iter(values.values()))
 

@@ -5,8 +5,6 @@ noise-limited error worked out from the graph and public constants alone, and th
 surrogate of the same shape, whose accuracy band is printed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -14,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from distadmm import radmm
-from distadmm.algorithm import planned
+from distadmm.algorithm import Array, planned
 from distadmm.errors import DONE, InputError, require
 from distadmm.flags import again, flag, parse
 from distadmm.methods.consensus import forecast, sizing
@@ -30,7 +28,6 @@ from distadmm.run.running import unwritten
 from distadmm.run.setup import Prepared, node_like
 from distadmm.structs import struct
 
-Array = np.ndarray
 PROG = "distadmm plan"
 SOLVES = (4, 7, 12, 20, 35)
 FINALISTS = 6  # plans that are run on the surrogate

@@ -6,8 +6,6 @@ RUN is a run directory of any programme, or a folder that holds several.  Runs t
 its median, and its range in brackets; each kind of run has a table of its own.  Nothing but these directories is read.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path

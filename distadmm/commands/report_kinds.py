@@ -1,7 +1,5 @@
 """What a report shows of each kind of run: its columns, its curves, and what must be known to read them."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 

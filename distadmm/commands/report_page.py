@@ -16,8 +16,6 @@ from distadmm.graphs import figures as plotting
 if TYPE_CHECKING:
     from distadmm.commands.report import Told
 
-Array = np.ndarray
-
 _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 75rem; padding: 0 1rem; color: #222;
        background: #fff }

@@ -8,8 +8,6 @@ A flag of the programme with several values takes each of them in turn.  The sam
 finished runs are skipped, runs with a checkpoint resumed, others made anew.
 """
 
-from __future__ import annotations
-
 import fcntl
 import glob
 import importlib

@@ -4,8 +4,6 @@ python -m distadmm transcript RUN [--collude 1+2,3+4]    from the bytes that a r
 python -m distadmm transcript --algorithm radmm ...      by running again, in simulation, with a tap on the messages
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,7 +21,7 @@ from distadmm.flags import fields_of, flag, nearest, parse, unknown_flag
 from distadmm.methods.consensus import private as protect
 from distadmm.privacy.ledger import chain, replay
 from distadmm.privacy.ledger.file import path_of
-from distadmm.privacy.noise.sources import Simulation
+from distadmm.privacy.noise.sources import Array, Simulation
 from distadmm.ranks.launch import launch
 from distadmm.ranks.world import World
 from distadmm.run import kinds
@@ -32,7 +30,6 @@ from distadmm.run.config import Choice, Config, Links, Loop, Privacy, Problem
 from distadmm.run.setup import Prepared, prepare
 from distadmm.structs import struct
 
-Array = np.ndarray
 PROG = "distadmm transcript"
 WATERMARK = "SIMULATION: noise that a seed repeats; these messages protect nobody"
 

@@ -1,7 +1,5 @@
 """CSV files with a header line."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Readers of whole files: text, plain or packed, and its cells; LIBSVM's `label index:value ...`; numpy archives."""
 
-from __future__ import annotations
-
 import csv
 import importlib
 import io

@@ -5,8 +5,6 @@ products of pairs of them, and as many probes, columns that say nothing.  Its fi
 stand-in follows that public description; it is another table, and results on it are results on a stand-in.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The flags that say which rows are read, and how: the same words in every programme that reads a table."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

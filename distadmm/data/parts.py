@@ -1,7 +1,5 @@
 """What the centre and the parties of one rank hold: checked before anything is sent."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -9,10 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from distadmm.errors import InputError, require
-from distadmm.problems.losses import Loss
+from distadmm.problems.losses import Array, Loss
 from distadmm.ranks.star import Star
-
-Array = np.ndarray
 
 
 class Parts(NamedTuple):

@@ -4,8 +4,6 @@ x ~ N(0, Sigma),  Sigma_ij = rho^|i-j|;   theta has `support` entries of +-`size
 squared:   y = <x, theta> + noise;        logistic:   P(y = 1) = 1 / (1 + exp(-<x, theta>))
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from functools import partial
@@ -16,9 +14,8 @@ import numpy as np
 from distadmm.data.content import of_public
 from distadmm.data.public import PublicFacts
 from distadmm.errors import require
-from distadmm.problems.losses import Loss, task_of
+from distadmm.problems.losses import Array, Loss, task_of
 
-Array = np.ndarray
 _PURPOSE = 0x53594E5448  # of the random streams below
 
 

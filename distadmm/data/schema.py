@@ -12,8 +12,6 @@ A schema is a small TOML file (`--schema`):
     workclass = ["Private", "State-gov"]  # one column a category
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """From what a file calls the classes to -1/+1, to class numbers, or to real targets."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

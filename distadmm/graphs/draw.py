@@ -9,12 +9,10 @@ import numpy as np
 
 from distadmm.errors import require
 from distadmm.graphs import figures
-from distadmm.graphs.facts import depths
+from distadmm.graphs.facts import Array, depths
 
 if TYPE_CHECKING:
     from distadmm.graphs.topology import Topology
-
-Array = np.ndarray
 
 NODES_MOST = 1500
 NAMED_MOST = 60

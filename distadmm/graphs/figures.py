@@ -3,8 +3,6 @@
 matplotlib is imported when something is drawn, and what cannot be drawn without it says so in one line.
 """
 
-from __future__ import annotations
-
 import io
 from collections import defaultdict
 from collections.abc import Iterable

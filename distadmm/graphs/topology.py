@@ -9,8 +9,6 @@ anything else is refused in one line.  Rank 0 alone uses this module, before the
 imports nothing but numpy until a file (GraphML, GML) or a question (facts) needs more.
 """
 
-from __future__ import annotations
-
 import contextlib
 import difflib
 import hashlib
@@ -26,7 +24,7 @@ import numpy as np
 
 from distadmm.errors import InputError, require
 from distadmm.graphs import generate
-from distadmm.graphs.facts import Facts, blocks, cut, facts
+from distadmm.graphs.facts import Array, Facts, blocks, cut, facts
 from distadmm.graphs.generate import GENERATORS
 from distadmm.graphs.read import Changing, Raw, adjacency_list, edge_list, node_link
 
@@ -34,8 +32,6 @@ __all__ = [
     "GENERATORS", "Changing", "Facts", "Topology", "blocks", "bundled", "cut", "facts", "from_edges",
     "load", "load_changing", "provenance",
 ]  # fmt: skip
-
-Array = np.ndarray
 
 BUNDLE = Path(__file__).parent.parent / "data" / "topologies"
 

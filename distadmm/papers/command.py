@@ -3,8 +3,6 @@
 mpiexec -n 4 python -m distadmm reproduce PAPER ...     shared out to the ranks, the same bits
 """
 
-from __future__ import annotations
-
 import importlib
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence

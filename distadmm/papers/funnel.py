@@ -6,8 +6,6 @@ python -m distadmm reproduce funnel --figure 1
 Figure 1: synthetic distribution, uniform and non-uniform P(x).  Figure 2: heart failure and census income.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path

@@ -3,8 +3,6 @@
 python -m distadmm reproduce ias --figure 8
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The figures of Jin and Lai's Section IV from their rows: drawn, and what of the paper each confirms and what not."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

@@ -4,8 +4,6 @@ The conditional distribution of Fig. 1 is drawn and not printed; `gauss` stands 
 at the paper's beta and at one where a mapping that says something can be best at all.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any

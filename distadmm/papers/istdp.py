@@ -6,8 +6,6 @@
 Each part leaves a CSV and an SVG, all together a text that says what agrees with what.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """The figures of `reproduce istdp`, and what it says in words; matplotlib is imported when one is drawn."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from typing import Any
 

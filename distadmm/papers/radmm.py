@@ -1,7 +1,5 @@
 """Figures 1-5 of the R-ADMM paper on Adult: CSV, SVG, and a text that says what agrees and what does not."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

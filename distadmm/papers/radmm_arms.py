@@ -4,8 +4,6 @@ Adult, N = 5 or 20, C = 1750, rho = 0.22, logistic loss.  Private arms use the m
 them (exact solves, no output noise), with seeded noise: they reproduce figures and guarantee nothing.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """The figures of `reproduce radmm`, and what they show in words and tables; the same bytes for the same curves."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

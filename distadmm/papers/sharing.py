@@ -8,8 +8,6 @@
 the bundled Adult; it equals LIBSVM's files in every row.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -32,13 +30,12 @@ from distadmm.methods.sharing.sgd import SGD
 from distadmm.papers.command import Row, keep, reproduce, say
 from distadmm.papers.sharing_figures import drawn, verdicts
 from distadmm.problems.columns import Columns
-from distadmm.problems.losses import Logistic
+from distadmm.problems.losses import Array, Logistic
 from distadmm.ranks.star import Star
 from distadmm.ranks.world import World
 from distadmm.run.groups import Output
 from distadmm.structs import struct
 
-Array = np.ndarray
 LOSS = Logistic()
 FIGURES = ("1a", "1b", "2a", "2b", "3a", "3b")
 WIDTHS = {"a9a": (66, 57), "gisette": (2000, 2000, 1000)}

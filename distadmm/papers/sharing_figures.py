@@ -1,7 +1,5 @@
 """The figures of `reproduce sharing`, and what agrees with the paper; matplotlib is imported when one is drawn."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import Any
 

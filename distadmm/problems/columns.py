@@ -12,15 +12,11 @@ The Gram matrix D'D is decomposed once, D'D = V diag(e) V', so a changed c costs
 Only the rank of D is kept (d > N goes through D D'), so rank-deficient columns are no special case.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
 
-from distadmm.problems.regularisers import Ball, Box, Region, Regulariser, Whole
-
-Array = np.ndarray
+from distadmm.problems.regularisers import Array, Ball, Box, Region, Regulariser, Whole
 
 
 class Columns:

@@ -10,8 +10,6 @@ When the step is short, h is convex and the map is continuous.  When it is long,
 and the jump lies where the two best pieces of h cost the same; the closed forms below are those crossings.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 

@@ -14,9 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from distadmm.problems.losses import Loss, task_of
-
-Array = np.ndarray
+from distadmm.problems.losses import Array, Loss, task_of
 
 # Below this share of non-zeros, and above this many entries, gradients use the sparse form of the data.
 _SPARSE_SHARE = 0.3

@@ -13,8 +13,6 @@ need these bounds; a loss that lies about them voids its guarantee.
 One name means one loss in every programme (`LOSSES`); what a programme cannot do is refused by name.
 """
 
-from __future__ import annotations
-
 import os
 from typing import Any, Protocol
 

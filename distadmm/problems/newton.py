@@ -10,17 +10,14 @@ need adds to a debt, and when the debt exceeds what a Hessian costs, one is boug
 A solve begins where the last one of its node ended: there the gradient is known, and the first step is free.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from distadmm.problems.consensus import Objective, hessian_price
+from distadmm.problems.consensus import Array, Objective, hessian_price
 
-Array = np.ndarray
 PATIENCE = 2.0  # a Hessian is bought when the debt exceeds so many times its price
 SLOW, FEE = 0.5, 4.0  # a step that leaves more than this share of the gradient adds so much to the debt
 DUE = 2  # gradients a solve that add nothing

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from distadmm.problems.consensus import GeneralisedLinear
+from distadmm.problems.consensus import Array, GeneralisedLinear
 from distadmm.problems.newton import (
     DUE,
     FEE,
@@ -29,7 +29,6 @@ from distadmm.problems.newton import (
     unstacked,
 )  # fmt: skip
 
-Array = np.ndarray
 SMALL = 16_384  # entries: a node with no more is solved in a block
 _BLOCK = 131_072  # entries of a block, so that a solve finds its rows in the cache
 _STEPS = 100

@@ -5,13 +5,9 @@
 Squared loss and hinge have closed forms; any other `Loss` is solved by Newton steps kept inside a bracket.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
-from distadmm.problems.losses import Hinge, Logistic, Loss, Squared
-
-Array = np.ndarray
+from distadmm.problems.losses import Array, Hinge, Logistic, Loss, Squared
 
 
 def prox(loss: Loss, target: Array, rho: float, n: Array, start: Array | None = None) -> Array:

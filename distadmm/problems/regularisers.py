@@ -1,7 +1,5 @@
 """Regularisers R(x) = l1 |x|_1 + l2/2 |x|^2 and the convex sets X_m a model may be kept in."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

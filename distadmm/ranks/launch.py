@@ -1,7 +1,5 @@
 """One way in and one way out for all ranks of a command."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -9,8 +9,6 @@ Held up by tests:
   * `fetch` returns by its limit, whether the other rank is slow, stopped or gone.
 """
 
-from __future__ import annotations
-
 import struct
 import time
 from collections.abc import Sequence

@@ -12,8 +12,6 @@ when sender and receiver share a process:
     v = star.up({m: v_m, ...}, N)  at the centre all M vectors in the order of the parties, elsewhere None
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field

@@ -29,13 +29,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from distadmm.errors import STALLED, InputError, require
-from distadmm.ranks.graph_network import Neighbourhood, Network, Traffic
+from distadmm.ranks.graph_network import Array, Neighbourhood, Network, Traffic
 from distadmm.ranks.post import NO_MARK, Name, Post
 
 if TYPE_CHECKING:
     from distadmm.ranks.conditions import Conditions
 
-Array = np.ndarray
 _UP, _DOWN, _GONE, _OVER, _FLOOD = b"up  ", b"down", b"gone", b"over", b"tell"
 _MANY = 400  # nodes up to which the graph's diameter is worked out; above, a bound serves
 

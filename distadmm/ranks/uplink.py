@@ -4,8 +4,6 @@ A rank that posts goes on at once.  Rank 0 waits for the rows, decides, and answ
 hear it where they need it, which may be an iteration later, when it has long arrived.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

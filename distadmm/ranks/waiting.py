@@ -7,8 +7,6 @@ between idle ranks is slower), and several times faster where others' work share
 setting when it is loaded, so `choose_waiting` must come before that.
 """
 
-from __future__ import annotations
-
 import os
 import stat
 import sys

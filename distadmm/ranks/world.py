@@ -4,8 +4,6 @@ A `World` is what a command sees of MPI.  Without a launcher it is a single rank
 library at all, so a notebook and a laptop without MPI run the same code.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sys

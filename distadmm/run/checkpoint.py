@@ -4,8 +4,6 @@ The manifest is written last, so a checkpoint either is complete or does not exi
 only after that.  What a file holds says by itself which members it is about, so another number of ranks can go on.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The directory of a new run: made or emptied, never under a run that still writes, never over spent noise."""
 
-from __future__ import annotations
-
 import os
 import sys
 import time

@@ -116,10 +116,7 @@ class Privacy(Budget):
             not (self.epsilon and self.alpha), "--epsilon chooses alpha; give one of --epsilon and --alpha"
         )
         if not self.wanted:
-            require(
-                self.noise is None,
-                f"--noise {self.noise} needs its strength: give --epsilon or --alpha",
-            )
+            require(self.noise is None, f"--noise {self.noise} needs its strength: give --epsilon or --alpha")
             return
         require(
             self.adjacency is not None,

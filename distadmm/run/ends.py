@@ -1,7 +1,5 @@
 """Why a run ended: the word that its summary keeps, the exit code, and whether the run can go on."""
 
-from __future__ import annotations
-
 from enum import Enum
 
 from distadmm import errors

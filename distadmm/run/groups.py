@@ -3,8 +3,6 @@
 `distadmm.data.options` has those of the rows that are read.
 """
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from distadmm.errors import require
@@ -96,9 +94,7 @@ class Budget:
     )
     delta: float = flag(1e-5, help="delta of all (epsilon, delta) statements", above=0, below=1)
     adjacency: str | None = flag(
-        None,
-        help="what one record may do: add-remove, replace or label",
-        choices=ADJACENCIES,
+        None, help="what one record may do: add-remove, replace or label", choices=ADJACENCIES
     )
     rng: str = flag(
         "secure",
@@ -129,11 +125,7 @@ class Shared:
     lambda_: float | None = flag(None, help="lambda: weight of the regulariser, or slope of the penalty at 0")
     intercept: bool = flag(False, help="fit an intercept")
     iterations: int | None = flag(None, help="most iterations", at_least=1)
-    stop_tolerance: float | None = flag(
-        None,
-        help="stop when the method's residual is below this",
-        above=0,
-    )
+    stop_tolerance: float | None = flag(None, help="stop when the method's residual is below this", above=0)
     penalty_rho: float | None = flag(None, help="rho: weight of the quadratic penalty", above=0)
     mechanism: str | None = flag(None, help="what makes the releases private")
     row_norm: str = flag("auto", help="public norm to which longer rows are cut, none, or auto")

@@ -1,7 +1,5 @@
 """`history.csv`: one line a measurement, written whole before every checkpoint and at the end."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from pathlib import Path

@@ -4,8 +4,6 @@ A directory names its kind, and the version of its form, in config.json.  Those 
 known by what they hold, and their results are told here in the words of today's summary.json.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

@@ -3,14 +3,12 @@
 Algorithms know nothing of files, clocks or flags; this module knows all three and nothing of what a step computes.
 """
 
-from __future__ import annotations
-
 import time
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from distadmm.algorithm import begin, stepped
+from distadmm.algorithm import Array, begin, stepped
 from distadmm.errors import BudgetExhausted, InputError
 from distadmm.ranks.uplink import Uplink
 from distadmm.run import checkpoint, history
@@ -18,7 +16,6 @@ from distadmm.run.ends import End
 from distadmm.run.progress import Progress
 from distadmm.run.running import Running
 
-Array = np.ndarray
 CONTROL_EVERY = 16  # iterations between looks at the clock and at signals where nothing is measured
 
 

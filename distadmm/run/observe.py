@@ -4,19 +4,16 @@ A measurement gathers every node's model on rank 0 and, where rows are not priva
 every node's local objective: that sees private data through the losses, and is outside every privacy guarantee.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from distadmm.algorithm import Node
+from distadmm.algorithm import Array, Node
 from distadmm.ranks.uplink import Uplink
 from distadmm.ranks.world import World
 
-Array = np.ndarray
 _AT_ONCE = 256  # measurements
 _NOTHING = 1e-9  # of the objective at 0: rows that can be told apart without error, and no ridge
 
@@ -63,12 +60,7 @@ class Observer:
     columns = Measurement._fields
 
     def __init__(
-        self,
-        node: Node,
-        world: World,
-        test: Callable[[], tuple[Any, Array] | None],
-        *,
-        exact: bool = True,
+        self, node: Node, world: World, test: Callable[[], tuple[Any, Array] | None], *, exact: bool = True
     ):
         """`test` reads the test rows, when rank 0 first wants them; without `exact` no loss of the rows is computed."""
         self.node, self.world, self.exact = node, world, exact

@@ -1,7 +1,5 @@
 """The figures of the run directories of `ias` and `funnel`, from plain arrays."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

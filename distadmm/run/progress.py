@@ -1,7 +1,5 @@
 """One line of progress on rank 0's standard error: rewritten in place on a terminal, now and then elsewhere."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

@@ -1,7 +1,5 @@
 """What a run has besides its programme: ranks, directory, clock, signals, watchdog."""
 
-from __future__ import annotations
-
 import os
 import time
 from dataclasses import field

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from distadmm.algorithm import Facts, Node
+from distadmm.algorithm import Array, Facts, Node
 from distadmm.data.source import Source, open_source
 from distadmm.data.table import dense, take
 from distadmm.errors import InputError, require
@@ -23,8 +23,6 @@ from distadmm.structs import struct
 if TYPE_CHECKING:
     from distadmm.ranks.conditions import Conditions, Delays
     from distadmm.ranks.tree import Tree
-
-Array = np.ndarray
 
 
 @struct

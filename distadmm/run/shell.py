@@ -8,8 +8,6 @@ solve     prepared, price -> outcome                                  every rank
           history.csv, models, summary.json, closing table, exit code
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import field

@@ -4,8 +4,6 @@ A run that is started here signs its configuration and the files that it ran, un
 beside the name of the data.  What is not signed so, or is another file by now, needs somebody's word: --run-code.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hmac
 import json

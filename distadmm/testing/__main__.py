@@ -4,8 +4,6 @@ python -m distadmm.testing mine.py --rate 0.2
 mpiexec -n 5 python -m distadmm.testing mine.py --rate 0.2
 """
 
-from __future__ import annotations
-
 from distadmm.flags import entering
 
 entering(__name__)

@@ -10,8 +10,6 @@ Those of `ALONE` run in one process and are for the graph family.  Those of `TOG
 family, and are worth the more, the more ranks there are: `same_bits("mine.py", world, family="star", ...)`.
 """
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,14 +18,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from distadmm import radmm, sharing
-from distadmm.algorithm import Node, begin
+from distadmm.algorithm import Array, Node, begin
 from distadmm.files import read_npz
 from distadmm.privacy.noise.release import Unprotected
 from distadmm.ranks.world import World
 from distadmm.run import shell
 from distadmm.run.setup import prepare
 
-Array = np.ndarray
 PROGRAMMES: dict[str, Any] = {"graph": radmm.PROGRAMME, "star": sharing.PROGRAMME}
 SMALL: dict[str, dict[str, Any]] = {
     "graph": {"topology": "er5", "weight": 20.0, "rho": 1.0},

@@ -5,8 +5,6 @@ are constants here, but they come from that data: whoever asks for bounds that n
 uses the 105-column encoding.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from distadmm.data.adult import raw

@@ -3,8 +3,6 @@
 The domains are those of `adult.names`, in its order, and the maxima those in `SOURCE.md`.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 ATTRIBUTES = (

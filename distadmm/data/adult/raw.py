@@ -6,8 +6,6 @@ for.  After a change of RECORD: `python -m distadmm.data.adult.raw` writes them 
 below.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

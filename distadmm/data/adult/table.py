@@ -1,7 +1,5 @@
 """The Adult table in 105 columns: 99 documented categories, six numbers divided by public maxima."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import lru_cache
 
@@ -10,9 +8,7 @@ import numpy as np
 from distadmm.data.adult import raw
 from distadmm.data.adult.domains import ATTRIBUTES, DOMAINS, MAXIMA
 from distadmm.data.mapping import ColumnMapping, Replaced, check_columns, replace, symbol_names
-from distadmm.data.table import Matrix, Sparse
-
-Array = np.ndarray
+from distadmm.data.table import Array, Matrix, Sparse
 
 NUMBERS = tuple(MAXIMA)
 NOTHING: Mapping[str, Replaced] = {}

@@ -1,7 +1,5 @@
 """299 patients with heart failure: how many have each combination of six yes/no attributes."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 

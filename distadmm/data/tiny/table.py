@@ -1,7 +1,5 @@
 """Breast cancer Wisconsin (diagnostic): 569 rows, 30 numbers, for tests and first steps."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -4,22 +4,17 @@ X. Zhang, M. M. Khalili, M. Liu: Recycled ADMM (arXiv:1910.04581), equations (8)
 M-ADMM: X. Zhang, M. M. Khalili, M. Liu, ICML 2018.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from distadmm.algorithm import Node, Planned, register
+from distadmm.algorithm import Array, Node, Planned, register
 from distadmm.errors import require
 from distadmm.flags import flag
 from distadmm.methods.consensus import smoothing
 from distadmm.methods.consensus.penalty import Penalties
 from distadmm.methods.consensus.tuned import RELAXATION, Tuned
-
-Array = np.ndarray
-
 
 METRICS = tuple(RELAXATION)
 

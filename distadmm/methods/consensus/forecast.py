@@ -8,16 +8,13 @@ What nobody knows before looking is how c lies among the directions: c ~ h^(-1/4
 lowering the loss alike and c the same in all: of these three, closest to runs on two synthetic tables, one seed each.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from distadmm.algorithm import Facts
+from distadmm.algorithm import Array, Facts
 from distadmm.methods.consensus import smoothing
 
-Array = np.ndarray
 LARGEST = 1000  # nodes of a network that is followed: the cost grows with their square
 _MODES = 8  # curvatures at which the recursion is followed
 _EACH = 64  # nodes up to which each is followed; of more, some that are drawn

@@ -19,17 +19,14 @@ Nothing here is private: a node sees the sums over all nodes below it in the tre
 It is linearised consensus ADMM with the matrix penalty (B + mu S)/N, whose duals the sums make needless.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from distadmm.algorithm import Node, register
+from distadmm.algorithm import Array, Node, register
 from distadmm.errors import require
 
-Array = np.ndarray
 _POOR = 0.3  # a step that leaves more than this share is followed by a fresh Hessian
 _PAYS = 1e-4  # share of what the slope promises that a step has to deliver
 _LEVEL = 1e-14  # of the value: what it may rise by, for it is rounded

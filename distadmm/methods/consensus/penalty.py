@@ -13,21 +13,18 @@ stops at `cap` (by default ten times the start, which the growth rates of the pa
 fifty iterations).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
-from distadmm.algorithm import Facts, Node, Planned
+from distadmm.algorithm import Array, Facts, Node, Planned
 from distadmm.errors import InputError, require
 from distadmm.flags import flag
 from distadmm.methods.consensus import smoothing
 from distadmm.methods.consensus.smoothing import Smoothing
 from distadmm.structs import struct
 
-Array = np.ndarray
 DEFAULT_CAP = 10.0  # times the start
 
 

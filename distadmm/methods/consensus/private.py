@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from distadmm.algorithm import NO_SCHEDULE, Defaults, Node, find, names, planned
+from distadmm.algorithm import NO_SCHEDULE, Array, Defaults, Node, find, names, planned
 from distadmm.data.source import BUNDLED
 from distadmm.errors import InputError, require
 from distadmm.methods.consensus import sizing
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from distadmm.privacy.noise.protected import Recipe
     from distadmm.privacy.noise.sources import Source
 
-Array = np.ndarray
 _MANY = 60  # different releases a node, from which pricing them takes seconds
 NO_NOISE = "no noise was asked for"
 INEXACT = "solves are not certified: the published bound holds for exact minimisers only"

@@ -13,15 +13,11 @@ of Q orthonormal and orthogonal to 1, and c+ = c + Q'(D-A) f+/2: without this th
 would show as an eigenvalue 1.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np
 
-from distadmm.graphs.topology import Topology
-
-Array = np.ndarray
+from distadmm.graphs.topology import Array, Topology
 
 DENSE_MOST = 1400  # unknowns up to which all eigenvalues are computed; beyond, the greatest by Arnoldi
 

@@ -4,18 +4,14 @@ X. Zhang, M. M. Khalili, M. Liu: Recycled ADMM: Improving the Privacy and Accura
 (arXiv:1910.04581), equations (10)-(19) and Algorithms 1-3.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from distadmm.algorithm import Node, register
+from distadmm.algorithm import Array, Node, register
 from distadmm.flags import flag
 from distadmm.methods.consensus.penalty import Penalties
-
-Array = np.ndarray
 
 
 class State(NamedTuple):

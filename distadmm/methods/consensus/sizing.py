@@ -13,7 +13,7 @@ import numpy as np
 
 from distadmm.errors import InputError, require
 from distadmm.methods.consensus import smoothing
-from distadmm.methods.consensus.smoothing import Smoothing
+from distadmm.methods.consensus.smoothing import Array, Smoothing
 from distadmm.ranks.world import World
 
 # Every rank of every run loads this module; what only a private run needs is imported where it is used.
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from distadmm.privacy.noise.protected import Recipe
     from distadmm.run.config import Config, Privacy
 
-Array = np.ndarray
 _SEARCHED_BY = 12  # different releases of a long schedule that a search for alpha begins with
 # Multiples of the automatic penalty that are tried, and their doubles up to _MOST while the Hessians would take more
 # than half of the budget.

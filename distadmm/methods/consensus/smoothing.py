@@ -6,16 +6,13 @@
 Neither reads data: both are made of what was released, cost no privacy, and take out noise.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np
 
-from distadmm.algorithm import Node
+from distadmm.algorithm import Array, Node
 from distadmm.errors import InputError, require
 
-Array = np.ndarray
 POWERS = (None, 3.0, 1.0)  # s that are tried; None: the last models alone
 _MOST_ROUNDS = 16
 _ENOUGH = 0.3  # by which the rounds shrink what tells the nodes apart

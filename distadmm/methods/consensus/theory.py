@@ -15,8 +15,6 @@ die out); it is loose by orders of magnitude; and no gamma satisfies it on a bip
 penalties, since D + A is singular there.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -24,9 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from distadmm.graphs.topology import Topology
-
-Array = np.ndarray
+from distadmm.graphs.topology import Array, Topology
 
 NODES_MOST = 300  # beyond, dense eigenvalues of N x N matrices, some hundred times, take too long
 

@@ -34,11 +34,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from distadmm.algorithm import Facts, Node
+from distadmm.algorithm import Array, Facts, Node
 from distadmm.problems.consensus import Problem
 from distadmm.structs import struct
 
-Array = np.ndarray
 RELAXATION = {"r1": 1.7, "full": 1.7, "public": 1.9}  # a, below 2
 _LEAST_SPREAD = 1e-4  # a smallest eigenvalue below this share of the second largest counts as this share
 _INNER = 5  # leaves are passed on where at least so many nodes are not leaves, so that somebody is to be told

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from distadmm.methods.consensus.sizing import events_of
 from distadmm.privacy.accounting.statements import loss_in_words, planned_loss
 from distadmm.privacy.noise.release import HEAD_BYTES
@@ -17,7 +15,6 @@ from distadmm.run.setup import Prepared
 if TYPE_CHECKING:
     from distadmm.methods.consensus.private import Plan
 
-Array = np.ndarray
 DIVERGED = End.DIVERGED.word
 
 

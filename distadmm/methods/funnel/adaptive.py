@@ -6,8 +6,6 @@
 By the strong data-processing inequality every omega <= 1 / Dobrushin(P(s|x)) lowers I(S;Y); longer steps often do.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

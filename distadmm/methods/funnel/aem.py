@@ -13,8 +13,6 @@ constraint does not bind and Lambda = 0.  From a feasible start every iterate is
 and I(S;Y) never rises.  All arrays carry a leading axis of starts, which are iterated together.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -16,8 +16,6 @@ a posterior found with g above what was asked for is a column the program lacks,
 point, not interval arithmetic.
 """
 
-from __future__ import annotations
-
 from math import comb
 from typing import NamedTuple
 

@@ -3,8 +3,6 @@
 The work is dealt out to the ranks of a world in pieces; rank 0 puts the results together.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial

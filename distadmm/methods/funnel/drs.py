@@ -13,8 +13,6 @@ Gradients are taken less their mean over y; a step is 1e-2 times the power of 1/
 end points are used for every R they reach.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

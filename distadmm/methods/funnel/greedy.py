@@ -7,8 +7,6 @@ I(S;Y) most is merged.  The channel is a function of X.  With f(x) = x log x, me
     I(S;Y)  by   sum_k [f(T_k + T'_k) - f(T_k) - f(T'_k)] - [f(r + r') - f(r) - f(r')],   T = P(s, y)
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from distadmm.methods.funnel.model import Array, Joint, log0

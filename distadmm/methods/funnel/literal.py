@@ -8,8 +8,6 @@ The start ignores p, and w is used before it is set (u / r is taken).  For N > M
 w and q are 0/0 in the first iteration; for N = M every zero of u makes 0 log 0.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

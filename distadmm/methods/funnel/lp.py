@@ -17,8 +17,6 @@ starts and added, until none is found.  That none is found is no proof that ther
 with other random starts, and a last program is solved over what all of them found.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -3,17 +3,13 @@
 Everything is in nats.  Zeros are exact: 0 log 0 = 0.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from distadmm.data.joint import Table
+from distadmm.data.joint import Array, Table
 from distadmm.errors import require
-
-Array = np.ndarray
 
 FLOOR = -700.0  # stands for log 0: its exponential still is a normal number (exp is 10 times slower below)
 SLACK = 1e-9  # by how much an input distribution may miss summing to one

@@ -4,8 +4,6 @@ min_v I(S;Y)  s.t.  I(X;Y) >= R,  rows of v sum to one,  0 <= v <= 1
 dI(S;Y)/dv_ij = p_i sum_k s_ki log (t_kj / P(s_k)),   dI(X;Y)/dv_ij = p_i log (w_ij / p_i)
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

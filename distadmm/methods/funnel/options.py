@@ -1,7 +1,5 @@
 """The flags of the command, checked as they are read."""
 
-from __future__ import annotations
-
 from distadmm.data import joint as tables
 from distadmm.data.options import Rows, one_table
 from distadmm.errors import require

@@ -8,8 +8,6 @@ once and the best is taken) and the value is attained but maybe not the largest;
 since I(X;Y) = I(X;Y|S) when Y is independent of S.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import combinations
 from math import comb

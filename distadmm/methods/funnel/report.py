@@ -1,7 +1,5 @@
 """How solutions are told and written down."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ A piece depends on the problem, the seed and its own number alone, so the result
 number of ranks that share the pieces out.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

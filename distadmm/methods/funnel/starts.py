@@ -5,8 +5,6 @@ I(X;Y) >= R.  Starts of plain Dirichlet rows end infeasible above half of H(X); 
 u = 1{i=j}/M ignores p and never leaves its zeros.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import NamedTuple
 

@@ -11,8 +11,6 @@ by a modular upper bound and B by a modular lower bound, both tight at W, takes 
 F never rises.  Which mu gives which I(X;Y) is not known beforehand: a grid of mu is run, for all R together.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from distadmm.methods.funnel.greedy import f

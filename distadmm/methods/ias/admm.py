@@ -19,16 +19,12 @@ falls in x.  P_U, eq. (21), is one scalar root per u of
     -beta sum_y p(y) f'(a/x_y) + lam - rho (a - m) = 0,   m = sum_y p(y) x_y,   falling in a.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np
 
 from distadmm.methods.ias.measures import Measure
-from distadmm.methods.ias.objective import Objective, marginals
-
-Array = np.ndarray
+from distadmm.methods.ias.objective import Array, Objective, marginals
 
 PRECISION = 1e-14
 

@@ -11,16 +11,12 @@ than the Lipschitz constant 2 beta l_f/eps^2 of grad g, which allows no step wor
 a heuristic.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from distadmm.methods.ias.admm import divergences, solve_marginal
 from distadmm.methods.ias.ga import project_euclidean
 from distadmm.methods.ias.gba import Ascent
-from distadmm.methods.ias.objective import Objective, marginals
-
-Array = np.ndarray
+from distadmm.methods.ias.objective import Array, Objective, marginals
 
 
 def ascend(

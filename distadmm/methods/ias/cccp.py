@@ -6,15 +6,11 @@ needs splitting.  I(S;U) is convex, so its tangent at P^(j) lies below it and F 
     P^(j+1) = argmax  sum p(y) p(u|y) (A^T log(p(s|u)/p(s)))_{y,u} - beta E[d],   P_{S|U} that of P^(j)
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from distadmm.methods.ias import interior
 from distadmm.methods.ias.gba import Ascent
-from distadmm.methods.ias.objective import Objective, marginals
-
-Array = np.ndarray
+from distadmm.methods.ias.objective import Array, Objective, marginals
 
 
 def ascend(

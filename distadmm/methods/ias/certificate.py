@@ -5,18 +5,15 @@ zero is one the mapping should use: a linear programme over the posteriors in us
 them, Newton steps settle the outcome, and the bound is taken again.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np
 
 from distadmm.errors import require
 from distadmm.methods.ias import envelope
-from distadmm.methods.ias.objective import Objective, project_entropic
+from distadmm.methods.ias.objective import Array, Objective, project_entropic
 from distadmm.methods.ias.polish import fill, join, polish, posteriors, used_columns
 
-Array = np.ndarray
 CLOSED = 1e-7  # a gap this small needs no more rounds
 VANISHING = 1e-12  # the eps at which the bound is priced
 

@@ -1,7 +1,5 @@
 """A designed mapping, with everything known about it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,10 +12,9 @@ from distadmm.methods.ias.certificate import certify as certified
 from distadmm.methods.ias.inference import Inference
 from distadmm.methods.ias.measures import Measure, measure
 from distadmm.methods.ias.multistart import BATCHED, Method, search
-from distadmm.methods.ias.objective import Objective, project_entropic
+from distadmm.methods.ias.objective import Array, Objective, project_entropic
 from distadmm.ranks.world import World
 
-Array = np.ndarray
 EPS = 1e-12
 STARTS = ("sparse", "uniform")
 

@@ -15,17 +15,14 @@ nu giving a valid bound.  Cutting the simplices where the bound exceeds the best
 branch and bound in |S|-1 dimensions, a bound up to rounding and not a guess from grid points.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np
 
 from distadmm.methods.ias.inference import Inference
 from distadmm.methods.ias.measures import TINY, Measure
-from distadmm.methods.ias.objective import Objective
+from distadmm.methods.ias.objective import Array, Objective
 
-Array = np.ndarray
 MAX_S = 4  # beyond this many symbols of S there are too many simplices
 BATCH = 4096  # simplices bounded at a time
 

@@ -6,14 +6,11 @@ on {p(u|y) >= eps, rows sum to 1}: the Euclidean projection, or, as is often don
 done, clipping at eps and dividing by the row's sum, which is no projection and loses the ascent.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from distadmm.methods.ias.gba import Ascent
-from distadmm.methods.ias.objective import Objective
+from distadmm.methods.ias.objective import Array, Objective
 
-Array = np.ndarray
 PROJECTIONS = ("euclidean", "renormalise")
 
 

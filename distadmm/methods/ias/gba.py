@@ -9,15 +9,12 @@ Arimoto's information bottleneck.  Longer steps are tried and kept when they cli
 success and shrinks by 0.4, the step undone, when F drops.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np
 
-from distadmm.methods.ias.objective import Objective, Value, project_entropic
+from distadmm.methods.ias.objective import Array, Objective, Value, project_entropic
 
-Array = np.ndarray
 GROW, SHRINK = 1.5, 0.4
 SHORTEST = 1e-15  # a step below this moves nothing
 WINDOW = 10  # F is compared over this many steps

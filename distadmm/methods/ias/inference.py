@@ -1,17 +1,13 @@
 """The inference problem: a parameter S, data Y of a finite alphabet, and the table that joins them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from distadmm.data.joint import Table, read_inferred
+from distadmm.data.joint import Array, Table, read_inferred
 from distadmm.data.mapping import check_distribution
 from distadmm.errors import InputError, require
-
-Array = np.ndarray
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,15 +9,12 @@ surrogate (10), I(S;U) replaced by its tangent, in which P_U = P^T P_Y is elimin
 a diagonal and a matrix of rank |S|+2 a column, so a step costs K|Y|^2 and one |Y| x |Y| system.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np
 
-from distadmm.methods.ias.objective import Objective
+from distadmm.methods.ias.objective import Array, Objective
 
-Array = np.ndarray
 TO_THE_WALL = 0.995  # of the way to a bound, at most
 
 

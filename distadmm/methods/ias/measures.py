@@ -4,8 +4,6 @@ The leakage of a mapping is E[d] = sum_{y,u} p(y) p(u|y) f(t) with t = p(u)/p(u|
 posterior q = P_{Y|u} it is sum_y p(y) f°(s), with s = q/p = 1/t and f°(s) = s f(1/s).
 """
 
-from __future__ import annotations
-
 import runpy
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Start i depends on the seed and i alone, and a mapping's ascent on nothing else 
 the same bits for any number of ranks.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -13,11 +11,10 @@ import numpy as np
 
 from distadmm.errors import require
 from distadmm.methods.ias import admm, bregman, cccp, ga, gba
-from distadmm.methods.ias.objective import Objective, project_entropic, random_starts
+from distadmm.methods.ias.objective import Array, Objective, project_entropic, random_starts
 from distadmm.methods.ias.polish import LARGEST, Polished, polish
 from distadmm.ranks.world import World
 
-Array = np.ndarray
 METHODS = ("gba", "admm", "bregman", "ga", "cccp")
 BATCHED = ("gba", "ga")  # the others solve inner problems whose number of steps differs from start to start
 POLISHED = 4  # the best starts, that are climbed to the optimum

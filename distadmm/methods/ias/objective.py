@@ -4,17 +4,14 @@ A mapping is P[..., y, u] = p(u|y).  Every mapping of a batch is computed as if 
 bits, whatever else is in the batch.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from distadmm.methods.ias.inference import Inference
-from distadmm.methods.ias.measures import Measure
+from distadmm.methods.ias.measures import Array, Measure
 
-Array = np.ndarray
 CACHED = 32_768  # numbers of one mapping worked on at a time
 
 

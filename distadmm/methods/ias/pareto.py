@@ -4,12 +4,8 @@ Whatever was found anywhere is a candidate everywhere: for each beta the best of
 taken, so I and E fall as beta rises, by the choice itself, and the points lie on a concave curve.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
-
-import numpy as np
 
 from distadmm.methods.ias.certificate import Certificate, Thresholds, thresholds
 from distadmm.methods.ias.certificate import certify as certified
@@ -17,11 +13,10 @@ from distadmm.methods.ias.design import EPS, check_sizes
 from distadmm.methods.ias.inference import Inference
 from distadmm.methods.ias.measures import Measure, measure
 from distadmm.methods.ias.multistart import Method, search
-from distadmm.methods.ias.objective import Objective, project_entropic, random_starts
+from distadmm.methods.ias.objective import Array, Objective, project_entropic, random_starts
 from distadmm.methods.ias.polish import LARGEST, polish
 from distadmm.ranks.world import World
 
-Array = np.ndarray
 STIR = 1e-3  # of a random mapping is mixed into a warm start, to bring unused columns back
 CERTIFIED = 1e-6  # the gap below which a point counts as the global optimum
 

@@ -6,17 +6,14 @@ outright, at several likenesses, and each outcome is climbed to its optimum; an 
 throughout and contributes nothing.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np
 
 from distadmm.methods.ias import interior
 from distadmm.methods.ias.envelope import psi
-from distadmm.methods.ias.objective import Objective
+from distadmm.methods.ias.objective import Array, Objective
 
-Array = np.ndarray
 TIE = 1e-11  # a mapping of fewer columns is preferred to one better by less than this
 NEGLIGIBLE = 1e-10  # eps lost to unused columns that is not worth filling them
 LIKE = 0.02  # posteriors nearer than this are one kind

@@ -1,7 +1,5 @@
 """How a designed mapping and a Pareto curve are told and written down."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -5,8 +5,6 @@ solve_private   T noisy clipped gradients, charged to a ledger
 solve_printed   Algorithm 1 as printed, charged as what it is: unbounded
 """
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Callable
@@ -31,9 +29,7 @@ from distadmm.privacy.noise.mechanism import Noise, source_of
 from distadmm.privacy.noise.release import UNCHECKED
 from distadmm.privacy.noise.sources import Source
 from distadmm.problems.concave import Penalty, WithIntercept, make
-from distadmm.problems.losses import Loss, foreign, loss_named
-
-Array = np.ndarray
+from distadmm.problems.losses import Array, Loss, foreign, loss_named
 
 
 class Step(NamedTuple):

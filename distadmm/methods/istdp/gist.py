@@ -12,8 +12,6 @@ The paper prints ||d_g||^2 under the fraction, whose units are wrong, and beta a
 allows any long step; both stand here as in its references.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -21,9 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from distadmm.problems.concave import Penalty
-from distadmm.problems.losses import Loss
-
-Array = np.ndarray
+from distadmm.problems.losses import Array, Loss
 
 # F is a mean of n terms; below this share of it a difference is rounding, not descent.
 _ROUNDING = 8 * np.finfo(float).eps

@@ -1,7 +1,5 @@
 """The flags of ISTDP."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -6,8 +6,6 @@ rows would give that number away: with n = 100 and n = 101 its values alone diff
 one half.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

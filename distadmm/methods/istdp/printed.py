@@ -17,8 +17,6 @@ neighbouring tables D and D'; both events below (`step_delta`, `search_delta`) d
 point that the algorithm releases.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -28,11 +26,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from distadmm.algorithm import Defaults
+from distadmm.algorithm import Array, Defaults
 from distadmm.problems.concave import MCP, Penalty
 from distadmm.problems.losses import Logistic, Loss
-
-Array = np.ndarray
 
 REFUTED = (
     "the Barzilai-Borwein step and the line search of Algorithm 1 read the records without noise; "

@@ -10,8 +10,6 @@ search on the true objective (step 1.3.2 of the paper) or a step from exact grad
 and has no place here; see `printed`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -21,13 +19,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from distadmm.algorithm import Defaults
+from distadmm.algorithm import Array, Defaults
 from distadmm.errors import require
 from distadmm.methods.istdp.gist import barzilai_borwein
 from distadmm.problems.concave import Penalty
 from distadmm.problems.losses import Loss
-
-Array = np.ndarray
 
 _CACHED = 2**21  # entries of X (16 MB) up to which a larger cache holds all of it
 _BLOCK = 2**17  # entries of a block (1 MB)

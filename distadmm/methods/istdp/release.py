@@ -6,8 +6,6 @@
 Each call charges the ledger, durably, before any noise is drawn.  `Desk` is where a loop finds them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -22,9 +20,7 @@ from distadmm.privacy.accounting.events import Event, Gaussian
 from distadmm.privacy.ledger.rules import MemoryLedger
 from distadmm.privacy.noise.mechanism import Noise
 from distadmm.privacy.noise.queries import Query, within
-from distadmm.problems.losses import Loss
-
-Array = np.ndarray
+from distadmm.problems.losses import Array, Loss
 
 _BITS = 16  # of a unit row, and of a slope in units of C
 _THETA_BITS = 20  # of theta after the point, where the gradient is taken

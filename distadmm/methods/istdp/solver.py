@@ -19,8 +19,6 @@ Working sets, which make coordinate descent fast, are left out on purpose: on co
 105 of them) they end at objectives up to a tenth worse than the same steps on all columns.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -28,9 +26,7 @@ import numpy as np
 
 from distadmm.methods.istdp.gist import Steps, iterate
 from distadmm.problems.concave import Penalty, WithIntercept
-from distadmm.problems.losses import Loss
-
-Array = np.ndarray
+from distadmm.problems.losses import Array, Loss
 
 _BOLD = 32  # patience from which Newton steps are bold
 

@@ -1,7 +1,5 @@
 """What a run of ISTDP says before it begins, and when it is over."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from typing import Any

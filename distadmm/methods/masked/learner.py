@@ -10,16 +10,12 @@ u_i <- u_i + x_i - z.  Where columns are many there is no curvature: B = base I,
 Everything here is a function of released totals: it may be changed without touching any proof.
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 
 import numpy as np
 
-from distadmm.methods.masked.rule import Rule
-
-Array = np.ndarray
+from distadmm.methods.masked.rule import Array, Rule
 
 
 class Ask(NamedTuple):

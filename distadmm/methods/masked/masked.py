@@ -5,14 +5,12 @@
 Without --epsilon the same sums travel in the clear.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 
-from distadmm.algorithm import Node, register
+from distadmm.algorithm import Array, Node, register
 from distadmm.errors import require
 from distadmm.flags import again, flag
 from distadmm.methods.masked.learner import Ask, Learner
@@ -23,7 +21,6 @@ from distadmm.run.ends import End
 from distadmm.run.groups import Shared
 from distadmm.structs import struct
 
-Array = np.ndarray
 _LOST, _FEWER, _TOO_FEW = 0, -1, -2  # a round that came to nothing: and nodes are gone; and too many are
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from distadmm.algorithm import Node
+from distadmm.algorithm import Array, Node
 from distadmm.errors import require
 from distadmm.methods.consensus import private as consensus
 from distadmm.methods.masked.learner import asks
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from distadmm.privacy.noise.masks import Key, Member
     from distadmm.privacy.noise.sources import Source
 
-Array = np.ndarray
 _SECRET, _NONCE = 11, 12  # purposes of a simulation's streams
 
 

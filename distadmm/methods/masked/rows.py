@@ -6,16 +6,13 @@ phi and slopes are cut toward zero to multiples of 2^-b, so products are multipl
 |phi| <= 1 and |u| <= Cp hold whatever scale, rho and w are told.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
 
 from distadmm.errors import require
-from distadmm.methods.masked.rule import MOST_COLUMNS, Rule
+from distadmm.methods.masked.rule import MOST_COLUMNS, Array, Rule
 
-Array = np.ndarray
 _UNIT = 1 - 1e-9  # to which longer rows are cut, where they are cut to a grid: below 1 after every rounding
 
 

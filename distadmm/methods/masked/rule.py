@@ -13,8 +13,6 @@ where r is the slope of the loss.  The gradient at w is the later sum + gamma ti
 already is not asked again, and what is left of each record is short.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -224,10 +222,7 @@ def choose(
         adjacency in ("replace", "add-remove"),
         f"--adjacency {adjacency}: masked sums are priced for replace and add-remove; choose one of them",
     )
-    require(
-        loss in LOSSES,
-        f"--loss {loss} has no rule of masked sums; choose one of {', '.join(LOSSES)}",
-    )
+    require(loss in LOSSES, f"--loss {loss} has no rule of masked sums; choose one of {', '.join(LOSSES)}")
     shared: dict[str, Any] = {
         "name": name, "loss": loss, "adjacency": adjacency, "nodes": nodes, "colluding": colluding,
         "rows": rows, "columns": columns, "outputs": outputs, "mu": mu * SHRINK,

@@ -7,8 +7,6 @@ Invariants that guard privacy
 * What leaves a node is sealed: its one vector of the round, masked.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import replace
@@ -24,12 +22,10 @@ from distadmm.privacy.accounting.statements import weakest
 from distadmm.privacy.ledger.books import Books
 from distadmm.privacy.noise.masks import Member
 from distadmm.privacy.noise.mechanism import Noise
-from distadmm.privacy.noise.release import Unprotected
+from distadmm.privacy.noise.release import Array, Unprotected
 from distadmm.privacy.noise.sources import Source
 from distadmm.ranks.post import NO_MARK
 from distadmm.ranks.tree import Lost, Tree
-
-Array = np.ndarray
 
 
 class Sums(Unprotected):

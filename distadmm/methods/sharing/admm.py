@@ -20,15 +20,13 @@ from distadmm.errors import require
 from distadmm.flags import flag
 from distadmm.methods.sharing import stability
 from distadmm.problems.columns import Columns, minimise
-from distadmm.problems.losses import Loss
+from distadmm.problems.losses import Array, Loss
 from distadmm.problems.prox import prox
 from distadmm.problems.regularisers import Region, Regulariser, Whole
 from distadmm.structs import struct
 
 if TYPE_CHECKING:
     from distadmm.methods.sharing.seat import Seat
-
-Array = np.ndarray
 
 RIDGE, WHOLE = Regulariser(0.0, 1.0), Whole()
 THETA = 0x5448455441  # purpose of the power iteration's start

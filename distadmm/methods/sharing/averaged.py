@@ -7,8 +7,6 @@
 with r = M rho, vbar = S/M, zbar = z/M and u = y/r.  It is the corrected form's step with tau = M - 1.
 """
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import numpy as np

@@ -7,23 +7,19 @@ Its sigma is Theorem 1's for Lemma 1's sensitivity C = 3/(d rho) (lambda c1 + (1
 |y| and |z| (Assumption 2.1).  That is looked at in every iteration, and the entry of a message says where it fails.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
 
-from distadmm.algorithm import register
+from distadmm.algorithm import Array, register
 from distadmm.methods.sharing.admm import Problem, State
 from distadmm.methods.sharing.jacobi import Paper
 from distadmm.methods.sharing.seat import Seat
 from distadmm.privacy.accounting.statements import EQUATION_10
 from distadmm.problems.columns import Columns
 from distadmm.structs import struct
-
-Array = np.ndarray
 
 NOISE = 0x45513130  # purpose of the noise
 LARGEST = 1.0  # epsilon of an iteration that Theorem 1 speaks of

@@ -9,8 +9,6 @@ For m = 1, ..., M one after the other, with S as it stands:
 and then z and y by (7) and (8).
 """
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import numpy as np

@@ -13,18 +13,14 @@ tau = 0 is the paper's (6) to the letter.  One vector goes down, since S - z and
 through q; `two_vectors` sends both of them, as the paper does.
 """
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import numpy as np
 
-from distadmm.algorithm import register
+from distadmm.algorithm import Array, register
 from distadmm.methods.sharing.admm import Form, State, gather, update_party
 from distadmm.methods.sharing.seat import Seat
 from distadmm.structs import struct
-
-Array = np.ndarray
 
 
 @register("corrected", family="star")

@@ -16,8 +16,6 @@ Invariants that guard privacy
   An honest centre is assumed to pass on the public keys it was given.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import secrets
@@ -28,9 +26,7 @@ import numpy as np
 
 from distadmm.errors import InputError, require
 from distadmm.privacy.noise.masks import X25519, Group14, Key, Member, members_of
-from distadmm.ranks.star import Star
-
-Array = np.ndarray
+from distadmm.ranks.star import Array, Star
 
 FRACTION_BITS = 36  # predictions up to 2^26 / M, to 1.5e-11
 

@@ -1,7 +1,5 @@
 """The privacy flags of ADMM sharing, and what the parties agree on in public before the first message."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Sequence

@@ -29,8 +29,6 @@ the party's ledger, and returns an `Answer`: the message, and the model made of 
 the party's whole budget (mu-Gaussian), half of mu^2 for the gradients and half for the curvature.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -39,10 +37,8 @@ import numpy as np
 
 from distadmm.errors import require
 from distadmm.privacy.noise.queries import Query, Releases, matrix_query, noise_for
-from distadmm.problems.losses import Loss
+from distadmm.problems.losses import Array, Loss
 from distadmm.problems.prox import prox
-
-Array = np.ndarray
 
 NEIGHBOURS = ("replace", "zero")
 

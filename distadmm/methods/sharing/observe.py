@@ -3,8 +3,6 @@
 Nothing here reaches the centre or a party; a run with and without it has the same bits.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -15,11 +13,9 @@ from distadmm.methods.sharing import admm
 from distadmm.methods.sharing.jacobi import Corrected
 from distadmm.methods.sharing.seat import Seat, iterate
 from distadmm.problems.columns import Columns
-from distadmm.problems.losses import Loss
+from distadmm.problems.losses import Array, Loss
 from distadmm.ranks.star import Star
 from distadmm.ranks.uplink import Uplink
-
-Array = np.ndarray
 
 
 class Metrics(NamedTuple):

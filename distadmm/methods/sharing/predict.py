@@ -20,7 +20,7 @@ from distadmm.methods.sharing.moments import Bounds, Rows
 from distadmm.privacy.accounting.statements import rounded_up
 from distadmm.privacy.noise.queries import Query, Releases, noise_for
 from distadmm.ranks.launch import launch
-from distadmm.ranks.star import Star
+from distadmm.ranks.star import Array, Star
 from distadmm.ranks.world import World
 from distadmm.run.directory import earlier_name
 from distadmm.run.groups import Job
@@ -31,8 +31,6 @@ from distadmm.structs import struct
 if TYPE_CHECKING:
     from distadmm.privacy.accounting.events import Adjacency
     from distadmm.privacy.ledger.rules import MemoryLedger
-
-Array = np.ndarray
 
 
 @struct

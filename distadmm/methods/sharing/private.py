@@ -15,8 +15,6 @@ so the other coordinates move by at most sqrt(hbar times that) in all, and the o
 this asks for R_1^2 <= 8 lambda_1: then its own move against the flip cannot exceed the flip.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -39,9 +37,7 @@ from distadmm.methods.sharing.moments import (
 )
 from distadmm.methods.sharing.observe import centralised
 from distadmm.privacy.noise.queries import Query, Releases, noise_for
-from distadmm.ranks.star import Star
-
-Array = np.ndarray
+from distadmm.ranks.star import Array, Star
 
 MECHANISMS = ("v1", "v1-t", "v1-admm", "v2")
 _ROUNDS = {"v1": 1, "v1-t": 3, "v1-admm": 5, "v2": 1}

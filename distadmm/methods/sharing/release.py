@@ -7,8 +7,6 @@ Invariant that guards privacy
 * Infinity is said once: of vectors without noise the ledger holds the first, which has no bound, and none after it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -16,12 +14,10 @@ from typing import Any
 import numpy as np
 
 from distadmm.errors import BudgetExhausted, InputError
-from distadmm.privacy.accounting.events import Unbounded
+from distadmm.privacy.accounting.events import Array, Unbounded
 from distadmm.privacy.noise.queries import Query, Releases
 from distadmm.privacy.noise.seal import Guard
 from distadmm.ranks.world import World
-
-Array = np.ndarray
 
 OPEN = "vectors of predictions sent without noise"
 

@@ -11,12 +11,10 @@ from distadmm.errors import require
 from distadmm.methods.sharing.masks import Collector, InClear, Masked
 from distadmm.methods.sharing.release import Release
 from distadmm.problems.columns import Columns
-from distadmm.ranks.star import Star
+from distadmm.ranks.star import Array, Star
 
 if TYPE_CHECKING:
     from distadmm.methods.sharing.admm import Problem
-
-Array = np.ndarray
 
 
 class Seat:

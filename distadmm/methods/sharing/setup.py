@@ -1,7 +1,5 @@
 """From flags to what a run of ADMM sharing works on: rows, problem, algorithm; refused here is what cannot be run."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple

@@ -9,19 +9,15 @@ For every mini-batch of records, the same public shuffle at all parties:
 A step is an epoch.  It moves as many bytes as one iteration of ADMM sharing, in N/|batch| times as many messages.
 """
 
-from __future__ import annotations
-
 from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from distadmm.algorithm import register
+from distadmm.algorithm import Array, register
 from distadmm.flags import flag
 from distadmm.methods.sharing.seat import Seat
 from distadmm.problems.regularisers import Box, Region, Regulariser, Whole
 from distadmm.structs import struct
-
-Array = np.ndarray
 
 SHUFFLE, START = 0x53474453, 0x53474458  # purposes: the order of the records, the random start
 SPREAD = 0.01  # of the random start, as the paper's SGD has it

@@ -7,16 +7,12 @@ Jury test gives
     stable  <=>  rho > h (3 theta/(1+tau) - 4) / 2,     for every rho  <=>  1 + tau >= 3/4 theta.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np
 
 from distadmm.problems.columns import Columns
-from distadmm.ranks.star import Star
-
-Array = np.ndarray
+from distadmm.ranks.star import Array, Star
 
 MARGIN = 1.02  # power iteration approaches theta from below
 

@@ -28,14 +28,12 @@ Invariants that guard privacy
 * The model itself, and scores from it, are not covered by S1, S2 or S3.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any, ClassVar
 
 import numpy as np
 
-from distadmm.algorithm import register
+from distadmm.algorithm import Array, register
 from distadmm.errors import require
 from distadmm.flags import flag
 from distadmm.methods.sharing.admm import Problem, State, gather, start
@@ -46,8 +44,6 @@ from distadmm.privacy.noise.queries import Query, noise_for
 from distadmm.problems.columns import Columns, minimise
 from distadmm.problems.regularisers import Ball, Region
 from distadmm.structs import struct
-
-Array = np.ndarray
 
 SOLVED = 1e-6  # share of the sensitivity that an inexact x-update may add; it is part of the charge
 

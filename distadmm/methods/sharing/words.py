@@ -1,7 +1,5 @@
 """What a run of ADMM sharing says before it starts and when it is over."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any

@@ -10,8 +10,6 @@ here as well: `events` (what was released), `nodes` (who holds what), `calibrati
 (what may be said), `rdp`, `gaussian`, and `to_dp_event` (dp-accounting).
 """
 
-from __future__ import annotations
-
 import importlib
 import math
 from collections.abc import Iterable, Sequence

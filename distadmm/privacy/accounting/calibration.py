@@ -1,7 +1,5 @@
 """How much noise a budget asks for: the parameters that spend at most epsilon, by the bounds of `pricing`."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

@@ -9,10 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from distadmm.errors import InputError
-from distadmm.privacy.accounting.events import Adjacency, Event, Unbounded
+from distadmm.privacy.accounting.events import Adjacency, Array, Event, Unbounded
 from distadmm.privacy.accounting.trust import Trust
-
-Array = np.ndarray
 
 
 class Cost(NamedTuple):

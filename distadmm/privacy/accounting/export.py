@@ -5,8 +5,6 @@ accountant there will price by mistake, and its parameters stand beside it.  The
 `DpEvent.to_named_tuple`; `rebuilt` makes the events of an export again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 

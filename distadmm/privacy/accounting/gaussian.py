@@ -20,8 +20,6 @@ N_Z(0, sigma^2)^n on an integer query of l2 sensitivity Delta.  Three bounds, th
 * concentrated DP of Delta^2 / (2 sigma^2), as for the continuous Gaussian (Canonne, Kamath and Steinke 2020).
 """
 
-from __future__ import annotations
-
 import math
 from functools import lru_cache
 

@@ -18,8 +18,6 @@ smooth, 72 and 54 nodes come first, and do wherever they agree.  (In the plane t
 fall short of the error, by 2e-8 of the result.)
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import lru_cache, partial
@@ -103,10 +101,7 @@ def _hockey_stick(dimension: int, s: float, eps: Array, nodes: int) -> tuple[Arr
         ),
     )
     below = _over_radius(
-        dimension,
-        (s + eps) / 2,
-        nodes,
-        lambda r, u: special.betainc(half, half, c[:, None] * (u * u / r)),
+        dimension, (s + eps) / 2, nodes, lambda r, u: special.betainc(half, half, c[:, None] * (u * u / r))
     )
     return above - np.exp(np.minimum(eps, _LARGEST)) * below, above
 

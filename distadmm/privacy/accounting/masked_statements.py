@@ -1,7 +1,5 @@
 """What may be said of masked sums: the budget, known before the run, and its table by size of coalition."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping
 from typing import Any

@@ -10,8 +10,6 @@
 There is no default as soon as there are two nodes: the rule is a fact about the data, and it must be said.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Hashable, Iterable, Mapping
 from itertools import permutations

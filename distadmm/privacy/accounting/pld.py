@@ -17,8 +17,6 @@ What is charged
 * sums and products of positive terms: one relative rounding for each.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from functools import lru_cache
@@ -27,9 +25,7 @@ from typing import NamedTuple
 import numpy as np
 
 from distadmm.privacy.accounting import curves
-from distadmm.privacy.accounting.curves import Curve, Masses, Pair
-
-Array = np.ndarray
+from distadmm.privacy.accounting.curves import Array, Curve, Masses, Pair
 
 _ROUNDING = float(np.finfo(float).eps) / 2
 _FFT = 7 * _ROUNDING

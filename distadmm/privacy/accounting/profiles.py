@@ -4,8 +4,6 @@ What every mechanism's pairs are made of: the loss of noise that was shifted (`b
 that come later (`after`), power functions that are chained (`powered`), and what lies beyond the last knot (`Tail`).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -15,9 +13,7 @@ import numpy as np
 
 from distadmm.privacy.accounting import curves, gaussian, knorm
 from distadmm.privacy.accounting.curves import Curve, Pair
-from distadmm.privacy.accounting.events import Adjacency, Event, check_adjacency
-
-Array = np.ndarray
+from distadmm.privacy.accounting.events import Adjacency, Array, Event, check_adjacency
 
 PER_SPREAD = 64  # knots to one standard deviation of the loss
 _DENSE = 13.0  # standard deviations beyond the mean with knots at that distance; then each is 1 % further out

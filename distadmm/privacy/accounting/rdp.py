@@ -5,8 +5,6 @@ Curves of adaptive releases add (Feldman and Zrnic 2021: also when the next one 
 against a budget at one order that was fixed before the first release).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from functools import lru_cache
@@ -14,9 +12,7 @@ from functools import lru_cache
 import numpy as np
 
 from distadmm.errors import require
-from distadmm.privacy.accounting.events import Adjacency, Event
-
-Array = np.ndarray
+from distadmm.privacy.accounting.events import Adjacency, Array, Event
 
 #: Orders a with a - 1 from 0.1 to 4000 in equal ratios of 1.28: what falls between two costs < 1 %.
 ORDERS: Array = 1.0 + np.round(np.geomspace(0.1, 4000.0, 44), 3)

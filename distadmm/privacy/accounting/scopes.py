@@ -5,8 +5,6 @@ be said: what code checked, a flag or a schema states or a bundled table brings 
 declared makes a statement conditional; what nobody established makes epsilon infinite.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple
 

@@ -13,19 +13,16 @@ dropped on the way, by whomever, as long as at least R_min of N are left, sees a
 Derived for this project; not peer-reviewed.
 """
 
-from __future__ import annotations
-
 import math
 from typing import ClassVar
 
 import numpy as np
 
 from distadmm.errors import require
-from distadmm.privacy.accounting.events import Adjacency, Event, Gaussian, check_adjacency, whole
+from distadmm.privacy.accounting.events import Adjacency, Array, Event, Gaussian, check_adjacency, whole
 from distadmm.privacy.accounting.trust import Trust
 from distadmm.structs import struct
 
-Array = np.ndarray
 _LATTICE = {"squares": 4, "gradient": 4, "curvature": 8}
 _LEAST_VARIANCE = 4**8  # of a share
 
@@ -141,8 +138,5 @@ def colluding_of(text: str | None, nodes: int) -> int:
         "--trust centre: masked sums have no centre to trust; coalition:0 trusts every node, and hides the rest",
     )
     c = nodes - 1 if math.isinf(trust.colluding) else int(trust.colluding)
-    require(
-        0 <= c < nodes,
-        f"--trust {text} for {nodes} nodes; needed: coalition:0 to coalition:{nodes - 1}",
-    )
+    require(0 <= c < nodes, f"--trust {text} for {nodes} nodes; needed: coalition:0 to coalition:{nodes - 1}")
     return c

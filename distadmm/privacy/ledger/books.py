@@ -13,14 +13,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from distadmm.errors import require
-from distadmm.privacy.accounting.events import Adjacency, Event
+from distadmm.privacy.accounting.events import Adjacency, Array, Event
 from distadmm.privacy.ledger import replay
 from distadmm.privacy.ledger.file import Ledger, path_of
 from distadmm.privacy.ledger.filter import Filter
 from distadmm.privacy.ledger.rules import MemoryLedger
 from distadmm.privacy.ledger.witness import Sighting, Witness, all_sightings
-
-Array = np.ndarray
 
 _FILES = (
     200  # ledgers that a rank keeps open, and locked; of more all but the first are opened anew for each line

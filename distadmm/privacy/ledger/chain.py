@@ -10,8 +10,6 @@ A tail without its closing newline is what a crash leaves of a line.  It stays i
 the next line is an entry of kind "torn" that holds the length and the hash of the fragment.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import math

@@ -4,8 +4,6 @@ What lies beside a ledger can be cut together with it.  So the account keeps whi
 ended, the last entry of each; and the run prints one name for all of these, which `--heads` compares.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path

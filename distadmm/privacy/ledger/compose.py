@@ -4,8 +4,6 @@ Nodes compose by who holds what (`nodes.RULES`), those with the same rows add up
 only for a schedule committed before its first release are used only where there was one.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence

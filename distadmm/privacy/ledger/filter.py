@@ -14,8 +14,6 @@ releases stays inside it is (epsilon, delta)-DP.  Only filters with a proof are 
 neither are filters on privacy-loss distributions.  A filter must not depend on data.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
@@ -24,13 +22,11 @@ import numpy as np
 
 from distadmm.errors import require
 from distadmm.privacy.accounting.cost import Cost, cost_of, counted
-from distadmm.privacy.accounting.events import Adjacency, Event
+from distadmm.privacy.accounting.events import Adjacency, Array, Event
 from distadmm.privacy.accounting.rdp import ORDERS, rdp_budget, rdp_to_epsilon
 from distadmm.privacy.ledger.chain import plain
 from distadmm.privacy.ledger.tally import schedule_hash
 from distadmm.structs import struct
-
-Array = np.ndarray
 
 # A budget is kept to nine digits: ten releases of 0.1 fit into 1, however their sum is rounded.
 _DIGITS = 1 + 1e-9
@@ -146,12 +142,7 @@ class ScheduleFilter:
         return _text("the committed schedule alone", self.epsilon, self.delta)
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "filter": "schedule",
-            "epsilon": self.epsilon,
-            "delta": self.delta,
-            "schedule": self.schedule,
-        }
+        return {"filter": "schedule", "epsilon": self.epsilon, "delta": self.delta, "schedule": self.schedule}
 
 
 def filter_from_json(line: Mapping[str, Any] | None) -> Filter | None:

@@ -6,8 +6,6 @@ again from here, to the bit; whatever is not here gets fresh noise and a new cha
 before the message leaves, is not synced, and carries the hash of the ledger entry that paid for it.
 """
 
-from __future__ import annotations
-
 import os
 import struct
 import zlib

@@ -21,12 +21,10 @@ import numpy as np
 
 from distadmm.errors import InputError, require
 from distadmm.privacy.accounting.cost import Cost, counted, nothing
-from distadmm.privacy.accounting.events import Adjacency, Event, event_from_json
+from distadmm.privacy.accounting.events import Adjacency, Array, Event, event_from_json
 from distadmm.privacy.accounting.trust import Trust
 from distadmm.privacy.ledger.chain import Entry, canonical
 from distadmm.structs import mutable_struct
-
-Array = np.ndarray
 
 
 def schedule_hash(events: Iterable[Event]) -> str:

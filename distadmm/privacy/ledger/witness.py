@@ -7,8 +7,6 @@ end of a page, and no record reaches over one.  On resume every ledger must hold
 neighbours kept.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import struct

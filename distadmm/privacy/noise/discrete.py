@@ -12,8 +12,6 @@ U unless p lies in the interval that is left.  Doubles decide with a margin a hu
 the rest of the cases (about one in 10^13) more bits of U are drawn and compared with p in integers.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from fractions import Fraction

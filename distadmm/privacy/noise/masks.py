@@ -14,8 +14,6 @@ Invariants that guard privacy
 * Ids and terms come from the local configuration; no message tells them.
 """
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import struct

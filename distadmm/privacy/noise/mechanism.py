@@ -19,8 +19,6 @@ Floating point: only `on_grid` is exact.  Everything else is float arithmetic wh
 by a proof (`float_exact: false` in the ledger); a cryptographic generator does not change that.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,14 +28,12 @@ from typing import NamedTuple
 import numpy as np
 
 from distadmm.errors import InputError, require
-from distadmm.privacy.accounting.events import DiscreteGaussian, Event, Unbounded, k_norm
+from distadmm.privacy.accounting.events import Array, DiscreteGaussian, Event, Unbounded, k_norm
 from distadmm.privacy.accounting.objective_perturbation import ObjectivePerturbation
 from distadmm.privacy.ledger.rules import MemoryLedger
 from distadmm.privacy.noise.sources import PURPOSES, Secure, Simulation, Source, Stream, source_of
 
 __all__ = ["GridQuery", "Noise", "Secure", "Simulation", "grid_of", "k_norm", "source_of"]
-
-Array = np.ndarray
 
 
 def grid_of(sigma: float, bits: int = 20) -> float:

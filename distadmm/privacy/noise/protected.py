@@ -13,8 +13,6 @@ Invariants that guard privacy
 * A solve that misses its tolerance is recorded as unbounded before it leaves.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,23 +22,15 @@ import numpy as np
 from distadmm.errors import BudgetExhausted, require
 from distadmm.privacy.accounting import rdp
 from distadmm.privacy.accounting.accountant import adaptive_epsilon
-from distadmm.privacy.accounting.events import (
-    Adjacency,
-    Event,
-    Gaussian,
-    KNorm,
-    Unbounded,
-)
+from distadmm.privacy.accounting.events import Adjacency, Event, Gaussian, KNorm, Unbounded
 from distadmm.privacy.accounting.objective_perturbation import ObjectivePerturbation
 from distadmm.privacy.accounting.statements import weakest
 from distadmm.privacy.ledger.books import Books
 from distadmm.privacy.ledger.tally import is_committed
 from distadmm.privacy.noise.mechanism import Noise
-from distadmm.privacy.noise.release import UNCHECKED, Unprotected
+from distadmm.privacy.noise.release import UNCHECKED, Array, Unprotected
 from distadmm.privacy.noise.sources import PURPOSES, Source
 from distadmm.ranks.graph_network import Network
-
-Array = np.ndarray
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,6 @@ In simulation mode noise is a float Gaussian; in secure mode the answer goes on 
 exact discrete Gaussian.  A query whose sigma is 0 is sent as it is, and the ledger says infinity.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -13,12 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from distadmm.errors import require
-from distadmm.privacy.accounting.events import Event, Gaussian
+from distadmm.privacy.accounting.events import Array, Event, Gaussian
 from distadmm.privacy.ledger.rules import MemoryLedger
 from distadmm.privacy.noise.mechanism import GridQuery, Noise, grid_of
 from distadmm.privacy.noise.sources import Source
-
-Array = np.ndarray
 
 GRID_BITS = 20  # the grid is at least this much finer than sigma
 GRID_MARGIN = 1.0005  # what integer noise costs more than real noise, rounded far up

@@ -13,18 +13,12 @@ What was sealed is kept and compared to the byte: a copy and a comparison of mem
 A permit answers for no bytes: whoever asks for one vouches for the code that makes them.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-import numpy as np
-
-from distadmm.privacy.accounting.events import Event
+from distadmm.privacy.accounting.events import Array, Event
 from distadmm.structs import mutable_struct
-
-Array = np.ndarray
 
 
 class Seal(NamedTuple):

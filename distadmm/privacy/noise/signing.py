@@ -3,8 +3,6 @@
 FILE names the public signing key of every node; a node's own private key lies beside it, in `node-NNNN.key`.
 """
 
-from __future__ import annotations
-
 import importlib.util
 from collections.abc import Mapping
 from pathlib import Path

@@ -9,8 +9,6 @@ derives from a rank or an iteration.  The bits are AES-128 in counter mode (rand
 randomgen those of `os.urandom` itself.  Both are cryptographic; there is no third choice.
 """
 
-from __future__ import annotations
-
 import math
 import os
 from typing import Any, NoReturn, Protocol
