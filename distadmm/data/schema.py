@@ -70,9 +70,22 @@ class Schema:
             "ignore": list(self.ignore),
         }
 
+    @classmethod
+    def of_json(cls, told: dict[str, Any]) -> "Schema":
+        """What `as_json` gave."""
+        columns = tuple(
+            Category(c["name"], tuple(c["domain"]))
+            if "domain" in c
+            else Number(c["name"], c["min"], c["max"])
+            for c in told["columns"]
+        )
+        return cls(
+            columns, told["target"], tuple(told["labels"]), frozenset(told["missing"]), tuple(told["ignore"])
+        )
+
     def match(self, header: Sequence[str], target: str, path: Path) -> None:
         """Every column of the file is described, and every described column is there."""
-        described = {column.name for column in self.columns} | set(self.ignore) | {target}
+        described = {column.name for column in self.columns} | set(self.ignore) | ({target} - {""})
         for name in described - set(header) - set(self.ignore):
             raise InputError(
                 f"{path} has no column {name!r} of the --schema; its columns: {', '.join(header)}"

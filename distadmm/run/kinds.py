@@ -15,7 +15,7 @@ from distadmm.run.vouch import require_vouched
 
 SCHEMA = 1
 KINDS = ("radmm", "sharing", "istdp", "ias", "funnel")
-VERBS = ("report", "transcript", "audit", "ledger")
+VERBS = ("report", "transcript", "audit", "ledger", "predict", "export", "apply")
 PLAYS = ("transcript", "audit")  # what these look at, they run again
 
 _DESIGNS = "which designs a mapping and releases no row; ledgers are kept by the runs whose rows it sanitises"
@@ -23,6 +23,8 @@ _SILENT = "which sends no messages; what it found: python -m distadmm report"
 _EXACT = (
     "which claims no epsilon: its leakage is an average, and exact; what it is: python -m distadmm report"
 )
+_MAPS = "which designs a mapping, and no model; python -m distadmm apply sanitises a column by it"
+_SCORES = "whose model scores rows: python -m distadmm predict"
 # (command, kind): why the command has no meaning for such a run, and what to do instead
 HOLES = {
     ("ledger", "ias"): _DESIGNS,
@@ -33,6 +35,12 @@ HOLES = {
     "python -m distadmm ledger show",
     ("audit", "ias"): _EXACT,
     ("audit", "funnel"): _EXACT,
+    **{(verb, kind): _MAPS for verb in ("predict", "export") for kind in ("ias", "funnel")},
+    **{("apply", kind): _SCORES for kind in ("radmm", "istdp", "sharing")},
+    (
+        "export",
+        "sharing",
+    ): "whose parts stay with their parties; python -m distadmm predict scores by all of them",
 }
 UNBOUNDED = "no noise was asked for"
 REFUTED = "claimed by the paper, refuted"

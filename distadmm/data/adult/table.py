@@ -8,6 +8,7 @@ import numpy as np
 from distadmm.data.adult import raw
 from distadmm.data.adult.domains import ATTRIBUTES, DOMAINS, MAXIMA
 from distadmm.data.mapping import ColumnMapping, Replaced, check_columns, replace, symbol_names
+from distadmm.data.schema import Category, Number, Schema
 from distadmm.data.table import Array, Matrix, Sparse
 
 NUMBERS = tuple(MAXIMA)
@@ -77,6 +78,10 @@ def columns(replaced: Mapping[str, Replaced] = NOTHING) -> tuple[str, ...]:
 
 
 COLUMNS = columns()
+SCHEMA = Schema(  # of new rows with the published columns
+    (*(Category(*each) for each in DOMAINS.items()), *(Number(name, 0.0, MAXIMA[name]) for name in NUMBERS)),
+    missing=frozenset("?"),
+)
 
 
 def encode(records: Array, replaced: Mapping[str, Replaced] = NOTHING, *, sparse: bool = False) -> Matrix:

@@ -56,10 +56,12 @@ class PredictOptions:
 PROG = "distadmm.sharing predict"
 
 
+def options(words: list[str]) -> tuple[DataOptions, PredictOptions]:
+    return parse(PROG, __doc__ or "", [DataOptions, PredictOptions], words)  # type: ignore[return-value]
+
+
 def main(argv: Sequence[str]) -> int:
-    return launch(
-        PROG, lambda words: parse(PROG, __doc__ or "", [DataOptions, PredictOptions], words), work, argv
-    )
+    return launch(PROG, options, work, argv)
 
 
 def work(options: tuple[DataOptions, PredictOptions], world: World) -> int:

@@ -1,0 +1,94 @@
+"""`python -m distadmm apply`: a column of new rows, sanitised by the mapping that a run of ias or funnel designed.
+
+python -m distadmm apply runs/ias --data new.csv --out sanitised.csv
+
+Each row's symbol is drawn afresh from the system's randomness; `--seed` repeats draws, and then who knows the seed may
+undo part of what they hide.  A model that was trained with --sanitise COLUMN=... scores the file as it is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from distadmm.data.csvfile import CsvFile
+from distadmm.data.mapping import Mapping, generator, symbol_names
+from distadmm.errors import DONE, require
+from distadmm.files import write_csv
+from distadmm.flags import flag, parse, positional
+from distadmm.privacy.noise.sources import Secure
+from distadmm.ranks.launch import launch
+from distadmm.ranks.world import World
+from distadmm.run import kinds, model
+from distadmm.structs import struct
+
+PROG = "distadmm apply"
+
+
+class _Unrepeatable:
+    """Uniform numbers of the system's randomness."""
+
+    def random(self, count: int) -> np.ndarray:
+        return (Secure().at(0, 0, 0).words(count) >> np.uint64(11)) * 2.0**-53  # type: ignore[attr-defined]
+
+
+@struct
+class Apply:
+    flags_title = "apply"
+
+    run: str = positional(
+        "RUN", help="directory of a finished run of ias or funnel, or one of its mapping files"
+    )
+    data: str = flag("", help="CSV with the rows to sanitise")
+    column: str | None = flag(
+        None, help="the column to replace (default: the one the mapping was designed for)"
+    )
+    mapping: str | None = flag(None, help="which mapping of the run, by the name of its file without .npz")
+    out: str = flag("sanitised.csv", help="file to write: the rows with the column's symbols in its place")
+    seed: int | None = flag(None, help="repeat the draws; hides nothing from who knows it")
+
+    def __post_init__(self) -> None:
+        require(self.data, "no rows to sanitise; give them by --data FILE")
+
+
+def chosen(asked: Apply) -> Mapping:
+    if Path(asked.run).is_file():
+        return Mapping.load(asked.run)
+    described = model.read(kinds.opened(asked.run, "apply").path)
+    files = {stem: file for stem, (file, _) in described.told["arrays"].items()}
+    known = ", ".join(files)
+    require(
+        asked.mapping in files or (asked.mapping is None and len(files) == 1),
+        f"{asked.run} has the mappings {known}; choose one by --mapping",
+    )
+    return Mapping.load(described.path.parent / files[asked.mapping or next(iter(files))])
+
+
+def applied(asked: Apply) -> list[str]:
+    mapping = chosen(asked)
+    column = asked.column or mapping.column
+    require(column, "the mapping does not name its column; give it by --column")
+    table = CsvFile(Path(asked.data), targetless=True)
+    cells = table.column(column)
+    rng: Any = _Unrepeatable() if asked.seed is None else generator(asked.seed, column, 0)
+    symbols = symbol_names(column, mapping.n_outputs)
+    drawn = mapping.apply(np.array(cells, dtype=object).astype(str), rng)
+    columns = [[cell.strip() for cell in cells] for cells in table.cells()[1]]
+    columns[table.header.index(column)] = [symbols[symbol] for symbol in drawn]
+    write_csv(Path(asked.out), table.header, list(zip(*columns)))
+    said = mapping.leakage().text().splitlines()
+    return [f"{len(drawn)} rows with {column} as one of {mapping.n_outputs} symbols: {asked.out}", *said]
+
+
+def work(asked: Apply, world: World) -> int:
+    lines = world.on_root(lambda: applied(asked))
+    if world.is_root:
+        print("\n".join(lines))
+    return DONE
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    return launch(PROG, lambda words: parse(PROG, __doc__ or "", [Apply], words)[0], work, argv)

@@ -1,0 +1,121 @@
+"""`python -m distadmm export`: the model of a finished run in one file, for those who do not have distadmm.
+
+python -m distadmm export runs/a --format json --out model.json        all numbers, and what they mean
+python -m distadmm export runs/a --format sklearn --out model.py       a module that rebuilds a scikit-learn estimator
+
+The module holds numbers and text alone: no pickle, and nothing is run but scikit-learn's own classes.
+"""
+
+from __future__ import annotations
+
+import pprint
+from collections.abc import Sequence
+from pathlib import Path
+
+from distadmm.errors import DONE, require
+from distadmm.files import write_json, write_text
+from distadmm.flags import flag, parse, positional
+from distadmm.ranks.launch import launch
+from distadmm.ranks.world import World
+from distadmm.run import kinds, model
+from distadmm.run.scoring import Scorer
+from distadmm.structs import struct
+
+PROG = "distadmm export"
+
+
+@struct
+class Export:
+    flags_title = "export"
+
+    run: str = positional("RUN", help="directory of a finished run of radmm or istdp")
+    format: str = flag("json", help="json, or sklearn: a Python file", choices=("json", "sklearn"))
+    node: int | None = flag(None, help="this node's own model (default: the mean of all)", at_least=0)
+    out: str | None = flag(None, help="file to write (default: exported.json or exported.py)")
+
+
+MODULE = '''"""A linear model, trained by distadmm.
+
+    from {stem} import estimator
+    estimator().predict(X)        # X: the columns of FEATURES, in that order
+"""
+
+import numpy as np
+from sklearn.linear_model import {family}
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+
+WHOSE = {whose}
+LOSS = {loss}
+PRIVACY = {sentence}
+SCHEMA = {schema}  # how raw columns become FEATURES; None: they are the columns
+FEATURES = {features}
+CLASSES = np.array({classes})
+COEFFICIENTS = np.array({theta})
+ROW_NORM = {norm}  # longer rows are shortened to it, as the training's were; None: they are not
+INTERCEPT = {intercept}  # "inside": a last column of ones that counts into the norm; "outside": beyond it
+
+
+def columns(X):
+    X = np.asarray(X, dtype=float)
+    if INTERCEPT == "inside":
+        X = np.hstack([X, np.ones((len(X), 1))])
+    if ROW_NORM is not None:
+        X = X / np.maximum(1.0, np.sqrt((X**2).sum(axis=1, keepdims=True)) / ROW_NORM)
+    return X
+
+
+def estimator():
+    model = {family}(fit_intercept=INTERCEPT == "outside")
+    weights = COEFFICIENTS[:, :-1] if INTERCEPT == "outside" else COEFFICIENTS
+    shift = COEFFICIENTS[:, -1] if INTERCEPT == "outside" else np.zeros(len(COEFFICIENTS))
+    model.n_features_in_ = weights.shape[1]
+    if len(CLASSES):
+        model.coef_, model.intercept_, model.classes_ = weights, shift, CLASSES
+    else:
+        model.coef_, model.intercept_ = weights[0], shift[0]
+    return make_pipeline(FunctionTransformer(columns), model)
+'''
+
+
+def family(link: str) -> str:
+    """The linear model of scikit-learn whose predictions are this one's."""
+    return {"identity": "LinearRegression", "sign": "RidgeClassifier"}.get(link, "LogisticRegression")
+
+
+def module(scorer: Scorer, stem: str) -> str:
+    told = scorer.told
+    values = {
+        "whose": scorer.whose, "loss": told["loss"], "sentence": told["sentence"] or "It was trained on public rows.",
+        "schema": (told["encoding"] or {}).get("schema"), "features": list(told["features"]),
+        "classes": list(told["classes"]), "theta": scorer.theta.tolist(), "norm": told["row_norm"],
+        "intercept": told["intercept"],
+    }  # fmt: skip
+    # Names come from files: they are written as literals, never as code.
+    literals = {name: pprint.pformat(value, width=100, compact=True) for name, value in values.items()}
+    return MODULE.format(stem=stem, family=family(told["link"]), **literals)
+
+
+def exported(asked: Export) -> list[str]:
+    scorer = Scorer.of(model.read(kinds.opened(asked.run, "export").path), asked.node)
+    out = Path(asked.out or f"exported.{'json' if asked.format == 'json' else 'py'}")
+    if asked.format == "json":
+        told = {key: value for key, value in scorer.told.items() if key not in ("arrays", "parts")}
+        write_json(out, {**told, "whose": scorer.whose, "coefficients": scorer.theta.tolist()})
+    else:
+        require(
+            out.stem.isidentifier(), f"--out {out}: a module's name is letters and digits; as in model.py"
+        )
+        write_text(out, module(scorer, out.stem))
+    return [f"{scorer.whose}, as {asked.format}: {out}"]
+
+
+def work(asked: Export, world: World) -> int:
+    lines = world.on_root(lambda: exported(asked))
+    if world.is_root:
+        print("\n".join(lines))
+    return DONE
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    return launch(PROG, lambda words: parse(PROG, __doc__ or "", [Export], words)[0], work, argv)

@@ -1,0 +1,81 @@
+"""`python -m distadmm predict`: scores of new rows by the model of a finished run.
+
+python -m distadmm predict runs/a --data new.csv                    the rows as they are, without a target
+python -m distadmm predict runs/a --data new.csv --node 3 --out scores.csv
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from distadmm.data.source import BUNDLED, open_source
+from distadmm.data.table import dense
+from distadmm.errors import DONE, require
+from distadmm.files import write_csv
+from distadmm.flags import again, flag, parse, positional
+from distadmm.methods.sharing.predict import PredictOptions
+from distadmm.ranks.launch import launch
+from distadmm.ranks.world import World
+from distadmm.run import kinds, model
+from distadmm.run.scoring import Scorer
+from distadmm.structs import struct
+
+PROG = "distadmm predict"
+
+
+@struct
+class Predict:
+    flags_title = "predict"
+
+    run: str = positional("RUN", help="directory of a finished run of radmm, istdp or sharing")
+    data: str = flag(
+        "", help="the new rows: a file with the columns of the training's, or the bundled table's name"
+    )
+    node: int | None = flag(None, help="use this node's own model (default: the mean of all)", at_least=0)
+    out: str = flag("scores.csv", help="file to write")
+    release: str = again(PredictOptions, "release", note=" (sharing)")
+
+    def __post_init__(self) -> None:
+        require(self.data, "no rows to score; give them by --data FILE")
+
+
+def scored(asked: Predict, found: kinds.RunDirectory) -> list[str]:
+    """Write the scores; what is to be said of them."""
+    described = model.read(found.path)
+    scorer = Scorer.of(described, asked.node)
+    X = _bundled(asked.data, described) if asked.data in BUNDLED else scorer.read(asked.data)
+    write_csv(Path(asked.out), *scorer.table(X))
+    lines = [f"{len(X)} rows scored by {scorer.whose}: {asked.out}"]
+    if sentence := described.told["sentence"]:
+        lines.append(f"the training's rows, of which scores tell no more than the model: {sentence}")
+    return lines
+
+
+def _bundled(name: str, described: model.Model) -> np.ndarray:
+    """The test rows of the table that the run was trained on."""
+    trained = (described.told["encoding"] or {}).get("table")
+    require(trained == name, f"--data {name}: the model was trained on {trained}; give rows with its columns")
+    test = open_source(name, clip=None).test()
+    assert test is not None
+    return dense(test[0])
+
+
+def work(asked: Predict, world: World) -> int:
+    found = world.on_root(lambda: kinds.opened(asked.run, "predict"))
+    if found.kind == "sharing":
+        from distadmm.methods.sharing import predict
+
+        require(asked.node is None, "a run of sharing has parties, no nodes; leave out --node")
+        words = [asked.run, "--data", asked.data, "--scores", asked.out, "--release", asked.release]
+        return predict.work(predict.options(words), world)
+    lines = world.on_root(lambda: scored(asked, found))
+    if world.is_root:
+        print("\n".join(lines))
+    return DONE
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    return launch(PROG, lambda words: parse(PROG, __doc__ or "", [Predict], words)[0], work, argv)

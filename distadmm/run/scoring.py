@@ -1,0 +1,161 @@
+"""Scores of new rows by the model of a finished run.
+
+A new row becomes columns as the training's rows did, one by one and by what `model.json` says alone: the schema, the
+names of the columns, the norm.  So a score is a function of the released model and of that row, and costs no privacy
+of the rows it was trained on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from distadmm.data.csvfile import CsvFile
+from distadmm.data.formats import kind
+from distadmm.data.reading import Reading
+from distadmm.data.schema import Category, Number, Schema
+from distadmm.data.table import Matrix, clip_rows, dense, with_intercept
+from distadmm.errors import InputError, require
+from distadmm.run.model import Model
+
+Array = np.ndarray
+
+
+class Scorer(NamedTuple):
+    """One linear model, with all that makes new rows of it scores."""
+
+    told: dict[str, Any]
+    theta: Array  # (classes or 1, columns), the intercept's last where there is one
+    whose: str
+
+    @classmethod
+    def of(cls, model: Model, node: int | None = None) -> Scorer:
+        """The model of a run: of its `node`, or what it calls its coefficients."""
+        told, found = model.told, model.arrays
+        require(
+            "coefficients" in found and told["link"],
+            f"{model.path} does not say how rows are scored; give the directory of a finished run of this version",
+        )
+        theta, each, whose = found["coefficients"], found.get("each node's"), "this run's model"
+        if each is not None:
+            whose = f"the mean of {len(each)} nodes' models, which no node holds"
+            if (each == each[0]).all():
+                theta, whose = each[0], f"the model that all {len(each)} nodes hold"
+            if node is not None:
+                require(0 <= node < len(each), f"--node is {node}; the run has nodes 0 to {len(each) - 1}")
+                theta, whose = each[node], f"node {node}'s own model"
+        elif node is not None:
+            require(False, f"{model.path} has one model; leave out --node")
+        elif theta.ndim == 2:  # of repetitions
+            whose = "this run's model" if len(theta) == 1 else f"the first of {len(theta)} repetitions"
+            theta = theta[0]
+        several = len(told["classes"]) if told["link"] == "softmax" else 1
+        return cls(told, np.reshape(theta, (several, -1)), whose)
+
+    # -- from rows to columns ---------------------------------------------------------------------------
+
+    def read(self, path: str | Path) -> Array:
+        """The columns of the model, of the rows of a file; a target is neither needed nor looked at."""
+        path, wanted, encoding = Path(path), self.told["features"], self.told["encoding"] or {}
+        if kind(path) not in (".csv", ".tsv"):
+            file = Reading(features=encoding.get("features") or len(wanted)).open(path, targetless=True)
+            require(
+                len(file.feature_names) == len(wanted),
+                f"{path} has {len(file.feature_names)} columns; the model was trained on {len(wanted)}",
+            )
+            return dense(file.read()[0])
+        given = CsvFile(path, targetless=True)
+        there = given.header
+        schema = self._schema(set(there))
+        missing = [column.name for column in schema.columns if column.name not in there]
+        if missing:
+            raise InputError(
+                f"{path} has no column {missing[0]!r}, which the model was trained on ({len(missing)} are missing); "
+                f"give the columns {', '.join([c.name for c in schema.columns][:6])}, ..."
+            )
+        for column in schema.columns:
+            if isinstance(column, Category) and column.domain[0] == f"{column.name}~0":
+                require(
+                    set(given.column(column.name)) <= set(column.domain),
+                    f"{path}: column {column.name!r} is not sanitised, as it was for this model; do so by: python -m "
+                    f"distadmm apply MAPPING --column {column.name} --data {path}",
+                )
+        known = {column.name for column in schema.columns}
+        more = tuple(name for name in there if name not in known)
+        return dense(
+            CsvFile(path, schema=replace(schema, target=None, ignore=more), targetless=True).read()[0]
+        )
+
+    def _schema(self, there: set[str]) -> Schema:
+        """How a file with these columns is read: as the training's, or column by column under the model's names."""
+        encoding = self.told["encoding"] or {}
+        if encoding.get("schema"):
+            schema = Schema.of_json(encoding["schema"])
+        elif encoding.get("table") == "adult" and "workclass" in there:
+            from distadmm.data.adult.table import SCHEMA
+
+            schema = SCHEMA
+        else:
+            return Schema(tuple(Number(name) for name in self.told["features"]))
+        names = self.told["features"]
+        columns: list[Number | Category] = []
+        for column in schema.columns:
+            if not isinstance(column, Category):  # a number may have left together with a sanitised column
+                columns += [column] if column.name in names else []
+                continue
+            symbols = tuple(name for name in names if name.startswith(f"{column.name}~"))
+            columns.append(column if column.labels[0] in names else Category(column.name, symbols))
+        return replace(schema, columns=tuple(columns))
+
+    # -- from columns to scores -------------------------------------------------------------------------
+
+    def scores(self, X: Array) -> Array:
+        """<x, theta>, a column a class of a softmax model, else one."""
+        X = np.asarray(X, dtype=float)
+        width, inside = len(self.told["features"]), self.told["intercept"] == "inside"
+        require(
+            X.ndim == 2 and X.shape[1] == width,
+            f"the rows have shape {X.shape}; the model was trained on {width} columns: give (rows, {width})",
+        )
+        require(np.isfinite(X).all(), "the rows hold a NaN or an infinite number; give finite numbers")
+        Z: Matrix = with_intercept(X) if inside else X
+        if self.told["row_norm"] is not None:
+            Z = clip_rows(Z, self.told["row_norm"])[0]
+        return dense(with_intercept(Z) if self.told["intercept"] == "outside" else Z) @ self.theta.T
+
+    def probabilities(self, X: Array) -> Array:
+        """A column a class."""
+        link = self.told["link"]
+        require(
+            link in ("logistic", "softmax"), f"--loss {self.told['loss']} has no probabilities; use scores"
+        )
+        z = self.scores(X)
+        if link == "logistic":
+            z = np.hstack([np.zeros_like(z), z])
+        z = np.exp(z - z.max(axis=1, keepdims=True))
+        return z / z.sum(axis=1, keepdims=True)
+
+    def predictions(self, X: Array) -> Array:
+        """The names of classes, or numbers where the target is one."""
+        z = self.scores(X)
+        if self.told["link"] == "identity":
+            return z[:, 0]
+        which = z.argmax(axis=1) if self.told["link"] == "softmax" else (z[:, 0] > 0).astype(int)
+        return np.array(self.told["classes"])[which]
+
+    def table(self, X: Array) -> tuple[list[str], list[list[Any]]]:
+        """Heads and lines of what a file of scores holds."""
+        number = lambda value: f"{value:.10g}"  # noqa: E731
+        z, link = self.scores(X), self.told["link"]
+        if link == "identity":
+            return ["row", "prediction"], [[i, number(v)] for i, v in enumerate(z[:, 0], 1)]
+        heads, columns = ["row", "class"], [self.predictions(X).tolist()]
+        if link != "softmax":
+            heads, columns = [*heads, "score"], [*columns, list(map(number, z[:, 0]))]
+        if link in ("logistic", "softmax"):
+            heads += [f"p({name})" for name in self.told["classes"]]
+            columns += [list(map(number, column)) for column in self.probabilities(X).T]
+        return heads, [[i, *cells] for i, cells in enumerate(zip(*columns), 1)]
