@@ -2,7 +2,8 @@
 
 Nothing here reads private data.  Candidates (K, eta) get the alpha that spends the budget, are ranked by a
 noise-limited error worked out from the graph and public constants alone, and the best are run on a synthetic
-surrogate of the same shape, whose accuracy band is printed.
+surrogate of the same shape, whose accuracy band is printed.  With --trust, masked sums are forecast on the same
+surrogate beside it, and it is said which of the two to use.
 """
 
 from collections.abc import Sequence
@@ -12,7 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from distadmm import radmm
-from distadmm.algorithm import Array, planned
+from distadmm.algorithm import Array, find, planned
+from distadmm.commands import plan_masked
+from distadmm.data import synthetic
 from distadmm.errors import DONE, InputError, require
 from distadmm.flags import again, flag, parse
 from distadmm.methods.consensus import forecast, sizing
@@ -23,7 +26,7 @@ from distadmm.ranks.launch import launch
 from distadmm.ranks.world import World
 from distadmm.run.config import Config, Privacy
 from distadmm.run.config import Problem as Data
-from distadmm.run.groups import Budget
+from distadmm.run.groups import Budget, Shared
 from distadmm.run.running import unwritten
 from distadmm.run.setup import Prepared, node_like
 from distadmm.structs import struct
@@ -31,6 +34,9 @@ from distadmm.structs import struct
 PROG = "distadmm plan"
 SOLVES = (4, 7, 12, 20, 35)
 FINALISTS = 6  # plans that are run on the surrogate
+CAVEAT = (
+    "Synthetic rows of the same shape: real accuracy differs with the data, the ranking of plans much less."
+)
 _EXACT = 6  # penalties, for each K, whose alpha is worked out to rank by
 
 
@@ -53,6 +59,7 @@ class Options:
     noise: str = again(Privacy, "noise", default="gamma")
     iterations: int | None = flag(None, help="keep this number of iterations", at_least=1)
     eta: float | None = flag(None, help="keep this penalty", above=0)
+    trust: str | None = again(Shared, "trust", note="; forecasts masked sums beside it")
     runs: int = flag(5, help="surrogate runs for the accuracy band", at_least=1)
     seed: int = flag(0, help="seed of the surrogate", at_least=0)
 
@@ -71,12 +78,44 @@ class Plan(NamedTuple):
     after: Smoothing  # what follows the last solve
 
 
+class Outcome(NamedTuple):
+    """What one surrogate run ends with."""
+
+    excess: float  # mean training loss of the nodes' own models above the optimum's
+    error: float  # mean training error of the nodes' own models
+    worst: float  # that of the worst node
+    best: float  # the optimum's
+    loss: float  # mean training loss of the nodes' own models
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     return launch(PROG, lambda words: parse("distadmm plan", __doc__ or "", [Options], words)[0], work, argv)
 
 
 def work(options: Options, world: World) -> int:
+    beside = None if options.trust is None else plan_masked.rule_for(options, *shape(options))
     surrogates = [surrogate(options, run) for run in range(options.runs)]
+    masked = None if beside is None else plan_masked.losses(beside, surrogates, world)
+    own: tuple[list[str], list[Outcome]] | None
+    try:
+        own = best_of(options, surrogates, world)
+    except InputError as error:  # on every rank
+        if beside is None or beside.refused:
+            raise
+        own = [f"plan        none: {error}"], []
+    if own is None:
+        return DONE
+    text, band = own
+    if beside is not None:
+        text += plan_masked.lines(options, beside, masked or [], [o.loss for o in band])
+    print("\n".join([*head(options, surrogates[0]), *text, "", CAVEAT]))
+    return DONE
+
+
+def best_of(
+    options: Options, surrogates: list[Prepared], world: World
+) -> tuple[list[str], list[Outcome]] | None:
+    """The best plan in words, and its runs; on rank 0."""
     found = candidates(options, surrogates[0], world)
     # The proxy ranks; the surrogate decides among the best, since only it knows the loss's shape.
     made = world.broadcast(world.share_out(lambda plan: affordable(surrogates[0], plan), found[:FINALISTS]))
@@ -88,16 +127,14 @@ def work(options: Options, world: World) -> int:
     items = [(plan, at) for plan in finalists for at in range(options.runs)]
     outcomes = world.share_out(lambda item: outcome(options, surrogates[item[1]], item[0]), items)
     if outcomes is None:
-        return DONE
+        return None
     bands = [outcomes[at * options.runs : (at + 1) * options.runs] for at in range(len(finalists))]
     chosen = int(np.argmin([np.mean([o.excess for o in band]) for band in bands]))
-    best, band = finalists[chosen], bands[chosen]
-    print(report(options, surrogates[0], best, band, found))
-    return DONE
+    return report(options, finalists[chosen], bands[chosen], found), bands[chosen]
 
 
 def surrogate(options: Options, run: int) -> Prepared:
-    """Rows of norm 1 with the spectrum of one-hot data, labels from a random model; no private row is read."""
+    """Rows that were made up, dealt to the nodes of the graph; no private row is read."""
     from dataclasses import replace as copy
 
     from distadmm.run.setup import prepare
@@ -114,19 +151,12 @@ def surrogate(options: Options, run: int) -> Prepared:
         options.algorithm, **{**flags, "epsilon": None, "adjacency": None, "noise": None}
     )
     small = prepare(config, World())  # for the graph; its rows are replaced
-    rng = np.random.default_rng(np.random.SeedSequence(options.seed, spawn_key=(0x504C414E, run)))
-    mean = rng.random(columns) / np.sqrt(columns)
-    scale = (1.0 + np.arange(columns)) ** -0.5
-    truth = rng.normal(size=columns) * 6.0
-    objectives = []
-    for _ in range(small.node.facts.n_nodes):
-        X = mean + rng.normal(size=(rows, columns)) * scale / np.sqrt(np.sum(scale**2))
-        X /= np.linalg.norm(X, axis=1, keepdims=True)
-        y = np.where(rng.random(rows) < 1 / (1 + np.exp(-(X @ truth - np.median(X @ truth)))), 1.0, -1.0)
-        objective = small.node.problem.objectives[0]
-        objectives.append(
-            GeneralisedLinear(X, y, objective.loss, weight=options.weight, ridge=small.node.facts.ridge)
-        )
+    n, like = small.node.facts.n_nodes, small.node.problem.objectives[0]
+    X, y = synthetic.table(n * rows, columns, options.seed, run)
+    objectives = [
+        GeneralisedLinear(X[i::n], y[i::n], like.loss, weight=options.weight, ridge=small.node.facts.ridge)
+        for i in range(n)
+    ]
     private = radmm.configure(options.algorithm, **flags)
     node = node_like(small.node, private, Problem(objectives))
     node.start = np.zeros((len(objectives), columns))
@@ -229,15 +259,6 @@ def best_end(draft: _Draft, recipe: Any) -> tuple[float, Smoothing]:
     return min((proxy(after), after) for after in sizing.smoothings(config.algorithm, node, A))
 
 
-class Outcome(NamedTuple):
-    """What one surrogate run ends with."""
-
-    excess: float  # mean training loss of the nodes' own models above the optimum's
-    error: float  # mean training error of the nodes' own models
-    worst: float  # that of the worst node
-    best: float  # the optimum's
-
-
 def outcome(options: Options, prepared: Prepared, plan: Plan) -> Outcome:
     """Run a plan on a surrogate."""
     config = prepared.config.replace(
@@ -263,28 +284,35 @@ def outcome(options: Options, prepared: Prepared, plan: Plan) -> Outcome:
     def error(f: Array) -> float:
         return float(np.mean([np.mean(o.A @ f <= 0) for o in objectives]))  # rows carry their labels
 
-    losses, errors = [loss(f) for f in models], [error(f) for f in models]
-    return Outcome(float(np.mean(losses)) - loss(best), float(np.mean(errors)), max(errors), error(best))
+    errors, mean = [error(f) for f in models], float(np.mean([loss(f) for f in models]))
+    return Outcome(mean - loss(best), float(np.mean(errors)), max(errors), error(best), mean)
 
 
 def _word(after: Smoothing) -> str:
     return "last" if after.power is None else f"{after.power:g}"
 
 
-def report(options: Options, prepared: Prepared, best: Plan, band: list[Outcome], found: list[Plan]) -> str:
-    phases = prepared.config.algorithm.phases
+def head(options: Options, prepared: Prepared) -> list[str]:
+    rows, columns = shape(options)
+    return [
+        f"budget      epsilon {options.epsilon:g} at delta {options.delta:g}, {options.adjacency}",
+        f"network     {options.topology}, {prepared.node.facts.n_nodes} nodes of {rows} rows and {columns} columns",
+    ]
+
+
+def report(options: Options, best: Plan, band: list[Outcome], found: list[Plan]) -> list[str]:
+    phases = find(options.algorithm).phases
     errors = [100 * o.error for o in band]
     low, high = float(best.alpha.min()), float(best.alpha.max())
     alpha = f"{low:.4g}" if high - low < 1e-3 * low else f"{low:.4g} to {high:.4g} by node"
-    rows, columns = shape(options)
-    lines = [
-        f"budget      epsilon {options.epsilon:g} at delta {options.delta:g}, {options.adjacency}",
-        f"network     {options.topology}, {prepared.node.facts.n_nodes} nodes of {rows} rows and {columns} columns",
+    others = ", ".join(f"K = {p.solves} eta = {p.eta:.4g} {p.proxy:.4f}" for p in found[:8])
+    return [
         f"plan        K = {best.solves} ({phases * best.solves} iterations), eta = {best.eta:.4g}, alpha = {alpha}",
         f"surrogate   nodes' own models: error {np.mean(errors):.1f} % ({min(errors):.1f} to {max(errors):.1f} in "
         f"{len(band)} runs; worst node {100 * np.mean([o.worst for o in band]):.1f} %), "
         f"without noise {100 * np.mean([o.best for o in band]):.1f} %; "
         f"mean loss {np.mean([o.excess for o in band]):.4f} above its optimum",
+        f"proxies     {others}",
         "run it      "
         f"python -m distadmm.radmm --algorithm {options.algorithm} --topology {options.topology} "
         f"--iterations {phases * best.solves} --eta {best.eta:.4g} "
@@ -292,10 +320,5 @@ def report(options: Options, prepared: Prepared, best: Plan, band: list[Outcome]
         f"--epsilon {options.epsilon:g} --delta {options.delta:g} "
         f"--adjacency {options.adjacency} --noise {options.noise} --weight {options.weight:g} --rho {options.rho:g}"
         + (f" --data {options.data}" if options.data else "")
-        + (f" --public-rows {rows}" if options.adjacency == "add-remove" else ""),
-        "",
-        "Synthetic rows of the same shape: real accuracy differs with the data, the ranking of plans much less.",
-        "other candidates by proxy:",
+        + (f" --public-rows {shape(options)[0]}" if options.adjacency == "add-remove" else ""),
     ]
-    lines += [f"  K = {p.solves:<3d} eta = {p.eta:<8.4g} proxy {p.proxy:.4f}" for p in found[:8]]
-    return "\n".join(lines)
