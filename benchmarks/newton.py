@@ -130,7 +130,9 @@ def ranks(quick: bool) -> None:
                 subprocess.run([mpiexec, "-n", "20", *command], check=True, capture_output=True, timeout=600)
                 with open(Path(folder) / "run" / "history.csv", newline="") as file:
                     lines = list(csv.DictReader(file))
-            seconds[name].append(next(float(row["seconds"]) for row in lines if float(row["gap"]) < 1e-6))
+            seconds[name].append(
+                next(float(row["seconds"]) for row in lines if float(row["mean_model_gap"]) < 1e-6)
+            )
     newton, admm = (float(np.median(seconds[name])) for name in ("newton", "admm"))
     print(
         f"\n20 ranks to 1e-6: newton {newton:.3f} s, self-tuned ADMM {admm:.2f} s; ratio {admm / newton:.1f}"

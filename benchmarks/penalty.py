@@ -84,14 +84,14 @@ def main() -> int:
         source = open_source(flags["data"], **{k: flags[k] for k in ("test_data",) if k in flags}, clip=1.0)
         test = source.test()
         assert test is not None, "the table has no test rows"
-        for graph in options.graphs:
-            for epsilon in options.epsilons:
-                lines += cell({**flags, "topology": graph, "epsilon": epsilon}, options, test)
-                print(",".join(map(str, lines[-1])), flush=True)
-    with open(options.out, "w", newline="") as file:
-        csv.writer(file).writerows(
-            [["graph", "epsilon", "eta", "chosen", "loss", "deviation", "ratio"], *lines]
-        )
+        with open(options.out, "w", newline="", buffering=1) as file:
+            table = csv.writer(file)
+            table.writerow(["graph", "epsilon", "eta", "chosen", "loss", "deviation", "ratio"])
+            for graph in options.graphs:
+                for epsilon in options.epsilons:
+                    lines += (made := cell({**flags, "topology": graph, "epsilon": epsilon}, options, test))
+                    table.writerows(made)
+                    print(",".join(map(str, made[-1])), flush=True)
     return verdict(lines, options.most)
 
 

@@ -24,7 +24,13 @@ from distadmm.ranks.world import World
 from distadmm.run import model, shell
 from distadmm.run.config import Choice, Config, Links, Loop, Privacy, Problem
 from distadmm.run.ends import End
-from distadmm.run.observe import Measurement, Observer, error_rate, optimum, own_errors
+from distadmm.run.observe import (
+    Measurement,
+    Observer,
+    OwnFigures,
+    optimum,
+    own_figures,
+)
 from distadmm.run.running import Running
 from distadmm.run.setup import Prepared, data_ids, loss_of, prepare
 from distadmm.structs import mutable_struct
@@ -147,7 +153,8 @@ def execute(prepared: Prepared, node: Node, run: Running) -> Run:
     from distadmm.run.loop import Course, Loop
 
     config, flags = prepared.config, prepared.config.loop
-    observer = Observer(node, prepared.world, prepared.test, exact=config.exact)
+    loss = loss_of(config)
+    observer = Observer(node, prepared.world, prepared.test, loss=loss, exact=config.exact)
     course = Course(flags.iterations, flags.observe_every, flags.stop_tolerance, config.algorithm.phases)
     loop = Loop(config.algorithm, node, observer, run, course)
     k, state = loop.go()
@@ -172,7 +179,7 @@ def execute(prepared: Prepared, node: Node, run: Running) -> Run:
     found.models, found.optimum = models, best
     if best:  # a gap relative to nothing is none
         gaps = [float(value) / best - 1.0 for value in at_means]
-        found.history = [line._replace(gap=gap) for line, gap in zip(loop.history, gaps)]
+        found.history = [line._replace(mean_model_gap=gap) for line, gap in zip(loop.history, gaps)]
     return found
 
 
@@ -184,23 +191,20 @@ def _summed_up(prepared: Prepared, plan: Plan | None, run: Run, running: Running
     from distadmm.run.history import earlier
 
     test = prepared.test() if run.ended != End.DIVERGED.word else None
-    own = np.array([np.nan]) if test is None else own_errors(run.models, test)
-    of_mean = np.nan if test is None else error_rate(run.model, *test)
-    gap = run.history[-1].gap if run.history else earlier(running.folder, "gap", run.iterations)
+    last = run.history[-1] if run.history else None
+    gap = earlier(running.folder, "mean_model_gap", run.iterations) if last is None else last.mean_model_gap
+    measured = {"mean_model_gap": gap, **_on_test_rows(run, test, loss_of(prepared.config))}
     run.summary = {
         "algorithm": prepared.config.name,
         "ended": run.ended,
         "iterations": run.iterations,
         "nodes": len(run.models),
         "ranks": prepared.world.size,
-        "gap": None if math.isnan(gap) else gap,
+        **{name: None if math.isnan(figure) else figure for name, figure in measured.items()},
         "pooled_allowed": prepared.source.pooled_allowed,
         "observed": "all" if prepared.config.exact else "public",
         "hidden_test": bool(prepared.config.problem.test_fraction) and not prepared.config.exact,
         "test_rows": 0 if test is None else len(test[1]),
-        "test_error": None if np.isnan(own).any() else float(own.mean()),  # of the nodes' own models
-        "worst_test_error": None if np.isnan(own).any() else float(own.max()),
-        "mean_model_test_error": None if math.isnan(of_mean) else of_mean,
         "epsilon": run.epsilon,
         "delta": prepared.config.privacy.delta,
         "published_epsilon": run.published_epsilon,
@@ -222,6 +226,15 @@ def _summed_up(prepared: Prepared, plan: Plan | None, run: Run, running: Running
     run.closing = [*words.closing(run.summary, run.optimum), *run.closing]
     run.descriptions = {model.FILE: _described(prepared, run)}
     return run
+
+
+def _on_test_rows(run: Run, test: Any, loss: Any) -> dict[str, float]:
+    """What public test rows say of the nodes' own models, and of the mean of these under that name."""
+    own, mean = OwnFigures(), OwnFigures()
+    if test is not None and run.models is not None:
+        own, mean = own_figures(run.models, test, loss), own_figures(run.model[None], test, loss)
+    of_mean = {"mean_model_test_error": mean.test_error, "mean_model_test_loss": mean.test_loss}
+    return {**own._asdict(), **of_mean}
 
 
 def _described(prepared: Prepared, run: Run) -> dict[str, Any]:

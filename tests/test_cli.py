@@ -275,7 +275,7 @@ def test_resuming_a_finished_run_takes_nothing_from_its_summary(tmp_path: Path) 
     before = json.loads((out / "summary.json").read_text())
     assert radmm.main(["--resume", str(out)]) == DONE
     after = json.loads((out / "summary.json").read_text())
-    assert before["gap"] is not None
+    assert before["mean_model_gap"] is not None
     assert {**after, "predicted_wan_seconds": None} == {**before, "predicted_wan_seconds": None}
 
 
@@ -299,7 +299,7 @@ def test_an_algorithm_from_a_file(tmp_path: Path) -> None:
     flags = ["--algorithm", str(tmp_path / "mine.py"), "--rate", "0.05", "--weight", "1", "--rho", "0.1"]
     assert radmm.main([*TINY, *flags, "--iterations", "50", "--out", str(out)]) == DONE
     assert json.loads((out / "config.json").read_text())["config"]["rate"] == 0.05
-    assert json.loads((out / "summary.json").read_text())["gap"] < 0.5
+    assert json.loads((out / "summary.json").read_text())["mean_model_gap"] < 0.5
 
 
 @pytest.mark.parametrize("folder", ["algorithms", ".", "{absolute}"])
@@ -319,7 +319,24 @@ def test_the_bar_never_wraps_and_keeps_what_fits(wide: int, monkeypatch) -> None
     stream = io.StringIO()
     bar = Progress(3000, "bar", stream)
     seen = Measurement(
-        200, "solve", 2931.39, 0.3, float("nan"), 1.4, 0.1, 0.1, 0.0, 0.0175, float("inf"), "none", 1, 1, 0.1
+        200,
+        "solve",
+        2931.39,
+        0.3,
+        float("nan"),
+        1.4,
+        0.1,
+        0.1,
+        0.0,
+        0.0175,
+        0.02,
+        0.1,
+        0.2,
+        float("inf"),
+        "none",
+        1,
+        1,
+        0.1,
     )
     bar._write(200, seen, bar.started + 10.0)
     line = stream.getvalue().removeprefix("\r\033[K")

@@ -78,7 +78,7 @@ def test_ends_where_a_quasi_newton_method_on_all_rows_does(loss: str) -> None:
 def test_a_run_reaches_the_pooled_optimum_of_every_loss(loss: str) -> None:
     run = radmm.solve("newton", **{**SMALL, "loss": loss})
     assert run.ended == "converged"
-    assert abs(run.history[-1].gap) < 1e-12
+    assert abs(run.history[-1].mean_model_gap) < 1e-12
     assert run.history[-1].consensus_error < 1e-10
 
 
@@ -174,7 +174,7 @@ def test_without_a_ridge_and_with_columns_of_nothing_it_still_gets_to_the_bottom
     run = radmm.solve("newton", **{**SMALL, "loss": loss, "rho": 0.0, "iterations": 40})
     objective = run.column("objective")
     if loss == "squared":
-        assert abs(run.history[-1].gap) < 1e-12
+        assert abs(run.history[-1].mean_model_gap) < 1e-12
     else:  # the classes can be told apart: the optimum is zero, far away
         assert objective.min() < 1e-4 * objective[0]
 
@@ -198,8 +198,8 @@ def test_taken_up_again_at_its_end_it_does_nothing(tmp_path: Path) -> None:
     assert before["ended"] == "converged"
     assert radmm.main(["--resume", str(tmp_path / "run"), "--iterations", "200"]) == 0
     after = json.loads((tmp_path / "run" / "summary.json").read_text())
-    assert [after[name] for name in ("iterations", "messages", "gap", "ended")] == [
-        before[name] for name in ("iterations", "messages", "gap", "ended")
+    assert [after[name] for name in ("iterations", "messages", "mean_model_gap", "ended")] == [
+        before[name] for name in ("iterations", "messages", "mean_model_gap", "ended")
     ]
 
 

@@ -12,9 +12,11 @@ import pytest
 
 from distadmm import istdp, radmm, sharing
 from distadmm.commands import ledger
+from distadmm.data.source import open_source
 from distadmm.errors import DONE, USAGE
 from distadmm.methods.sharing import observe as of_parties
 from distadmm.problems.consensus import Problem
+from distadmm.run import history
 from distadmm.run import observe as of_nodes
 
 BESIDES = "Besides, without noise and with no bound"
@@ -78,10 +80,10 @@ def test_consensus_observes_what_is_public_alone(tmp_path: Path, rows: Path, cap
     assert "not covered" not in said
     assert "%" in said  # the test rows of a bundled table are public
     summary = json.loads((out / "summary.json").read_text())
-    assert summary["gap"] is None
+    assert summary["mean_model_gap"] is None
     assert summary["test_error"] > 0
     lines = [line.split(",") for line in (out / "history.csv").read_text().splitlines()]
-    for name in ("objective", "average_loss", "gap", "kkt_residual"):
+    for name in ("objective", "average_loss", "mean_model_gap", "kkt_residual"):
         assert {line[lines[0].index(name)] for line in lines[1:]} == {""}
     for name in ("consensus_error", "test_error", "epsilon"):
         assert all(line[lines[0].index(name)] for line in lines[1:])
@@ -105,7 +107,7 @@ def test_consensus_says_what_was_observed_because_somebody_asked(
     assert (
         "not covered    exact figures of private rows: objectives, losses and gap, and the test error" in said
     )
-    assert json.loads((out / "summary.json").read_text())["gap"] is not None
+    assert json.loads((out / "summary.json").read_text())["mean_model_gap"] is not None
     assert (
         f"{BESIDES}, for whoever sees the files of the run: objectives, losses and gap, and the test error."
         in shown(out, capsys)
@@ -118,8 +120,42 @@ def test_consensus_says_what_was_observed_because_somebody_asked(
 
 def test_a_run_without_noise_is_observed_as_before() -> None:
     run = radmm.solve("radmm", data="tiny", topology="er5", iterations=4)
-    assert np.isfinite(run.column("gap")).all()
+    assert np.isfinite(run.column("mean_model_gap")).all()
     assert math.isfinite(of_nodes.Measurement(*run.history[-1]).objective)
+
+
+def test_test_rows_are_measured_at_the_models_that_nodes_hold(tmp_path: Path, capsys: Any) -> None:
+    """Loss and error, mean over the nodes and the worst one; the mean of the models is told by that name alone."""
+    out = tmp_path / "run"
+    assert radmm.main([*RADMM, "--rng", "simulation", "--out", str(out)]) == DONE
+    said = capsys.readouterr().out
+    summary = json.loads((out / "summary.json").read_text())
+    models = np.load(out / "models.npz")
+    X, y = open_source("tiny", clip=1.0).test()  # type: ignore[misc]
+    losses = np.log1p(np.exp(-y[:, None] * (X @ models["models"].T))).mean(axis=0)
+    errors = np.mean(np.sign(X @ models["models"].T) != y[:, None], axis=0)
+    for name, each in (("loss", losses), ("error", errors)):
+        of_mean = summary[f"mean_model_test_{name}"]
+        assert summary[f"test_{name}"] == pytest.approx(each.mean())
+        assert summary[f"worst_test_{name}"] == pytest.approx(each.max())
+        assert f"worst_test_{name}" in (out / "history.csv").read_text()
+        assert each.max() > each.mean() >= 0.9 * of_mean
+    assert losses.mean() != pytest.approx(np.log1p(np.exp(-y * (X @ models["mean"]))).mean())
+    assert f"test loss      {losses.mean():.4f} by the nodes' own models (worst {losses.max():.4f})" in said
+    history = (out / "history.csv").read_text().splitlines()
+    last = dict(zip(history[0].split(","), history[-1].split(",")))
+    assert float(last["worst_test_loss"]) == pytest.approx(losses.max())
+
+
+def test_a_history_of_the_last_release_goes_on_under_the_names_of_this_one(tmp_path: Path) -> None:
+    (tmp_path / "history.csv").write_text("iteration,gap,test_error\n1,0.5,0.25\n2,0.25,0.125\n")
+    history.write(
+        tmp_path, ("iteration", "mean_model_gap", "worst_test_error", "test_error"), [(2, 0.2, 0.3, 0.1)], 1
+    )
+    assert (tmp_path / "history.csv").read_text().split() == [
+        "iteration,mean_model_gap,worst_test_error,test_error", "1,0.5,,0.25", "2,0.2,0.3,0.1",
+    ]  # fmt: skip
+    assert history.earlier(tmp_path, "mean_model_gap", 1) == 0.5
 
 
 @pytest.mark.usefixtures("nothing_is_looked_at")

@@ -66,10 +66,10 @@ def test_the_table_says_when_each_network_got_where_and_for_how_many_bytes(runs:
         lines = lines_of(runs / "plain" / row["setting"].replace(":", ""))
         summary = json.loads((runs / "plain" / row["setting"].replace(":", "") / "summary.json").read_text())
         for gap, name in ((1e-3, "0.001"), (1e-5, "1e-05")):
-            first = next(line for line in lines if float(line["gap"]) <= gap)
+            first = next(line for line in lines if float(line["mean_model_gap"]) <= gap)
             assert row[f"to {name}"] == first["iteration"]
             assert row[f"MB to {name}"] == f"{float(first['bytes']) / 1e6:.2f}"
-        assert float(row["final gap"]) == pytest.approx(summary["gap"], rel=0.01, abs=1e-15)
+        assert float(row["gap of mean"]) == pytest.approx(summary["mean_model_gap"], rel=0.01, abs=1e-15)
         assert float(row["test error %"]) == pytest.approx(100 * summary["test_error"], abs=0.005)
         assert row["epsilon"] == "inf"
         assert row["statement"] == "no noise was asked for"
@@ -81,9 +81,11 @@ def test_seeds_are_one_row_with_their_median_and_range(runs: Path, capsys) -> No
     assert [row["setting"] for row in rows[:2]] == ["epsilon 4", "epsilon 20"]  # numbers by size
     assert {row["runs"] for row in rows[:2]} == {"3"}
     for row, epsilon in zip(rows, ("4", "20")):
-        gaps = [float(lines_of(runs / "noisy" / f"e{epsilon}s{seed}")[-1]["gap"]) for seed in range(3)]
+        gaps = [
+            float(lines_of(runs / "noisy" / f"e{epsilon}s{seed}")[-1]["mean_model_gap"]) for seed in range(3)
+        ]
         middle, low, high = (f"{v:.2e}" for v in (statistics.median(gaps), min(gaps), max(gaps)))
-        assert row["final gap"] == f"{middle} [{low}, {high}]"
+        assert row["gap of mean"] == f"{middle} [{low}, {high}]"
         spent = [float(lines_of(runs / "noisy" / f"e{epsilon}s{seed}")[-1]["epsilon"]) for seed in range(3)]
         assert statistics.median(spent) <= float(row["epsilon"]) <= float(epsilon)  # shown rounded up
         assert row["statement"] == "simulation"
@@ -105,7 +107,9 @@ def test_real_runs_on_the_same_data_add_up(runs: Path, tmp_path: Path, capsys) -
 
 
 def test_a_gap_that_some_seeds_reach_says_how_many(runs: Path, capsys) -> None:
-    first = [min(float(line["gap"]) for line in lines_of(runs / "noisy" / f"e20s{s}")) for s in range(3)]
+    first = [
+        min(float(line["mean_model_gap"]) for line in lines_of(runs / "noisy" / f"e20s{s}")) for s in range(3)
+    ]
     between = sorted(first)[1]
     _, rows, _, _ = reported(capsys, runs / "noisy", "--out", "none", "--gaps", repr(between))
     assert rows[1][f"to {between:g}"].endswith("(2 of 3)")
@@ -150,7 +154,7 @@ def test_a_run_nobody_observed_has_dashes(tmp_path: Path, capsys) -> None:
     code, rows, _, _ = reported(capsys, blind, "--out", tmp_path / "page.html")
     assert code == 0
     assert rows[0]["setting"] == "admm on ring:5"
-    assert "final gap" not in rows[0]
+    assert "gap of mean" not in rows[0]
     assert "<svg" not in (tmp_path / "page.html").read_text()
 
 

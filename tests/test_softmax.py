@@ -59,6 +59,6 @@ def test_a_run_learns_three_classes(tmp_path) -> None:
         "radmm", data=str(tmp_path / "three.npz"), loss="softmax", topology="ring:4", weight=100.0, rho=1.0,
         test_fraction=0.2, iterations=300,
     )  # fmt: skip
-    assert abs(run.history[-1].gap) < 1e-6
+    assert abs(run.history[-1].mean_model_gap) < 1e-6
     assert run.summary["test_error"] < 0.05
     assert set(classes_of(run.model, centres)) == {0, 1, 2}

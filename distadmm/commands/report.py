@@ -35,7 +35,9 @@ class Options:
 
     paths: tuple[str, ...] = positional("RUN", help="give run directories, or folders of them, such as: runs")
     out: str = flag("report.html", help="page to write; 'none' for the table alone")
-    gaps: tuple[float, ...] = flag(GAPS, help="relative gaps to look for the first iteration at", above=0)
+    gaps: tuple[float, ...] = flag(
+        GAPS, help="relative gaps of the mean model to look for the first iteration at", above=0
+    )
 
     def __post_init__(self) -> None:
         require(self.gaps, "--gaps is empty; give at least one relative gap, like 1e-3")

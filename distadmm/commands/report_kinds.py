@@ -44,16 +44,25 @@ _SEEDS = "Brackets: the range over seeds; bands likewise."
 
 KINDS = {
     "radmm": Kind(
-        ("iteration", "gap", "test_error", "bytes", "seconds"),
-        (Column("final gap", "gap", "{:.2e}"), _ERROR),
         (
-            Curve("iteration", "iteration", "relative gap", "gap", logarithmic=True),
-            Curve("MB sent by all nodes", "bytes", "relative gap", "gap", 1e-6, logarithmic=True),
+            *("iteration", "mean_model_gap", "test_error", "worst_test_error", "test_loss", "worst_test_loss"),
+            *("bytes", "seconds"),
+        ),
+        (
+            Column("gap of mean", "mean_model_gap", "{:.2e}"),
+            _ERROR,
+            Column("worst error %", "worst_test_error", "{:.2f}", 100),
+            Column("test loss", "test_loss"),
+            Column("worst loss", "worst_test_loss"),
+        ),
+        (
+            Curve("iteration", "iteration", "gap of the mean model", "mean_model_gap", logarithmic=True),
+            Curve("MB sent by all nodes", "bytes", "gap of the mean model", "mean_model_gap", 1e-6, logarithmic=True),
             _WRONG,
         ),
-        ("final relative gap", "gap"),
-        "gap: objective of the mean model over the optimum of all rows together, minus 1. test error: of the nodes' "
-        "own models, mean over the nodes. Bytes are those of the "
+        ("test loss of the nodes' own models", "test_loss"),
+        "gap of mean: objective of the mean of the nodes' models over the optimum of all rows together, minus 1. test "
+        "error and loss: of the nodes' own models, mean over the nodes, and the worst node. Bytes are those of the "
         f"protocol, of all nodes. epsilon is that of the node that has spent most. {_SEEDS}",
         "node that has spent most",
         _ROWS,

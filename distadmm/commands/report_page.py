@@ -110,11 +110,10 @@ def _curves(found: Sequence[Group], curve: Curve) -> str:
 
 def _spent(found: Sequence[Group], label: str, name: str) -> str:
     """A final quantity over epsilon, a point a run; nothing where no run has spent a finite one."""
-    logarithmic = name == "gap"
-    lowest, points = _LOWEST if logarithmic else 0.0, []
+    points = []
     for at, group in enumerate(found):
         spent = [t for t in group.traces if math.isfinite(t.epsilon)]
-        some = [(t.epsilon, max(t.last(name), lowest)) for t in spent]
+        some = [(t.epsilon, t.last(name)) for t in spent]
         if some and not np.isnan(np.array(some)).any():
             points.append((at, group.label, some))
     if not points:
@@ -125,8 +124,6 @@ def _spent(found: Sequence[Group], label: str, name: str) -> str:
         axis.plot(
             *zip(*some), "o", color=f"C{at % 10}", mfc=f"C{at % 10}" if at < 10 else "none", label=setting
         )
-    if logarithmic:
-        axis.set_yscale("log")
     axis.set(xlabel="epsilon spent", ylabel=label)
     return _svg(figure, axis)
 

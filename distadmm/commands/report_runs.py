@@ -19,6 +19,7 @@ from distadmm.errors import InputError, require
 from distadmm.flags import fields_of
 from distadmm.run import kinds
 from distadmm.run.config import Privacy
+from distadmm.run.history import FORMER
 from distadmm.structs import struct
 
 Array = np.ndarray
@@ -53,8 +54,8 @@ class Trace:
         return float(known[-1]) if len(known) else self.final.get(column, math.nan)
 
     def first_below(self, gap: float) -> int | None:
-        """The line of the history in which the objective gap is first at most `gap`."""
-        reached = np.flatnonzero(self.history["gap"] <= gap)
+        """The line of the history in which the mean model's gap is first at most `gap`."""
+        reached = np.flatnonzero(self.history["mean_model_gap"] <= gap)
         return int(reached[0]) if len(reached) else None
 
     @property
@@ -150,7 +151,12 @@ def _history(found: kinds.RunDirectory) -> dict[str, Array]:
         with open(path, newline="") as file:
             lines = list(csv.DictReader(file))
     try:
-        history = {name: np.array([float(line.get(name) or "nan") for line in lines]) for name in names}
+        history = {
+            name: np.array(
+                [float(line.get(name) or line.get(FORMER.get(name, "")) or "nan") for line in lines]
+            )
+            for name in names
+        }
     except (TypeError, ValueError) as error:
         raise InputError(
             f"{path} is not a history written by distadmm ({error}); leave this run out"
@@ -167,7 +173,7 @@ def _final(summary: dict[str, Any] | None) -> dict[str, float]:
     """The numbers of a summary, under the names of the columns."""
     if summary is None:
         return {}
-    told = dict(summary)
+    told = {**{new: summary.get(old) for new, old in FORMER.items()}, **summary}
     compared = [line or {} for line in told.get("comparison", {}).values()]
     if compared:
         told |= compared[-1]

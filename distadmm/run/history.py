@@ -7,11 +7,13 @@ from typing import Any
 
 from distadmm.files import write_csv
 
+FORMER = {"mean_model_gap": "gap"}  # what columns were called in 0.1
+
 
 def write(folder: Path, columns: Sequence[str], history: Sequence[Any], began: int = 0) -> None:
     """Write `history` after the lines that an earlier part of the run left, up to where this part began."""
     path = folder / "history.csv"
-    lines = _earlier(path, began) + [[_cell(value) for value in line] for line in history]
+    lines = _earlier(path, began, columns) + [[_cell(value) for value in line] for line in history]
     if lines or path.is_file():
         write_csv(path, columns, lines)
 
@@ -21,19 +23,24 @@ def earlier(folder: Path | None, column: str, iteration: int) -> float:
     if folder is None or not (folder / "history.csv").is_file():
         return math.nan
     lines = _lines(folder / "history.csv")
-    found = [line for line in lines[1:] if int(line[0]) == iteration]
-    return float(found[-1][lines[0].index(column)] or "nan") if found else math.nan
+    found = [line for line in lines if int(line["iteration"]) == iteration]
+    return float(_named(found[-1], column) or "nan") if found else math.nan
 
 
-def _earlier(path: Path, began: int) -> list[list[Any]]:
-    return [line for line in _lines(path)[1:] if int(line[0]) <= began] if path.is_file() else []
+def _earlier(path: Path, began: int, columns: Sequence[str]) -> list[list[Any]]:
+    lines = _lines(path) if path.is_file() else []
+    return [[_named(line, name) for name in columns] for line in lines if int(line[columns[0]]) <= began]
 
 
-def _lines(path: Path) -> list[list[Any]]:
+def _named(line: dict[str, str], column: str) -> str:
+    return line.get(column) or line.get(FORMER.get(column, ""), "")
+
+
+def _lines(path: Path) -> list[dict[str, str]]:
     import csv
 
     with open(path, newline="") as file:
-        return list(csv.reader(file))
+        return list(csv.DictReader(file))
 
 
 def _cell(value: Any) -> Any:

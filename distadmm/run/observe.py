@@ -25,12 +25,15 @@ class Measurement(NamedTuple):
     phase: str  # solve: reads the data; recycle: does not
     objective: float  # sum_i O_i(f_i)
     average_loss: float  # mean over the nodes of their mean loss at f_i
-    gap: float  # sum_i O_i(mean f) / optimum - 1; filled in when the optimum is known
+    mean_model_gap: float  # sum_i O_i(mean f) / optimum - 1; filled in when the optimum is known
     consensus_error: float  # sqrt(sum_i |f_i - mean f|^2)
     primal_residual: float  # the same / sqrt(N)
     dual_residual: float  # |f(t) - f(t-1)| / sqrt(N): how far the models still move
     kkt_residual: float  # worst gradient norm left by a primal solve of this iteration
     test_error: float  # share of test rows that the nodes' own models get wrong, mean over the nodes
+    worst_test_error: float  # that of the node whose model does worst
+    test_loss: float  # mean loss of the test rows at the nodes' own models, mean over the nodes
+    worst_test_loss: float
     epsilon: float  # spent so far by the node that has spent most; what is reserved counts as spent
     statement: str  # what that number is worth: certificate, odometer, simulation, or none
     messages: int  # protocol messages so far, one a directed edge
@@ -60,10 +63,17 @@ class Observer:
     columns = Measurement._fields
 
     def __init__(
-        self, node: Node, world: World, test: Callable[[], tuple[Any, Array] | None], *, exact: bool = True
+        self,
+        node: Node,
+        world: World,
+        test: Callable[[], tuple[Any, Array] | None],
+        *,
+        loss: Any = None,
+        exact: bool = True,
     ):
-        """`test` reads the test rows, when rank 0 first wants them; without `exact` no loss of the rows is computed."""
-        self.node, self.world, self.exact = node, world, exact
+        """`test` reads the test rows, when rank 0 first wants them, and `loss` is theirs; without `exact` no loss of
+        private rows is computed."""
+        self.node, self.world, self.loss, self.exact = node, world, loss, exact
         self._read_test = test
         self.order = world.rows_order(node.network.nodes)
         self.uplink = Uplink(world, node.network.n_local, 7 + node.problem.dimension)
@@ -106,20 +116,19 @@ class Observer:
         mean = whole[:, 7:].mean(axis=0)
         self._means.append(mean)
         n = len(whole)
+        own = OwnFigures() if self.test is None else own_figures(whole[:, 7:], self.test, self.loss)
         apart = float(np.sqrt(((whole[:, 7:] - mean) ** 2).sum()))
         return Measurement(
             iteration=k,
             phase=phase,
             objective=float(whole[:, 0].sum()),
             average_loss=float(whole[:, 1].mean()),
-            gap=float("nan"),  # the optimum is not known yet
+            mean_model_gap=float("nan"),  # the optimum is not known yet
             consensus_error=apart,
             primal_residual=apart / float(np.sqrt(n)),
             dual_residual=float(np.sqrt(whole[:, 3].sum() / n)),
             kkt_residual=float(whole[:, 2].max()),
-            test_error=float("nan")
-            if self.test is None
-            else float(own_errors(whole[:, 7:], self.test).mean()),
+            **own._asdict(),
             epsilon=float(whole[:, 4].max()),
             statement=self.node.release.statement,
             messages=round(whole[:, 5].sum()),
@@ -154,9 +163,32 @@ def error_rate(f: Array, X: Any, y: Array) -> float:
     return float(np.mean(np.where(X @ f > 0, 1, -1) != y))
 
 
-def own_errors(models: Array, test: tuple[Any, Array]) -> Array:
-    """The error rate of each node's own model."""
-    return np.array([error_rate(f, *test) for f in models])
+class OwnFigures(NamedTuple):
+    """Test rows under the nodes' own models: mean over the nodes, and the worst node."""
+
+    test_error: float = float("nan")
+    worst_test_error: float = float("nan")
+    test_loss: float = float("nan")
+    worst_test_loss: float = float("nan")
+
+
+def own_figures(models: Array, test: tuple[Any, Array], loss: Any) -> OwnFigures:
+    """Of each node's own model; a loss of NaN without `loss`."""
+    errors = np.array([error_rate(f, *test) for f in models])
+    losses = np.array([mean_loss(f, *test, loss) for f in models])
+    return OwnFigures(*(float(figure) for each in (errors, losses) for figure in (each.mean(), each.max())))
+
+
+def mean_loss(f: Array, X: Any, y: Array, loss: Any) -> float:
+    """Mean loss of the rows under the model."""
+    if loss is None:
+        return float("nan")
+    if len(f) == X.shape[1]:
+        return float(np.mean(loss.value(X @ f, y)))
+    scores = X @ f.reshape(-1, X.shape[1]).T
+    top = scores.max(axis=1)
+    own = np.take_along_axis(scores, np.asarray(y, dtype=np.int64)[:, None], axis=1)[:, 0]
+    return float(np.mean(top + np.log(np.exp(scores - top[:, None]).sum(axis=1)) - own))
 
 
 def optimum(node: Node, observer: Observer) -> tuple[Array, float]:

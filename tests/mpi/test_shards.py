@@ -66,9 +66,9 @@ def test_the_gap_is_unknown_and_said_to_be(world: World, shared_path: Path, caps
     assert shell.work(radmm.PROGRAMME, radmm.configure("admm", data=pattern, out=out, **FLAGS), world) == 0
     if world.is_root:
         assert "each node holds its own rows" in capsys.readouterr().out
-        assert json.loads((Path(out) / "summary.json").read_text())["gap"] is None
+        assert json.loads((Path(out) / "summary.json").read_text())["mean_model_gap"] is None
         header, first = (Path(out) / "history.csv").read_text().splitlines()[:2]
-        assert first.split(",")[header.split(",").index("gap")] == ""
+        assert first.split(",")[header.split(",").index("mean_model_gap")] == ""
 
 
 @pytest.mark.mpi(min_size=2, sizes=[2])

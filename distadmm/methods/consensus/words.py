@@ -126,8 +126,8 @@ def closing(s: dict[str, Any], optimum: float | None) -> list[tuple[str, str]]:
     """The lines of the small table at the end of a run with summary `s`."""
     if s["ended"] == DIVERGED:
         gap = "none: the run diverged"
-    elif s["gap"] is not None:
-        gap = f"{s['gap']:.3e}"
+    elif s["mean_model_gap"] is not None:
+        gap = f"{s['mean_model_gap']:.3e} of the mean of the nodes' models"
     elif s["observed"] == "public":
         gap = "- (of private rows: --observe all computes it, outside the bound)"
     elif optimum == 0:
@@ -137,8 +137,7 @@ def closing(s: dict[str, Any], optimum: float | None) -> list[tuple[str, str]]:
     else:
         gap = "unknown: each node holds its own rows, and the centralised optimum needs all of them"
     if s["test_error"] is not None:
-        own, worst, mean = (100 * s[f"{of}test_error"] for of in ("", "worst_", "mean_model_"))
-        error = f"{own:.2f} % by the nodes' own models (worst {worst:.2f} %), {mean:.2f} % by their mean"
+        error = _of_own(s, "test_error", "{:.2f} %", 100)
     elif s["ended"] == DIVERGED:
         error = "none"
     elif s["hidden_test"]:
@@ -156,8 +155,10 @@ def closing(s: dict[str, Any], optimum: float | None) -> list[tuple[str, str]]:
         ("sent", f"{s['bytes'] / 1e6:.2f} MB in {s['messages']} messages"),
         ("time", f"{s['seconds']:.2f} s of iterations"),
     ]
+    if s["test_loss"] is not None:
+        rows.insert(4, ("test loss", _of_own(s, "test_loss", "{:.4f}")))
     if s["choice"]:
-        rows.insert(4, ("penalty", s["choice"]))
+        rows.insert(-3, ("penalty", s["choice"]))
     if s["not_covered"]:
         rows.append(("not covered", f"exact figures of private rows: {s['not_covered']}"))
     if s["note"]:
@@ -169,3 +170,9 @@ def closing(s: dict[str, Any], optimum: float | None) -> list[tuple[str, str]]:
     if s["reason"]:
         rows.insert(2, ("", s["reason"]))
     return rows
+
+
+def _of_own(s: dict[str, Any], name: str, show: str, unit: float = 1.0) -> str:
+    """A figure of the nodes' own models, mean and worst, and of the mean of these models under that name."""
+    own, worst, mean = (show.format(unit * s[f"{of}{name}"]) for of in ("", "worst_", "mean_model_"))
+    return f"{own} by the nodes' own models (worst {worst}), {mean} by their mean"
