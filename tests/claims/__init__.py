@@ -1,0 +1,1 @@
+"""What published code of this field claims, recomputed; `python -m tests.claims` prints it."""
