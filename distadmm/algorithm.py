@@ -259,6 +259,10 @@ class Defaults:
         """The state to report after iteration k, the last; a checkpoint keeps the one before.  It reads no data."""
         return st
 
+    def told(self, k: int, st: Any, node: Any) -> dict[str, Any]:
+        """Figures of its own for the summary, at the end of the run; called by every rank."""
+        return {}
+
     def claims_optimum(self, node: Any) -> bool:
         """Whether the fixed point is the optimum of the whole network's problem."""
         return True

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from distadmm.algorithm import Array, find, names
-from distadmm.errors import InputError
+from distadmm.errors import InputError, require
 from distadmm.flags import build, fields_of, unknown_flag, value_of
 from distadmm.privacy.accounting.statements import loss_in_words
 from distadmm.problems.losses import link_of
@@ -57,6 +57,7 @@ class Run(shell.Outcome):
     messages: int = 0  # of the protocol, all nodes together
     bytes: int = 0
     lost: int = 0  # messages that did not arrive
+    told: dict[str, Any] = field(default_factory=dict)  # figures of the algorithm's own, for the summary
     history: list[Measurement] = field(default_factory=list)
 
     @property
@@ -108,6 +109,10 @@ class Consensus(shell.Programme):
 
     def price(self, prepared: Prepared) -> Plan | None:
         if not prepared.config.privacy.wanted:
+            require(
+                not getattr(prepared.config.algorithm, "evaluate", None),
+                "--evaluate pays for an evaluation under noise; add --epsilon and --adjacency, or leave it out",
+            )
             return None
         return _house(prepared.config, "private").plan_of(prepared)
 
@@ -161,6 +166,7 @@ def execute(prepared: Prepared, node: Node, run: Running) -> Run:
     found = Run(loop.ended, k, loop.began, observer.columns, loop.history, config=config)
     found.seconds, found.reason = loop.seconds, loop.reason
     found.strict = flags.strict and flags.stop_tolerance is not None
+    found.told = config.algorithm.told(k, state, node)
     models = observer.gather(state.f)
     found.messages, found.bytes, found.lost = observer.traffic()
     if prepared.world.broadcast(models is not None and not np.isfinite(np.vdot(models, models))):
@@ -221,6 +227,7 @@ def _summed_up(prepared: Prepared, plan: Plan | None, run: Run, running: Running
         "lost": run.lost,
         "seconds": run.seconds,
         "predicted_wan_seconds": words.on_a_wide_area_network(prepared, run),
+        **run.told,
     }
     run.arrays = {"models.npz": {"models": run.models, "mean": run.model}}
     run.closing = [*words.closing(run.summary, run.optimum), *run.closing]

@@ -30,9 +30,10 @@ class Ask(NamedTuple):
 
 def asks(rule: Rule) -> list[Ask]:
     """The sums of a run in which no round is lost."""
-    found = [Ask(kind, rule.words(kind)) for kind in rule.kinds if kind != "gradient"]
+    found = [Ask(kind, rule.words(kind)) for kind in rule.kinds if kind in ("squares", "curvature")]
     words = rule.words("gradient")
-    return [*found, *(Ask("gradient", words, t, t == 0) for t in range(rule.rounds + 1))]
+    found += [Ask("gradient", words, t, t == 0) for t in range(rule.rounds + 1)]
+    return [*found, Ask("evaluation", rule.words("evaluation"))] if rule.evaluation else found
 
 
 class Learner:
@@ -47,6 +48,9 @@ class Learner:
         self.centre: Array | None = None  # g_0, of the roster that is there
         self.plain = False  # g_0 is lost, and there is no budget for another one
         self.tried, self.gradients = 0, 0
+        self.trained = False  # no further round of training
+        self.evaluation: tuple[Array, int] | None = None  # its total, and of how many nodes
+        self._asked = not rule.evaluation  # whether the evaluation was tried, or is not wanted
         self._squares, self._curvature = not rule.squares, not rule.curvature
         self._set_step(None)
 
@@ -56,11 +60,13 @@ class Learner:
 
     @property
     def done(self) -> bool:
-        """As many gradients as were planned, or as many rounds tried."""
-        return self.gradients > self.rule.rounds or self.tried >= self.most_rounds
+        """As many gradients as were planned, or as many rounds tried; and the model evaluated, where it is to be."""
+        return self.trained and self._asked
 
     def ask(self) -> Ask:
         rule = self.rule
+        if self.trained:
+            return Ask("evaluation", rule.words("evaluation"))
         if not self._squares:
             return Ask("squares", rule.words("squares"))
         if not self._curvature:
@@ -76,18 +82,27 @@ class Learner:
         """
         if roster_changes and self.rule.centre and self.ask().kind == "gradient":
             self.centre, self.plain = None, True
+        self._count()
+
+    def _count(self) -> None:
+        """A round was tried; the evaluation is tried once."""
+        self._asked = self._asked or self.trained
         self.tried += 1
+        training = self.most_rounds - bool(self.rule.evaluation)
+        self.trained = self.trained or self.gradients > self.rule.rounds or self.tried >= training
 
     def take(self, total: Array, roster: int) -> None:
         """A total, in units of 1, over so many nodes."""
         ask = self.ask()
-        self.tried += 1
         if ask.kind == "squares":
             self._take_squares(total, roster)
         elif ask.kind == "curvature":
             self._take_curvature(total, roster)
-        else:
+        elif ask.kind == "gradient":
             self._take_gradient(ask, total.reshape(self.w.shape))
+        else:
+            self.evaluation = total, roster
+        self._count()
 
     def _take_squares(self, s: Array, roster: int) -> None:
         rule = self.rule
@@ -134,6 +149,20 @@ class Learner:
         """Of the later half of the iterates."""
         t = len(self.iterates)
         return np.mean(self.iterates[t - max(1, t // 2) :], axis=0) if t else self.w
+
+    @property
+    def told(self) -> dict[str, float]:
+        """What the evaluation says: shares of wrong rows and mean loss, each with the spread of its noise."""
+        if self.evaluation is None:
+            return {}
+        rule, (total, roster) = self.rule, self.evaluation
+        rows, most = rule.rows * roster / rule.nodes, rule.most_loss
+        spread = rule.sd("evaluation") * rule.excess(roster) / rows
+        found = {"rows": round(rows), "cut": most, "loss": float(np.clip(most * total[-1] / rows, 0, most))}
+        found["loss_spread"] = most * spread
+        if len(total) > 1:
+            found |= {"error": float(np.clip(total[0] / rows, 0, 1)), "error_spread": spread}
+        return found
 
     def model(self, sparsity: str | None = None) -> Array:
         """f, one column an output; `sparsity`: weight of |f|_1, or auto, where it is wanted."""

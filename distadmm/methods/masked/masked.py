@@ -1,6 +1,7 @@
 """Masked consensus: in each iteration one sum over all nodes, noised once and masked, and the model made of it.
 
     squares, curvature, gradient, gradient, ...      `rule` says which, under which noise; `learner` what becomes of it
+    evaluation                                       at last, with --evaluate: how good the model is on the same rows
 
 Without --epsilon the same sums travel in the clear.
 """
@@ -13,7 +14,7 @@ import numpy as np
 from distadmm.algorithm import Array, Node, register
 from distadmm.errors import require
 from distadmm.flags import again, flag
-from distadmm.methods.masked.learner import Ask, Learner
+from distadmm.methods.masked.learner import Ask, Learner, asks
 from distadmm.methods.masked.rows import Rows
 from distadmm.methods.masked.rule import NAMES, Rule, choose
 from distadmm.problems.losses import LOSSES
@@ -54,6 +55,11 @@ class Masked:
     l1: str | None = flag(
         None,
         help="weight of |f|_1 beside the sum of all rows' losses, or auto: twice the noise of a coordinate",
+    )
+    evaluate: float | None = flag(
+        None,
+        help="epsilon for one more sum besides --epsilon: errors and losses of the model on the nodes' rows",
+        above=0,
     )
     anyway: bool = flag(False, help="spend the budget even where nothing can be learnt from so few rows")
 
@@ -117,11 +123,14 @@ class Masked:
         """What the nodes of this rank know, who know the same."""
 
         def replayed() -> Learner:
-            learner, at = Learner(self._rule(node)), 0
+            rule = self._rule(node)
+            learner, at = Learner(rule), 0
             for roster in st.told[0, : int(st.tried[0])].tolist():
+                if roster > rule.nodes:  # of an evaluation
+                    learner.trained, roster = True, roster - rule.nodes
                 count = learner.ask().words
                 if roster > 0:
-                    learner.take(st.totals[0, at : at + count] * 4.0**-learner.rule.bits, roster)
+                    learner.take(st.totals[0, at : at + count] * 4.0**-rule.bits, roster)
                     at += count
                 else:
                     learner.lose(roster_changes=roster != _LOST)
@@ -134,10 +143,14 @@ class Masked:
         rule, release = learner.rule, cast(Any, node.release)
         while private and learner.tried < release.round:  # begun before a resume, and never finished
             learner.lose(roster_changes=False)
+        if private and not learner.trained:  # an evaluation keeps its part of the budget
+            learner.trained = not release.affords(
+                learner.ask(), *asks(rule)[len(asks(rule)) - bool(rule.evaluation) :]
+            )
         ask, before = learner.ask(), release.present if private else rule.nodes
         if learner.done or (private and not release.affords(ask)):
             return st._replace(left=np.zeros_like(st.left))
-        values = np.stack([rows_sum(rows, ask, learner) for rows in self._rows(node, rule)])
+        values = np.stack([rows_sum(rows, ask, learner, self.l1) for rows in self._rows(node, rule)])
         if private:
             total, roster = release.sum(ask, values, gone_at(k, node))
         else:
@@ -151,7 +164,8 @@ class Masked:
             learner.lose(roster_changes=roster != before)
             over = not enough
         else:
-            told[:, learner.tried], totals[:, filled : filled + ask.words] = roster, total
+            told[:, learner.tried] = roster + rule.nodes * (ask.kind == "evaluation")
+            totals[:, filled : filled + ask.words] = total
             learner.take(total * 4.0**-rule.bits, roster)
             filled += ask.words
         node.recall("learner", k, lambda: learner)
@@ -159,18 +173,23 @@ class Masked:
         tried, left = np.full_like(st.tried, learner.tried), np.full_like(st.left, not (learner.done or over))
         return State(f, told, tried, totals, np.full_like(st.filled, filled), left)
 
+    def told(self, k: int, st: State, node: Node) -> dict[str, Any]:
+        return {"evaluation": self._learner(k, st, node).told} if self.evaluate else {}
+
     def _rows(self, node: Node, rule: Rule) -> list[Rows]:
         """Those of the nodes here; each step that sums over them looks at them."""
         looks = [objective.records() for objective in node.problem.objectives]
         return node.recall("rows", 0, lambda: [Rows(X, y, rule, rule.bits) for X, y in looks])
 
 
-def rows_sum(rows: Rows, ask: Ask, learner: Learner) -> Array:
-    """What one node adds to the sum that is asked."""
+def rows_sum(rows: Rows, ask: Ask, learner: Learner, sparsity: str | None = None) -> Array:
+    """What one node adds to the sum that is asked; `sparsity` of a model that is evaluated."""
     if ask.kind == "squares":
         return rows.squares()
     if ask.kind == "curvature":
         return rows.curvature(learner.scale, learner.rho)
+    if ask.kind == "evaluation":
+        return rows.evaluation(learner.model(sparsity))
     if ask.first:
         return rows.first(learner.scale, learner.rho)
     return rows.later(learner.scale, learner.rho, learner.w, ask.plain)

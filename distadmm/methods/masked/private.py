@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from distadmm.errors import require
 from distadmm.methods.consensus import private as consensus
 from distadmm.methods.masked.learner import asks
 from distadmm.methods.masked.masked import counted_rows
-from distadmm.methods.masked.rule import MOST_COLUMNS, Rule
+from distadmm.methods.masked.rule import MOST_COLUMNS, SHRINK, Rule
 from distadmm.privacy.ledger.books import Books
 from distadmm.run.config import Config
 from distadmm.run.running import Running
@@ -41,7 +42,7 @@ class Plan:
     """What all nodes agree on before anything is sent: the terms that the commitment covers."""
 
     rule: Rule
-    epsilon: float
+    epsilon: float  # of the whole run, an evaluation included
     delta: float
     mu: float
     least: int  # R_min
@@ -65,7 +66,7 @@ class Plan:
         return {
             "nodes": rule.nodes, "coalition": rule.colluding, "least": self.least, "mask_degree": self.mask_degree,
             "mu": self.mu, "epsilon": self.epsilon, "delta": self.delta, "rounds": rule.most_rounds,
-            "hosted": self.hosted, "pinned": bool(self.peers),
+            "hosted": self.hosted, "pinned": bool(self.peers), "evaluated": bool(rule.evaluation),
         }  # fmt: skip
 
     def event(self, ask: Ask, roster: int, r: int = 0) -> SharedDiscreteGaussian:
@@ -106,6 +107,8 @@ class Plan:
             rule.kappa,
         )
         said += b"".join(map(f8, (*terms, rule.floor1, rule.ridge)))
+        if rule.evaluation:
+            said += b"evaluation" + f8(rule.evaluation) + f8(rule.most_loss)
         if rule.name != "first":
             said += bytes([len(rule.name)]) + rule.name.encode() + b"".join(map(f8, rule.constants))
         return said
@@ -139,7 +142,17 @@ def plan_of(prepared: Prepared) -> Plan | None:
     with node.network.world.together():
         epsilon = float(privacy.epsilon or 0.0)
         mu = gaussian.mu_at(epsilon, privacy.delta)
+        told = gaussian.mu_at(algorithm.evaluate, privacy.delta) if algorithm.evaluate else 0.0
         rule = algorithm.rule_of(node, adjacency=privacy.adjacency, colluding=colluding, rows=rows, mu=mu)
+        if told:
+            rule = replace(rule, evaluation=told * SHRINK)
+            mu = math.hypot(mu, told)
+            epsilon = gaussian.epsilon(mu, privacy.delta)
+            most, rounds = config.loop.iterations, rule.most_rounds
+            require(
+                most >= rounds,
+                f"--iterations {most} ends before --evaluate; give at least {rounds}, or leave one out",
+            )
         doubt = rule.check(algorithm.anyway)
         degree = mask_degree(n, colluding, least)
         found = {name: True for name in _STRUCTURAL} | _checked(prepared, rule, degree, least)
@@ -209,7 +222,7 @@ def keeps_rows_apart(d: int) -> bool:
     def made(some: Array) -> Array:
         z = _margins(_sparse(some) if wide else np.ascontiguousarray(some), w)
         short = _shortened(some, 0.5)[:, 0]
-        return np.stack([z, np.exp(-z), short], axis=1)
+        return np.stack([z, np.exp(-z), np.log1p(np.exp(-np.abs(z))), short], axis=1)
 
     whole = made(rows)
     return all(

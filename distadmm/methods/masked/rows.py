@@ -12,6 +12,7 @@ import numpy as np
 
 from distadmm.errors import require
 from distadmm.methods.masked.rule import MOST_COLUMNS, Array, Rule
+from distadmm.problems.losses import LOSSES
 
 _UNIT = 1 - 1e-9  # to which longer rows are cut, where they are cut to a grid: below 1 after every rounding
 
@@ -96,6 +97,19 @@ class Rows:
             u = _shortened(u, limit * self._unit)
         return self._whole((phi.T @ self._cut(u)).ravel())
 
+    def evaluation(self, f: Array) -> Array:
+        """How many rows f gets wrong, and the sum of their losses cut to B, in units of B; f has a column an output.
+
+        A row gives a point of [0, 1]^2, so a record that is replaced, comes or goes moves it by sqrt 2 at most.
+        """
+        require(np.isfinite(f).all(), "the model is not finite; nothing was sent")
+        z = np.stack([_margins(self.x, np.ascontiguousarray(column)) for column in f.T], axis=1)
+        wrong, lost = losses_of(self.rule, z, self.targets)
+        share = np.clip(lost / self.rule.most_loss, 0.0, 1.0)
+        share = share if self.bits is None else np.trunc(share * 4.0**self.bits) / 4.0**self.bits
+        told = [share] if wrong is None else [wrong.astype(float), share]
+        return self._whole(np.array([each.sum() for each in told]))
+
 
 def _factor(length: Array, limit: float) -> Array:
     """What brings rows of these lengths to the limit; 1 for those within it."""
@@ -144,6 +158,17 @@ def slope_of(rule: Rule, z: Array, y: Array) -> Array:
     p /= p.sum(axis=1, keepdims=True)
     p[np.arange(len(y)), y.astype(np.int64)] -= 1.0
     return p
+
+
+def losses_of(rule: Rule, z: Array, y: Array) -> tuple[Array | None, Array]:
+    """Which rows the scores get wrong (None: of numbers none is), and the loss of each."""
+    if rule.loss == "squared":
+        return None, (z[:, 0] - y) ** 2
+    if rule.loss == "softmax":
+        top = z.max(axis=1)
+        own = z[np.arange(len(y)), y.astype(np.int64)]
+        return z.argmax(axis=1) != y, top + np.log(np.exp(z - top[:, None]).sum(axis=1)) - own
+    return z[:, 0] <= 0, LOSSES[rule.loss].value(z[:, 0], 1.0)  # labels are folded into the rows
 
 
 def slope_at_zero(rule: Rule, y: Array, count: int) -> Array:

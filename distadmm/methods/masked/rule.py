@@ -2,12 +2,13 @@
 
 mu^2 is split: q0 for the squares of the columns, q1 for the curvature, the rest for gradients, of which share0 goes to
 the first, at w = 0.  With rows |x| <= 1 one record moves, when it is replaced (when it comes or goes: half of D2, D3,
-and 1 in place of sqrt 2),
+1 in place of sqrt 2, and all of De),
 
     squares    sum x*x                      D0 = sqrt 2    squares have inner products >= 0
     curvature  sum phi phi'  (Frobenius)    D1 = sqrt 2    so have outer products
     first      sum phi r(0)'                D2 = 2 R0      |r(0)| <= R0
     later      sum phi u'                   D3 = 2 Cp      |u| <= Cp, u = r(phi'w) - gamma r(0), shortened to Cp
+    evaluation sum (wrong, min(l, B)/B)     De = sqrt 2    both in [0, 1]; 1 where targets are numbers
 
 where r is the slope of the loss.  The gradient at w is the later sum + gamma times the first one: what is known of it
 already is not asked again, and what is left of each record is short.
@@ -58,6 +59,7 @@ class Rule:
     ridge: float
     momentum: float = 0.0  # beta; 0 where there is a curvature
     base: float = 0.0
+    evaluation: float = 0.0  # mu of a sum that tells how good the model is, besides `mu`; 0: none
 
     @property
     def squares(self) -> bool:
@@ -89,6 +91,8 @@ class Rule:
     def moved(self, kind: str, first: bool = False, plain: bool = False) -> float:
         """By how much one record moves a sum; `first`: sum phi r(0)', or a gradient at w = 0; `plain`: not centred."""
         twice = 1 if self.adjacency == "add-remove" else 2
+        if kind == "evaluation":
+            return math.sqrt(self.words(kind))
         if kind != "gradient":
             return math.sqrt(twice)
         return twice * (self.first_slope if first else self.whole_slope if plain else self.slope)
@@ -105,6 +109,8 @@ class Rule:
             return self.moved(kind) / (self.mu * math.sqrt(self.q0))
         if kind == "curvature":
             return self.moved(kind) / (self.mu * math.sqrt(self.q1))
+        if kind == "evaluation":
+            return self.moved(kind) / self.evaluation
         if t == 0:
             return self.moved(kind, True) / (self.mu * math.sqrt(self.q2 * self._share0()))
         shares = self.growth ** np.arange(self.rounds)
@@ -115,6 +121,7 @@ class Rule:
         """All that occur: squares, curvature, first gradient, later ones."""
         kinds = [("squares", 0)] * self.squares + [("curvature", 0)] * self.curvature
         kinds += [("gradient", t) for t in range(self.rounds + 1)]
+        kinds += [("evaluation", 0)] * bool(self.evaluation)
         return [self.sd(kind, t) for kind, t in kinds]
 
     @property
@@ -126,7 +133,10 @@ class Rule:
     def words(self, kind: str) -> int:
         """Numbers in a sum."""
         d = self.columns
-        return {"squares": d, "curvature": d * (d + 1) // 2, "gradient": d * self.outputs}[kind]
+        told = 1 if self.loss == "squared" else 2  # of a real target no row is wrong
+        return {
+            "squares": d, "curvature": d * (d + 1) // 2, "gradient": d * self.outputs, "evaluation": told
+        }[kind]  # fmt: skip
 
     def variance(self, kind: str, t: int = 0, plain: bool = False) -> float:
         """sigma^2 in grid units; of a curvature, on the diagonal (twice that off it)."""
@@ -152,7 +162,8 @@ class Rule:
     @property
     def kinds(self) -> list[str]:
         """The rounds of a run in which none is lost."""
-        return ["squares"] * self.squares + ["curvature"] * self.curvature + ["gradient"] * (self.rounds + 1)
+        before = ["squares"] * self.squares + ["curvature"] * self.curvature
+        return before + ["gradient"] * (self.rounds + 1) + ["evaluation"] * bool(self.evaluation)
 
     @property
     def most_rounds(self) -> int:
@@ -165,6 +176,11 @@ class Rule:
         share0 = self._share0()
         return (*own, share0, self.growth, self.q0, self.q1, self.q2, self.floor1, self.leverage,
                 self.momentum, self.base)  # fmt: skip
+
+    @property
+    def most_loss(self) -> float:
+        """B."""
+        return MOST_LOSS.get(self.loss, 4.0)
 
     @property
     def hope(self) -> float:
@@ -211,6 +227,7 @@ def diagonal(d: int) -> Array:
 
 NAMES = ("centred", "first")
 LOSSES = ("logistic", "squared", "huber", "softmax")
+MOST_LOSS = {"squared": 1.0}  # B, to which the loss of a row is cut in an evaluation; 4 for the others
 
 
 def choose(

@@ -73,12 +73,14 @@ class Sums(Unprotected):
         """The price of the next sum."""
         return self.terms.event(ask, len(self._roster), self.round)
 
-    def affords(self, ask: Ask) -> bool:
-        """Whether every ledger here admits the next sum; it depends on no data."""
-        event = self.event(ask)
-        if event.share_variance_grid >= MOST_SD**2:  # where gradients are not centred any more
+    def affords(self, *asks: Ask) -> bool:
+        """Whether every ledger here admits the next sums; it depends on no data."""
+        events = [self.event(ask) for ask in asks]
+        if any(
+            event.share_variance_grid >= MOST_SD**2 for event in events
+        ):  # of gradients that are not centred
             return False
-        return all(ledger.affords([event]) for ledger in self.books.ledgers)
+        return all(ledger.affords(events) for ledger in self.books.ledgers)
 
     def sum(self, ask: Ask, values: Array, away: Collection[int] = ()) -> tuple[Array | None, int]:
         """The sum of the nodes' values with its noise, or nothing, and how many nodes are there then.

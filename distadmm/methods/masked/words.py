@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from distadmm.methods.consensus.words import beyond, closing, not_covered, on_a_wide_area_network
+from distadmm.methods.consensus.words import closing as closing_of_models
+from distadmm.methods.consensus.words import not_covered, on_a_wide_area_network
 from distadmm.privacy.accounting.masked_statements import (
     NOT_COVERED,
     SEEDED,
@@ -53,6 +54,32 @@ def _forecast(prepared: Prepared, rule: Rule) -> list[str]:
     if math.isnan(excess):
         return []
     return [f"forecast   mean log loss {excess:.3g} above the best model's, on synthetic rows of this shape"]
+
+
+def closing(s: dict[str, Any], optimum: float | None) -> list[tuple[str, str]]:
+    """The lines of the small table at the end, and what an evaluation found."""
+    rows, told = closing_of_models(s, optimum), s.get("evaluation")
+    if told is None:
+        return rows
+    words = "none: the run ended before it, or its sum was lost"
+    if told:
+        wrong = (
+            ""
+            if "error" not in told
+            else f"{100 * told['error']:.2f} % wrong +- {100 * told['error_spread']:.2f}, "
+        )
+        words = (
+            f"{wrong}mean loss {told['loss']:.4f} +- {told['loss_spread']:.4f} (cut at {told['cut']:g} a row), of the "
+            f"{told['rows']} rows that the model was trained on"
+        )
+    at = next(place for place, (name, _) in enumerate(rows) if name == "test error")
+    return [*rows[: at + 1], ("evaluation", words), *rows[at + 1 :]]
+
+
+def beyond(prepared: Prepared, run: Any) -> str:
+    """What is spent besides --epsilon."""
+    told, asked = prepared.config.algorithm.evaluate, prepared.config.privacy.epsilon
+    return f"epsilon is that of training ({asked:g}) and evaluation ({told:g}) together" if told else ""
 
 
 def note(prepared: Prepared, plan: Plan | None = None) -> str:

@@ -59,12 +59,13 @@ def sentence(
     from distadmm.privacy.accounting.scopes import SCOPES
 
     c, n = sums["coalition"], sums["nodes"]
+    last = " (the last one evaluates the model)" if sums.get("evaluated") else ""
     change, masks = SCOPES["masked"].adjacencies[adjacency], c < n - 1
     said = (
         f"Everything that any {c} of the {n} nodes together see (the reader's own node counts as one), with all "
         f"messages of the network and the model, is {bound(epsilon, delta)} for {change} one record held by another "
-        f"node, for at most {sums['rounds']} {'masked ' * masks}sums within mu^2 = {rounded_up(sums['mu'] ** 2)}; "
-        "rounds lost on the way, whoever caused it, are paid for"
+        f"node, for at most {sums['rounds']} {'masked ' * masks}sums{last} within "
+        f"mu^2 = {rounded_up(sums['mu'] ** 2)}; rounds lost on the way, whoever caused it, are paid for"
     )
     if not masks:
         return f"{said}; without masks: no assumption on any other node. Derivation not peer-reviewed."

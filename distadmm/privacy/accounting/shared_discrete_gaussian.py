@@ -23,7 +23,7 @@ from distadmm.privacy.accounting.events import Adjacency, Array, Event, Gaussian
 from distadmm.privacy.accounting.trust import Trust
 from distadmm.structs import struct
 
-_LATTICE = {"squares": 4, "gradient": 4, "curvature": 8}
+_LATTICE = {"squares": 4, "gradient": 4, "curvature": 8, "evaluation": 4}
 _LEAST_VARIANCE = 4**8  # of a share
 
 

@@ -28,7 +28,7 @@ from distadmm.structs import mutable_struct
 Array = np.ndarray
 
 NAME = b"distadmm secure-sum v2"
-KINDS = {"squares": 0, "curvature": 1, "gradient": 2}
+KINDS = {"squares": 0, "curvature": 1, "gradient": 2, "evaluation": 3}
 _GENERATOR, _KEY_BYTES = 2, 256
 _PRIME = int(  # group 14 of RFC 3526
     "FFFFFFFFFFFFFFFFC90FDAA22168C234C4C6628B80DC1CD129024E088A67CC74020BBEA63B139B22514A08798E3404DD"
