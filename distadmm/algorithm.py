@@ -304,6 +304,7 @@ _MODULES = {  # of the built-in ones, found by name without importing the others
         "mradmm": "distadmm.methods.consensus.recycled",
         "newton": "distadmm.methods.consensus.newton",
         "masked": "distadmm.methods.masked.masked",
+        "gossip": "distadmm.methods.gossip.gossip",
     },
     "star": {
         "corrected": "distadmm.methods.sharing.jacobi",

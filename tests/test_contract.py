@@ -18,7 +18,7 @@ from distadmm.testing import contracts
 EXAMPLES = Path(__file__).parent.parent / "docs" / "examples"
 OWN = [str(EXAMPLES / "gradient_tracking.py"), str(EXAMPLES / "noisy_gradient_tracking.py")]
 BUILT_IN = names()
-OWN_OPTIMUM = ["masked"]  # with a ridge and weights of its own; see test_masked
+OWN_OPTIMUM = ["masked", "gossip"]  # with a ridge and weights of its own; beside it by a constant step
 EVERY = pytest.mark.parametrize("name", [*BUILT_IN, *OWN], ids=lambda name: Path(name).stem)
 SMALL: dict[str, Any] = {"data": "tiny", **contracts.SMALL["graph"]}
 NOISE: dict[str, Any] = {

@@ -91,8 +91,12 @@ class GeneralisedLinear:
     def value(self, f: Array) -> float:
         return self.scale * self.rows * self.data_loss(f) + 0.5 * self.ridge * float(f @ f)
 
-    def grad(self, f: Array) -> Array:
-        return self._backward @ (self.scale * self.loss.slope(self.scores(f), self.y)) + self.ridge * f
+    def grad(self, f: Array, most: float = np.inf) -> Array:
+        """`most`: to which each slope is cut, and so the gradient of a row no longer than 1."""
+        slope = self.loss.slope(self.scores(f), self.y)
+        if most < np.inf:
+            slope = np.clip(slope, -most, most)
+        return self._backward @ (self.scale * slope) + self.ridge * f
 
     def hess(self, f: Array) -> Array:
         return self._hessian_of(self.loss.curvature(self.scores(f), self.y))
@@ -156,9 +160,11 @@ class Softmax:
     def value(self, f: Array) -> float:
         return self.scale * self.rows * self.data_loss(f) + 0.5 * self.ridge * float(f @ f)
 
-    def grad(self, f: Array) -> Array:
+    def grad(self, f: Array, most: float = np.inf) -> Array:
         excess = self._probabilities(f)
         excess[np.arange(self.rows), self.y] -= 1.0
+        if most < np.inf:
+            excess *= np.minimum(1.0, most / np.maximum(np.linalg.norm(excess, axis=1), 1e-300))[:, None]
         return self.scale * (excess.T @ self.A).ravel() + self.ridge * f
 
     def hess(self, f: Array) -> Array:

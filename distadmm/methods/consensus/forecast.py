@@ -60,10 +60,7 @@ def expected_excess(
     A: Array, facts: Facts, d: int, noise: Array, record: Array, course: Course, rounds: int = 0
 ) -> float:
     """Expected excess of the nodes' own models' mean loss; `noise` is the variance at each node, `record` its w."""
-    top = facts.ridge + facts.weight * facts.max_curvature / np.sqrt(d)
-    h = np.geomspace(max(facts.ridge, 1e-3 * top), top, _MODES)
-    c = h**-0.25
-    c *= np.sqrt(2 * _GAIN * np.log(2) * facts.weight / np.sum(h * c**2))
+    h, c = modes(facts, d)
     own = record[:, None] * np.maximum(h - facts.ridge, 0.0) / h**2
     W = np.linalg.matrix_power(smoothing.matrix(A), rounds)
     some = np.arange(len(A))
@@ -72,6 +69,14 @@ def expected_excess(
     bias, variance = follow(A, h, c, noise, own, course, W[some])
     bias, variance = np.mean(bias**2, axis=0), np.mean(variance, axis=0)
     return float(np.sum(0.5 * h * (bias + d / _MODES * variance))) / facts.weight
+
+
+def modes(facts: Facts, d: int) -> tuple[Array, Array]:
+    """Curvatures h, and how far the optimum is along each."""
+    top = facts.ridge + facts.weight * facts.max_curvature / np.sqrt(d)
+    h = np.geomspace(max(facts.ridge, 1e-3 * top), top, _MODES)
+    c = h**-0.25
+    return h, c * np.sqrt(2 * _GAIN * np.log(2) * facts.weight / np.sum(h * c**2))
 
 
 def follow(

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from distadmm.data.public import PublicFacts
     from distadmm.privacy.accounting.events import Adjacency, Event
     from distadmm.privacy.ledger.filter import Filter
-    from distadmm.privacy.noise.protected import Recipe
+    from distadmm.privacy.noise.protected import Protected, Recipe
     from distadmm.privacy.noise.sources import Source
 
 _MANY = 60  # different releases a node, from which pricing them takes seconds
@@ -139,14 +139,32 @@ class Plan:
     def penalty(self) -> float | None:
         return None if self.choice is None else self.choice.eta
 
+    def release(self, books: Books, source: Source, phases: int) -> Protected:
+        """What stands between the nodes here and the network."""
+        from distadmm.privacy.noise.protected import Protected
+
+        return Protected(self.recipe, books, source, self.node.network, phases)
+
+    @property
+    def events(self) -> Sequence[tuple[Event, ...]]:
+        """What each node here reserves."""
+        recipe = self.recipe
+        return (
+            [()] * self.node.network.n_local if recipe.unverified else sizing.plans_of(recipe, self.releases)
+        )
+
+    @property
+    def header(self) -> dict[str, Any]:
+        """What its ledgers are told: whom the claim holds against, and what it is."""
+        return {"claim": claim(self.recipe)}
+
 
 def plan_of(prepared: Prepared) -> Plan | None:
     """The plan of a private run, or its refusal; None without noise."""
     config, node = prepared.config, prepared.node
     require(
         config.algorithm.house == Defaults.house,
-        f"--algorithm {config.name} sums over a tree; this command looks at rows between neighbours, and has no "
-        "meaning for it",
+        f"--algorithm {config.name} makes its noise in another way than a solve: this command has no meaning for it",
     )
     if not config.privacy.wanted:
         return None
@@ -221,9 +239,7 @@ def armed(prepared: Prepared, plan: Plan | None, run: Running) -> Node:
             _note_unchecked(config, books)
         note_sanitised(prepared, books)
         return node.having(release=bare)
-    from distadmm.privacy.noise.protected import Protected
-
-    release = Protected(plan.recipe, books, source, node.network, config.algorithm.phases)
+    release = plan.release(books, source, config.algorithm.phases)
     node = node.having(release=release)
     release.watch(node.network, node.start, foreign(config))
     plans = release.plans(plan.releases)
@@ -311,7 +327,9 @@ def _books(
     if run.folder is not None and run.resumed:
         return Books.resume(run.folder / "ledger", nodes, ghosts, source=generator, **header)
     header |= {"scope": "record", "run": run.name, "source": generator}
-    header["claim"] = None if recipe is None else claim(recipe) | circumstances_of(prepared)
+    header |= {"claim": None} if plan is None else plan.header
+    if plan is not None:
+        header["claim"] |= circumstances_of(prepared)
     header["rows"] = {node: content.names for node, content in contents.items()}
     budgets = _budgets(config, plan, network.n_local)
     folder = None if run.folder is None else run.folder / "ledger"
@@ -358,12 +376,10 @@ def _budgets(config: Config, plan: Plan | None, count: int) -> list[Filter | Non
         )
     from distadmm.privacy.ledger.filter import budget
 
-    recipe = plan.recipe
-    plans = [()] * count if recipe.unverified else sizing.plans_of(recipe, plan.releases)
-    filters: dict[tuple[Event, ...], Filter] = {}
-    for events in plans:
-        if events not in filters:
-            filters[events] = budget(privacy.budget_epsilon, delta, events, adjacency=recipe.adjacency)
+    plans, adjacency = plan.events, plan.recipe.adjacency
+    filters = {
+        events: budget(privacy.budget_epsilon, delta, events, adjacency=adjacency) for events in set(plans)
+    }
     return [filters[events] for events in plans]
 
 

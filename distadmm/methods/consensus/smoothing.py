@@ -53,14 +53,19 @@ def averaged(power: float | None, t: int, mean: Array, f: Array) -> Array:
 
 def mixed(rounds: int, k: int, f: Array, node: Node) -> Array:
     """The models after so many rounds, each message noted as made of releases."""
+    for _ in range(rounds):
+        node.release.recycle(k, f)
+        f = once(f, node)
+    return f
+
+
+def once(f: Array, node: Node) -> Array:
+    """W f: a round, one message an edge."""
     network, degrees = node.network, node.facts.degrees
     own = np.repeat(np.arange(network.n_local), np.diff(network.indptr))  # whose each edge is
     weight = 1.0 / (1.0 + np.maximum(degrees[network.nodes][own], degrees[network.indices]))[:, None]
-    for _ in range(rounds):
-        node.release.recycle(k, f)
-        heard = network.exchange(f)[network.columns]
-        f = f - network.sum_over_edges(weight * (f[own] - heard))
-    return f
+    heard = network.exchange(f)[network.columns]
+    return f - network.sum_over_edges(weight * (f[own] - heard))
 
 
 def matrix(A: Array) -> Array:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from distadmm.methods.consensus.sizing import events_of
 from distadmm.privacy.accounting.statements import loss_in_words, planned_loss
 from distadmm.privacy.noise.release import HEAD_BYTES
 from distadmm.run.config import Config
@@ -54,14 +53,13 @@ def _planned_loss(prepared: Prepared, plan: Plan | None) -> str:
 
     from distadmm.privacy.accounting import accountant
 
-    recipe = plan.recipe
-    worst = published = 0.0
-    for i in range(plan.node.network.n_local):
-        events = events_of(recipe, plan.releases, i)
-        worst = max(worst, accountant.epsilon(events, delta, recipe.adjacency))
-        published = max(published, accountant.published_epsilon(events, recipe.adjacency))
+    adjacency, worst, published = plan.recipe.adjacency, 0.0, 0.0
+    for events in set(plan.events):
+        worst = max(worst, accountant.epsilon(list(events), delta, adjacency))
+        published = max(published, accountant.published_epsilon(list(events), adjacency))
     worst, published = max(prepared.world.allgather((worst, published)))
-    return planned_loss(worst, delta, recipe.adjacency, published, len(plan.releases))
+    count = sum(event.releases for event in plan.events[0])
+    return planned_loss(worst, delta, adjacency, published, count)
 
 
 def said(prepared: Prepared, plan: Plan | None, node: Any, iterations: int) -> list[str]:

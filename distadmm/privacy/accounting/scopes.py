@@ -56,6 +56,7 @@ HYPOTHESES = {
     "zero-start": "the first gradient is taken where the model is exactly 0",
     "filter": "each node's own ledger keeps the sum of mu^2 within the budget",
     "centre-same-roster": "centred gradients go with a first gradient of the same roster",
+    "noisy-own-term": "a node uses its gradient as it was released, under its noise",
     "public-targets-range": "targets lie within public bounds",
 }
 
@@ -179,6 +180,23 @@ SCOPES = {
             *("filter", "data-free-schedule", "centre-same-roster", "public-targets-range"),
         ),
         {"replace": "replacing", "add-remove": "adding or removing"},
+    ),
+    "gossip": Scope(
+        "All messages and models of all nodes together are {claim} for {change} held by one node, against any "
+        "coalition of other nodes, for {releases}, each a clipped gradient under Gaussian noise. Exact arithmetic.",
+        (
+            "clipped-examples",
+            "public-rows",
+            "public-divisor",
+            "fresh-noise",
+            "noisy-own-term",
+            "data-free-schedule",
+        ),
+        {
+            "add-remove": "adding or removing one record",
+            "replace": "replacing one record",
+            "label": "flipping the label of one record",
+        },
     ),
     "istdp": Scope(
         "The released iterates are {claim} for {change}, for {releases}. Exact arithmetic.",

@@ -162,7 +162,10 @@ class Noise:
         a = event.output_epsilon * event.floor / (2 * tolerance)
         return k_norm(self._stream(at, purpose), event.dimension, a)
 
-    def on_grid(self, value: Array, grid: GridQuery, *, iteration: int, at: int = 0, query: int = 0) -> Array:
+    def on_grid(
+        self, value: Array, grid: GridQuery, *, iteration: int, at: int = 0, query: int = 0,
+        unproved: Unbounded | None = None,
+    ) -> Array:  # fmt: skip
         """`value` rounded to the grid plus exact discrete Gaussian noise: multiples of `grid.spacing`."""
         value = np.asarray(value, dtype=float)
         require(
@@ -171,7 +174,7 @@ class Noise:
         scaled = value / grid.spacing
         if not np.all(np.abs(scaled) < 2.0**51):
             raise InputError("a value to release is not finite, or too large for the grid; clip it first")
-        noise = self.draw(grid.event, iteration=iteration, at=at, query=query)
+        noise = self.draw(grid.event, iteration=iteration, at=at, query=query, unproved=unproved)
         return (np.rint(scaled).astype(np.int64) + noise.reshape(value.shape)) * grid.spacing
 
     def _check(self, event: Event, shape: object, sensitivity: float | None) -> None:

@@ -1,0 +1,129 @@
+"""Noisy gossip gradient (decentralised DP-SGD): each iteration one gradient under noise, and one message an edge.
+
+    f_i <- sum_j W_ij (f_j - s (g_j + z_j)),    g_j = grad O_j(f_j)/C with each record's part clipped
+
+W has Metropolis weights.  A node's own term holds its own noise: nothing that leaves or stays is made of a clean g.
+Constants come from public facts (`rule`), never from rows.  Other methods of this kind change `advance` alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
+
+import numpy as np
+
+from distadmm.algorithm import Node, register
+from distadmm.errors import require
+from distadmm.flags import again, flag
+from distadmm.methods.consensus import smoothing
+from distadmm.methods.consensus.penalty import Penalties, as_number
+from distadmm.methods.consensus.smoothing import Smoothing
+
+if TYPE_CHECKING:
+    from distadmm.methods.gossip.rule import Constants
+
+Array = np.ndarray
+Mix = Callable[[Array], Array]  # W, over the network or as a number
+
+
+class State(NamedTuple):
+    f: Array  # models f_i, one row a node of this rank
+    mean: Array  # of the models so far, with --average
+    kept: Array  # what else the method remembers, made of released values
+
+
+@register("gossip")
+@dataclass(frozen=True)
+class Gossip:
+    """A step along noisy gradients, then a mean over neighbours."""
+
+    flags_title = "algorithm"
+
+    rate: str = flag(
+        "auto",
+        help="step length, in units of 1/(largest curvature): a number, or 'auto' (1; under a budget by a rule that "
+        "reads public facts alone)",
+    )
+    gradient_clip: str = flag(
+        "auto",
+        help="norm to which the gradient of each record (adjacency node: of the whole node) is cut; a number, or "
+        "'auto' (by the rule; not at all without noise)",
+    )
+    average: str = again(Penalties, "average")
+    mixing: str = again(Penalties, "mixing")
+
+    house: ClassVar[str] = "distadmm.methods.gossip"
+    spectrum: ClassVar[bool] = False
+    extra: ClassVar[int] = 0  # width of `kept`, in models
+
+    def __post_init__(self) -> None:
+        smoothing.asked(self.average, self.mixing)
+        for name in ("rate", "gradient_clip"):
+            if getattr(self, name) != "auto":
+                option = "--" + name.replace("_", "-")
+                value = as_number(getattr(self, name), option, "'auto' or a number")
+                require(0 < value < np.inf, f"{option} is {value:g}; needed: a finite number above 0")
+
+    def check(self, node: Node, iterations: int) -> None:
+        require(
+            node.network.conditions is None,
+            "gossip averages over the graph as it is: leave out --message-loss, --drop-out and graphs that change",
+        )
+
+    def claims_optimum(self, node: Node) -> bool:
+        return False  # with a constant step it ends beside it
+
+    def constants(self, node: Node) -> Constants:
+        """Step, clip and what follows the last step; they depend on no data."""
+        if node.release.private:
+            return cast(Any, node.release).recipe.constants
+        from distadmm.methods.gossip.rule import Constants
+
+        rate = 1.0 if self.rate == "auto" else float(self.rate)
+        clip = np.inf if self.gradient_clip == "auto" else float(self.gradient_clip)
+        return Constants(rate * longest(node), clip, smoothing.asked(self.average, self.mixing))
+
+    def init(self, node: Node) -> State:
+        f = node.start
+        return State(f, f, np.zeros((len(f), self.extra * f.shape[1])))
+
+    def step(self, k: int, st: State, node: Node) -> State:
+        use = node.recall("constants", 0, lambda: self.constants(node))
+        g = self.gradients(k, st.f, node, use)
+        f, kept = self.advance(st.f, st.kept, g, lambda rows: self.mixed(k, rows, node), use)
+        return State(f, smoothing.averaged(use.after.power, k, st.mean, f), kept)
+
+    def advance(self, f: Array, kept: Array, g: Array, W: Mix, use: Constants) -> tuple[Array, Array]:
+        """The recursion, for rows of a network as for numbers of a forecast."""
+        return W(f - use.step * g), kept
+
+    def gradients(self, k: int, f: Array, node: Node, use: Constants) -> Array:
+        """Those of the nodes here as they may be used: clipped, under noise that was paid for."""
+        weight, release = node.facts.weight, cast(Any, node.release)
+        cut = (use.clip,) if use.clip < np.inf else ()  # an objective of one's own need not know of it
+        g = np.stack([each.grad(row, *cut) for each, row in zip(node.problem.objectives, f)]) / weight
+        if not release.private:
+            release.expose(k, "gradients without noise")
+            return g
+        ridge = node.facts.ridge / weight * f  # of released values alone
+        return release.noisy(k, g - ridge) + ridge
+
+    def mixed(self, k: int, rows: Array, node: Node) -> Array:
+        """W rows, in one message an edge."""
+        if node.release.private:
+            cast(Any, node.release).passed(k, rows)
+        return smoothing.once(rows, node)
+
+    def finish(self, k: int, st: State, node: Node) -> State:
+        """The models that the nodes keep after iteration k, the last."""
+        after: Smoothing = self.constants(node).after
+        f = st.f if after.power is None else st.mean
+        return st._replace(f=smoothing.mixed(after.rounds, k, f, node)) if k else st
+
+
+def longest(node: Node) -> float:
+    """1/(largest curvature) of a node's O_i/C, from public constants."""
+    steep = node.facts.ridge / node.facts.weight + node.facts.max_curvature
+    return 1.0 / steep if np.isfinite(steep) else 1.0

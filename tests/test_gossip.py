@@ -1,0 +1,242 @@
+"""Noisy gossip: what one record can move, what is charged, constants from public facts, whole runs."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from distadmm import radmm
+from distadmm.commands import ledger as ledger_command
+from distadmm.errors import InputError
+from distadmm.methods.consensus import forecast, smoothing
+from distadmm.methods.consensus.smoothing import Smoothing
+from distadmm.methods.gossip import rule
+from distadmm.methods.gossip.gossip import Gossip
+from distadmm.methods.gossip.private import plan_of, sensitivities
+from distadmm.privacy.accounting import gaussian
+from distadmm.privacy.noise.sources import Simulation
+from distadmm.problems.consensus import GeneralisedLinear, Softmax
+from distadmm.problems.losses import LOSSES
+from distadmm.ranks.world import World
+from distadmm.run.setup import prepare
+from distadmm.testing import contracts
+
+Array = np.ndarray
+RUN: dict[str, Any] = {
+    "data": "tiny",
+    "topology": "er5",
+    "epsilon": 8.0,
+    "adjacency": "replace",
+    "rng": "simulation",
+}
+SMALL: dict[str, Any] = {**RUN, "iterations": 12, "observe": "none"}
+
+
+# -- one record ---------------------------------------------------------------------------------------
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    loss=st.sampled_from(["logistic", "huber", "smooth-hinge", "squared", "softmax"]),
+    adjacency=st.sampled_from(["replace", "add-remove", "label"]),
+    clip=st.sampled_from([0.1, 0.5, 0.8, 3.0]), seed=st.integers(0, 10**6),
+)  # fmt: skip
+def test_no_record_moves_a_gradient_by_more_than_is_charged(
+    loss: str, adjacency: str, clip: float, seed: int
+) -> None:
+    stream = np.random.default_rng(seed)
+    X = stream.normal(size=(6, 3))
+    X /= np.linalg.norm(X, axis=1)[:, None]  # the longest that are allowed
+    y = stream.integers(3, size=6) if loss == "softmax" else stream.choice([-1.0, 1.0], size=6)
+    if loss == "squared":
+        y = stream.normal(size=6) * 10
+    X_other, y_other, keep = X.copy(), y.copy(), np.arange(6)
+    if adjacency == "replace":
+        X_other[-1], y_other[-1] = -X[-1] if seed % 2 else stream.permutation(X[-1]), y[seed % 5]
+    elif adjacency == "label":
+        y_other[-1] = (y[-1] + 1) % 3 if loss == "softmax" else -y[-1]
+    else:
+        keep = keep[:-1]
+    f = stream.normal(size=9 if loss == "softmax" else 3) * 10.0 ** stream.uniform(-2, 2)
+    shared: dict[str, Any] = {"weight": 7.0, "ridge": 0.3, "divisor": 6}
+
+    def gradient(X: Array, y: Array) -> Array:
+        of = (
+            Softmax(X, y, 3, **shared)
+            if loss == "softmax"
+            else GeneralisedLinear(X, y, LOSSES[loss], **shared)
+        )
+        return of.grad(f, clip) / 7.0
+
+    config = radmm.configure("gossip", **{**RUN, "loss": loss, "adjacency": adjacency, "public_rows": 6})
+
+    class Of:
+        node = type("", (), {"facts": type("", (), {"weight": 7.0}), "problem": type("", (), {})})
+
+    Of.config = config  # type: ignore[attr-defined]
+    Of.node.problem.objectives = [type("", (), {"scale": 7.0 / 6})]  # type: ignore[attr-defined]
+    moved = np.linalg.norm(gradient(X, y) - gradient(X_other[keep], y_other[keep]))
+    assert moved <= sensitivities(Of, clip)[0] * (1 + 1e-12)  # type: ignore[arg-type]
+
+
+def test_the_ledger_is_charged_what_is_drawn(tmp_path: Path) -> None:
+    """One release a step, of the multiplier that the budget allows for all of them; noise of that size goes out."""
+    run = radmm.solve("gossip", out=tmp_path / "run", **{**SMALL, "epsilon": 1.0})
+    assert run.epsilon == pytest.approx(1.0, rel=1e-6)
+    assert run.epsilon <= 1.0
+    plan = plan_of(prepare(radmm.configure("gossip", **{**SMALL, "epsilon": 1.0}), World()))
+    assert plan is not None
+    multiplier = gaussian.gaussian_noise_multiplier(1.0, 1e-5, 12)
+    for query in plan.recipe.queries:
+        assert query.event("simulation").noise_multiplier == pytest.approx(multiplier)  # type: ignore[attr-defined]
+        assert query.sigma == pytest.approx(multiplier * query.sensitivity)
+    lines = [
+        json.loads(line)
+        for line in (tmp_path / "run" / "ledger" / "node-0000.jsonl").read_text().splitlines()
+    ]
+    assert sum(line["kind"] == "release" for line in lines) == 12
+    commit = next(line for line in lines if line["kind"] == "commit")
+    assert commit["events"] == [{"mech": "gaussian", "noise_multiplier": multiplier, "count": 12}]
+
+
+def test_what_travels_is_made_of_the_noisy_gradient_the_own_term_too() -> None:
+    """Twice the same step under other noise: every model differs from the clean one by W of the noise of all."""
+    config = radmm.configure("gossip", **{**SMALL, "iterations": 1, "mixing": "0", "average": "last"})
+    prepared = prepare(config, World())
+    plan = plan_of(prepared)
+    assert plan is not None
+    noise = np.stack([
+        query.sigma * Simulation(0).at(i, 1, 1).standard_normal(prepared.node.problem.dimension)
+        for i, query in enumerate(plan.recipe.queries)
+    ])  # fmt: skip
+    use = plan.recipe.constants
+    node = prepared.node
+    clean = (
+        np.stack([o.grad(f, use.clip) for o, f in zip(node.problem.objectives, node.start)])
+        / node.facts.weight
+    )
+    A = forecast.adjacency(node.network)
+    assert A is not None
+    expected = -use.step * smoothing.matrix(A) @ (clean + noise)
+    assert radmm.solve(
+        "gossip", **{**SMALL, "iterations": 1, "mixing": "0", "average": "last"}
+    ).models == pytest.approx(expected, abs=1e-12)
+
+
+# -- constants ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("power", [None, 1.0])
+def test_the_forecast_is_what_quadratics_do(power: float | None) -> None:
+    """Variance over many runs of the recursion on O(f) = h f^2/2, against the forecast's sum over eigenvalues."""
+    A = np.zeros((6, 6))
+    for i in range(6):
+        A[i, (i + 1) % 6] = A[(i + 1) % 6, i] = 1.0
+    facts = radmm.prepare(radmm.configure("gossip", **SMALL), World()).node.facts._replace(
+        n_nodes=6, weight=1.0
+    )
+    use, sd, steps, runs, W = rule.Constants(2.0, 1.0, Smoothing(power, 2)), 0.1, 9, 4000, smoothing.matrix(A)
+    h, c = forecast.modes(facts, 8)
+    stream = np.random.default_rng(0)
+    x, mean = np.broadcast_to(-c, (6, runs, len(h))), np.zeros((6, runs, len(h)))
+    for t in range(1, steps + 1):
+        e = sd * stream.normal(size=(6, runs, 1))
+        x, _ = Gossip().advance(x, x, h * x + e, lambda rows: np.tensordot(W, rows, axes=1), use)
+        mean = smoothing.averaged(power, t, mean, x)
+    ended = np.tensordot(W @ W, x if power is None else mean, axes=1)
+    found = float(np.sum(0.5 * h * (ended**2).mean(axis=(0, 1)) * 8 / len(h)))
+    bias = float(np.sum(0.5 * h * ended.mean(axis=(0, 1)) ** 2))
+    forecasted = rule.excess(Gossip(), facts, 8, rule.Mixing.of(A), sd, use, steps)
+    assert forecasted == pytest.approx(found - bias * (8 / len(h) - 1), rel=0.05)
+
+
+def test_constants_depend_on_no_row(tmp_path: Path) -> None:
+    stream = np.random.default_rng(0)
+    plans = []
+    for file in ("a.npz", "b.npz"):
+        np.savez(tmp_path / file, X=stream.normal(size=(60, 4)), y=stream.choice([-1, 1], size=60))
+        config = radmm.configure("gossip", **{**SMALL, "data": str(tmp_path / file), "labels": ("-1", "1")})
+        plan = plan_of(prepare(config, World()))
+        assert plan is not None
+        plans.append((plan.recipe.constants, plan.recipe.queries, plan.forecast))
+    assert plans[0] == plans[1]
+
+
+def test_more_budget_is_never_forecast_to_be_worse() -> None:
+    found = []
+    for epsilon in (0.5, 2.0, 8.0):
+        plan = plan_of(prepare(radmm.configure("gossip", **{**SMALL, "epsilon": epsilon}), World()))
+        assert plan is not None
+        found.append(plan.forecast)
+    assert found == sorted(found, reverse=True)
+
+
+# -- whole runs ---------------------------------------------------------------------------------------
+
+
+def test_a_run_says_what_it_may_and_its_ledger_says_the_same(tmp_path: Path, capsys: Any) -> None:
+    run = radmm.solve(
+        "gossip", out=tmp_path / "run", **{**SMALL, "rng": "secure", "account": str(tmp_path / "account")}
+    )
+    assert run.statement == "certificate"
+    assert run.epsilon <= 8.0
+    assert ledger_command.main(["show", str(tmp_path / "run")]) == 0
+    shown = capsys.readouterr().out
+    assert "All messages and models of all nodes together are" in shown
+    assert "against any coalition of other nodes" in shown
+    assert "float_exact" not in shown  # secure noise is discrete, on a grid
+
+
+def test_without_noise_nothing_is_claimed_and_the_optimum_is_near() -> None:
+    run = radmm.solve("gossip", data="tiny", **contracts.SMALL["graph"], iterations=300)
+    assert math.isinf(run.epsilon)
+    assert abs(run.history[-1].mean_model_gap) < 0.05
+    slower = radmm.solve("gossip", data="tiny", **contracts.SMALL["graph"], iterations=3000, rate="0.05")
+    assert abs(slower.history[-1].mean_model_gap) < abs(run.history[-1].mean_model_gap)
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ({"alpha": "1", "epsilon": None}, "has no --alpha"), ({"noise": "gamma"}, "has no --noise"),
+        ({"mechanism": "output"}, "has no --mechanism"), ({"message_loss": 0.1}, "leave out --message-loss"),
+        ({"iterations": 0}, "--iterations is 0"), ({"gradient_clip": "-1"}, "--gradient-clip is -1"),
+        ({"rate": "fast"}, "--rate is 'fast'"), ({"clip": False}, "leave out --no-clip"),
+    ],
+)  # fmt: skip
+def test_what_it_has_no_meaning_for_is_refused(flags: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        radmm.solve("gossip", **{**SMALL, **flags})
+
+
+def test_a_subclass_in_a_file_of_ones_own_is_not_believed(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "from dataclasses import dataclass\nimport distadmm\nfrom distadmm.methods.gossip.gossip import Gossip\n\n"
+        "@distadmm.register('mine')\n@dataclass(frozen=True)\nclass Mine(Gossip):\n    pass\n"
+    )
+    run = radmm.solve(str(path), **SMALL)
+    assert math.isinf(run.epsilon)
+    assert "unchecked code" in run.statement
+
+
+@pytest.mark.mpi(min_size=2)
+def test_same_bits_under_noise_on_any_number_of_ranks(world: World) -> None:
+    contracts.same_bits("gossip", world, **{**SMALL, "progress": "none"})
+
+
+def test_a_run_taken_up_again_sends_what_it_sent_and_pays_nothing_twice(tmp_path: Path) -> None:
+    run = radmm.solve("gossip", out=tmp_path / "run", **{**SMALL, "checkpoint_every": 5})
+    path = tmp_path / "run" / "ledger" / "node-0000.jsonl"
+    before = path.read_text().count('"kind":"release"')
+    again = radmm.solve("gossip", **{**SMALL, "checkpoint_every": 5, "resume": str(tmp_path / "run")})
+    assert run.models is not None
+    assert np.array_equal(run.models, again.models)  # type: ignore[arg-type]
+    assert path.read_text().count('"kind":"release"') == before == 12
