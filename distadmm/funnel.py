@@ -12,18 +12,13 @@ from distadmm.flags import entering
 
 entering(__name__)  # as a command: one BLAS thread a rank, before numpy is loaded
 
-import sys
 from collections.abc import Sequence
-from dataclasses import asdict
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from distadmm.data import joint as tables
-from distadmm.errors import DONE, UNCONVERGED
-from distadmm.files import finite, write_json
-from distadmm.flags import parse
-from distadmm.graphs import figures
 from distadmm.methods.funnel import literal, perfect, report, solvers
 from distadmm.methods.funnel.curve import curve
 from distadmm.methods.funnel.model import Array, Joint, Solution, from_joint, informations, of_table
@@ -31,17 +26,15 @@ from distadmm.methods.funnel.options import Data, Goal, Running, Work
 from distadmm.methods.funnel.perfect import Perfect
 from distadmm.methods.funnel.report import mapping
 from distadmm.methods.funnel.solvers import DEFAULT, METHODS, Effort
-from distadmm.ranks.launch import launch
 from distadmm.ranks.world import World
-from distadmm.run.claim import claim_directory
+from distadmm.run import design, shell
+from distadmm.run.kinds import REFUTED
 from distadmm.run.pictures import draw_funnel
 
 __all__ = [
     "METHODS", "Effort", "Joint", "Perfect", "Solution", "curve", "from_joint", "informations", "main",
     "mapping", "perfect_privacy", "problem", "solve",
 ]  # fmt: skip
-
-PROG = "distadmm.funnel"
 
 
 def problem(name: str, smooth: float = 0.0, perturb: float = 0.0) -> Joint:
@@ -73,73 +66,81 @@ def perfect_privacy(joint: Joint | Array, seed: int = 0) -> Perfect:
     return perfect.solve(joint if isinstance(joint, Joint) else from_joint(joint), seed)
 
 
-def work(given: tuple[Data, Goal, Work, Running], world: World) -> int:
-    """The command proper, on every rank."""
-    data, goal, trying, output = given
-    effort = trying.effort(output.seed)
+class Prepared(NamedTuple):
+    options: design.Options
+    world: World
+    joint: Joint
+    column: str  # what X is made of
+    rates: list[float]
+    effort: Effort
 
-    def prepared() -> tuple[Joint, str, list[float]]:
-        joint, column = data.load()
-        solvers.check(joint, goal.method, effort)
-        return joint, column, goal.demands(joint)
 
-    joint, column, rates = world.on_root(prepared)
-    if output.dry_run:
-        if world.is_root:
-            wanted = ", ".join(f"{R:.6g}" for R in rates)
-            print(
-                f"|S| {joint.K}, |X| {joint.M}, H(X) {joint.HX:.6f}, I(S;X) {joint.ISX:.6f}; {goal.method}, R {wanted}"
-            )
-        return DONE
-    folder = world.on_root(lambda: claim_directory(output.out, "funnel", force=output.force))
-    config = {name: value for part in given for name, value in asdict(part).items()}
-    if goal.form == "paper":
-        return world.on_root(lambda: _printed(folder, joint, rates, effort, config, output.strict))
-    known = world.on_root(lambda: perfect.solve(joint, effort.seed))
-    certify = goal.certify is not False
-    found = curve(joint, rates, goal.method, effort=effort, certify=certify, world=world, known=known)
-    code = DONE
-    if found is not None:
-        print("\n".join(report.head(joint, known) + report.table(joint, found)))
-        names = report.write(folder, joint, found, known, config, column)
-        drawn = output.figure and len(found) > 1
-        if drawn and not figures.possible():
-            print(f"no figure: {figures.MISSING}", file=sys.stderr)
-        elif drawn:
-            points = np.array([(one.R, one.leakage, one.lower) for one in found])
-            whole, R0 = (joint.HX, joint.ISX), None if known is None else (known.R0, known.exact)
-            draw_funnel(folder / "curve.svg", points, found[0].method, whole, R0)
-            names.append("curve.svg")
-        print(f"wrote {folder}: {', '.join(names)}")
+class PrivacyFunnel(design.Design):
+    kind, prog = "funnel", "distadmm.funnel"
+
+    def description(self) -> str:
+        return __doc__ or ""
+
+    def groups(self, asked: dict[str, Any]) -> list[type]:
+        return [Data, Goal, Work, Running]
+
+    def prepare(self, options: design.Options, world: World) -> Prepared:
+        data, goal, trying, run = options
+        effort = trying.effort(run.seed)
+
+        def checked() -> tuple[Joint, str, list[float]]:
+            joint, column = data.load()
+            solvers.check(joint, goal.method, effort)
+            return joint, column, goal.demands(joint)
+
+        return Prepared(options, world, *world.on_root(checked), effort)
+
+    def outlook(self, prepared: Prepared, price: None) -> str:
+        joint, wanted = prepared.joint, ", ".join(f"{R:.6g}" for R in prepared.rates)
+        sizes = f"|S| {joint.K}, |X| {joint.M}, H(X) {joint.HX:.6f}, I(S;X) {joint.ISX:.6f}"
+        return f"{sizes}; {prepared.options.goal.method}, R {wanted}"
+
+    def designed(self, prepared: Prepared, run: Any) -> shell.Outcome | None:
+        options, world, joint, column, rates, effort = prepared
+        goal = options.goal
+        if goal.form == "paper":
+            return self._printed(joint, rates, effort, run) if world.is_root else None
+        known = world.on_root(lambda: perfect.solve(joint, effort.seed))
+        certify = goal.certify is not False
+        found = curve(joint, rates, goal.method, effort=effort, certify=certify, world=world, known=known)
+        if found is None:
+            return None
+        stems = ["mapping"] if len(found) == 1 else [f"mapping-{k:02d}" for k in range(1, len(found) + 1)]
+        files: design.Files = {"curve.csv": partial(report.write_curve, joint, found)}
+        for stem, one in zip(stems, found):
+            files |= {f"{stem}{suffix}": mapping(joint, one, column).save for suffix in (".npz", ".csv")}
+        points = np.array([(one.R, one.leakage, one.lower) for one in found])
+        whole, R0 = (joint.HX, joint.ISX), (known.R0, known.exact)
+        draw = partial(draw_funnel, curve=points, method=found[0].method, whole=whole, perfect=R0)
+        files |= design.drawn(options.run.figure and len(found) > 1, "curve.svg", draw)
         open_ = [one for one in found if not one.converged and one.leakage - one.lower > report.CLOSE]
-        if output.strict and open_:
-            print(f"{len(open_)} of {len(found)} R are not settled: see the table", file=sys.stderr)
-            code = UNCONVERGED
-    return world.broadcast(code)
+        unsettled = f"{len(open_)} of {len(found)} R are not settled: see the table" if open_ else ""
+        said = report.head(joint, known) + report.table(joint, found)
+        outcome = self.outcome(run, report.summary(joint, found, known), said, files, unsettled)
+        outcome.descriptions = design.described(stems, column, joint.public)
+        return outcome
+
+    def _printed(self, joint: Joint, rates: list[float], effort: Effort, run: Any) -> shell.Outcome:
+        """Algorithm 1 as printed: there is no channel to write, only what became of it."""
+        N, most = effort.alphabet(joint), effort.iterations or 500
+        outcomes = {R: literal.report(joint, R, N, most) for R in rates}
+        said = [line for R, found in outcomes.items() for line in report.told_literal(found, R)]
+        return self.outcome(run, {REFUTED: report.of_literal(outcomes)}, said, {}, REFUTED)
 
 
-def _printed(
-    folder: Any, joint: Joint, rates: list[float], effort: Effort, config: dict[str, Any], strict: bool
-) -> int:
-    """Algorithm 1 as printed: there is no channel to write, only what became of it."""
-    outcomes = {R: literal.report(joint, R, effort.alphabet(joint), effort.iterations or 500) for R in rates}
-    for R, found in outcomes.items():
-        print("\n".join(report.told_literal(found, R)))
-    rows = [
-        {"R": R, "reading": reading, "iteration": one.iteration, "I_SY": finite(one.value), "what": one.what}
-        for R, found in outcomes.items()
-        for reading, one in found
-    ]
-    write_json(folder / "result.json", {"config": config, "claimed by the paper, refuted": rows})
-    print(f"wrote {folder}: result.json")
-    return UNCONVERGED if strict else DONE
+PROGRAMME = PrivacyFunnel()
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    return launch(PROG, lambda a: parse(PROG, str(__doc__), [Data, Goal, Work, Running], a), work, argv)
+    return shell.main(PROGRAMME, argv)
 
 
 if __name__ == "__main__":
-    from distadmm.funnel import main as run  # the real module, not its __main__ double
+    from distadmm.funnel import main as run_command  # the real module, not its __main__ double
 
-    raise SystemExit(run())
+    raise SystemExit(run_command())

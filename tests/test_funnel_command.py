@@ -34,7 +34,7 @@ def test_writes_channel_curve_and_result(tmp_path, capsys):
     shown = capsys.readouterr().out
     assert "perfect privacy" in shown
     assert "proven" in shown
-    result = json.loads((out / "result.json").read_text())
+    result = json.loads((out / "summary.json").read_text())
     assert [point["R_over_HX"] for point in result["points"]] == pytest.approx([0.5, 0.8])
     joint = funnel.problem("heart")
     for number, point in enumerate(result["points"], 1):
@@ -78,7 +78,7 @@ def test_printed_form_reports_its_failure(tmp_path, capsys):
     words = ["--form", "paper", "--fractions", "0.5", "--iterations", "20", "--out", str(out)]
     assert funnel.main(words) == 0
     assert "NaN in iteration 1" in capsys.readouterr().out
-    result = json.loads((out / "result.json").read_text())
+    result = json.loads((out / "summary.json").read_text())
     assert any("NaN" in outcome["what"] for outcome in result["claimed by the paper, refuted"])
     assert not list(out.glob("mapping*"))
     assert funnel.main([*words, "--force", "--strict"]) == 4
@@ -93,7 +93,7 @@ def test_strict_says_when_an_r_is_not_settled(tmp_path, capsys):
 def test_config_of_a_run_repeats_it(tmp_path):
     first, second = tmp_path / "first", tmp_path / "second"
     assert funnel.main(["--rates", "0.4", "--seed", "3", "--out", str(first), *QUICK]) == 0
-    assert funnel.main(["--config", str(first / "result.json"), "--out", str(second)]) == 0
+    assert funnel.main(["--config", str(first / "config.json"), "--out", str(second)]) == 0
     one, other = read_npz(first / "mapping.npz"), read_npz(second / "mapping.npz")
     np.testing.assert_array_equal(one["matrix"], other["matrix"])
 

@@ -31,9 +31,9 @@ def test_a_run_writes_what_it_says(tmp_path, capsys):
     )
     assert (code, err) == (0, "")
     assert "beta_glob 1.514" in said
-    written = {"mapping.npz", "mapping.csv", "result.json", "model.json", "mapping.svg"}
+    written = {"mapping.npz", "mapping.csv", "config.json", "summary.json", "model.json", "mapping.svg"}
     assert {p.name for p in out.iterdir()} == written
-    result = json.loads((out / "result.json").read_text())
+    result = json.loads((out / "summary.json").read_text())
     binary, text = Mapping.load(out / "mapping.npz"), Mapping.load(out / "mapping.csv")
     assert (binary.matrix == text.matrix).all()
     assert np.abs(binary.matrix.sum(1) - 1).max() <= 1e-12
@@ -51,7 +51,7 @@ def test_the_config_of_a_run_repeats_it(tmp_path, capsys):
         capsys, "--problem", "sharp", "--f", "lc", "--beta", 1.0, "--seed", 3, *QUICK, "--out", tmp_path / "a"
     )
     code, _, _ = run(
-        capsys, "--config", tmp_path / "a" / "result.json", "--out", tmp_path / "b", "--no-figure"
+        capsys, "--config", tmp_path / "a" / "config.json", "--out", tmp_path / "b", "--no-figure"
     )
     assert code == 0
     assert (tmp_path / "a" / "mapping.npz").read_bytes() == (tmp_path / "b" / "mapping.npz").read_bytes()
@@ -120,7 +120,7 @@ def test_every_kind_of_input_gives_the_same_mapping(tmp_path, capsys):
     for number, path in enumerate(problem_files(tmp_path)):
         out = tmp_path / f"run{number}"
         assert run(capsys, "--input", path, "--beta", 0.3, *QUICK, "--out", out)[0] == 0
-        found.append(json.loads((out / "result.json").read_text())["F"])
+        found.append(json.loads((out / "summary.json").read_text())["F"])
     assert found == pytest.approx([found[0]] * 3, abs=1e-9)
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from distadmm import funnel, ias, istdp, radmm, sharing
 from distadmm.audit import runs
-from distadmm.commands import audit, ledger, report, report_kinds, transcript
+from distadmm.commands import apply, audit, export, ledger, predict, report, report_kinds, transcript
 from distadmm.files import read_json, read_npz
 from distadmm.run import kinds
 
@@ -296,6 +296,9 @@ COMMANDS = {
     "transcript": (transcript, [], []),
     "audit": (audit, [], ["--level", "0"]),
     "ledger": (ledger, ["show"], []),
+    "predict": (predict, [], ["--data", "rows.csv"]),
+    "export": (export, [], []),
+    "apply": (apply, [], ["--data", "rows.csv"]),
 }
 
 

@@ -27,12 +27,12 @@ def start(
     programme: Programme, options: Any, prepared: Any, price: Any, world: World, commit: Commit
 ) -> Running:
     """Make the run directory, or check the one that is resumed; write `config.json` before anything runs."""
-    flags = options.run
+    flags, resume = options.run, getattr(options.run, "resume", None)
     described = programme.describe(prepared, price)
 
     def make() -> tuple[str, str]:
-        if flags.resume is not None:
-            folder = Path(flags.resume)
+        if resume is not None:
+            folder = Path(resume)
             if not programme.restarts:
                 checkpoint.latest(folder / "checkpoint")  # refused before a file is touched
             _same_inputs(read_json(folder / "config.json"), described, f"--resume {folder}")
@@ -51,7 +51,7 @@ def start(
                 "versions": versions(world, commit),
             },
         )
-        return str(folder), (earlier_name(folder) if flags.resume is not None else "") or os.urandom(8).hex()
+        return str(folder), (earlier_name(folder) if resume is not None else "") or os.urandom(8).hex()
 
     folder, name = world.on_root(make)
     ids = described.get("data_id", "")

@@ -33,6 +33,10 @@ class Job(Output):
     seed: int = flag(0, help="seed of all random choices that are not secret", at_least=0)
     strict: bool = flag(False, help="exit with code 4 when the result is not as good as was asked for")
     dry_run: bool = flag(False, help="print what would be run and stop")
+    run_code: bool = flag(
+        False,
+        help="run Python files that a run directory names, though this user did not start that run here",
+    )
 
 
 @struct
@@ -52,10 +56,6 @@ class Run(Job):
     )
     checkpoint_every: int | None = flag(None, help="save the state every so many iterations", at_least=1)
     resume: str | None = flag(None, help="go on from the last checkpoint of this run directory")
-    run_code: bool = flag(
-        False,
-        help="run Python files that a run directory names, though this user did not start that run here",
-    )
     progress: str = flag("auto", help="bar, lines, none, or auto", choices=("auto", "bar", "lines", "none"))
     yield_: str = flag(
         "auto",

@@ -18,7 +18,7 @@ and nothing of private rows besides its arrays.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -60,14 +60,6 @@ def privacy(summary: Mapping[str, Any], sentence: str) -> dict[str, Any]:
 def write(folder: Path, kind: str, told: Mapping[str, Any], name: str = FILE) -> None:
     whole = {"schema": SCHEMA, "kind": kind, **BLANK, **told}
     write_json(folder / name, {key: str(v) if v == math.inf else v for key, v in whole.items()}, secret=True)
-
-
-def of_mappings(folder: Path, kind: str, stems: Sequence[str], column: str, values: Sequence[Any]) -> None:
-    """A run that designs mappings of one column's `values`: no row of anybody's is protected by it, or spent."""
-    arrays = {stem: [f"{stem}.npz", "matrix"] for stem in stems}
-    said = privacy({"statement": "an average leakage, not an epsilon"}, "")
-    told = {"features": [column], "encoding": {"values": list(map(str, values))}, "arrays": arrays}
-    write(folder, kind, {**told, **said})
 
 
 def read(path: Path) -> Model:

@@ -30,7 +30,7 @@ class Running:
 
     @property
     def resumed(self) -> bool:
-        return self.flags is not None and self.flags.resume is not None
+        return getattr(self.flags, "resume", None) is not None
 
     @property
     def checkpoint_every(self) -> int | None:

@@ -1,17 +1,16 @@
 """How solutions are told and written down."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from distadmm.data.mapping import Mapping
-from distadmm.files import finite, write_csv, write_json
+from distadmm.data.mapping import Mapping as ColumnMapping
+from distadmm.files import finite, write_csv
 from distadmm.methods.funnel.literal import Outcome
 from distadmm.methods.funnel.model import Joint, Solution
 from distadmm.methods.funnel.perfect import Perfect
-from distadmm.run import model
 
 CLOSE = 2e-6  # nats: a proven gap this small is told as the optimum
 HEADER = [
@@ -20,24 +19,19 @@ HEADER = [
 ]  # fmt: skip
 
 
-def mapping(joint: Joint, solution: Solution, column: str = "") -> Mapping:
+def mapping(joint: Joint, solution: Solution, column: str = "") -> ColumnMapping:
     """The channel as an object that sanitises a column."""
-    return Mapping(solution.v, joint.public, joint.p, column, joint.S)
+    return ColumnMapping(solution.v, joint.public, joint.p, column, joint.S)
 
 
-def head(joint: Joint, known: Perfect | None) -> list[str]:
+def head(joint: Joint, known: Perfect) -> list[str]:
     """What the problem is."""
     sizes = f"|S| = {joint.K}, |X| = {joint.M}, H(X) = {joint.HX:.6g} nats, I(S;X) = {joint.ISX:.6g}"
-    lines = [joint.source, sizes]
-    if known is not None:
-        what = "exactly" if known.exact else f"at least (found by local search; at most {known.upper:.6g})"
-        lines.append(
-            f"perfect privacy, I(S;Y) = 0, up to I(X;Y) = R0 = {known.R0:.6g} nats ({known.R0 / joint.HX:.1%} of "
-            f"H(X)), {what}"
-            if joint.HX > 0
-            else "X is constant: there is nothing to tell"
-        )
-    return lines
+    if not joint.HX > 0:
+        return [joint.source, sizes, "X is constant: there is nothing to tell"]
+    what = "exactly" if known.exact else f"at least (found by local search; at most {known.upper:.6g})"
+    share = f"{known.R0:.6g} nats ({known.R0 / joint.HX:.1%} of H(X))"
+    return [joint.source, sizes, f"perfect privacy, I(S;Y) = 0, up to I(X;Y) = R0 = {share}, {what}"]
 
 
 def table(joint: Joint, solutions: Sequence[Solution]) -> list[str]:
@@ -73,33 +67,23 @@ def row(joint: Joint, one: Solution) -> list[Any]:
     ]  # fmt: skip
 
 
-def write(
-    folder: Path,
-    joint: Joint,
-    solutions: Sequence[Solution],
-    known: Perfect | None,
-    config: dict[str, Any],
-    column: str,
-) -> list[str]:
-    """curve.csv, result.json, a mapping (.npz and .csv) for each R; their names."""
-    rows = [row(joint, one) for one in solutions]
-    write_csv(folder / "curve.csv", HEADER, rows)
-    perfect = known and {"R0": known.R0, "exact": known.exact, "upper_bound": known.upper}
-    points = [finite(dict(zip(HEADER, one))) for one in rows]
+def write_curve(joint: Joint, solutions: Sequence[Solution], path: Path) -> None:
+    write_csv(path, HEADER, [row(joint, one) for one in solutions])
+
+
+def summary(joint: Joint, solutions: Sequence[Solution], known: Perfect) -> dict[str, Any]:
+    perfect = {"R0": known.R0, "exact": known.exact, "upper_bound": known.upper}
+    points = [finite(dict(zip(HEADER, row(joint, one)))) for one in solutions]
     facts = {"source": joint.source, "S": joint.K, "X": joint.M, "H_X": joint.HX, "I_SX": joint.ISX}
-    write_json(
-        folder / "result.json",
-        {"config": config, "problem": facts, "perfect_privacy": perfect, "units": "nats", "points": points},
-    )
-    names = ["curve.csv", "result.json"]
-    for number, one in enumerate(solutions, 1):
-        stem = "mapping" if len(solutions) == 1 else f"mapping-{number:02d}"
-        for suffix in (".npz", ".csv"):
-            mapping(joint, one, column).save(folder / f"{stem}{suffix}")
-            names.append(stem + suffix)
-    stems = [name.removesuffix(".npz") for name in names if name.endswith(".npz")]
-    model.of_mappings(folder, "funnel", stems, column, joint.public)
-    return [*names, model.FILE]
+    return {"problem": facts, "perfect_privacy": perfect, "units": "nats", "points": points}
+
+
+def of_literal(outcomes: Mapping[float, Sequence[tuple[str, Outcome]]]) -> list[dict[str, Any]]:
+    return [
+        {"R": R, "reading": reading, "iteration": one.iteration, "I_SY": finite(one.value), "what": one.what}
+        for R, found in outcomes.items()
+        for reading, one in found
+    ]
 
 
 def told_literal(outcomes: Sequence[tuple[str, Outcome]], R: float) -> list[str]:

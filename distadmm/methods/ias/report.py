@@ -5,13 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from distadmm.data.mapping import Mapping
-from distadmm.files import write_csv, write_json
+from distadmm.files import write_csv
 from distadmm.methods.ias.certificate import Certificate
 from distadmm.methods.ias.design import Design
-from distadmm.methods.ias.inference import Inference
 from distadmm.methods.ias.pareto import Curve
-from distadmm.run import model
 
 
 def lines(design: Design) -> list[str]:
@@ -42,54 +39,27 @@ def lines(design: Design) -> list[str]:
 
 
 def summary(design: Design) -> dict[str, Any]:
-    found = design.certificate
-    return {
-        "problem": design.problem.name,
-        "measure": design.measure,
-        "beta": design.beta,
-        "eps": design.eps,
-        "method": design.method,
-        "F": design.F,
-        "I_SU": design.I,
-        "E_d": design.E,
-        "I_SY": design.problem.I_SY,
-        "symbols": design.P.shape[1],
-        "symbols_used": design.used,
-        "starts": len(design.F_starts),
-        "F_of_starts": design.F_starts.tolist(),
-        "iterations": design.iterations.tolist(),
-        "settled": design.converged.tolist(),
-        "newton_steps": design.newton_steps,
-        "beta_loc": design.beta_loc,
-        "certificate": None if found is None else certificate_json(found),
-        "leakage_nats": design.mapping.leakage().nats,
-    }
+    problem, found = design.problem, design.certificate
+    asked = {name: getattr(design, name) for name in ("measure", "beta", "eps", "method")}
+    reached = {"F": design.F, "I_SU": design.I, "E_d": design.E, "I_SY": problem.I_SY}
+    sizes = {"symbols": design.P.shape[1], "symbols_used": design.used, "starts": len(design.F_starts)}
+    each = {"F_of_starts": design.F_starts, "iterations": design.iterations, "settled": design.converged}
+    more = {"newton_steps": design.newton_steps, "beta_loc": design.beta_loc}
+    told = {"problem": problem.name, **asked, **reached, **sizes, **{k: v.tolist() for k, v in each.items()}}
+    proof = None if found is None else certificate_json(found)
+    return {**told, **more, "certificate": proof, "leakage_nats": design.mapping.leakage().nats}
 
 
 def certificate_json(found: Certificate) -> dict[str, Any]:
-    return {
-        "upper_bound": found.upper,
-        "gap": found.gap,
-        "attained_at_vanishing_eps": found.attained,
-        "proved": found.proved,
-        "how": "branch and bound" if found.proved else "heuristic search: not a bound",
-        "rounds": found.rounds,
-        "simplices": found.simplices,
-        "gained_by_certifying": found.gained,
-        "beta_loc": found.thresholds.beta_loc,
-        "beta_glob": found.thresholds.beta_glob,
-        "beta_glob_proved": found.thresholds.proved,
-    }
+    bound = {"upper_bound": found.upper, "gap": found.gap, "attained_at_vanishing_eps": found.attained}
+    how = "branch and bound" if found.proved else "heuristic search: not a bound"
+    work = {"rounds": found.rounds, "simplices": found.simplices, "gained_by_certifying": found.gained}
+    limits = found.thresholds
+    betas = {"beta_loc": limits.beta_loc, "beta_glob": limits.beta_glob, "beta_glob_proved": limits.proved}
+    return {**bound, "proved": found.proved, "how": how, **work, **betas}
 
 
-def write_design(folder: Path, found: Design, config: dict[str, Any]) -> list[str]:
-    """mapping.npz, mapping.csv and result.json; the names written."""
-    mapping = found.mapping
-    mapping.save(folder / "mapping.npz")
-    mapping.save(folder / "mapping.csv")
-    write_json(folder / "result.json", {"config": config, **summary(found)})
-    model.of_mappings(folder, "ias", ["mapping"], mapping.column, mapping.values)
-    return ["mapping.npz", "mapping.csv", "result.json", model.FILE]
+CURVE_HEADER = ["beta", "F", "I_SU", "E_d", "upper_bound", "gap", "certified", "found_by"]
 
 
 def curve_rows(curve: Curve) -> list[list[Any]]:
@@ -98,34 +68,14 @@ def curve_rows(curve: Curve) -> list[list[Any]]:
     ]
 
 
-CURVE_HEADER = ["beta", "F", "I_SU", "E_d", "upper_bound", "gap", "certified", "found_by"]
+def write_curve(curve: Curve, path: Path) -> None:
+    write_csv(path, CURVE_HEADER, curve_rows(curve))
 
 
-def write_curve(folder: Path, curve: Curve, problem: Inference, config: dict[str, Any]) -> list[str]:
-    """curve.csv, result.json, one mapping file a point."""
-    write_csv(folder / "curve.csv", CURVE_HEADER, curve_rows(curve))
-    limits = curve.thresholds
-    write_json(
-        folder / "result.json",
-        {
-            "config": config,
-            "beta_loc": limits.beta_loc,
-            "beta_glob": limits.beta_glob,
-            "iterations": curve.iterations,
-            "points": [dict(zip(CURVE_HEADER, row)) for row in curve_rows(curve)],
-        },
-    )
-    stems = [f"mapping-{number:02d}" for number in range(len(curve.points))]
-    for stem, point in zip(stems, curve.points):
-        mapping = Mapping(point.P, problem.values, problem.P_Y, problem.name, problem.A).compact()
-        mapping.save(folder / f"{stem}.npz")
-    model.of_mappings(folder, "ias", stems, problem.name, problem.values)
-    return [
-        "curve.csv",
-        "result.json",
-        f"mapping-00.npz to mapping-{len(curve.points) - 1:02d}.npz",
-        model.FILE,
-    ]
+def of_curve(curve: Curve) -> dict[str, Any]:
+    limits, points = curve.thresholds, [dict(zip(CURVE_HEADER, row)) for row in curve_rows(curve)]
+    known = {"beta_loc": limits.beta_loc, "beta_glob": limits.beta_glob, "iterations": curve.iterations}
+    return {**known, "points": points}
 
 
 def curve_lines(curve: Curve) -> list[str]:
