@@ -176,7 +176,7 @@ def execute(prepared: Prepared, node: Node, run: Running) -> Run:
             "the models are too large or no longer finite: with these penalties, on this network, it diverges"
         )
     best = None
-    if prepared.source.pooled_allowed and flags.observe_every and config.exact:
+    if prepared.source.pooled_allowed and flags.observe_every and config.exact and not prepared.world.gone:
         best = optimum(node, observer)[1]
         at_means = observer.at_means()
     node.close()

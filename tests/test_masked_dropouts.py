@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -83,9 +82,9 @@ def test_gradients_that_lost_their_centre_are_whole_ones_at_the_same_price() -> 
     learner._squares = learner._curvature = True
     learner.take(np.ones(4), 20)
     centred = learner.ask()
-    learner.lose(roster_changes=False)
+    learner.take(None, 0)
     assert learner.ask() == centred
-    learner.lose()
+    learner.take(None, 0, True)
     whole = learner.ask()
     assert (whole.first, whole.plain, whole.t) == (False, True, centred.t)
     assert of.moved("gradient", plain=True) == 2 * 0.7
@@ -96,7 +95,7 @@ def test_gradients_that_lost_their_centre_are_whole_ones_at_the_same_price() -> 
     ]
     np.testing.assert_allclose(*prices, rtol=1e-12)
     before = Learner(of)
-    before.lose()  # nothing was centred yet
+    before.take(None, 0, True)  # nothing was centred yet
     assert not before.plain
 
 
@@ -120,35 +119,6 @@ def test_the_same_bits_on_ranks_and_after_a_resume_without_those_who_left(
         rosters = [e["params"]["roster"] for e in paid]
         assert rosters[0] > rosters[11] >= rosters[12]  # a new session does not bring them back
         assert len({e["params"]["session"] for e in paid}) == 2
-
-
-@pytest.mark.mpi(min_size=2, sizes=[5])
-def test_a_rank_that_sleeps_too_long_is_done_without(
-    world: World, shared_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its node is out when it wakes up; its late vector changes nothing, and all ranks end the run together."""
-    if world.size != 5:
-        return
-    up, calls = Tree.up, []
-
-    def slow(self: Tree, *given: Any) -> Any:
-        calls.append(1)
-        if world.rank == 3 and len(calls) == 6:
-            time.sleep(5.0)
-        return up(self, *given)
-
-    monkeypatch.setattr(Tree, "up", slow)
-    run = shared_path / "run"
-    flags = {**RUN, "topology": "star:5", "min_roster": 3, "stall_timeout": 12.0, "out": str(run)}
-    words = [f"--{name.replace('_', '-')}={value}" for name, value in flags.items() if name != "anyway"]
-    argv = ["--algorithm", "masked", "--anyway", "--observe", "none", *words]
-    packed = world.on_root(lambda: radmm.PROGRAMME.pack(radmm.PROGRAMME.read(argv)))
-    assert shell.work(radmm.PROGRAMME, radmm.PROGRAMME.unpack(packed), world) == 0
-    world.barrier()
-    if world.is_root:
-        rosters = [e["params"]["roster"] for e in charged(run, 0)]
-        assert rosters == [5] * 6 + [4] * (len(rosters) - 6)
-        assert np.isfinite(read_npz(run / "models.npz")["models"]).all()
 
 
 def test_lies_about_rosters_are_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:

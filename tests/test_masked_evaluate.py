@@ -147,7 +147,7 @@ def test_rounds_that_are_lost_leave_its_budget_alone() -> None:
     learner, kinds = Learner(of), []
     for _ in range(of.most_rounds - 1):
         kinds.append(learner.ask().kind)
-        learner.lose(roster_changes=False)
+        learner.take(None, 0)
     assert learner.trained
     assert not learner.done
     assert learner.ask().kind == "evaluation"

@@ -100,7 +100,8 @@ def test_the_same_bits_on_any_number_of_ranks(world: World) -> None:
     n, k = 11, 3
     tree, alone = tree_of(n, 0.3, 7, world), tree_of(n, 0.3, 7, World())
     watched = Watched(world.comm)
-    tree.post.world = tree.network.world = World(watched if world.size > 1 else None)
+    tree.post._comm = watched
+    tree.network.world = World(watched if world.size > 1 else None)
     seen = []
     for number, dtype in enumerate((np.float64, np.uint64, np.int64)):
         rows = rows_of(n, k, dtype, number)

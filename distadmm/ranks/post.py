@@ -11,12 +11,13 @@ Held up by tests:
 
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from distadmm.ranks.world import World
+from distadmm.errors import require
+from distadmm.ranks.world import World, done, of_the_dead
 
 Array = np.ndarray
 _TAG = 2731
@@ -42,40 +43,46 @@ class Letter(NamedTuple):
 class Post:
     """The letters of this rank's nodes; `hosts[i]` is the rank of node i."""
 
-    def __init__(self, world: World, hosts: Array):
-        self.world, self.hosts = world, hosts
+    def __init__(self, world: World, hosts: Array, tag: int = _TAG):
+        self.hosts, self._tag = hosts, tag
+        self._comm, self._rank, self._alone = world.comm, world.rank, world.size == 1  # the world may shrink
         self.sent = 0  # letters and bytes that left this rank, heads included
         self.sent_bytes = 0
         self._box: dict[Name, Letter] = {}
-        self._open, self._since = 0, 0.0
+        self._open, self.since = 0, 0.0
         self._leaving: list[tuple[Any, bytes]] = []  # request and the bytes it reads
 
-    def begin(self, number: int) -> None:
+    def begin(self, number: int, since: float | None = None) -> None:
         """From now on letters of smaller numbers are late, and dropped; limits of `fetch` count from here."""
-        self._open, self._since = number, time.monotonic()
+        self._open, self.since = number, time.monotonic() if since is None else since
         self._box = {name: letter for name, letter in self._box.items() if name.number >= number}
-        self._leaving = [(request, whole) for request, whole in self._leaving if not request.Test()]
+        self._leaving = [(request, whole) for request, whole in self._leaving if not done(request)]
 
     def send(self, name: Name, payload: bytes, mark: bytes = NO_MARK) -> None:
         to = int(self.hosts[name.receiver])
-        if to == self.world.rank:
+        if to == self._rank:
             self._keep(name, mark, payload)
             return
         kind, sender, receiver, number = name
         whole = _HEAD.pack(kind, sender, receiver, number.to_bytes(8, "big"), mark) + payload
-        self._leaving.append((self.world.comm.Isend(whole, dest=to, tag=_TAG), whole))
+        from mpi4py import MPI
+
+        try:
+            self._leaving.append((self._comm.Isend(whole, dest=to, tag=self._tag), whole))
+        except MPI.Exception as error:
+            of_the_dead(error)
         self.sent += 1
         self.sent_bytes += len(whole)
 
     def fetch(self, names: Sequence[Name], limit: float) -> tuple[Letter | None, int]:
         """The first letter that there is of these, and which name it has; (None, -1): none came in time."""
-        end, pause = self._since + limit, 2e-5
+        end, pause = self.since + limit, 2e-5
         while True:
-            arrived = self.world.size > 1 and self._take_in()
+            arrived = not self._alone and self._take_in()
             for which, name in enumerate(names):
                 if name in self._box:
                     return self._box.pop(name), which
-            if self.world.size == 1 or time.monotonic() > end:
+            if self._alone or time.monotonic() > end:
                 return None, -1
             if arrived:
                 pause = 2e-5
@@ -88,7 +95,7 @@ class Post:
         from mpi4py import MPI
 
         found, status = False, MPI.Status()
-        while (message := self.world.comm.Improbe(MPI.ANY_SOURCE, _TAG, status)) is not None:
+        while (message := self._next(status)) is not None:
             found, whole = True, bytearray(status.Get_count(MPI.BYTE))
             message.Recv(whole)
             if len(whole) < _HEAD.size:
@@ -99,6 +106,16 @@ class Post:
             if believed:  # nobody writes in the name of a node of another rank
                 self._keep(name, mark, bytes(whole[_HEAD.size :]))
         return found
+
+    def _next(self, status: Any) -> Any:
+        from mpi4py import MPI
+
+        try:
+            return self._comm.Improbe(MPI.ANY_SOURCE, self._tag, status)
+        except MPI.Exception as error:
+            of_the_dead(error)
+            self._comm.Ack_failed()
+            return None
 
     def _keep(self, name: Name, mark: bytes, payload: bytes) -> None:
         if name.number >= self._open:
@@ -111,9 +128,26 @@ class Post:
         A library that ends with letters unread takes the job down with it.
         """
         end = time.monotonic() + limit
-        while self.world.size > 1:
+        while not self._alone:
             self._take_in()
-            self._leaving = [(request, whole) for request, whole in self._leaving if not request.Test()]
+            self._leaving = [(request, whole) for request, whole in self._leaving if not done(request)]
             if not self._leaving or time.monotonic() > end:
                 return
             time.sleep(1e-4)
+
+
+def packed(said: Mapping[int, bytes]) -> bytes:
+    """Words by number, in one letter."""
+    return b"".join(np.array([i, len(words)], dtype=">u4").tobytes() + words for i, words in said.items())
+
+
+def unpacked(payload: bytes, sender: int) -> dict[int, bytes]:
+    found, at = {}, 0
+    while at < len(payload):
+        i, count = (
+            np.frombuffer(payload[at : at + 8], dtype=">u4").tolist() if at + 8 <= len(payload) else (0, -1)
+        )
+        require(0 <= count <= len(payload) - at - 8, f"node {sender} sent what cannot be read at set-up")
+        found[i] = payload[at + 8 : at + 8 + count]
+        at += 8 + count
+    return found

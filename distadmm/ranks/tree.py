@@ -30,7 +30,7 @@ import numpy as np
 
 from distadmm.errors import STALLED, InputError, require
 from distadmm.ranks.graph_network import Array, Neighbourhood, Network, Traffic
-from distadmm.ranks.post import NO_MARK, Name, Post
+from distadmm.ranks.post import NO_MARK, Name, Post, packed, unpacked
 
 if TYPE_CHECKING:
     from distadmm.ranks.conditions import Conditions
@@ -44,7 +44,7 @@ class Lost(InputError):
 
     code = STALLED
 
-    def __init__(self, nodes: Sequence[int], why: str, told: bool = False):
+    def __init__(self, nodes: Collection[int], why: str, told: bool = False):
         self.nodes, self.told = sorted(set(nodes)), told
         super().__init__(why)
 
@@ -117,6 +117,7 @@ class Tree:
         self.post = Post(network.world, hosts)
         self.setup = Traffic()  # what set-up sends, which rounds do not
         self._number = 0
+        self.gone: set[int] = set()  # nodes of ranks that are out: nobody speaks to them any more
         self.conditions: Conditions | None = None  # who drops out, where that is tried out
         self.of(range(self.n_nodes))
 
@@ -131,10 +132,10 @@ class Tree:
         order = sorted(self.shape.parent, key=lambda i: (self.shape.depth[i], i))
         for i in order:
             for j in self._near(i):
-                if j not in self._above:
+                if j not in self._above and j not in self.gone:
                     self._above[j] = i
                     order.append(j)
-        self._outwards = [i for i in order if i in here]
+        self._outwards = [i for i in order if i in here]  # one behind those who are out hears nothing
         self._below: dict[int, list[int]] = {i: [] for i in here}
         for j in sorted(self._above):
             above = self._above[j]
@@ -144,14 +145,14 @@ class Tree:
     def _near(self, i: int) -> list[int]:
         return self.indices[self.indptr[i] : self.indptr[i + 1]].tolist()
 
-    def without(self, nodes: Sequence[int]) -> list[int]:
+    def without(self, nodes: Collection[int]) -> list[int]:
         """The nodes of the tree that are left, and hang together, when these are gone."""
         return largest_part(self.indptr, self.indices, sorted(self.shape.parent.keys() - set(nodes)))
 
     @property
     def patience(self) -> float:
         """Seconds that a node waits for another one that has nobody to wait for itself."""
-        return self.within / (2 * self.shape.height[self.shape.root] + 4)
+        return self.within / (2 * self.shape.height[self.shape.root] + 8)
 
     @property
     def messages(self) -> int:
@@ -215,7 +216,7 @@ class Tree:
         for i in self._outwards:
             mark, above = self._mark(i, marks), self._above[i]
             if above is not None:
-                letter, which = self.post.fetch([Name(_DOWN, above, i, self._number), *over], self._longest)
+                letter, which = self.post.fetch([Name(_DOWN, above, i, self._number), *over], self.longest)
                 if letter is not None and which > 0:  # by whichever way it came first
                     raise self._over(_numbers(letter.payload), marks)
                 listens = i not in self.shape.parent  # it has no history any more to compare
@@ -231,7 +232,8 @@ class Tree:
             assert told is not None
             for j in self._below[i]:
                 self._send(_DOWN, i, j, told, mark)
-        assert told is not None
+        if told is None:
+            raise Lost([], "nobody near is left to hear a sum from")
         return np.frombuffer(told, dtype=dtype).copy()
 
     def _over(self, blamed: Sequence[int], marks: Sequence[bytes]) -> Lost:
@@ -246,7 +248,7 @@ class Tree:
         return marks[int(np.searchsorted(self.network.nodes, i))] if marks else NO_MARK
 
     @property
-    def _longest(self) -> float:
+    def longest(self) -> float:
         """A word from the root has come by then: all have waited for their children, and it has come down."""
         return self.patience * (2 * self.shape.height[self.shape.root] + 2)
 
@@ -265,6 +267,8 @@ class Tree:
         return letter.payload, []
 
     def _send(self, kind: bytes, sender: int, receiver: int, payload: bytes, mark: bytes = NO_MARK) -> None:
+        if receiver in self.gone:
+            return
         before = self.post.sent, self.post.sent_bytes
         self.post.send(Name(kind, sender, receiver, self._number), payload, mark)
         traffic = self.setup if kind == _FLOOD else self.network.traffic
@@ -291,14 +295,14 @@ class Tree:
             self.post.begin(self._number)
             for i in here:
                 for j in near[i]:
-                    self._send(_FLOOD, i, j, _packed(fresh[i]))
+                    self._send(_FLOOD, i, j, packed(fresh[i]))
             fresh = {i: {} for i in here}
             for i in here:
                 for j in near[i]:
                     letter, _ = self.post.fetch([Name(_FLOOD, j, i, self._number)], self.within)
                     if letter is None:
                         raise Lost([j], _blame([j], self.within))
-                    for of, words in _unpacked(letter.payload, j).items():
+                    for of, words in unpacked(letter.payload, j).items():
                         require(
                             of in self.shape.parent, f"node {j} tells of a node {of} that nobody configured"
                         )
@@ -353,19 +357,3 @@ def _blame(nodes: Sequence[int], seconds: float) -> str:
         f"a sum over the tree is lost: node{'s' * (len(known) > 1)} {', '.join(map(str, known))} sent nothing in time "
         f"({seconds:g} s), or nothing that fits; take the run up again with --resume"
     )
-
-
-def _packed(said: Mapping[int, bytes]) -> bytes:
-    return b"".join(np.array([i, len(words)], dtype=">u4").tobytes() + words for i, words in said.items())
-
-
-def _unpacked(payload: bytes, sender: int) -> dict[int, bytes]:
-    found, at = {}, 0
-    while at < len(payload):
-        i, count = (
-            np.frombuffer(payload[at : at + 8], dtype=">u4").tolist() if at + 8 <= len(payload) else (0, -1)
-        )
-        require(0 <= count <= len(payload) - at - 8, f"node {sender} sent what cannot be read at set-up")
-        found[i] = payload[at + 8 : at + 8 + count]
-        at += 8 + count
-    return found

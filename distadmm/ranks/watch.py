@@ -29,12 +29,13 @@ class Watchdog:
         self._done = False
         self._board: Any | None = None
         self._moves = self._k = 0
+        self._rank, self._size = world.rank, world.size  # by which the job knows this one, whoever is left
 
     def beat(self, k: int | None = None) -> None:
         """A stretch of work is done here: iteration k, or another."""
         if self._board is not None:
             self._moves, self._k = self._moves + 1, self._k if k is None else k
-            _SLOT.pack_into(self._board, _SLOT.size * self.world.rank, self._moves, self._k)
+            _SLOT.pack_into(self._board, _SLOT.size * self._rank, self._moves, self._k)
 
     def __enter__(self) -> Watchdog:
         if self.timeout and self.world.size > 1:
@@ -68,7 +69,7 @@ class Watchdog:
 
     def _read(self) -> dict[int, tuple[int, int]]:
         assert self._board is not None
-        slots = {rank: _SLOT.unpack_from(self._board, _SLOT.size * rank) for rank in range(self.world.size)}
+        slots = {rank: _SLOT.unpack_from(self._board, _SLOT.size * rank) for rank in range(self._size)}
         return {rank: slot for rank, slot in slots.items() if slot[0]}
 
     def _watch(self) -> None:
@@ -87,7 +88,7 @@ class Watchdog:
 
     def _end(self, at: dict[int, tuple[int, int]]) -> None:
         assert self._board is not None
-        last = _SLOT.size * self.world.size
+        last = _SLOT.size * self._size
         if _SLOT.unpack_from(self._board, last)[0] == 0:
             _SLOT.pack_into(self._board, last, 1, 0)
             least = min(k for _, k in at.values())

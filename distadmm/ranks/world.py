@@ -29,6 +29,25 @@ _SHARED_MEMORY = 8 << 20  # bytes of /dev/shm that a rank may take
 _ONE_HOST = {"UCX_TLS": "posix,cma,self", "UCX_MEM_EVENTS": "n", "UCX_VFS_ENABLE": "n"}
 
 
+def done(request: Any) -> bool:
+    """Whether it is over, also where a library that survives dead ranks (ULFM) says that its other end is dead."""
+    from mpi4py import MPI
+
+    try:
+        return bool(request.Test())
+    except MPI.Exception as error:
+        return of_the_dead(error)
+
+
+def of_the_dead(error: Any) -> bool:
+    """Whether a library that survives dead ranks tells of one; anything else is raised again."""
+    from mpi4py import MPI
+
+    if error.Get_error_class() not in (MPI.ERR_PROC_FAILED, MPI.ERR_PROC_FAILED_PENDING):
+        raise error
+    return True
+
+
 def launched_size() -> int | None:
     """How many ranks the launcher says it started; None when there was no launcher."""
     for name in _LAUNCHED_SIZE:
@@ -52,6 +71,12 @@ class World:
         self.comm = comm
         self.rank: int = comm.Get_rank() if comm is not None else 0
         self.size: int = comm.Get_size() if comm is not None else 1
+        self.gone: list[int] = []  # ranks of the job that are out; nothing here waits for them
+        self.patience: float | None = (
+            None  # seconds that onlookers wait for a rank; None: as long as it takes
+        )
+        self.silent: set[int] = set()  # ranks of this world that an onlooker has waited for in vain
+        self._knows_the_dead = False  # a library with ULFM, which ends without them
         self._counts: list[int] | None = None  # rows that each rank gathers
 
     @property
@@ -201,13 +226,42 @@ class World:
         distinct = list(dict.fromkeys(item for some in self.allgather(mine) for item in some))
         return dict(zip(distinct, self.broadcast(self.share_out(function, distinct) or [])))
 
+    def without(self, ranks: Sequence[int], named: Sequence[int]) -> None:
+        """Go on without these ranks, which hear nothing of it; the others all call this.  `named`: by the job."""
+        from mpi4py import MPI
+
+        left = self.comm.Get_group().Excl(list(ranks))
+        try:
+            self.comm = self.comm.Create_group(left)
+        except MPI.Exception as error:  # of a world with dead ranks a library with ULFM makes none
+            self._knows_the_dead = of_the_dead(error)
+            self.comm = self.comm.Shrink().Create_group(left)
+        self.rank, self.size = self.comm.Get_rank(), self.comm.Get_size()
+        self._counts, self.silent, self.gone = None, set(), sorted([*self.gone, *named])
+
+    def leave(self, code: int) -> None:
+        """End the job where ranks are out: the library would wait for them.  Called by all others, at the end."""
+        if not self.gone:
+            return
+        from mpi4py import MPI
+
+        dead = MPI.COMM_WORLD.Get_failed().Get_size() if self._knows_the_dead else 0
+        self.barrier()
+        if dead == len(self.gone):
+            sys.stdout.flush()
+            os._exit(code)
+        if self.is_root:
+            self.abort(code)
+
     def abort(self, code: int) -> None:
         """End every rank at once.  Used when this rank cannot go on and the others cannot know."""
         sys.stdout.flush()
         sys.stderr.flush()
-        if self.size > 1:
+        if self.comm is not None:
+            from mpi4py import MPI
+
             until_read(1, 2)
-            self.comm.Abort(code)
+            MPI.COMM_WORLD.Abort(code)
         os._exit(code)
 
     def report_failure(self) -> None:

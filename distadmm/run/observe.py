@@ -75,9 +75,16 @@ class Observer:
         private rows is computed."""
         self.node, self.world, self.loss, self.exact = node, world, loss, exact
         self._read_test = test
-        self.order = world.rows_order(node.network.nodes)
+        self._size, self._order = 0, None
         self.uplink = Uplink(world, node.network.n_local, 7 + node.problem.dimension)
         self._means: list[Array] = []  # the nodes' mean model at each measurement, on rank 0
+
+    @property
+    def order(self) -> Array | None:
+        """How to sort gathered rows by their nodes, on rank 0; ranks may have gone since they were last gathered."""
+        if self._size != self.world.size:
+            self._size, self._order = self.world.size, self.world.rows_order(self.node.network.nodes)
+        return self._order
 
     @cached_property
     def test(self) -> tuple[Any, Array] | None:
@@ -85,8 +92,8 @@ class Observer:
 
     def gather(self, rows: Array) -> Array | None:
         """Rows of all nodes in the order of the nodes, on rank 0."""
-        gathered = self.world.gather_rows(rows, self.node.network.n_local)
-        return None if gathered is None else gathered[self.order]
+        gathered, order = self.world.gather_rows(rows, self.node.network.n_local), self.order
+        return None if gathered is None else gathered[order]
 
     def traffic(self) -> tuple[int, int, int]:
         """Protocol messages, bytes and lost messages of all nodes so far; on rank 0."""
@@ -109,10 +116,10 @@ class Observer:
                 f,
             ]
         )
-        gathered = self.uplink.post(local)
+        order, gathered = self.order, self.uplink.post(local)
         if gathered is None:
             return None
-        whole = gathered[self.order]
+        whole = gathered[order]
         mean = whole[:, 7:].mean(axis=0)
         self._means.append(mean)
         n = len(whole)

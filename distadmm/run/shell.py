@@ -200,6 +200,7 @@ def work(programme: Programme, options: Any, world: World) -> int:
             outcome = carry_out(programme, prepared, price, run)
             if world.is_root:
                 print(closing_words(outcome))
+            world.leave(exit_code(outcome.ended, strict=outcome.strict))
             if end_of(outcome.ended) is End.SIGNAL and world.size > 1:
                 run.signals.ignore_from_now_on()
     return exit_code(outcome.ended, strict=outcome.strict)

@@ -75,12 +75,24 @@ class Learner:
         t = 0 if first else max(1, self.gradients)
         return Ask("gradient", rule.words("gradient"), t, first, self.plain)
 
-    def lose(self, roster_changes: bool = True) -> None:
-        """A round came to nothing; the centre of the gradients belongs to the roster that it came from.
+    def take(self, total: Array | None, roster: int, fewer: bool = False) -> None:
+        """A total, in units of 1, over so many nodes, or nothing; `fewer`: some of them are gone since.
 
-        Half of the gradients' budget went into it: what is left does not pay for another one.
+        The centre of the gradients belongs to the roster that it came from, and half of their budget went into it:
+        what is left does not pay for another one.
         """
-        if roster_changes and self.rule.centre and self.ask().kind == "gradient":
+        ask = self.ask()
+        if total is None:
+            pass
+        elif ask.kind == "squares":
+            self._take_squares(total, roster)
+        elif ask.kind == "curvature":
+            self._take_curvature(total, roster)
+        elif ask.kind == "gradient":
+            self._take_gradient(ask, total.reshape(self.w.shape))
+        else:
+            self.evaluation = total, roster
+        if fewer and self.rule.centre and ask.kind == "gradient":
             self.centre, self.plain = None, True
         self._count()
 
@@ -90,19 +102,6 @@ class Learner:
         self.tried += 1
         training = self.most_rounds - bool(self.rule.evaluation)
         self.trained = self.trained or self.gradients > self.rule.rounds or self.tried >= training
-
-    def take(self, total: Array, roster: int) -> None:
-        """A total, in units of 1, over so many nodes."""
-        ask = self.ask()
-        if ask.kind == "squares":
-            self._take_squares(total, roster)
-        elif ask.kind == "curvature":
-            self._take_curvature(total, roster)
-        elif ask.kind == "gradient":
-            self._take_gradient(ask, total.reshape(self.w.shape))
-        else:
-            self.evaluation = total, roster
-        self._count()
 
     def _take_squares(self, s: Array, roster: int) -> None:
         rule = self.rule

@@ -22,14 +22,15 @@ from distadmm.run.ends import End
 from distadmm.run.groups import Shared
 from distadmm.structs import struct
 
-_LOST, _FEWER, _TOO_FEW = 0, -1, -2  # a round that came to nothing: and nodes are gone; and too many are
+_FEWER, _TOO_FEW = 1, 2  # after a round: nodes are gone; and too many are
 
 
 class State(NamedTuple):
     """What every node was told; the same in every row."""
 
     f: Array  # models
-    told: Array  # of each round tried: how many nodes its total came from, or _LOST, _FEWER, _TOO_FEW
+    told: Array  # of each round tried: how many nodes its total came from; 0: it is lost
+    fewer: Array  # of each round tried: whether nodes are gone after it
     tried: Array  # rounds
     totals: Array  # one after the other, in grid units
     filled: Array  # words of them
@@ -91,7 +92,7 @@ class Masked:
     def ended(self, state: State) -> str:
         if state.left.any():
             return ""
-        few = state.told[0, max(0, int(state.tried[0]) - 1)] == _TOO_FEW
+        few = state.fewer[0, max(0, int(state.tried[0]) - 1)] == _TOO_FEW
         return End.ROSTER.word if few else End.ITERATIONS.word
 
     def rule_of(self, node: Node, **facts: Any) -> Rule:
@@ -111,7 +112,7 @@ class Masked:
         told = np.zeros((here, rule.most_rounds), dtype=np.int64)
         totals = np.zeros((here, words), dtype=np.int64)
         none = np.zeros(here, dtype=np.int64)
-        return State(node.start, told, none, totals, none, np.ones(here, dtype=bool))
+        return State(node.start, told, told, none, totals, none, np.ones(here, dtype=bool))
 
     def _rule(self, node: Node) -> Rule:
         if node.release.private:
@@ -125,15 +126,13 @@ class Masked:
         def replayed() -> Learner:
             rule = self._rule(node)
             learner, at = Learner(rule), 0
-            for roster in st.told[0, : int(st.tried[0])].tolist():
+            for roster, fewer in zip(*(row[0, : int(st.tried[0])].tolist() for row in (st.told, st.fewer))):
                 if roster > rule.nodes:  # of an evaluation
                     learner.trained, roster = True, roster - rule.nodes
                 count = learner.ask().words
-                if roster > 0:
-                    learner.take(st.totals[0, at : at + count] * 4.0**-rule.bits, roster)
-                    at += count
-                else:
-                    learner.lose(roster_changes=roster != _LOST)
+                total = st.totals[0, at : at + count] * 4.0**-rule.bits if roster else None
+                learner.take(total, roster, fewer > 0)
+                at += count if roster else 0
             return learner
 
         return node.recall("learner", k, replayed)
@@ -142,36 +141,41 @@ class Masked:
         learner, private = self._learner(k - 1, st, node), node.release.private
         rule, release = learner.rule, cast(Any, node.release)
         while private and learner.tried < release.round:  # begun before a resume, and never finished
-            learner.lose(roster_changes=False)
+            learner.take(None, 0)
         if private and not learner.trained:  # an evaluation keeps its part of the budget
             learner.trained = not release.affords(
                 learner.ask(), *asks(rule)[len(asks(rule)) - bool(rule.evaluation) :]
             )
-        ask, before = learner.ask(), release.present if private else rule.nodes
+        ask, roster = learner.ask(), release.present if private else rule.nodes
         if learner.done or (private and not release.affords(ask)):
             return st._replace(left=np.zeros_like(st.left))
         values = np.stack([rows_sum(rows, ask, learner, self.l1) for rows in self._rows(node, rule)])
         if private:
-            total, roster = release.sum(ask, values, gone_at(k, node))
+            total = release.sum(ask, values, gone_at(k, node))
         else:
             release.expose(k, f"a sum in the clear ({ask.kind})")
-            total, roster = node.tree.sum(values), rule.nodes
-        told, totals, filled = st.told.copy(), st.totals.copy(), int(st.filled[0])
-        over = False
-        if total is None:
-            enough = not private or release.enough
-            told[:, learner.tried] = _LOST if roster == before else _FEWER if enough else _TOO_FEW
-            learner.lose(roster_changes=roster != before)
-            over = not enough
-        else:
+            total = node.tree.sum(values)
+        told, totals, filled, fewer = st.told.copy(), st.totals.copy(), int(st.filled[0]), st.fewer.copy()
+        if private and release.present < roster:
+            fewer[:, learner.tried] = _FEWER if release.enough else _TOO_FEW
+        gone = int(fewer[0, learner.tried])
+        if total is not None:
             told[:, learner.tried] = roster + rule.nodes * (ask.kind == "evaluation")
             totals[:, filled : filled + ask.words] = total
-            learner.take(total * 4.0**-rule.bits, roster)
             filled += ask.words
+        learner.take(None if total is None else total * 4.0**-rule.bits, roster, gone > 0)
         node.recall("learner", k, lambda: learner)
         f = np.broadcast_to(learner.model(self.l1).T.ravel(), st.f.shape).copy()
-        tried, left = np.full_like(st.tried, learner.tried), np.full_like(st.left, not (learner.done or over))
-        return State(f, told, tried, totals, np.full_like(st.filled, filled), left)
+        left = np.full_like(st.left, not (learner.done or gone == _TOO_FEW))
+        return State(
+            f,
+            told,
+            fewer,
+            np.full_like(st.tried, learner.tried),
+            totals,
+            np.full_like(st.filled, filled),
+            left,
+        )
 
     def told(self, k: int, st: State, node: Node) -> dict[str, Any]:
         return {"evaluation": self._learner(k, st, node).told} if self.evaluate else {}

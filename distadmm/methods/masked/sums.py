@@ -25,7 +25,10 @@ from distadmm.privacy.noise.mechanism import Noise
 from distadmm.privacy.noise.release import Array, Unprotected
 from distadmm.privacy.noise.sources import Source
 from distadmm.ranks.post import NO_MARK
+from distadmm.ranks.roll import Roll
 from distadmm.ranks.tree import Lost, Tree
+
+_TOTAL, _LOST, _SILENCE = b"t", b"l", b"s"  # what a rank has heard of a sum
 
 
 class Sums(Unprotected):
@@ -44,6 +47,8 @@ class Sums(Unprotected):
         self.round = self._entered()  # the next one
         self._roster = self.members[0].roster
         self.lost = 0  # rounds, in iterations
+        self.roll = Roll(tree.network.world)
+        tree.network.world.patience = tree.patience / 2
 
     def _entered(self) -> int:
         """How many rounds any node has entered; what one paid for all pay for, so that all can afford the same."""
@@ -82,8 +87,8 @@ class Sums(Unprotected):
             return False
         return all(ledger.affords(events) for ledger in self.books.ledgers)
 
-    def sum(self, ask: Ask, values: Array, away: Collection[int] = ()) -> tuple[Array | None, int]:
-        """The sum of the nodes' values with its noise, or nothing, and how many nodes are there then.
+    def sum(self, ask: Ask, values: Array, away: Collection[int] = ()) -> Array | None:
+        """The sum of the nodes' values with its noise, or nothing.
 
         Nodes here that are `away` neither draw nor send.  All pay: what a node affords is known to those off the tree.
         """
@@ -107,19 +112,45 @@ class Sums(Unprotected):
         self.round += 1
         if self.guard is not None:
             self.guard.seal(self._k, sent, events)
-        total = None
-        try:
-            total = self.tree.sum(sent, list(marks.values()), away).view(np.int64)
-        except Lost as lost:
-            if not lost.told:
-                raise
-            left = self.tree.without(lost.nodes)
-            self.lost += 1
+        total, blamed = self._agreed(sent, list(marks.values()), away)
         for member in there:
             member.accept(total)
-        if total is None and len(left) < self.present:
-            self._shrink(left)
-        return total, self.present
+        self.lost += total is None
+        if blamed:
+            left = self.tree.without(blamed)
+            if len(left) < self.present:
+                self._shrink(left)
+        return total
+
+    def _agreed(
+        self, sent: Array, marks: list[bytes], away: Collection[int]
+    ) -> tuple[Array | None, set[int]]:
+        """The total, or nothing, as all ranks know it that are still there; and the nodes that are not."""
+        tree, total, lost, blamed = self.tree, None, None, set[int]()
+        try:
+            total = tree.sum(sent, marks, away).view(np.int64)
+        except Lost as reason:
+            lost = reason
+        said = _TOTAL if total is not None else _SILENCE
+        if lost is not None and lost.told:
+            said = _LOST + np.array(lost.nodes, dtype=">u4").tobytes()
+        since = tree.post.since
+        heard = self.roll.call(said, tree.longest, tree.patience, since)
+        having = [rank for rank, word in heard.items() if word == _TOTAL]
+        lacking = [rank for rank, word in heard.items() if word == _SILENCE]
+        for word in heard.values():
+            blamed.update(np.frombuffer(word[1:], dtype=">u4").tolist())
+        gone = [i for i in tree.shape.parent if tree.post.hosts[i] not in heard]
+        if len({word[:1] for word in heard.values()} - {_SILENCE}) > 1 or not (having or blamed or gone):
+            raise lost or Lost(list(tree.shape.parent), "nodes were told different outcomes of one sum")
+        if having and lacking:
+            whole = None if total is None else total.tobytes()
+            whole = self.roll.pass_on(whole, having[0], lacking, tree.longest + 4 * tree.patience)
+            if whole is None or len(whole) != sent[0].nbytes:
+                raise lost or Lost([], "a sum was not passed on")
+            total = np.frombuffer(whole, dtype=np.int64)
+        tree.gone.update(np.flatnonzero(~np.isin(tree.post.hosts, list(heard))).tolist())
+        return total, blamed | set(gone)
 
     @property
     def present(self) -> int:
@@ -139,6 +170,10 @@ class Sums(Unprotected):
             if member.id in left:
                 member.accept_roster(left)
         self.tree.of(left)
+
+    def close(self) -> None:
+        super().close()
+        self.roll.close()
 
     def memory(self) -> dict[str, Array]:
         kept = super().memory()

@@ -103,6 +103,8 @@ def said(prepared: Prepared, plan: Plan | None, node: Any, iterations: int) -> l
     gone = nodes - node.release.present
     if gone:
         paid.append(f"{gone} of {nodes} nodes dropped out; the model is that of the nodes left.")
+    if prepared.world.gone:
+        paid.append(f"Ranks {prepared.world.gone} did not answer any more; the job is ended without them.")
     return [before, *paid, *_sentences(plan, prepared)]
 
 
