@@ -46,7 +46,10 @@ def _own_account(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.M
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--vectors", default=None, metavar="DIR", help="replay every reference vector file in DIR"
+        "--vectors",
+        default=None,
+        metavar="PLACE",
+        help="replay every reference vector file in this folder, or this file",
     )
 
 

@@ -11,14 +11,14 @@ BUNDLED = Path(__file__).with_name("vectors")
 
 
 def folder(config: Any) -> Path:
-    """Where to look: `--vectors DIR`, or the files kept beside the tests."""
+    """Where to look: `--vectors PLACE`, a folder or one file, or the files kept beside the tests."""
     return Path(config.getoption("--vectors", default=None) or BUNDLED)
 
 
 def load_all(place: Path) -> dict[str, Any]:
-    """Every JSON file of the folder, by name."""
+    """Every JSON file of the folder, or the one that it is, by name."""
     found = {}
-    for path in sorted([*place.glob("*.json"), *place.glob("*.json.xz")]):
+    for path in [place] if place.is_file() else sorted([*place.glob("*.json"), *place.glob("*.json.xz")]):
         content = lzma.decompress(path.read_bytes()) if path.suffix == ".xz" else path.read_bytes()
         found[path.name.removesuffix(".xz")] = json.loads(content)
     return found

@@ -94,11 +94,11 @@ class Group14:
 class X25519:
     """Diffie-Hellman on Curve25519, of the package `cryptography`."""
 
-    def __init__(self) -> None:
+    def __init__(self, secret: bytes | None = None) -> None:
         from cryptography.hazmat.primitives.asymmetric import x25519
 
-        self._from = x25519.X25519PublicKey.from_public_bytes
-        self._secret = x25519.X25519PrivateKey.generate()
+        self._from, private = x25519.X25519PublicKey.from_public_bytes, x25519.X25519PrivateKey
+        self._secret = private.generate() if secret is None else private.from_private_bytes(secret)
         self.public = self._secret.public_key().public_bytes_raw()
 
     def shared(self, public: bytes) -> bytes:
