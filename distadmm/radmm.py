@@ -215,7 +215,8 @@ def _summed_up(prepared: Prepared, plan: Plan | None, run: Run, running: Running
         "delta": prepared.config.privacy.delta,
         "published_epsilon": run.published_epsilon,
         "adjacency": prepared.config.privacy.adjacency,
-        "trust": str(getattr(prepared.config.algorithm, "trust", None) or "any"),
+        "trust": getattr(plan, "trust", None)
+        or str(getattr(prepared.config.algorithm, "trust", None) or "any"),
         "statement": run.statement,
         "reason": run.reason,
         "note": "; ".join(filter(None, (words.note(prepared, plan), words.beyond(prepared, run)))),

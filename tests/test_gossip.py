@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distadmm import radmm
+from distadmm.algorithm import Facts
 from distadmm.commands import ledger as ledger_command
 from distadmm.errors import InputError
 from distadmm.methods.consensus import forecast, smoothing
@@ -20,7 +22,10 @@ from distadmm.methods.consensus.smoothing import Smoothing
 from distadmm.methods.gossip import rule
 from distadmm.methods.gossip.gossip import Gossip
 from distadmm.methods.gossip.private import plan_of, sensitivities
-from distadmm.privacy.accounting import gaussian
+from distadmm.privacy.accounting import accountant, gaussian, pairwise_gaussian
+from distadmm.privacy.accounting.events import event_from_json
+from distadmm.privacy.accounting.trust import ANY, Trust
+from distadmm.privacy.noise import pairwise
 from distadmm.privacy.noise.sources import Simulation
 from distadmm.problems.consensus import GeneralisedLinear, Softmax
 from distadmm.problems.losses import LOSSES
@@ -133,28 +138,25 @@ def test_what_travels_is_made_of_the_noisy_gradient_the_own_term_too() -> None:
 # -- constants ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("power", [None, 1.0])
-def test_the_forecast_is_what_quadratics_do(power: float | None) -> None:
-    """Variance over many runs of the recursion on O(f) = h f^2/2, against the forecast's sum over eigenvalues."""
-    A = np.zeros((6, 6))
-    for i in range(6):
-        A[i, (i + 1) % 6] = A[(i + 1) % 6, i] = 1.0
-    facts = radmm.prepare(radmm.configure("gossip", **SMALL), World()).node.facts._replace(
-        n_nodes=6, weight=1.0
-    )
-    use, sd, steps, runs, W = rule.Constants(2.0, 1.0, Smoothing(power, 2)), 0.1, 9, 4000, smoothing.matrix(A)
-    h, c = forecast.modes(facts, 8)
+@pytest.mark.parametrize(("power", "momentum"), [(None, 0.0), (1.0, 0.5)])
+def test_the_forecast_is_what_quadratics_do(power: float | None, momentum: float) -> None:
+    """Bias and variance over many runs of the recursion on O(f) = h f^2/2, against a sum over eigenvalues."""
+    A, sd, steps, runs, d = nx_ring(6), 0.1, 9, 4000, 8
+    facts = Facts(6, A.sum(axis=1), 0.0, weight=1.0, ridge=0.01, max_curvature=0.25)
+    use, W = rule.Constants(2.0, 1.0, Smoothing(power, 2), momentum), smoothing.matrix(A)
+    h, c = forecast.modes(facts, d)
     stream = np.random.default_rng(0)
-    x, mean = np.broadcast_to(-c, (6, runs, len(h))), np.zeros((6, runs, len(h)))
+    x = before = np.broadcast_to(-c, (6, runs, len(h)))
+    mean = np.zeros((6, runs, len(h)))
     for t in range(1, steps + 1):
         e = sd * stream.normal(size=(6, runs, 1))
-        x, _ = Gossip().advance(x, x, h * x + e, lambda rows: np.tensordot(W, rows, axes=1), use)
+        x, before = Gossip().advance(x, before, h * x + e, lambda rows: np.tensordot(W, rows, axes=1), use)
         mean = smoothing.averaged(power, t, mean, x)
     ended = np.tensordot(W @ W, x if power is None else mean, axes=1)
-    found = float(np.sum(0.5 * h * (ended**2).mean(axis=(0, 1)) * 8 / len(h)))
-    bias = float(np.sum(0.5 * h * ended.mean(axis=(0, 1)) ** 2))
-    forecasted = rule.excess(Gossip(), facts, 8, rule.Mixing.of(A), sd, use, steps)
-    assert forecasted == pytest.approx(found - bias * (8 / len(h) - 1), rel=0.05)
+    bias, passed = rule.followed(Gossip(), facts, d, rule.mixing(A), use, steps)
+    assert bias[0] == pytest.approx(np.sum(0.5 * h * ended.mean(axis=(0, 1)) ** 2), rel=0.05)
+    variance = np.sum(0.5 * h * ended.var(axis=1).mean(axis=0)) * d / len(h)
+    assert sd**2 * float(passed[0] @ rule.Noise.of(A).shares) == pytest.approx(variance, rel=0.05)
 
 
 def test_constants_depend_on_no_row(tmp_path: Path) -> None:
@@ -191,6 +193,7 @@ def test_a_run_says_what_it_may_and_its_ledger_says_the_same(tmp_path: Path, cap
     shown = capsys.readouterr().out
     assert "All messages and models of all nodes together are" in shown
     assert "against any coalition of other nodes" in shown
+    assert "coalition:1 8.0" in shown  # the same whoever colludes
     assert "float_exact" not in shown  # secure noise is discrete, on a grid
 
 
@@ -240,3 +243,156 @@ def test_a_run_taken_up_again_sends_what_it_sent_and_pays_nothing_twice(tmp_path
     assert run.models is not None
     assert np.array_equal(run.models, again.models)  # type: ignore[arg-type]
     assert path.read_text().count('"kind":"release"') == before == 12
+
+
+# -- pairwise noise -----------------------------------------------------------------------------------
+
+
+def brute_force(A: Array, i: int, Q: set[int], ratio: float) -> float:
+    """mu^2 of node i's change from the covariance of all that is seen, given Q's seeds; s = 1."""
+    n, edges = len(A), [(a, b) for a, b in combinations(range(len(A)), 2) if A[a, b]]
+    B = np.zeros((n, len(edges)))
+    for column, (a, b) in enumerate(edges):
+        if not {a, b} & Q:
+            B[a, column], B[b, column] = ratio, -ratio
+    view = np.hstack([np.eye(n), B])  # what each node releases, of its own noise and of its edges'
+    seen = [a for a in range(n) if a not in Q]
+    return float(np.linalg.inv((view @ view.T)[np.ix_(seen, seen)])[seen.index(i), seen.index(i)])
+
+
+def test_what_a_coalition_sees_is_the_covariance_on_every_small_graph() -> None:
+    import networkx as nx
+
+    checked = 0
+    for graph in nx.graph_atlas_g():
+        n = graph.number_of_nodes()
+        if n < 2 or not nx.is_connected(graph):
+            continue
+        A = nx.to_numpy_array(graph)
+        q, ratio = checked % min(4, n - 1), (0.5, 3.0, 20.0)[checked % 3]
+        found = pairwise_gaussian.exposures(A, q, ratio)
+        checked += 1
+        for i in range(n):
+            others = [a for a in range(n) if a != i]
+            worst = max(brute_force(A, i, set(Q), ratio) for Q in combinations(others, q))
+            assert abs(found[i] - worst) < 1e-9
+            assert found[i] <= 1.0
+        assert pairwise_gaussian.bound(A, q, ratio) >= found.max() - 1e-9
+    assert checked == 995
+
+
+def test_a_node_with_keys_that_drops_out_is_in_every_coalition() -> None:
+    A = np.array(nx_ring(7))
+    found = pairwise_gaussian.exposures(A, 1, 5.0, gone=[3])
+    assert found[3] == 0
+    for i in (0, 1, 2, 4, 5, 6):
+        worst = max(brute_force(A, i, {3, a}, 5.0) for a in range(7) if a not in (3, i))
+        assert found[i] == pytest.approx(worst, abs=1e-9)
+    assert found.max() == pytest.approx(1.0)  # 2 is cut off by 1 and 3
+    assert pairwise_gaussian.exposures(A, 1, 5.0).max() < 0.6
+
+
+def nx_ring(n: int) -> Array:
+    A = np.zeros((n, n))
+    for i in range(n):
+        A[i, (i + 1) % n] = A[(i + 1) % n, i] = 1.0
+    return A
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 10**6), n=st.integers(3, 8))
+def test_an_edge_whose_ends_draw_apart_hides_no_less(seed: int, n: int) -> None:
+    """One of them was restarted, or is gone: halves of their own in place of what would have cancelled."""
+    stream = np.random.default_rng(seed)
+    A = nx_ring(n) if seed % 2 else np.ones((n, n)) - np.eye(n)
+    L = np.diag(A.sum(axis=1)) - A
+    S = np.eye(n) + stream.uniform(0.1, 50) * L
+    c = stream.uniform(0.1, 50)
+    i, j = 0, 1
+    b = np.eye(n)[i] - np.eye(n)[j]
+    whole = S + c * np.outer(b, b)
+    apart = S + c * (np.outer(np.eye(n)[i], np.eye(n)[i]) + np.outer(np.eye(n)[j], np.eye(n)[j]))
+    assert np.all(np.diag(np.linalg.inv(apart)) <= np.diag(np.linalg.inv(whole)) * (1 + 1e-9))
+
+
+def test_where_coalitions_are_too_many_a_bound_stands_or_local_privacy() -> None:
+    complete = np.ones((60, 60)) - np.eye(60)
+    assert (
+        pairwise_gaussian.exposures(complete, 10, 4.0).max()
+        == pairwise_gaussian.bound(complete, 10, 4.0)
+        < 0.03
+    )
+    assert pairwise_gaussian.exposures(nx_ring(60), 10, 4.0).min() == 1.0
+
+
+def test_pairwise_noise_costs_what_was_asked_and_more_against_more(tmp_path: Path, capsys: Any) -> None:
+    flags = {
+        **SMALL,
+        "topology": "complete:8",
+        "epsilon": 1.0,
+        "trust": "coalition:2",
+        "account": str(tmp_path / "a"),
+    }
+    run = radmm.solve("gossip", out=tmp_path / "run", noise_model="pairwise", **flags)
+    assert run.epsilon <= 1.0
+    assert run.epsilon == pytest.approx(1.0, rel=1e-6)
+    assert run.summary["trust"] == "coalition:2"
+    (event,) = plan_of(prepare(radmm.configure("gossip", noise_model="pairwise", **flags), World())).events[0]  # type: ignore[union-attr]
+    prices = [accountant.epsilon([event.against(Trust(c))], 1e-5, "replace") for c in range(8)]
+    assert prices == sorted(prices)
+    assert prices[2] == run.epsilon
+    assert prices[7] == accountant.epsilon([event.against(ANY)], 1e-5, "replace") > 2
+    assert event_from_json(json.loads(json.dumps(event.to_json()))) == event
+    ledger_command.main(["show", str(tmp_path / "run")])
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "held against: any coalition of at most 2 others (coalition:2)" in shown
+    assert "any 2 of the 8 nodes together" in shown
+    assert f"coalition:2 {run.epsilon:.4f}" in shown
+    assert "by who may collude: centre 0." in shown
+
+
+def test_where_a_node_can_be_cut_off_nothing_is_gained_and_it_is_said() -> None:
+    run = radmm.solve("gossip", **{**SMALL, "topology": "ring:6", "trust": "coalition:2"})
+    assert run.summary["trust"] == "any"
+    assert "noise is each node's own" in run.summary["note"]
+
+
+def test_what_edges_share_is_fresh_cancels_and_differs_by_edge_key_and_terms() -> None:
+    keys = {0: {1: b"a", 2: b"b"}, 1: {0: b"a", 2: b"c"}, 2: {0: b"b", 1: b"c"}}
+    here, there = pairwise.Edges({0: keys[0]}, b"t"), pairwise.Edges({1: keys[1], 2: keys[2]}, b"t")
+    drawn = {
+        k: np.stack([here.noise(0, k, 1e6, 500), there.noise(1, k, 1e6, 500), there.noise(2, k, 1e6, 500)])
+        for k in (1, 2)
+    }
+    for each in drawn.values():
+        assert not each.sum(axis=0).any()
+        assert np.std(each) == pytest.approx(np.sqrt(2) * 1e6, rel=0.1)
+    assert abs(np.corrcoef(drawn[1][0], drawn[2][0])[0, 1]) < 0.2
+    assert not np.array_equal(drawn[1][0], pairwise.Edges({0: keys[0]}, b"u").noise(0, 1, 1e6, 500))
+
+
+@pytest.mark.mpi(min_size=2)
+def test_pairwise_noise_gives_the_same_bits_on_any_number_of_ranks(world: World) -> None:
+    contracts.same_bits("gossip", world, **{**SMALL, "trust": "coalition:1", "noise_model": "pairwise"})
+
+
+def test_on_the_wire_are_models_and_one_key_exchange_an_edge() -> None:
+    local, shared = (
+        radmm.solve("gossip", **{**SMALL, "trust": trust, "mixing": "0", "topology": "complete:5"})
+        for trust in (None, "coalition:1")
+    )
+    assert shared.summary["trust"] == "coalition:1"
+    assert shared.messages - local.messages == 5 * 4
+    assert shared.bytes - local.bytes == 5 * 4 * (16 + 256)  # nonce and key; 16 + 32 with X25519
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ({"noise_model": "pairwise"}, "hides nothing from all others"),
+        ({"trust": "coalition:9"}, "coalition:0 to coalition:4"), ({"trust": "some"}, "choose any, coalition:C"),
+    ],
+)  # fmt: skip
+def test_a_trust_that_means_nothing_is_refused(flags: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        radmm.solve("gossip", **{**SMALL, **flags})

@@ -17,7 +17,7 @@ from distadmm.errors import require
 from distadmm.privacy.accounting import accountant
 from distadmm.privacy.accounting.events import Adjacency, Leakage
 from distadmm.privacy.accounting.export import dp_event
-from distadmm.privacy.accounting.statements import NOT_COVERED, Statement, of_claim, weakest, worth
+from distadmm.privacy.accounting.statements import NOT_COVERED, Statement, by_trust, of_claim, weakest, worth
 from distadmm.privacy.accounting.trust import ADJACENCY_WORDS, composed
 from distadmm.privacy.ledger import chain, compose
 from distadmm.privacy.ledger.filter import filter_from_json
@@ -118,7 +118,7 @@ def _run(books: Sequence[Book], delta: float, records: int) -> dict[str, Any]:
         },
         "statement": kind,
         "sentence": said.text if said else None,
-        "by_coalition": _by_coalition(_one(books, "claim"), delta) if said and _bounded(said) else [],
+        "by_coalition": _by_coalition(books, delta) if said and _bounded(said) else [],
     }
 
 
@@ -172,9 +172,12 @@ def _bounded(said: Statement) -> bool:
     return math.isfinite(said.epsilon) or math.isfinite(said.would_be)
 
 
-def _by_coalition(claim: dict[str, Any] | None, delta: float) -> list[str]:
-    """epsilon by how many collude, of masked sums: what was known before the run."""
-    if not claim or claim["scope"] != "masked":
+def _by_coalition(books: Sequence[Book], delta: float) -> list[str]:
+    """epsilon by how many collude: of masked sums, what was known before the run."""
+    claim = _one(books, "claim")
+    if claim["scope"] in ("gossip", "gossip-pairwise"):
+        return by_trust([book.tally.events for book in books], _one(books, "adj"), delta)
+    if claim["scope"] != "masked":
         return []
     from distadmm.privacy.accounting.masked_statements import shares_in_words, shares_of
 

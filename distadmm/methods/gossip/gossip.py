@@ -1,6 +1,6 @@
 """Noisy gossip gradient (decentralised DP-SGD): each iteration one gradient under noise, and one message an edge.
 
-    f_i <- sum_j W_ij (f_j - s (g_j + z_j)),    g_j = grad O_j(f_j)/C with each record's part clipped
+    f_i <- sum_j W_ij (f_j - s (g_j + z_j) + b (f_j - f_j of before)),    g_j = grad O_j(f_j)/C, each record clipped
 
 W has Metropolis weights.  A node's own term holds its own noise: nothing that leaves or stays is made of a clean g.
 Constants come from public facts (`rule`), never from rows.  Other methods of this kind change `advance` alone.
@@ -20,10 +20,12 @@ from distadmm.flags import again, flag
 from distadmm.methods.consensus import smoothing
 from distadmm.methods.consensus.penalty import Penalties, as_number
 from distadmm.methods.consensus.smoothing import Smoothing
+from distadmm.run.groups import Shared
 
 if TYPE_CHECKING:
     from distadmm.methods.gossip.rule import Constants
 
+NOISE_MODELS = ("auto", "local", "pairwise")
 Array = np.ndarray
 Mix = Callable[[Array], Array]  # W, over the network or as a number
 
@@ -51,20 +53,38 @@ class Gossip:
         help="norm to which the gradient of each record (adjacency node: of the whole node) is cut; a number, or "
         "'auto' (by the rule; not at all without noise)",
     )
+    momentum: str = flag(
+        "auto",
+        help="b, 0 to below 1: how much of the last move is made again; 'auto' is the rule's, 0 without noise",
+    )
+    trust: str | None = again(Shared, "trust", note="; default: any")
+    noise_model: str = flag(
+        "auto",
+        help="local: each node's own noise; pairwise: shared by the ends of an edge as well, which cancels in sums; "
+        "auto: pairwise where --trust is not any",
+        choices=NOISE_MODELS,
+    )
     average: str = again(Penalties, "average")
     mixing: str = again(Penalties, "mixing")
 
     house: ClassVar[str] = "distadmm.methods.gossip"
     spectrum: ClassVar[bool] = False
-    extra: ClassVar[int] = 0  # width of `kept`, in models
 
     def __post_init__(self) -> None:
         smoothing.asked(self.average, self.mixing)
+        require(
+            self.noise_model != "pairwise" or self.trust not in (None, "any"),
+            "--noise-model pairwise hides nothing from all others, who know every edge; give --trust coalition:C, at "
+            "most C nodes collude",
+        )
         for name in ("rate", "gradient_clip"):
             if getattr(self, name) != "auto":
                 option = "--" + name.replace("_", "-")
                 value = as_number(getattr(self, name), option, "'auto' or a number")
                 require(0 < value < np.inf, f"{option} is {value:g}; needed: a finite number above 0")
+        if self.momentum != "auto":
+            value = as_number(self.momentum, "--momentum", "'auto' or a number")
+            require(0 <= value < 1, f"--momentum is {value:g}; needed: a number from 0 to below 1")
 
     def check(self, node: Node, iterations: int) -> None:
         require(
@@ -83,11 +103,19 @@ class Gossip:
 
         rate = 1.0 if self.rate == "auto" else float(self.rate)
         clip = np.inf if self.gradient_clip == "auto" else float(self.gradient_clip)
-        return Constants(rate * longest(node), clip, smoothing.asked(self.average, self.mixing))
+        after, momentum = (
+            smoothing.asked(self.average, self.mixing),
+            0.0 if self.momentum == "auto" else float(self.momentum),
+        )
+        return Constants(rate * longest(node), clip, after, momentum)
 
     def init(self, node: Node) -> State:
         f = node.start
-        return State(f, f, np.zeros((len(f), self.extra * f.shape[1])))
+        return State(f, f, self.starts(f))
+
+    def starts(self, f: Array) -> Array:
+        """`kept` before the first step: the models before."""
+        return f
 
     def step(self, k: int, st: State, node: Node) -> State:
         use = node.recall("constants", 0, lambda: self.constants(node))
@@ -97,7 +125,7 @@ class Gossip:
 
     def advance(self, f: Array, kept: Array, g: Array, W: Mix, use: Constants) -> tuple[Array, Array]:
         """The recursion, for rows of a network as for numbers of a forecast."""
-        return W(f - use.step * g), kept
+        return W(f - use.step * g + use.momentum * (f - kept)), f
 
     def gradients(self, k: int, f: Array, node: Node, use: Constants) -> Array:
         """Those of the nodes here as they may be used: clipped, under noise that was paid for."""

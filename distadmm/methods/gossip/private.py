@@ -16,16 +16,18 @@ from distadmm.methods.consensus.private import armed, settle
 from distadmm.methods.consensus.smoothing import Smoothing
 from distadmm.methods.gossip import rule
 from distadmm.methods.gossip.gossip import longest
+from distadmm.privacy.accounting.trust import Trust
+from distadmm.privacy.noise import masks
 from distadmm.problems.losses import LOSSES
 from distadmm.run.config import Config
 from distadmm.run.setup import Prepared
 from distadmm.structs import struct
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from distadmm.algorithm import Node
-    from distadmm.methods.gossip.release import Gradients, Recipe
+    from distadmm.methods.gossip.release import Gradients, Paired, Recipe
     from distadmm.privacy.accounting.events import Event
     from distadmm.privacy.ledger.books import Books
     from distadmm.privacy.noise.queries import Query
@@ -52,13 +54,28 @@ class Plan:
         return self
 
     @property
+    def trust(self) -> str:
+        return self.recipe.trust
+
+    @property
     def smoothing(self) -> Smoothing:
         return self.recipe.constants.after
 
     def release(self, books: Books, source: Source, phases: int) -> Gradients:
         from distadmm.methods.gossip.release import Gradients
 
-        return Gradients(cast(Any, self.recipe), books, source, self.node.network, phases)
+        recipe, network = self.recipe, self.node.network
+        edges = None
+        if recipe.pairwise:
+            from distadmm.privacy.noise import pairwise
+
+            # Of a simulation the keys stay what they were, for its bits are those of a run in one piece.
+            resumes = [ledger.tally.resumes * (source.mode == "secure") for ledger in books.ledgers]
+            own = {i: masks.drawn(i, source, True, r) for i, r in zip(books.nodes, resumes)}
+            edges = pairwise.agreed(network, own, recipe.terms(network.n_nodes))
+        made = Gradients(cast(Any, recipe), books, source, network, phases)
+        made.edges = edges
+        return made
 
     @property
     def events(self) -> Sequence[tuple[Event, ...]]:
@@ -71,14 +88,27 @@ class Plan:
     def header(self) -> dict[str, Any]:
         from distadmm.privacy.accounting import scopes
 
-        verified = [] if self.recipe.unverified else scopes.SCOPES["gossip"].hypotheses
-        return {"claim": scopes.claim("gossip", verified)}
+        recipe, n = self.recipe, self.node.network.n_nodes
+        scope = "gossip-pairwise" if recipe.pairwise else "gossip"
+        verified = [] if recipe.unverified else scopes.SCOPES[scope].hypotheses
+        claim = scopes.claim(scope, verified)
+        if recipe.pairwise:
+            claim["against"] = against(recipe.trust, n)
+        return {"claim": claim, **({"trust": recipe.trust} if recipe.pairwise else {})}
+
+
+def against(trust: str, nodes: int) -> str:
+    """Whom pairwise noise hides from, in words."""
+    colluding = Trust.parse(trust).colluding
+    if colluding < 0:
+        return "whoever sees what travels and holds no node"
+    return f"any {colluding:.0f} of the {nodes} nodes together (the reader's own node counts as one)"
 
 
 def plan_of(prepared: Prepared) -> Plan | None:
     """The plan of a private run, or its refusal; None without noise.  Called by every rank."""
     config, node = prepared.config, prepared.node
-    world, privacy = node.network.world, config.privacy
+    world, privacy, algorithm = node.network.world, config.privacy, config.algorithm
     if not privacy.wanted:
         return None
     with world.together():
@@ -88,29 +118,88 @@ def plan_of(prepared: Prepared) -> Plan | None:
     from distadmm.methods.gossip.release import Recipe
     from distadmm.privacy.accounting.gaussian import gaussian_noise_multiplier
 
-    steps, algorithm = config.loop.iterations, config.algorithm
+    steps, n = config.loop.iterations, node.facts.n_nodes
     with world.together():
         require(steps >= 1, "--iterations is 0: there is nothing to release; needed: at least 1")
         multiplier = gaussian_noise_multiplier(float(privacy.epsilon or 0.0), privacy.delta, steps)
-        units = sensitivities(prepared, 1.0)
-    own = np.sqrt(np.mean(np.concatenate(world.allgather(units**2))))  # of clip 1
-    A = forecast.adjacency(node.network) if node.facts.n_nodes <= forecast.LARGEST else None
+        reach = _everywhere(prepared, 1.0)
+    A = forecast.adjacency(node.network) if n <= forecast.LARGEST else None
 
-    def chosen() -> tuple[rule.Constants, float]:
+    def chosen() -> tuple[rule.Constants, rule.Noise, float]:
         return rule.choose(
-            algorithm, node.facts, node.problem.dimension, rule.Mixing.of(A), lambda clip: multiplier * own * clip,
-            steps, longest(node), [clip_of(config)], _afters(algorithm, A),
+            algorithm, node.facts, node.problem.dimension, rule.mixing(A), _deviation(prepared, multiplier, reach),
+            steps, longest(node), [clip_of(config)], _afters(algorithm, A), _noises(algorithm, A, n),
         )  # fmt: skip
 
-    constants, expected = world.on_root(chosen)
+    constants, noise, expected = world.on_root(chosen)
+    trust = algorithm.trust if noise.ratio else "any"
     with world.together():
-        reach = sensitivities(prepared, constants.clip)
-        queries = {float(each): _query(float(each), multiplier, prepared, steps) for each in reach}
+        queries = _queries(prepared, constants.clip, multiplier, noise)
     recipe = Recipe(
         adjacency=cast(Any, privacy.adjacency), dimension=node.problem.dimension, mode=privacy.rng, steps=steps,
-        queries=tuple(queries[float(each)] for each in reach), constants=constants, unverified=missed,
+        queries=queries, constants=constants, trust=trust, unverified=missed,
     )  # fmt: skip
-    return Plan(recipe, node, expected, constants.words(longest(node)))
+    return Plan(recipe, node, expected, constants.words(longest(node)) + noise.words)
+
+
+def _everywhere(prepared: Prepared, clip: float) -> Array:
+    """The sensitivities of all nodes."""
+    return np.concatenate(prepared.world.allgather(sensitivities(prepared, clip)))
+
+
+def _deviation(prepared: Prepared, multiplier: float, reach: Array) -> Callable[[float], float]:
+    """sd of a node's own noise by clip: the mean square over nodes; of shared noise, that of the node most in need."""
+    typical = float(np.sqrt(np.mean(reach**2)))
+    label = prepared.config.privacy.adjacency == "label" and prepared.config.problem.loss == "logistic"
+    return lambda clip: multiplier * typical * (min(2 * clip, 1.0) if label else clip)
+
+
+def colluding_of(trust: str | None, nodes: int) -> int:
+    """q: how many nodes may collude; all others where nobody is trusted."""
+    others = Trust.parse(trust).colluding
+    require(
+        others < nodes or np.isinf(others),
+        f"--trust {trust} for {nodes} nodes; needed: any, centre, or coalition:0 to coalition:{nodes - 1}",
+    )
+    return nodes - 1 if np.isinf(others) else int(max(others, 0))
+
+
+def _noises(algorithm: Any, A: Array | None, nodes: int) -> list[rule.Noise]:
+    """Ways to make the noise: each node's own, and shared by edges in several strengths."""
+    local = rule.Noise(shares=np.full(nodes if A is not None else 1, 1.0 / nodes if A is not None else 1.0))
+    q = colluding_of(algorithm.trust, nodes)
+    asked = algorithm.noise_model == "pairwise"
+    if A is None or algorithm.noise_model == "local" or (q >= nodes - 1 and not asked):
+        require(not asked, f"--noise-model pairwise for {nodes} nodes; needed: at most {forecast.LARGEST}")
+        return [local]
+    from distadmm.privacy.accounting.pairwise_gaussian import shares
+
+    known = {ratio: shares(A, max(q, 2), ratio) for ratio in rule.RATIOS}
+    pairs = [
+        rule.Noise.of(A, r, s[q] ** 0.5 if q < len(s) else 1.0)._replace(known=s) for r, s in known.items()
+    ]
+    return pairs if asked else [local, *pairs]
+
+
+def _queries(
+    prepared: Prepared, clip: float, multiplier: float, noise: rule.Noise
+) -> tuple[Query | Paired, ...]:
+    """What each node here releases in each step."""
+    from distadmm.methods.gossip.release import Paired
+    from distadmm.privacy.accounting.gaussian import mu_at
+
+    config, d = prepared.config, prepared.node.problem.dimension
+    privacy, steps = config.privacy, config.loop.iterations
+    if noise.ratio:
+        if privacy.rng == "secure":
+            masks.require_suite()
+        q = colluding_of(config.algorithm.trust, prepared.node.facts.n_nodes)
+        mu = mu_at(float(privacy.epsilon or 0.0), privacy.delta)
+        most = float(_everywhere(prepared, clip).max())
+        return (Paired.of(most, mu, steps, d, noise.ratio, noise.known, q),) * prepared.node.network.n_local
+    reach = sensitivities(prepared, clip).tolist()
+    made = {each: _query(each, multiplier, prepared, steps) for each in set(reach)}
+    return tuple(made[each] for each in reach)
 
 
 def clip_of(config: Config) -> float:

@@ -3,17 +3,22 @@
 Invariants that guard privacy
 -----------------------------
 * A gradient is used as it was released, by its own node too: clipped, noised once, kept to the byte for a replay.
-* Noise is charged before it is drawn (`Noise`); in secure mode it is discrete, on a grid.
+* Noise is charged before it is drawn (`Noise`); in secure mode, and where edges share it, it is discrete, on a grid.
+* What edges share is added before anything leaves, and is drawn for a round by its number: never frozen.
 """
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from distadmm.errors import require
 from distadmm.privacy.accounting.events import Adjacency, Event, Unbounded
+from distadmm.privacy.accounting.pairwise_gaussian import PairwiseGaussian
+from distadmm.privacy.noise import pairwise
+from distadmm.privacy.noise.mechanism import GridQuery, grid_of
 from distadmm.privacy.noise.protected import Protected
 from distadmm.privacy.noise.queries import Query
 from distadmm.structs import struct
@@ -25,19 +30,70 @@ Array = np.ndarray
 
 
 @struct
+class Paired:
+    """A gradient that is released on a grid under its node's own noise and that of its edges."""
+
+    sensitivity: float
+    dimension: int
+    spacing: float
+    event: PairwiseGaussian
+
+    @classmethod
+    def of(
+        cls,
+        reach: float,
+        mu: float,
+        steps: int,
+        dimension: int,
+        ratio: float,
+        shares: tuple[float, ...],
+        q: int,
+    ) -> Paired:
+        """`steps` of them cost mu when `q` nodes collude, one record moves each by `reach` and c = `ratio` s."""
+        each = math.sqrt(steps * (shares[q] if q < len(shares) else 1.0)) / mu
+        spacing = grid_of(reach * each)
+        moved = GridQuery(reach * each, reach, dimension, spacing).event.sensitivity_grid
+        sigma = math.sqrt((moved * each) ** 2 + 4) * (1 + 1e-12)
+        return cls(
+            reach, dimension, spacing,
+            PairwiseGaussian(sigma, ratio * sigma, moved, shares, coalition=q, dimension=dimension),
+        )  # fmt: skip
+
+    @property
+    def sigma(self) -> float:
+        return self.event.sigma_grid * self.spacing
+
+
+@struct
 class Recipe:
     """The mechanism of one rank's nodes; nothing in it depends on data."""
 
     adjacency: Adjacency
     dimension: int
     mode: str  # of the noise
-    queries: tuple[Query, ...]  # what each node here releases in each step
+    queries: tuple[Query | Paired, ...]  # what each node here releases in each step
     steps: int
     constants: Constants
+    trust: str = "any"  # whom the noise is for
     unverified: str = ""  # a hypothesis that does not hold or cannot be checked: everything is unbounded
 
     def event(self, i: int) -> Event:
-        return self.queries[i].event(self.mode)
+        query = self.queries[i]
+        return query.event if isinstance(query, Paired) else query.event(self.mode)
+
+    @property
+    def pairwise(self) -> bool:
+        return isinstance(self.queries[0], Paired)
+
+    def terms(self, nodes: int) -> bytes:
+        """What both ends of an edge must have in common, or their noise is not the same."""
+        first = self.queries[0]
+        assert isinstance(first, Paired)
+        event = first.event
+        return pairwise.terms_of(
+            nodes=nodes, steps=self.steps, dimension=self.dimension, coalition=event.coalition,
+            sigma=event.sigma_grid, pair=event.pair_grid, spacing=first.spacing,
+        )  # fmt: skip
 
     def charged(self, event: Event) -> Event:
         return Unbounded(self.unverified) if self.unverified else event
@@ -47,6 +103,7 @@ class Gradients(Protected):
     """The noisy gradients of this rank's nodes."""
 
     recipe: Recipe  # type: ignore[assignment]
+    edges: pairwise.Edges | None = None  # the keys of pairwise noise
 
     def plans(self, releases: object) -> list[tuple[Event, ...]]:
         recipe = self.recipe
@@ -72,6 +129,12 @@ class Gradients(Protected):
     def _noised(self, i: int, value: Array, k: int) -> Array:
         query = self.recipe.queries[i]
         unproved = Unbounded(self.recipe.unverified) if self.recipe.unverified else None
+        if isinstance(query, Paired):
+            assert self.edges is not None
+            own = self.noise.on_grid(value, query, iteration=k, at=i, unproved=unproved)
+            return own + query.spacing * self.edges.noise(
+                self.books.nodes[i], k, query.event.pair_grid, value.size
+            )
         if self.recipe.mode == "secure":
             return self.noise.on_grid(value, query.grid, iteration=k, at=i, unproved=unproved)
         event = self._events[i]

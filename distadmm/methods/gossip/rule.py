@@ -14,7 +14,8 @@ CLIP and FASTEST were chosen on the synthetic tables of benchmarks/gossip.py, be
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,76 +28,102 @@ Array = np.ndarray
 CLIP = 0.5  # of a record's gradient
 NODE_CLIP = 0.25  # of the mean gradient of a whole node
 FASTEST = 1.9  # of 1/(largest curvature), beyond which no step goes: 2 diverges
-_STEPS = np.geomspace(1e-3, FASTEST, 23)
+RATIOS = tuple(2.0**k for k in range(-1, 7))  # c/s that are tried
+MOMENTA = (0.0, 0.5, 0.8, 0.9)
+_STEPS = np.geomspace(1e-2, FASTEST, 12)
 
 
 class Constants(NamedTuple):
     """What a run does besides its method; all of it public."""
 
-    step: float  # of the gradient of a node's O_i/C
+    step: Any  # of the gradient of a node's O_i/C
     clip: float
     after: Smoothing
+    momentum: Any = 0.0
 
     def words(self, longest: float) -> str:
         power, rounds = self.after
         means = [] if power is None else [f"models averaged with weights t^{power:g}"]
         mixing = [f"{rounds} mixing round" + "s" * (rounds > 1)] if rounds else []
-        return ", ".join([f"step {self.step / longest:.3g}, clip {self.clip:g}", *means, *mixing])
+        again = [f"momentum {self.momentum:g}"] if self.momentum else []
+        return ", ".join([f"step {self.step / longest:.3g}, clip {self.clip:g}", *again, *means, *mixing])
 
 
-class Mixing(NamedTuple):
-    """The graph as a forecast sees it: W's eigenvalues, and u'Su/N beside each for noise of variance 1."""
+class Noise(NamedTuple):
+    """One way to make noise of one budget, as a forecast sees it."""
 
-    values: Array
-    shares: Array
+    ratio: float = 0.0  # c/s of pairwise noise
+    spread: float = 1.0  # s beside that of noise which nobody shares
+    shares: Array = np.ones(1)  # u'Su/(N s^2) beside each eigenvalue of W
+    known: tuple[float, ...] = ()  # mu^2 by how many collude, beside that of all
+
+    @property
+    def words(self) -> str:
+        return f", edges share {self.ratio:g} times a node's own noise" if self.ratio else ""
 
     @classmethod
-    def of(cls, A: Array | None, S: Array | None = None) -> Mixing:
-        """S: covariance of the noise over the nodes; None: independent."""
-        if A is None:
-            return cls(np.ones(1), np.ones(1))
-        values, vectors = np.linalg.eigh(smoothing.matrix(A))
-        spread = np.ones(len(A)) if S is None else np.einsum("im,ij,jm->m", vectors, S, vectors)
-        return cls(values, spread / len(A))
+    def of(cls, A: Array, ratio: float = 0.0, spread: float = 1.0) -> Noise:
+        _, vectors = np.linalg.eigh(smoothing.matrix(A))
+        S = np.eye(len(A)) + ratio**2 * (np.diag(A.sum(axis=1)) - A)
+        return cls(ratio, spread, np.einsum("im,ij,jm->m", vectors, S, vectors) / len(A))
 
 
-def excess(
-    algorithm: Any, facts: Facts, d: int, mixing: Mixing, sd: float, use: Constants, iterations: int
-) -> float:
-    """Expected excess of the nodes' own models' mean loss; `sd` of one coordinate of one node's noise."""
+def mixing(A: Array | None) -> Array:
+    """W's eigenvalues; of a graph that is too large, as if nobody averaged."""
+    return np.ones(1) if A is None else np.linalg.eigvalsh(smoothing.matrix(A))
+
+
+def followed(
+    algorithm: Any, facts: Facts, d: int, values: Array, use: Constants, iterations: int
+) -> tuple[Array, Array]:
+    """Expected excess of the nodes' own models' mean loss: without noise, and for noise of variance 1 along each u.
+
+    `use.step` and `use.momentum` have a line a choice.
+    """
     h, c = forecast.modes(facts, d)
     h = h / facts.weight
     p = forecast.Course(iterations, 0.0, power=use.after.power).weights
+    use = use._replace(step=np.reshape(use.step, (-1, 1, 1)), momentum=np.reshape(use.momentum, (-1, 1, 1)))
+    choices = len(use.step)  # type: ignore[arg-type]
 
-    def run(x: Array, noise: Array, lam: Array) -> Array:
+    def run(x: Array, noise: float, lam: Array) -> Array:
         """Models after each step, from x, under noise in the first one."""
-        kept, seen = np.zeros((algorithm.extra, *x.shape)), []
+        kept, seen = algorithm.starts(x), []
         for t in range(iterations):
-            g = h * x + (noise if t == 0 else 0.0)
-            x, kept = algorithm.advance(x, kept, g, lambda rows: lam * rows, use)
+            x, kept = algorithm.advance(x, kept, h * x + noise * (t == 0), lambda rows: lam * rows, use)
             seen.append(x)
         return np.stack(seen)
 
-    lam = mixing.values[:, None]
+    lam = values[:, None]
     with np.errstate(over="ignore", invalid="ignore"):
-        bias = np.tensordot(p, run(-c[None], np.zeros(1), np.ones((1, 1))), axes=1)[0]
-        r = run(np.zeros((len(lam), len(h))), np.ones((len(lam), 1)), lam)
-        reach = np.array([np.tensordot(p[s:], r[: iterations - s], axes=1) for s in range(iterations)])
-        passed = (reach**2).sum(axis=0) * lam ** (2 * use.after.rounds)
-        variance = sd**2 * np.einsum("m,mh->h", mixing.shares, passed)
-        found = float(np.sum(0.5 * h * (bias**2 + d / len(h) * variance)))
-    return found if np.isfinite(found) else float("inf")
+        bias = np.tensordot(p, run(np.tile(-c, (choices, 1, 1)), 0.0, np.ones((1, 1))), axes=1)[:, 0]
+        r = run(np.zeros((choices, len(lam), len(h))), 1.0, lam)
+        later = np.array([np.append(p[s:], np.zeros(s)) for s in range(iterations)])
+        passed = (np.tensordot(later, r, axes=1) ** 2).sum(axis=0) * lam ** (2 * use.after.rounds)
+        return 0.5 * bias**2 @ h, 0.5 * d / len(h) * (passed @ h)
 
 
 def choose(
-    algorithm: Any, facts: Facts, d: int, mixing: Mixing, noise: Any, iterations: int, longest: float,
-    clips: Sequence[float], afters: Sequence[Smoothing],
-) -> tuple[Constants, float]:  # fmt: skip
-    """The constants with the least expected excess; `noise(clip)` is the sd that the budget asks for."""
+    algorithm: Any, facts: Facts, d: int, values: Array, sd: Callable[[float], float], iterations: int,
+    longest: float, clips: Sequence[float], afters: Sequence[Smoothing], noises: Sequence[Noise],
+) -> tuple[Constants, Noise, float]:  # fmt: skip
+    """The constants and the noise with the least expected excess, and that.
+
+    `sd(clip)`: deviation of a coordinate of one node's noise that nobody shares, as the budget asks for.
+    """
     rates = _STEPS if algorithm.rate == "auto" else [float(algorithm.rate)]
-    tried = [
-        Constants(float(rate) * longest, clip, after) for rate in rates for clip in clips for after in afters
-    ]
-    costs = [excess(algorithm, facts, d, mixing, noise(each.clip), each, iterations) for each in tried]
-    best = int(np.argmin(costs))
-    return tried[best], costs[best]
+    momenta = MOMENTA if algorithm.momentum == "auto" else [float(algorithm.momentum)]
+    step, momentum = map(np.ravel, np.meshgrid(np.multiply(rates, longest), momenta, indexing="ij"))
+    best: tuple[Constants, Noise, float] | None = None
+    for after in afters:
+        bias, passed = followed(
+            algorithm, facts, d, values, Constants(step, 0.0, after, momentum), iterations
+        )
+        for clip, noise in product(clips, noises):
+            with np.errstate(over="ignore", invalid="ignore"):
+                costs = bias + (sd(clip) * noise.spread) ** 2 * (passed @ noise.shares)
+            at = int(np.argmin(np.where(np.isfinite(costs), costs, np.inf)))
+            if best is None or costs[at] < best[2]:
+                best = Constants(float(step[at]), clip, after, float(momentum[at])), noise, float(costs[at])
+    assert best is not None
+    return best

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from distadmm.methods.consensus import words as consensus
-from distadmm.methods.consensus.words import beyond, not_covered, on_a_wide_area_network, said
+from distadmm.methods.consensus.words import beyond, not_covered, on_a_wide_area_network
 from distadmm.run.setup import Prepared
 
 if TYPE_CHECKING:
@@ -21,12 +21,31 @@ def outlook(prepared: Prepared, plan: Plan | None) -> str:
 
 
 def note(prepared: Prepared, plan: Plan | None = None) -> str:
-    """What the reader must know of the fixed point."""
-    return (
-        ""
-        if prepared.config.algorithm.claims_optimum(prepared.node)
-        else ("with a constant step the nodes end beside the optimum, and not all at one place")
-    )
+    """What the reader must know of the fixed point, and of the noise where it is not what was asked for."""
+    said = []
+    if not prepared.config.algorithm.claims_optimum(prepared.node):
+        said.append("with a constant step the nodes end beside the optimum, and not all at one place")
+    asked = prepared.config.algorithm.trust
+    if plan is not None and plan.recipe.trust == "any" != (asked or "any"):
+        said.append(
+            f"noise is each node's own and holds against all others: on this graph, at this budget, what edges could "
+            f"share for --trust {asked} is forecast to gain nothing (where so many can cut a node off, it cannot)"
+        )
+    return "; ".join(said)
+
+
+def said(prepared: Prepared, plan: Plan | None, node: Any, iterations: int) -> list[str]:
+    """Whom pairwise noise holds against, and what is left against others."""
+    if plan is None or not plan.recipe.pairwise:
+        return []
+    from distadmm.methods.consensus.private import circumstances_of
+    from distadmm.privacy.accounting.statements import by_trust, of_claim
+
+    delta, adjacency = prepared.config.privacy.delta, plan.recipe.adjacency
+    claim = plan.header["claim"] | circumstances_of(prepared)
+    reading: Any = "certificate" if prepared.config.privacy.rng == "secure" else "simulation"
+    found = of_claim(reading, claim, plan.events[0], adjacency, delta, committed=True)
+    return [found.text, *by_trust([plan.events[0]], adjacency, delta)]
 
 
 def closing(summary: dict[str, Any], optimum: float | None) -> list[tuple[str, str]]:

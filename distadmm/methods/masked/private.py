@@ -6,7 +6,6 @@ A hypothesis that nobody established makes epsilon infinite, under its name; non
 from __future__ import annotations
 
 import math
-import os
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,8 +32,6 @@ if TYPE_CHECKING:
     from distadmm.privacy.accounting.shared_discrete_gaussian import SharedDiscreteGaussian
     from distadmm.privacy.noise.masks import Key, Member
     from distadmm.privacy.noise.sources import Source
-
-_SECRET, _NONCE = 11, 12  # purposes of a simulation's streams
 
 
 @struct
@@ -307,13 +304,13 @@ def _books(
 def _set_up(node: Node, plan: Plan, source: Source, books: Any) -> dict[int, Member]:
     """Keys and nonces over the graph, then what everybody commits to; refused where one commits to something else."""
     from distadmm.privacy.noise import signing
-    from distadmm.privacy.noise.masks import members_of
+    from distadmm.privacy.noise.masks import drawn, members_of
 
     keys: dict[int, Key] = {}
     said: dict[int, bytes] = {}
     for ledger in books.ledgers:
         i = ledger.node
-        keys[i], nonce = _drawn(i, source, plan.masks, ledger.tally.resumes)
+        keys[i], nonce = drawn(i, source, plan.masks, ledger.tally.resumes)
         said[i] = nonce + keys[i].public
     heard = node.tree.flood(said)
     nonces = {i: words[:16] for i, words in heard.items()}
@@ -352,22 +349,6 @@ def _started(members: dict[int, Member], plan: Plan, node: Node) -> dict[int, by
     known = signing.public_keys(path)
     with node.network.world.together():
         return {i: m.h + signing.signature(path, i, known[i], m.session, m.h) for i, m in members.items()}
-
-
-def _drawn(i: int, source: Source, masks: bool, resumes: int) -> tuple[Key, bytes]:
-    """A node's secret key and nonce for one session."""
-    from distadmm.privacy.noise import masks as suite
-
-    if source.mode == "simulation":
-        secret = source.at(i, _SECRET, resumes).words(4).tobytes()
-        nonce = source.at(i, _NONCE, resumes).words(2).tobytes()
-    else:
-        nonce = os.urandom(16)
-    if not masks:
-        return suite.NoKey(), nonce
-    if source.mode == "simulation":
-        return suite.Group14(int.from_bytes(secret, "big") | 1 << 255), nonce
-    return suite.X25519(), nonce
 
 
 def settle(config: Config, node: Node) -> tuple[float, float, str] | None:

@@ -57,6 +57,8 @@ HYPOTHESES = {
     "filter": "each node's own ledger keeps the sum of mu^2 within the budget",
     "centre-same-roster": "centred gradients go with a first gradient of the same roster",
     "noisy-own-term": "a node uses its gradient as it was released, under its noise",
+    "fresh-pairs": "what the ends of an edge share is drawn anew in every round, from a key of this start and edge",
+    "known-graph": "what coalitions leave hidden was worked out on the graph that keys were agreed along",
     "public-targets-range": "targets lie within public bounds",
 }
 
@@ -79,6 +81,21 @@ _RECORDS = (
     *_SHARING,
 )
 _MOMENTS = ("cut-rows", "public-bound", "bounded-slope", "fresh-noise", "data-free-schedule")
+_GRADIENTS = (
+    *(
+        "clipped-examples",
+        "public-rows",
+        "public-divisor",
+        "fresh-noise",
+        "noisy-own-term",
+        "data-free-schedule",
+    ),
+)
+_CHANGES = {
+    "add-remove": "adding or removing one record",
+    "replace": "replacing one record",
+    "label": "flipping the label of one record",
+}
 _FEATURES = "labels and N public; local models and predictions not covered"
 
 SCOPES = {
@@ -184,19 +201,16 @@ SCOPES = {
     "gossip": Scope(
         "All messages and models of all nodes together are {claim} for {change} held by one node, against any "
         "coalition of other nodes, for {releases}, each a clipped gradient under Gaussian noise. Exact arithmetic.",
-        (
-            "clipped-examples",
-            "public-rows",
-            "public-divisor",
-            "fresh-noise",
-            "noisy-own-term",
-            "data-free-schedule",
-        ),
-        {
-            "add-remove": "adding or removing one record",
-            "replace": "replacing one record",
-            "label": "flipping the label of one record",
-        },
+        _GRADIENTS,
+        _CHANGES,
+    ),
+    "gossip-pairwise": Scope(
+        "All messages and models of all nodes, and all that {against} have besides, are {claim} for {change} held by "
+        "another node, for {releases}, each a clipped gradient under Gaussian noise that neighbours share in part. "
+        "Computational: key agreement and SHAKE-256 are assumed unbroken, and that nobody changed keys on the way. "
+        "If somebody did, and against all other nodes: {any}. Derivation not peer-reviewed.",
+        (*_GRADIENTS, "fresh-pairs", "known-graph"),
+        _CHANGES,
     ),
     "istdp": Scope(
         "The released iterates are {claim} for {change}, for {releases}. Exact arithmetic.",

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from distadmm.errors import require
 from distadmm.privacy.accounting.events import Adjacency, Event, check_adjacency
+from distadmm.privacy.accounting.trust import ANY, CENTRE, Trust
 from distadmm.structs import struct
 
 if TYPE_CHECKING:
@@ -89,11 +90,13 @@ def statement(
     tolerance: float | None = None,
     dealt: bool = False,
     observed: str = "",
+    against: str = "",
 ) -> Statement:
     """What may be said of `events`, the releases of the node that spent most (`nodes.combine` finds it).
 
     `verified` holds the hypotheses and who established them (a bare name: code); `tolerance` is tau of certified
-    solves; `dealt` says that one file was dealt out to the nodes, `observed` what was computed of private rows besides.
+    solves; `dealt` says that one file was dealt out to the nodes, `observed` what was computed of private rows besides,
+    `against` who may collude where not all others may.
     """
     from distadmm.privacy.accounting import accountant, scopes
 
@@ -115,7 +118,11 @@ def statement(
     price = (accountant.adaptive_epsilon if reading == "odometer" else accountant.epsilon)(
         listed, delta, adjacency
     )
-    sentence = _sentence(scope, listed, adjacency, bound(price, delta), tolerance, reading)
+    apart = {}
+    if against:
+        everybody = [event.against(ANY) for event in listed]
+        apart = {"against": against, "any": bound(accountant.epsilon(everybody, delta, adjacency), delta)}
+    sentence = _sentence(scope, listed, adjacency, bound(price, delta), tolerance, reading, **apart)
     if declared:
         words = "; ".join(f"{scopes.HYPOTHESES[name]} ({name})" for name in declared)
         sentence = f"If what was only declared holds: {words}: {sentence}"
@@ -157,7 +164,13 @@ def bound(epsilon: float, delta: float) -> str:
 
 
 def _sentence(
-    scope: str, listed: list[Event], adjacency: str, bound: str, tolerance: float | None, reading: Reading
+    scope: str,
+    listed: list[Event],
+    adjacency: str,
+    bound: str,
+    tolerance: float | None,
+    reading: Reading,
+    **apart: str,
 ) -> str:
     from distadmm.privacy.accounting.scopes import SCOPES
 
@@ -173,7 +186,9 @@ def _sentence(
         f"the {releases} releases so far" if reading == "odometer" else f"the committed {releases} releases"
     )
     change = said.adjacencies[adjacency]
-    return said.sentence.format(claim=bound, change=change, releases=many, solves=solves, certified=certified)
+    return said.sentence.format(
+        claim=bound, change=change, releases=many, solves=solves, certified=certified, **apart
+    )
 
 
 def circumstances(adjacency: Adjacency, dealt: bool = False, observed: str = "") -> str:
@@ -207,8 +222,24 @@ def of_claim(
     return statement(
         reading, events, adjacency, delta,
         scope=claim["scope"], verified=known, tolerance=claim.get("tolerance"),
-        dealt=bool(claim.get("dealt")), observed=str(claim.get("observed", "")),
+        dealt=bool(claim.get("dealt")), observed=str(claim.get("observed", "")), against=claim.get("against", ""),
     )  # fmt: skip
+
+
+def by_trust(spent: Iterable[Sequence[Event]], adjacency: Adjacency, delta: float) -> list[str]:
+    """epsilon of the node that spent most, by who may collude."""
+    from distadmm.privacy.accounting import accountant
+
+    books = {tuple(event for event in events if not event.free) for events in spent}
+    found = {
+        str(trust): max(
+            (accountant.epsilon([e.against(trust) for e in book], delta, adjacency) for book in books),
+            default=0.0,
+        )
+        for trust in (CENTRE, Trust(1), Trust(2), ANY)
+    }
+    words = ", ".join(f"{trust} {rounded_up(epsilon)}" for trust, epsilon in found.items())
+    return [f"epsilon at delta {delta:g} by who may collude: {words}"]
 
 
 def loss_in_words(summary: Mapping[str, Any]) -> str:

@@ -16,6 +16,7 @@ Invariants that guard privacy
 
 import hashlib
 import hmac
+import os
 import struct
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
@@ -23,6 +24,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from distadmm.errors import InputError, require
+from distadmm.privacy.noise.sources import Source
 from distadmm.structs import mutable_struct
 
 Array = np.ndarray
@@ -30,6 +32,7 @@ Array = np.ndarray
 NAME = b"distadmm secure-sum v2"
 KINDS = {"squares": 0, "curvature": 1, "gradient": 2, "evaluation": 3}
 _GENERATOR, _KEY_BYTES = 2, 256
+_SECRET, _NONCE = 11, 12  # purposes of a simulation's streams
 _PRIME = int(  # group 14 of RFC 3526
     "FFFFFFFFFFFFFFFFC90FDAA22168C234C4C6628B80DC1CD129024E088A67CC74020BBEA63B139B22514A08798E3404DD"
     "EF9519B3CD3A431B302B0A6DF25F14374FE1356D6D51C245E485B576625E7EC6F44C42E9A637ED6B0BFF5CB6F406B7ED"
@@ -106,6 +109,20 @@ class X25519:
             return self._secret.exchange(self._from(public))
         except ValueError:  # of another length, or of small order: the result would be zero
             raise InputError("a public key is none of X25519: somebody sends keys that are none") from None
+
+
+def drawn(i: int, source: Source, masks: bool, resumes: int) -> tuple[Key, bytes]:
+    """A node's secret key and nonce for one session."""
+    if source.mode == "simulation":
+        secret = source.at(i, _SECRET, resumes).words(4).tobytes()
+        nonce = source.at(i, _NONCE, resumes).words(2).tobytes()
+    else:
+        nonce = os.urandom(16)
+    if not masks:
+        return NoKey(), nonce
+    if source.mode == "simulation":
+        return Group14(int.from_bytes(secret, "big") | 1 << 255), nonce
+    return X25519(), nonce
 
 
 def require_suite() -> None:

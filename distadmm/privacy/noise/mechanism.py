@@ -23,7 +23,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -72,6 +72,19 @@ class _Paid(NamedTuple):
     event: Event
     iteration: int
     drawn: set[int]  # purposes
+
+
+class OnGrid(Protocol):
+    """A query that is released on a grid, and what that is charged with."""
+
+    @property
+    def dimension(self) -> int: ...
+
+    @property
+    def spacing(self) -> float: ...
+
+    @property
+    def event(self) -> Event: ...
 
 
 class Noise:
@@ -163,7 +176,7 @@ class Noise:
         return k_norm(self._stream(at, purpose), event.dimension, a)
 
     def on_grid(
-        self, value: Array, grid: GridQuery, *, iteration: int, at: int = 0, query: int = 0,
+        self, value: Array, grid: OnGrid, *, iteration: int, at: int = 0, query: int = 0,
         unproved: Unbounded | None = None,
     ) -> Array:  # fmt: skip
         """`value` rounded to the grid plus exact discrete Gaussian noise: multiples of `grid.spacing`."""

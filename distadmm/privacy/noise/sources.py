@@ -48,7 +48,7 @@ class Source(Protocol):
         ...
 
 
-class _Exact:
+class Exact:
     """What is drawn exactly, from uniform words."""
 
     def discrete_normal(self, sigma: float, size: int) -> Array:
@@ -57,7 +57,7 @@ class _Exact:
         return discrete_gaussian(sigma, size, self.words)  # type: ignore[attr-defined]
 
 
-class _Generated(_Exact, np.random.Generator):
+class _Generated(Exact, np.random.Generator):
     """numpy's generator, with its raw words."""
 
     def words(self, count: int) -> Array:
@@ -134,7 +134,7 @@ def _aes() -> Stream:
     return _Generated(AESCounter(key=int.from_bytes(os.urandom(16), "little"), counter=0))
 
 
-class _Urandom(_Exact):
+class _Urandom(Exact):
     """Variates from the operating system's bytes; no state to steal or to copy."""
 
     def words(self, count: int) -> Array:
