@@ -1,8 +1,10 @@
 """Attack private runs and compare what comes out with what their ledgers claim.
 
 python -m distadmm audit --algorithm radmm --alpha 1 --adjacency replace ...    the consensus family
+python -m distadmm audit --algorithm masked --epsilon 1 --adjacency replace --trust coalition:5 ...     masked sums
 python -m distadmm audit RUN                        a finished run: one of radmm from the bytes it kept (level 0),
-                                                    of istdp its mechanism against what its own ledger claims
+                                                    of istdp its mechanism against what its own ledger claims, and of
+                                                    masked both its mechanism and its ledgers
 python -m distadmm audit istdp | sharing            private thresholding; noisy vectors of ADMM sharing
 python -m distadmm audit istdp-printed | sharing-printed    the papers' mechanisms as printed
 
@@ -28,10 +30,12 @@ from distadmm.audit.noises import Finding, Verdict, verdict_of
 from distadmm.audit.report import Audit, Level, level_one, level_two, level_zero, table, write
 from distadmm.audit.runs import Play
 from distadmm.commands import transcript
+from distadmm.commands.audit_masked import masked_audit
 from distadmm.commands.transcript import split_words
 from distadmm.errors import DONE, FAILURE, InputError, require
 from distadmm.flags import again, build, fields_of, flag, parse
 from distadmm.methods.consensus import private as protect
+from distadmm.methods.masked.masked import Masked
 from distadmm.privacy.accounting import accountant
 from distadmm.privacy.accounting.statements import rounded_up
 from distadmm.problems.losses import Array, Logistic, loss_named
@@ -358,6 +362,8 @@ def audited(asked: dict[str, Any], world: World) -> Audit | None:
             raise InputError(
                 "there is no claim to audit without noise; give --alpha or --epsilon, and --adjacency"
             )
+        if isinstance(config.algorithm, Masked):
+            return world.on_root(lambda: masked_audit(config, options, _levels))
         return _consensus(config, options, world)
     if subject == "run":
         return world.on_root(lambda: _run(asked["folder"], options, run_code=values["run_code"]))
@@ -385,6 +391,12 @@ def _run(folder: str, options: Options, *, run_code: bool) -> Audit:
     if run.kind != "radmm":
         play = runs.of_run(run, options.audit_columns or _WIDEST)
         return _attacked(play, options, 0, float(run.config["delta"]))
+    if run.config.get("algorithm") == "masked":
+        config = transcript.configuration_of(folder, "audit", run_code=run_code)
+        require(
+            config.privacy.wanted, f"{folder} is a run without noise: its ledger claims nothing to be audited"
+        )
+        return masked_audit(config, options, _levels, Path(folder))
     verdict = white_box_of_run(folder, run_code=run_code)
     return Audit(f"the run in {folder}", "", [level_zero(verdict)], None, None, verdict)
 

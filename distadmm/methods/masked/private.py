@@ -241,7 +241,7 @@ def armed(prepared: Prepared, plan: Plan | None, run: Running) -> Node:
         contents = consensus.contents_of(prepared)
     _require_rows_of_their_own(prepared, contents)
     with world.together():
-        books = _books(prepared, plan, run, source, contents)
+        books = books_of(prepared, plan, run, source, contents)
     node = prepared.node
     tried = max(sum(not event.free for event in ledger.events) for ledger in books.ledgers)
     todo: list[Event] = [Unbounded(plan.unverified)] if plan.unverified else [*plan.schedule[tried:]]
@@ -252,7 +252,7 @@ def armed(prepared: Prepared, plan: Plan | None, run: Running) -> Node:
     file = consensus.foreign(config)
     if file and not run.resumed:  # before a line of foreign code runs
         books.expose(plan.unverified, iteration=0)
-    members = _set_up(node, plan, source, books)
+    members = set_up(node, plan, source, books)
     release = Sums(plan.rule, node.tree, books, source, members, plan)
     armed = node.having(release=release)
     release.watch(node.network, node.start, file)
@@ -274,7 +274,7 @@ def _require_rows_of_their_own(prepared: Prepared, contents: dict[int, Content])
     )
 
 
-def _books(
+def books_of(
     prepared: Prepared, plan: Plan, run: Running, source: Source, contents: dict[int, Content]
 ) -> Books:
     from distadmm.privacy.accounting import scopes
@@ -301,7 +301,7 @@ def _books(
     return Books.open(None if run.folder is None else run.folder / "ledger", nodes, **header)
 
 
-def _set_up(node: Node, plan: Plan, source: Source, books: Any) -> dict[int, Member]:
+def set_up(node: Node, plan: Plan, source: Source, books: Any) -> dict[int, Member]:
     """Keys and nonces over the graph, then what everybody commits to; refused where one commits to something else."""
     from distadmm.privacy.noise import signing
     from distadmm.privacy.noise.masks import drawn, members_of
