@@ -12,9 +12,12 @@ import numpy as np
 import pytest
 
 from distadmm import radmm
-from distadmm.audit import bounds, coalition, masked
+from distadmm.audit import bounds, coalition, masked, masked_views
 from distadmm.audit.draws import Draws
 from distadmm.commands import audit as command
+from distadmm.commands import transcript as transcript_command
+from distadmm.errors import InputError
+from distadmm.files import read_json, read_npz
 from distadmm.methods.masked import private, rows
 from distadmm.methods.masked.masked import rows_sum
 from distadmm.methods.masked.rows import Rows
@@ -194,3 +197,44 @@ def test_halved_noise_is_refuted_by_what_a_coalition_sees(
 ) -> None:
     assert not attacked(None, 400, **change).refuted
     assert attacked(monkeypatch, 400, **change).refuted
+
+
+# -- transcripts ------------------------------------------------------------------------------------------
+
+
+def test_views_hold_what_travelled(run: Path, tmp_path: Path, capsys: Any) -> None:
+    """Every vector up the tree is the sum of what its children sent and the node's own; who colludes knows no more."""
+    out = tmp_path / "seen"
+    assert transcript_command.main([str(run), "--collude", "0+2", "--out", str(out)]) == 0
+    shown = capsys.readouterr().out
+    assert f"16 rounds, {read_json(run / 'summary.json')['messages']} messages" in shown
+    index = read_json(out / "index.json")
+    assert [line["kind"] for line in index["rounds"]][:2] == ["squares", "curvature"]
+    alone = [read_npz(out / f"node-{i:04d}.npz") for i in range(4)]
+    pair = read_npz(out / "coalition-0000-0002.npz")
+    made = masked.record(radmm.configure("masked", **RUN), Draws("simulation", 0))
+    for r, tapped in enumerate(made.rounds):
+        own = [alone[i][f"round-{r:02d}-own-{i:04d}"] for i in range(4)]
+        total = alone[3][f"round-{r:02d}-total"]
+        np.testing.assert_array_equal(np.sum(own, axis=0, dtype=np.uint64), total)
+        for child, parent in tapped.parents.items():
+            if parent is not None:
+                sent = alone[parent][f"round-{r:02d}-from-{child:04d}"]
+                below = [
+                    alone[child][name] for name in alone[child] if name.startswith(f"round-{r:02d}-from")
+                ]
+                np.testing.assert_array_equal(
+                    sent, own[child] + np.sum([0 * total, *below], axis=0, dtype=np.uint64)
+                )
+        others = [1, 3]
+        left = (tapped.values[others] + tapped.shares[others]).sum(axis=0)
+        np.testing.assert_array_equal(pair[f"round-{r:02d}-others"], left)
+        assert not any(name.endswith("others") for name in alone[0])
+
+
+def test_what_cannot_be_seen_again_is_refused(tmp_path: Path) -> None:
+    secret = radmm.configure("masked", **{**RUN, "rng": "secure"})
+    with pytest.raises(InputError, match="cannot be drawn again"):
+        masked_views.of_config(secret, tmp_path)
+    with pytest.raises(InputError, match="add --epsilon"):
+        masked_views.of_config(radmm.configure("masked", data="tiny"), None)

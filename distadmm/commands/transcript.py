@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from distadmm import radmm
-from distadmm.audit import play, star
+from distadmm.audit import masked_views, play, star
 from distadmm.audit.play import Message, Recording, Solve
 from distadmm.audit.views import View, arrays, coalition, view
 from distadmm.errors import DONE, InputError, require
@@ -232,6 +232,12 @@ def work(asked: dict[str, Any], world: World) -> int:
             run = kinds.opened(asked["folder"], "transcript", run_code=asked["run_code"])
             if run.kind == "sharing":
                 return _of_star(run, **asked["table"], collude=asked["collude"])
+            if run.config.get("algorithm") == "masked":
+                config = configuration_of(run.path, run_code=asked["run_code"])
+                return _of_masked(config, run.path, **asked["table"], collude=asked["collude"])
+        elif asked["table"].get("algorithm") == "masked":
+            of = {name: asked["table"][name] for name in ("out", "force")}
+            return _of_masked(radmm.configure(**asked["table"]), None, **of, collude=asked["collude"])
         found = (
             of_flags(radmm.configure(**asked["table"]))
             if asked["folder"] is None
@@ -275,6 +281,15 @@ def _of_star(run: kinds.RunDirectory, out: str | None, force: bool, collude: Seq
     return "\n".join(
         [*lines, f"views        {len(names)} files: {', '.join(names)}", f"written to   {folder}"]
     )
+
+
+def _of_masked(config: Config, run: Path | None, out: str | None, force: bool, collude: Sequence[str]) -> str:
+    """Masked sums, made again in simulation."""
+    made = masked_views.of_config(config, run)
+    sets = [coalition(text, made.plan.rule.nodes) for text in collude]
+    folder = claim_directory(out, "transcript", force=force)
+    source = f"{run or 'flags'}, made again ({WATERMARK})"
+    return "\n".join(masked_views.write(made, folder, sets, source))
 
 
 def _table(index: dict[str, Any], folder: Path) -> str:
