@@ -6,8 +6,6 @@ Each row's symbol is drawn afresh from the system's randomness; `--seed` repeats
 undo part of what they hide.  A model that was trained with --sanitise COLUMN=... scores the file as it is written.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -6,8 +6,6 @@ python -m distadmm export runs/a --format sklearn --out model.py       a module 
 The module holds numbers and text alone: no pickle, and nothing is run but scikit-learn's own classes.
 """
 
-from __future__ import annotations
-
 import pprint
 from collections.abc import Sequence
 from pathlib import Path

@@ -4,14 +4,12 @@ Three kinds of statement are never mixed: a certificate bounds a whole run, an o
 so far, and a simulation guarantees nothing whatever its numbers.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from distadmm.errors import require
 from distadmm.privacy.accounting import accountant
@@ -33,7 +31,7 @@ class Book:
     tally: Tally
 
     @classmethod
-    def of(cls, path: Path) -> Book:
+    def of(cls, path: Path) -> Self:
         found = chain.read(path)
         require(found.fault is None, f"{found.fault}; see: python -m distadmm ledger verify")
         require(found.entries, f"{path} holds no whole entry; nothing was released under it")

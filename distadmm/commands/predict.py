@@ -4,8 +4,6 @@ python -m distadmm predict runs/a --data new.csv                    the rows as 
 python -m distadmm predict runs/a --data new.csv --node 3 --out scores.csv
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Run directories as they lie on disk, side by side: what differs between them, and what each of them reached."""
 
-from __future__ import annotations
-
 import csv
 import glob
 import math
@@ -10,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -75,7 +73,7 @@ class Trace:
     def statement(self) -> str:
         return str(self.summary.get("statement", "")) if self.summary else ""
 
-    def points(self) -> list[Trace]:
+    def points(self) -> list[Self]:
         """A run that holds several results as one trace each; any other is one itself."""
         apart = KINDS[self.kind].point
         if not apart or self.summary is None:

@@ -11,12 +11,10 @@ its target, so that what the classes are called makes none.  Rows in another ord
 Without the key neither tells anything; with it guesses of rows can be confirmed, so who has the key is the rows' owner.
 """
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -31,7 +29,7 @@ class Content(NamedTuple):
     names: tuple[str, ...]
     marks: frozenset[int]
 
-    def columns(self, which: str, key: bytes) -> Content:
+    def columns(self, which: str, key: bytes) -> Self:
         """Of one party's columns of these rows."""
         names = (hmac.digest(key, f"{name} columns {which}".encode(), "sha256").hex() for name in self.names)
         return self._replace(names=tuple(names))

@@ -5,12 +5,10 @@ to every cell of the *normalised* table, as the paper's "perturbation of 1e-3 to
 number of records it is a pseudo-count too, and for large tables an enormous one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -41,7 +39,7 @@ class Table:
     column: str = ""  # what the columns are values of
     records: int | None = None  # rows of data that were counted; None for a table of probabilities
 
-    def smoothed(self, smooth: float = 0.0, perturb: float = 0.0) -> Table:
+    def smoothed(self, smooth: float = 0.0, perturb: float = 0.0) -> Self:
         """With pseudo-counts, and what was added said in `source`."""
         cells, source = self.cells.astype(float), self.source
         if smooth:
@@ -55,7 +53,7 @@ class Table:
                 source += f" = {_added(perturb * self.records, cells.size, self.records)}"
         return replace(self, cells=cells, source=source)
 
-    def observed(self) -> Table:
+    def observed(self) -> Self:
         """Without the rows and columns that no record has."""
         rows, columns = self.cells.sum(axis=1) > 0, self.cells.sum(axis=0) > 0
         left = int((~columns).sum())

@@ -8,13 +8,11 @@ centre, which calls `common_keys`, and takes its rows in the order it gets back 
 in a party's file: this is known to the centre afterwards.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -89,7 +87,7 @@ class DataOptions(MoreRows):
         """Party 1 holds the labels, so it is the centre too."""
         return bool(self.party_files) and self.label_file is None
 
-    def of_widths(self, widths: Sequence[int]) -> DataOptions:
+    def of_widths(self, widths: Sequence[int]) -> Self:
         """The same table, cut into these widths."""
         return replace(self, split=tuple(widths), parties=None)
 

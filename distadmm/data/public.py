@@ -4,11 +4,9 @@ What is found in rows can change with one record, and with it what becomes of al
 {a, b} are {b, c} after one record went, and every label turns.  No epsilon holds for a run on such a fact.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from distadmm.errors import require
 from distadmm.structs import struct
@@ -51,7 +49,7 @@ class PublicFacts:
         """Refuse, for a private run, what was found in the rows."""
         require(not self.doubt, f"--data {data}, which one record can change: {self.doubt}")
 
-    def stating(self, names: Sequence[str]) -> PublicFacts:
+    def stating(self, names: Sequence[str]) -> Self:
         """These facts, those of `names` stated to be public by whoever asks for the run."""
         unknown = [name for name in names if name not in STATED]
         require(not unknown, f"--stated is {','.join(names)}; it states some of: {', '.join(STATED)}")

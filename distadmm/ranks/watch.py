@@ -4,8 +4,6 @@ MPI gives no error when a rank stalls or a host is cut off; the others wait for 
 moves it has made and its iteration into memory that all ranks of its host share, and a thread of each looks at it.
 """
 
-from __future__ import annotations
-
 import _thread
 import contextlib
 import os
@@ -13,7 +11,7 @@ import struct
 import sys
 import time
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from distadmm.errors import STALLED
 from distadmm.ranks.world import World
@@ -37,7 +35,7 @@ class Watchdog:
             self._moves, self._k = self._moves + 1, self._k if k is None else k
             _SLOT.pack_into(self._board, _SLOT.size * self._rank, self._moves, self._k)
 
-    def __enter__(self) -> Watchdog:
+    def __enter__(self) -> Self:
         if self.timeout and self.world.size > 1:
             path = os.path.join(_memory(), f"distadmm-{self.world.broadcast(os.urandom(8).hex())}")
             try:

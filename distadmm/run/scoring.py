@@ -5,11 +5,9 @@ names of the columns, the norm.  So a score is a function of the released model 
 of the rows it was trained on.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -17,11 +15,9 @@ from distadmm.data.csvfile import CsvFile
 from distadmm.data.formats import kind
 from distadmm.data.reading import Reading
 from distadmm.data.schema import Category, Number, Schema
-from distadmm.data.table import Matrix, clip_rows, dense, with_intercept
+from distadmm.data.table import Array, Matrix, clip_rows, dense, with_intercept
 from distadmm.errors import InputError, require
 from distadmm.run.model import Model
-
-Array = np.ndarray
 
 
 class Scorer(NamedTuple):
@@ -32,7 +28,7 @@ class Scorer(NamedTuple):
     whose: str
 
     @classmethod
-    def of(cls, model: Model, node: int | None = None) -> Scorer:
+    def of(cls, model: Model, node: int | None = None) -> Self:
         """The model of a run: of its `node`, or what it calls its coefficients."""
         told, found = model.told, model.arrays
         require(

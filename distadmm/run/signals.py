@@ -1,12 +1,10 @@
 """SIGTERM and SIGUSR1, with which schedulers announce the end of a job."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Self
 
 
 class Signals:
@@ -16,7 +14,7 @@ class Signals:
         self.heard = 0  # the number of the first
         self._afterwards: dict[int, Any] = {}
 
-    def __enter__(self) -> Signals:
+    def __enter__(self) -> Self:
         with contextlib.suppress(ValueError):  # not the main thread: a notebook's business
             for number in (signal.SIGTERM, signal.SIGUSR1):
                 self._afterwards[number] = signal.signal(number, self._note)

@@ -4,11 +4,9 @@ Each node has its own ledger.  What was sent goes into one store a rank and the 
 file a rank, so that an iteration costs one write of each, however many nodes there are.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -97,7 +95,7 @@ class Books:
         budgets: Sequence[Filter | None] | None = None,
         rows: Mapping[int, Sequence[str]] | None = None,
         **header: Any,
-    ) -> Books:
+    ) -> Self:
         """New ledgers, each with its budget and the names of its rows; `header` as for `open_ledger`."""
         nodes = [int(node) for node in nodes]
         limits = [header.pop("budget", None)] * len(nodes) if budgets is None else budgets
@@ -123,7 +121,7 @@ class Books:
         *,
         seen: Iterable[Sighting] | None = None,
         **expected: Any,
-    ) -> Books:
+    ) -> Self:
         """The ledgers of an earlier run, which any ranks may have kept; `expected` as for `Ledger.resume`.
 
         All ranks must have resumed before any of them takes a checkpoint, which forgets what was sent.

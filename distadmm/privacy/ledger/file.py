@@ -16,13 +16,11 @@ Invariants that guard privacy
   its neighbours, or its own store of sent messages, show it to have been.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from distadmm.errors import InputError, require
 from distadmm.privacy.ledger import chain, replay
@@ -86,7 +84,7 @@ class Ledger(MemoryLedger):
         seen: Iterable[Sighting] | None = None,
         sent: dict[tuple[int, int], replay.Sent] | None = None,
         keep_open: bool = True,
-    ) -> Ledger:
+    ) -> Self:
         """The ledger of an earlier process, after all checks; nothing is written unless they pass.
 
         `seen` are the heads that neighbours hold, `sent` what was sent since the last checkpoint; by

@@ -10,12 +10,10 @@ Invariants that guard privacy
 * A release is covered by a reservation or carries its own cost; there is no third way.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from dataclasses import field
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
 
@@ -72,13 +70,13 @@ class Tally:
     closed: bool = False
 
     @classmethod
-    def start(cls, header: Entry) -> Tally:
+    def start(cls, header: Entry) -> Self:
         orders = np.array(header["orders"], dtype=float)
         trust = Trust.parse(header.get("trust"))
         return cls(header, nothing(orders), orders, header["adj"], trust, boot=header.get("boot"))
 
     @classmethod
-    def of(cls, entries: list[Entry]) -> Tally:
+    def of(cls, entries: list[Entry]) -> Self:
         """The state after `entries`, the first of which opens the ledger."""
         tally = cls.start(entries[0])
         for entry in entries[1:]:
