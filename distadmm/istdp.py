@@ -347,9 +347,8 @@ def _summed_up(options: Options, rows: Rows, found: list[Fit], run: running.Runn
         "repetitions": len(fits), "form": options.mode, "loss": options.model.loss,
         "penalty": options.model.penalty, **first.facts,
     }  # fmt: skip
-    measured = [
-        {**rows.quality(one.theta, intercept), "nonzeros": np.count_nonzero(one.theta)} for one in fits
-    ]
+    counts = [np.count_nonzero(one.theta) for one in fits]
+    measured = [{**rows.quality(one.theta, intercept), "nonzeros": n} for one, n in zip(fits, counts)]
     for name in measured[0]:
         values = np.array([each[name] for each in measured], dtype=float)
         summary[name] = float(values.mean())
@@ -364,20 +363,12 @@ def _summed_up(options: Options, rows: Rows, found: list[Fit], run: running.Runn
     outcome.arrays = {"models.npz": {"theta": theta, "names": np.array(names)}}
     outcome.files = {"coefficients.csv": lambda path: write_csv(path, heads, chosen)}
     outcome.summary, outcome.said = summary, summary["notes"]
-    outcome.descriptions = {
-        model.FILE: {
-            "algorithm": "istdp",
-            "features": list(rows.names),
-            "encoding": rows.encoding,
-            "row_norm": options.data.norm(),
-            "intercept": "outside" if intercept else None,
-            "classes": list(rows.classes),
-            "loss": options.model.loss,
-            "link": link_of(options.model.loss, fit.loss_of(options.model.loss)),
-            "arrays": {"coefficients": ["models.npz", "theta"]},  # one row a repetition
-            **model.privacy(summary, first.sentence),
-        }
-    }
+    described = {"algorithm": "istdp", "features": list(rows.names), "encoding": rows.encoding}
+    described |= {"row_norm": options.data.norm(), "intercept": "outside" if intercept else None}
+    described |= {"classes": list(rows.classes), "loss": options.model.loss}
+    described["link"] = link_of(options.model.loss, fit.loss_of(options.model.loss))
+    described["arrays"] = {"coefficients": ["models.npz", "theta"]}  # one row a repetition
+    outcome.descriptions = {model.FILE: {**described, **model.privacy(summary, first.sentence)}}
     outcome.closing = [*words.closing(summary), *first.closing]
     outcome.strict = run.flags.strict and not all(one.finished for one in fits)
     return outcome

@@ -30,7 +30,7 @@ from distadmm.methods.istdp import release as istdp_release
 from distadmm.methods.sharing import private as moments
 from distadmm.methods.sharing.moments import Bounds
 from distadmm.methods.sharing.vectors import S2
-from distadmm.privacy.accounting.events import DiscreteGaussian
+from distadmm.privacy.accounting.discrete_gaussian import DiscreteGaussian
 from distadmm.privacy.accounting.objective_perturbation import ObjectivePerturbation
 from distadmm.privacy.noise import sources
 from distadmm.privacy.noise.protected import Protected, Recipe

@@ -13,7 +13,8 @@ from distadmm.errors import InputError
 from distadmm.methods.istdp import private, release
 from distadmm.methods.istdp.plan import make_plan
 from distadmm.privacy.accounting import accountant
-from distadmm.privacy.accounting.events import DiscreteGaussian, Gaussian, Unbounded
+from distadmm.privacy.accounting.discrete_gaussian import DiscreteGaussian
+from distadmm.privacy.accounting.events import Gaussian, Unbounded
 from distadmm.privacy.ledger.rules import MemoryLedger
 from distadmm.privacy.noise.mechanism import Noise, source_of
 from distadmm.problems.losses import Logistic, Squared

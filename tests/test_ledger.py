@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from distadmm.errors import BudgetExhausted, InputError
 from distadmm.privacy.accounting.cost import cost_of
+from distadmm.privacy.accounting.discrete_gaussian import DiscreteGaussian
 from distadmm.privacy.accounting.events import (
-    DiscreteGaussian,
     Gaussian,
     KNorm,
     Leakage,

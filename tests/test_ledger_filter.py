@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from distadmm.errors import BudgetExhausted, InputError
 from distadmm.privacy.accounting import accountant, gaussian
+from distadmm.privacy.accounting.discrete_gaussian import DiscreteGaussian
 from distadmm.privacy.accounting.events import (
-    DiscreteGaussian,
     Gaussian,
     KNorm,
     Pure,

@@ -16,8 +16,8 @@ import pytest
 from scipy import stats
 
 from distadmm.errors import InputError
+from distadmm.privacy.accounting.discrete_gaussian import DiscreteGaussian
 from distadmm.privacy.accounting.events import (
-    DiscreteGaussian,
     Gaussian,
     KNorm,
 )

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from distadmm import moved
+from distadmm import MOVED
 from tests.test_docs import PAGES
 
 WARNS = "-Wignore", "-Walways::FutureWarning"
@@ -37,7 +37,7 @@ def run(code: str, *flags: str) -> str:
 
 
 def test_every_old_name_stands_for_something() -> None:
-    for place in moved.NOW.values():
+    for place in MOVED.values():
         home, _, name = place.partition(":")
         found = importlib.import_module(home)
         assert not name or hasattr(found, name), place

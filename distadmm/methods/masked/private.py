@@ -15,6 +15,7 @@ import numpy as np
 from distadmm.algorithm import Array, Node
 from distadmm.errors import require
 from distadmm.methods.consensus import private as consensus
+from distadmm.methods.consensus.worth import weakest_statement
 from distadmm.methods.masked.learner import asks
 from distadmm.methods.masked.masked import counted_rows
 from distadmm.methods.masked.rule import MOST_COLUMNS, SHRINK, Rule
@@ -356,7 +357,7 @@ def settle(config: Config, node: Node) -> tuple[float, float, str] | None:
     found = None
     if node.release.private:
         release: Sums = node.release  # type: ignore[assignment]
-        worth = release.terms.unverified or consensus.weakest_statement(node)
+        worth = release.terms.unverified or weakest_statement(node)
         epsilon = math.inf if release.terms.unverified else release.epsilon
         found = epsilon, math.inf, worth
     node.release.close()

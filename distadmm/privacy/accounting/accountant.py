@@ -26,7 +26,8 @@ from distadmm.privacy.accounting.rdp import ORDERS, conversion, rdp_to_epsilon
 
 _BESIDE = {
     "calibration": "gaussian_discrete_sigma gaussian_noise_multiplier objective_scale output_perturbation",
-    "events": "ADJACENCIES DiscreteGaussian KNorm Leakage PostProcessing Pure event_from_json",
+    "discrete_gaussian": "DiscreteGaussian",
+    "events": "ADJACENCIES KNorm Leakage PostProcessing Pure event_from_json",
     "objective_perturbation": "ObjectivePerturbation",
     "nodes": "Combined combine",
     "rdp": "rdp_budget",

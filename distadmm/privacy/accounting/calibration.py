@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 from distadmm.errors import InputError, require
 from distadmm.privacy.accounting.accountant import epsilon as price
+from distadmm.privacy.accounting.discrete_gaussian import DiscreteGaussian
 from distadmm.privacy.accounting.events import (
     Adjacency,
-    DiscreteGaussian,
     Event,
     Gaussian,
     KNorm,

@@ -64,20 +64,16 @@ def check_adjacency(adjacency: str) -> None:
 def positive(event: Event, *names: str) -> None:
     for name in names:
         value = getattr(event, name)
-        require(
-            isinstance(value, (int, float, np.number)) and math.isfinite(value) and value > 0,
-            f"{event.mech}: {name} is {value!r}; needed: a finite number above 0",
-        )
+        right = isinstance(value, (int, float, np.number)) and math.isfinite(value) and value > 0
+        require(right, f"{event.mech}: {name} is {value!r}; needed: a finite number above 0")
         object.__setattr__(event, name, float(value))  # numpy's scalars have no JSON
 
 
 def whole(event: Event, *names: str) -> None:
     for name in names:
         value = getattr(event, name)
-        require(
-            isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= 1,
-            f"{event.mech}: {name} is {value!r}; needed: a whole number of at least 1",
-        )
+        right = isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= 1
+        require(right, f"{event.mech}: {name} is {value!r}; needed: a whole number of at least 1")
         object.__setattr__(event, name, int(value))
 
 
@@ -230,45 +226,6 @@ class Gaussian(Event):
 
 
 @struct
-class DiscreteGaussian(Event):
-    """Independent N_Z(0, sigma^2) on each of `dimension` integers, l2 sensitivity in the same grid units.
-
-    Not the continuous formula: at sigma = 1 grid unit the true delta is up to 1.8 times what that says.
-    Rounding a query to the grid raises its sensitivity; charge that to `sensitivity_grid`.
-    """
-
-    sigma_grid: float
-    sensitivity_grid: float
-    count: int = 1
-    dimension: int = 1
-    mech: ClassVar[str] = "discrete-gaussian"
-    law: ClassVar[str] = "discrete"
-    exact: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        positive(self, "sigma_grid", "sensitivity_grid")
-        whole(self, "count", "dimension")
-
-    def renyi(self, orders: Array, adjacency: Adjacency) -> Array:
-        """Canonne, Kamath and Steinke (2020): the bound of the continuous Gaussian holds on the integers."""
-        return orders * (self.sensitivity_grid / self.sigma_grid) ** 2 / 2
-
-    def pairs(self, adjacency: Adjacency, route: str = "profile") -> tuple[Pair, ...]:
-        from distadmm.privacy.accounting import gaussian, profiles
-
-        return profiles.symmetric(gaussian.discrete(self.sigma_grid, self.sensitivity_grid, self.dimension))
-
-    def group(self, records: int) -> Event:
-        return replace(self, sensitivity_grid=self.sensitivity_grid * records)
-
-    def exported(self) -> tuple[str, dict[str, Any]]:
-        return "ZCDpEvent", {"rho": (self.sensitivity_grid / self.sigma_grid) ** 2 / 2, "xi": 0.0}
-
-    def sample(self, stream: Any, shape: Any = None, sensitivity: float | None = None) -> Array:
-        return stream.discrete_normal(self.sigma_grid, self.dimension)
-
-
-@struct
 class KNorm(Event):
     """Additive noise of density proportional to exp(-alpha |b|_2) on a query of l2 sensitivity `shift`."""
 
@@ -414,10 +371,8 @@ class Leakage(Event):
     free: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        require(
-            math.isfinite(self.nats) and self.nats >= 0,
-            f"leakage: nats is {self.nats!r}; needed: a finite number, 0 or more",
-        )
+        right = math.isfinite(self.nats) and self.nats >= 0
+        require(right, f"leakage: nats is {self.nats!r}; needed: a finite number, 0 or more")
 
     @property
     def listed(self) -> str:  # type: ignore[override]
@@ -436,9 +391,8 @@ def event_from_json(line: Mapping[str, Any]) -> Event:
             importlib.import_module(f"distadmm.privacy.accounting.{mech.replace('-', '_')}")
     kind = _KINDS.get((mech, version)) if mech else None
     if kind is None:
-        return Unbounded(
-            f"a mechanism unknown here: {mech!r}, version {version!r}; update distadmm to price it"
-        )
+        what = f"a mechanism unknown here: {mech!r}, version {version!r}"
+        return Unbounded(f"{what}; update distadmm to price it")
     try:
         return kind(**fields)
     except (TypeError, InputError) as error:

@@ -79,6 +79,19 @@ class Statement:
     not_covered: str = NOT_COVERED
 
 
+def _refuse_unknown(reading: str, adjacency: str, scope: str) -> None:
+    from distadmm.privacy.accounting import scopes
+
+    check_adjacency(adjacency)
+    require(reading in READINGS, f"what is read is {reading!r}; choose certificate, odometer or simulation")
+    require(scope in scopes.SCOPES, f"scope is {scope!r}; choose one of {', '.join(scopes.SCOPES)}")
+    changes = scopes.SCOPES[scope].adjacencies
+    require(
+        adjacency in changes,
+        f"nothing is proved for {scope} under {adjacency}; choose one of {', '.join(changes)}",
+    )
+
+
 def statement(
     reading: Reading,
     events: Event | Iterable[Event],
@@ -100,14 +113,7 @@ def statement(
     """
     from distadmm.privacy.accounting import accountant, scopes
 
-    check_adjacency(adjacency)
-    require(reading in READINGS, f"what is read is {reading!r}; choose certificate, odometer or simulation")
-    require(scope in scopes.SCOPES, f"scope is {scope!r}; choose one of {', '.join(scopes.SCOPES)}")
-    changes = scopes.SCOPES[scope].adjacencies
-    require(
-        adjacency in changes,
-        f"nothing is proved for {scope} under {adjacency}; choose one of {', '.join(changes)}",
-    )
+    _refuse_unknown(reading, adjacency, scope)
     known = scopes.hypotheses(verified)
     listed = [events] if isinstance(events, Event) else list(events)
     needed = dict.fromkeys((*scopes.SCOPES[scope].hypotheses, *(h for e in listed for h in e.hypotheses)))
@@ -115,9 +121,8 @@ def statement(
         needed["committed-schedule"] = None
     missed = tuple(name for name in needed if name not in known or known[name].by == "nobody")
     declared = tuple(name for name in needed if name in known and known[name].by == "declared")
-    price = (accountant.adaptive_epsilon if reading == "odometer" else accountant.epsilon)(
-        listed, delta, adjacency
-    )
+    epsilon = accountant.adaptive_epsilon if reading == "odometer" else accountant.epsilon
+    price = epsilon(listed, delta, adjacency)
     apart = {}
     if against:
         everybody = [event.against(ANY) for event in listed]
@@ -132,10 +137,9 @@ def statement(
     would_be, kind = math.inf, "conditional" if declared or reading == "odometer" else "certificate"
     if reading == "simulation":
         would_be = math.inf if missed else price
-        text = "SIMULATION: noise from a seed guarantees nothing; epsilon = infinity. " + (
-            f"With secret noise of the same law: {sentence}" if math.isfinite(would_be) else ""
-        )
-        kind, price, sentence = "unbounded", math.inf, text.strip()
+        law = f"With secret noise of the same law: {sentence}" if math.isfinite(would_be) else ""
+        kind, price = "unbounded", math.inf
+        sentence = f"SIMULATION: noise from a seed guarantees nothing; epsilon = infinity. {law}".strip()
     elif reasons or math.isinf(price):
         claims = [getattr(e, "claimed", None) for e in listed if e.unbounded]
         kind = "claimed" if claims and None not in claims and not missed else "unbounded"

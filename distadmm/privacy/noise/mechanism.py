@@ -28,7 +28,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from distadmm.errors import InputError, require
-from distadmm.privacy.accounting.events import Array, DiscreteGaussian, Event, Unbounded, k_norm
+from distadmm.privacy.accounting.discrete_gaussian import DiscreteGaussian
+from distadmm.privacy.accounting.events import Array, Event, Unbounded, k_norm
 from distadmm.privacy.accounting.objective_perturbation import ObjectivePerturbation
 from distadmm.privacy.ledger.rules import MemoryLedger
 from distadmm.privacy.noise.sources import PURPOSES, Secure, Simulation, Source, Stream, source_of
