@@ -109,14 +109,8 @@ def white_box(config: Config, *, prepared: Prepared | None = None) -> Verdict:
     """Level 0 of `config`, run in this process."""
     prepared = prepared or prepare(config, World())
     plan, draws = _plan(prepared), _draws(config)
-    recording = play.record(
-        config.algorithm,
-        plan.node,
-        plan.recipe,
-        config.loop.iterations,
-        draws.source(),
-        prepared.description["phases"],
-    )
+    run = config.loop.iterations, draws.source(), prepared.description["phases"]
+    recording = play.record(config.algorithm, plan.node, plan.recipe, *run)
     return _inspected(prepared, plan, recording, draws.findings())
 
 
@@ -163,7 +157,7 @@ def setting_of(config: Config, options: Options) -> canary.Setting:
         "levels 1 and 2 need the exact likelihood ratio, which is that of --mechanism objective; use --level 0",
     )
     iterations = min(config.loop.iterations, options.audit_iterations)
-    pair = [0, int(node.network.indices[0])]
+    pair, wide = [0, int(node.network.indices[0])], options.audit_columns or min(recipe.dimension, _WIDEST)
 
     def of_pair(name: str) -> tuple[Array | None, Array | None]:
         values = node.table[name]
@@ -171,12 +165,7 @@ def setting_of(config: Config, options: Options) -> canary.Setting:
 
     return canary.Setting(
         algorithm=config.algorithm,
-        recipe=replace(
-            recipe,
-            dimension=options.audit_columns or min(recipe.dimension, _WIDEST),
-            alpha=recipe.alpha[:, pair],
-            weight=recipe.weight[pair],
-        ),
+        recipe=replace(recipe, dimension=wide, alpha=recipe.alpha[:, pair], weight=recipe.weight[pair]),
         facts=node.facts,
         eta=of_pair("eta"),
         growth=of_pair("eta_growth"),
@@ -191,13 +180,9 @@ def attack(config: Config, options: Options, world: World | None = None) -> cana
     """Exact log-likelihood ratios of both worlds, on rank 0; a seed's are the same bits on any number of ranks."""
     world, draws = world or World(), _draws(config)
 
-    def portable() -> canary.Setting:
-        # What a file of the user's defines is loaded again on every rank.
-        return setting_of(config, options)._replace(algorithm=None, loss=Logistic())
-
-    setting = world.on_root(portable)._replace(
-        algorithm=config.algorithm, loss=loss_named(config.problem.loss)
-    )
+    # What a file of the user's defines is loaded again on every rank.
+    setting = world.on_root(lambda: setting_of(config, options)._replace(algorithm=None, loss=Logistic()))
+    setting = setting._replace(algorithm=config.algorithm, loss=loss_named(config.problem.loss))
     found = canary.tables(options.canary, setting.recipe.adjacency, setting.recipe.dimension)
     batches = [(there, b) for there in (False, True) for b in range(-(-options.runs // _BATCH))]
 
@@ -279,12 +264,8 @@ def _other(subject: str, query: Query, options: Options) -> Play:
         claim = partial(bounds.claim_of, adjacency=plan.adjacency, words="the ledger of a run")
         return Play(subject, partial(istdp.played, plan, query.rows), claim, query.rng)
     if subject == "sharing":
-        shape: dict[str, Any] = {
-            "rows": query.rows,
-            "rounds": query.iterations,
-            "mu": mu_at(query.epsilon, query.delta),
-        }
-        party = sharing.toy(query.mechanism, query.rng, **shape)
+        mu = mu_at(query.epsilon, query.delta)
+        party = sharing.toy(query.mechanism, query.rng, rows=query.rows, rounds=query.iterations, mu=mu)
         whose = f"the ledger of a party that sends {query.mechanism}"
         claim = partial(bounds.claim_of, adjacency=party.adjacency, words=whose)
         return Play(f"sharing {query.mechanism}", partial(sharing.played, party), claim, query.rng)
@@ -330,12 +311,8 @@ def read(argv: Sequence[str]) -> dict[str, Any]:
     mine = {name: getattr(parse(PROG, __doc__ or "", [Options], own)[0], name) for name in fields_of(Options)}
     if Path(subject).is_dir() and subject not in SUBJECTS:
         loop = parse(PROG, __doc__ or "", [Loop], rest)[0]
-        return {
-            "subject": "run",
-            "folder": subject,
-            "options": mine,
-            "table": {"out": loop.out, "force": loop.force, "run_code": loop.run_code},
-        }
+        table = {name: getattr(loop, name) for name in ("out", "force", "run_code")}
+        return {"subject": "run", "folder": subject, "options": mine, "table": table}
     require(
         subject in SUBJECTS,
         f"nothing to audit called {subject!r}; give a run directory or one of: {', '.join(SUBJECTS)}",
@@ -345,11 +322,8 @@ def read(argv: Sequence[str]) -> dict[str, Any]:
             parse(PROG, __doc__ or "", [Options, Choice, Problem, Loop, Links, Privacy], ["--help"])
         return {"subject": subject, "options": mine, "table": radmm.PROGRAMME.read(rest).table()}
     (query,) = parse(PROG, __doc__ or "", [Query], rest)
-    return {
-        "subject": subject,
-        "options": mine,
-        "table": {name: getattr(query, name) for name in fields_of(Query)},
-    }
+    table = {name: getattr(query, name) for name in fields_of(Query)}
+    return {"subject": subject, "options": mine, "table": table}
 
 
 def audited(asked: dict[str, Any], world: World) -> Audit | None:
