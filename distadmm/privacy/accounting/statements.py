@@ -124,8 +124,9 @@ def statement(
     epsilon = accountant.adaptive_epsilon if reading == "odometer" else accountant.epsilon
     price = epsilon(listed, delta, adjacency)
     apart = {}
-    if against:
+    if "{against}" in scopes.SCOPES[scope].sentence:
         everybody = [event.against(ANY) for event in listed]
+        against = against or ANY.words
         apart = {"against": against, "any": bound(accountant.epsilon(everybody, delta, adjacency), delta)}
     sentence = _sentence(scope, listed, adjacency, bound(price, delta), tolerance, reading, **apart)
     if declared:
