@@ -33,6 +33,10 @@ VERBS = {
     "keys": ("distadmm.commands.keys", "signing keys of nodes, for --peer-keys of a masked run"),
     "audit": ("distadmm.commands.audit", "attack a mechanism and bound its epsilon from below"),
     "sweep": ("distadmm.commands.sweep", "a grid of runs in one command, which goes on where it stopped"),
+    "compare": (
+        "distadmm.commands.compare",
+        "every private method under one budget: what it spends, what nodes get",
+    ),
     "predict": ("distadmm.commands.predict", "scores of new rows by a finished run's model"),
     "export": ("distadmm.commands.export", "a finished run's model as one JSON or one Python file"),
     "apply": ("distadmm.commands.apply", "a column of new rows sanitised by a mapping of ias or funnel"),

@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -53,6 +53,7 @@ class Run(shell.Outcome):
     seconds: float = 0.0  # of protocol time, that before a resume included
     epsilon: float = float("inf")  # spent, by the node that has spent most
     published_epsilon: float = float("inf")  # the same by the paper's bound
+    epsilons: dict[str, float] = field(default_factory=dict)  # the same as fewer or more others collude
     statement: str = "no noise was asked for"  # certificate, odometer, simulation, or why there is no bound
     messages: int = 0  # of the protocol, all nodes together
     bytes: int = 0
@@ -135,6 +136,7 @@ class Consensus(shell.Programme):
         spent = private.settle(prepared.config, node)
         if spent is not None:
             outcome.epsilon, outcome.published_epsilon, outcome.statement = spent
+            outcome.epsilons = _by_trust(prepared, node, outcome.epsilon)
         if spent is not None or run.account is not None:
             from distadmm.run.spending import leave
 
@@ -146,6 +148,22 @@ class Consensus(shell.Programme):
 
 
 PROGRAMME = Consensus()
+
+
+def _by_trust(prepared: Prepared, node: Node, epsilon: float) -> dict[str, float]:
+    """What was spent as others see it; `epsilon` where nothing depends on them.  Called by every rank."""
+    from distadmm.privacy.accounting import accountant
+    from distadmm.privacy.accounting.trust import TOLD, Trust
+
+    release, privacy = cast(Any, node.release), prepared.config.privacy
+    spent = {tuple(ledger.events) for ledger in release.books.ledgers} if math.isfinite(epsilon) else set()
+    found = {}
+    for name in TOLD:
+        seen = {events: [event.against(Trust.parse(name)) for event in events] for events in spent}
+        moved = [other for events, other in seen.items() if other != list(events)]
+        worst = [accountant.epsilon(some, privacy.delta, cast(Any, privacy.adjacency)) for some in moved]
+        found[name] = max(max(worst, default=-1.0) for worst in prepared.world.allgather(worst))
+    return {name: epsilon if worst < 0 else worst for name, worst in found.items()}
 
 
 def _house(config: Config, module: str) -> Any:
@@ -212,6 +230,7 @@ def _summed_up(prepared: Prepared, plan: Plan | None, run: Run, running: Running
         "hidden_test": bool(prepared.config.problem.test_fraction) and not prepared.config.exact,
         "test_rows": 0 if test is None else len(test[1]),
         "epsilon": run.epsilon,
+        "epsilons": run.epsilons,
         "delta": prepared.config.privacy.delta,
         "published_epsilon": run.published_epsilon,
         "adjacency": prepared.config.privacy.adjacency,

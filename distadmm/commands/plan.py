@@ -163,7 +163,7 @@ def surrogate(options: Options, run: int) -> Prepared:
     return copy(small, config=private, node=node)
 
 
-def shape(options: Options) -> tuple[int, int]:
+def shape(options: Any) -> tuple[int, int]:
     """Rows a node and columns; public numbers."""
     if options.rows is not None and options.columns is not None:
         return options.rows, options.columns

@@ -78,6 +78,7 @@ def figures(found: Sequence[Group]) -> list[str]:
         return [f"<p>no curves: {plotting.MISSING}</p>"]
     kind = KINDS[found[0].traces[0].kind]
     drawn = [*(_curves(found, curve) for curve in kind.curves), _spent(found, *kind.spent)]
+    drawn.append(_by_trust(found, *kind.spent))
     return [svg for svg in drawn if svg]
 
 
@@ -125,6 +126,29 @@ def _spent(found: Sequence[Group], label: str, name: str) -> str:
             *zip(*some), "o", color=f"C{at % 10}", mfc=f"C{at % 10}" if at < 10 else "none", label=setting
         )
     axis.set(xlabel="epsilon spent", ylabel=label)
+    return _svg(figure, axis)
+
+
+def _by_trust(found: Sequence[Group], label: str, name: str) -> str:
+    """The same over what others make of it: a point for each trust that is told; nothing where none differ."""
+    lines = []
+    for at, group in enumerate(found):
+        spent = [t.summary["epsilons"] for t in group.traces if t.summary and t.summary.get("epsilons")]
+        loss = float(np.median([t.last(name) for t in group.traces]))
+        if spent and not math.isnan(loss):
+            worst = {trust: max(float(each[trust]) for each in spent) for trust in spent[0]}
+            lines.append((at, group.label, {t: e for t, e in worst.items() if math.isfinite(e)}, loss))
+    if all(len(set(worst.values())) < 2 for _, _, worst, _ in lines):
+        return ""
+    plt = plotting.pyplot(f"{name} over epsilon by trust")
+    figure, axis = plt.subplots(figsize=(6.0, 3.8))
+    for at, setting, worst, loss in lines:
+        axis.plot(list(worst.values()), [loss] * len(worst), "|-", color=f"C{at % 10}", label=setting)
+        for trust, epsilon in worst.items() if len(set(worst.values())) > 1 else ():
+            axis.annotate(
+                trust, (epsilon, loss), rotation=60, fontsize=6, xytext=(0, 4), textcoords="offset points"
+            )
+    axis.set(xlabel="epsilon against each trust", ylabel=label)
     return _svg(figure, axis)
 
 

@@ -17,7 +17,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -38,7 +38,7 @@ from distadmm.structs import struct
 
 PROG = "distadmm sweep"
 STOPPING = (signal.SIGTERM, signal.SIGUSR1)  # upon which a run saves its state and ends with 128 + n
-_OWN_BUSINESS = {  # flags of a run that a sweep sets itself
+OWN_BUSINESS = {  # flags of a run that a sweep sets itself
     "resume": "runs with a checkpoint are resumed by themselves",
     "force": "runs that were killed are made anew by themselves",
     "dry-run": "--list shows what would be run",
@@ -89,10 +89,10 @@ def read(argv: Sequence[str]) -> Request:
     flags.setdefault("programme", [f"--programme={kind}"])
     own = [word for name in _own_names() for word in _single(name, flags.pop(name, []))]
     (options,) = parse(PROG, "", [Options], own)
-    for name, why in _OWN_BUSINESS.items():
+    for name, why in OWN_BUSINESS.items():
         require(name not in flags, f"--{name} is not for a sweep: {why}; leave it out")
     points = grid.points(flags)
-    secret = sum(_spends(options.programme, _checked(options.programme, point.words)) for point in points)
+    secret = sum(spends(options.programme, checked(options.programme, point.words)) for point in points)
     require(
         options.point is None or 1 <= options.point <= len(points),
         f"--point is {options.point}; there are {len(points)} combinations: needed: 1 to {len(points)}",
@@ -100,7 +100,7 @@ def read(argv: Sequence[str]) -> Request:
     return Request(options, points, secret)
 
 
-def _checked(kind: str, words: Sequence[str]) -> dict[str, Any]:
+def checked(kind: str, words: Sequence[str]) -> dict[str, Any]:
     """The flags of one run, read as the programme itself would read them."""
     module = importlib.import_module(f"distadmm.{kind}")
     programme = getattr(module, "PROGRAMME", None)
@@ -111,7 +111,7 @@ def _checked(kind: str, words: Sequence[str]) -> dict[str, Any]:
     )
 
 
-def _spends(kind: str, flags: dict[str, Any]) -> bool:
+def spends(kind: str, flags: dict[str, Any]) -> bool:
     noisy = flags.get("epsilon") is not None or (kind == "radmm" and flags.get("alpha") is not None)
     return noisy and flags.get("rng") in (None, "secure") and flags.get("mechanism") != "paper"
 
@@ -272,7 +272,15 @@ class Locks:
             fcntl.lockf(self._file, fcntl.LOCK_UN, 1, byte)
 
 
-def work(request: Request, world: World) -> int:
+def _side_by_side(out: Path, folders: Sequence[Path]) -> list[str]:
+    told = report.sections([report_runs.read(folder) for folder in folders])
+    return ["", *report.in_words(told), "", f"figures  python -m distadmm report {shlex.quote(str(out))}"]
+
+
+def work(
+    request: Request, world: World, tell: Callable[[Path, Sequence[Path]], list[str]] = _side_by_side
+) -> int:
+    """Make the runs that are not made yet; `tell` says what is to be said of those that are finished."""
     options, points, secret = request
     out = Path(options.out)
     chosen = points if options.point is None else [points[options.point - 1]]
@@ -315,15 +323,13 @@ def work(request: Request, world: World) -> int:
             codes.append(code)
             at = f"{len(codes):>{len(str(total))}}/{total}"
             print(f"{at}  {under_way[future]:<{width}}  {said}", flush=True)
-    return _conclude(out, chosen, codes, runs.stopped_by)
-
-
-def _conclude(out: Path, chosen: Sequence[Point], codes: Sequence[int], stopped_by: int) -> int:
     folders = [point.folder(out) for point in chosen if is_finished(point.folder(out))]
     if len(chosen) > 1 and folders:
-        told = report.sections([report_runs.read(folder) for folder in folders])
-        print("\n".join(["", *report.in_words(told)]))
-        print(f"\nfigures  python -m distadmm report {shlex.quote(str(out))}")
+        print("\n".join(tell(out, folders)))
+    return _conclude(codes, runs.stopped_by)
+
+
+def _conclude(codes: Sequence[int], stopped_by: int) -> int:
     if stopped_by:
         print(f"stopped by signal {stopped_by}; the same command goes on")
         return 128 + stopped_by

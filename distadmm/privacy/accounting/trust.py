@@ -63,6 +63,12 @@ class Trust:
 
 
 ANY, CENTRE = Trust(math.inf), Trust(-1)
+TOLD = (
+    "any",
+    "coalition:2",
+    "coalition:1",
+    "centre",
+)  # what is told of every private run, whatever it is for
 
 
 def composed(trusts: Iterable[Trust]) -> Trust:

@@ -1,0 +1,261 @@
+"""Every private method under one budget, on one graph, against one trust: what each spends, and what its nodes get.
+
+python -m distadmm compare --topology ring:16 --data adult --epsilon 0.25 --adjacency replace --trust coalition:1
+python -m distadmm compare ... --forecast        on made-up rows alone: nothing is spent, methods are ranked
+python -m distadmm compare ... --algorithm mine.py
+
+A row a method: every registered one that has a private form, and files of yours; names given by --algorithm take their
+place.  Losses are those of the nodes' own models on public test rows.  Each method also runs on made-up rows of the
+same number and width: what it loses there is its forecast, which reads nothing.  Constants are chosen by rules that
+read public facts; nothing is tuned on private rows, and every run on them is charged to their account like any other.
+The same command goes on where it stopped; other flags go to the runs.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from distadmm.algorithm import find, names
+from distadmm.commands import grid, sweep
+from distadmm.commands.plan import shape
+from distadmm.commands.report import aligned
+from distadmm.data import synthetic
+from distadmm.errors import require
+from distadmm.files import read_json, write_npz
+from distadmm.flags import again, fields_of, flag, parse
+from distadmm.privacy.accounting.statements import rounded_up
+from distadmm.privacy.accounting.trust import TOLD, Trust
+from distadmm.ranks.launch import launch
+from distadmm.ranks.world import World
+from distadmm.run.config import Problem as Data
+from distadmm.run.groups import ADJACENCIES, Budget
+from distadmm.structs import struct
+
+PROG = "distadmm compare"
+FORECASTS = 3  # runs of each method on made-up rows
+LARGEST = 5e7  # numbers in a table that is made up
+_TEST_ROWS = 5000
+_OF_ROWS = {  # flags that say which rows and how they are read: made-up rows have none
+    *("account", "rng", "test-data", "target", "labels", "schema", "features", "stated", "sanitise"),
+    *("test-fraction", "rows-per-node"),
+}
+
+
+@struct
+class Options:
+    flags_title = "compare"
+
+    epsilon: float = flag(help="privacy budget of each run", above=0)
+    adjacency: str = flag(help="what one record may do", choices=ADJACENCIES)
+    trust: str = flag(help="against whom: any (all other nodes collude), coalition:C or centre")
+    topology: str = again(Data, "topology")
+    data: str | None = flag(None, help="the rows; with --forecast their shape alone is looked at")
+    rows: int | None = flag(None, help="rows a node, where --forecast has no --data", at_least=1)
+    columns: int | None = flag(None, help="columns, where --forecast has no --data", at_least=1)
+    delta: float = again(Budget, "delta")
+    seeds: int = flag(5, help="runs of each method", at_least=1)
+    algorithm: tuple[str, ...] = flag((), help="files of yours, which stand beside all; or names of methods")
+    forecast: bool = flag(False, help="rank by runs on made-up rows, spend nothing, and stop")
+    out: str = again(sweep.Options, "out", default="runs/compare")
+    ranks: int = again(sweep.Options, "ranks")
+    jobs: int = again(sweep.Options, "jobs")
+    launcher: str | None = again(sweep.Options, "launcher")
+
+    def __post_init__(self) -> None:
+        Trust.parse(self.trust)
+        require(
+            self.data or (self.forecast and self.rows and self.columns),
+            "rows are needed: give --data, or with --forecast alone --rows and --columns",
+        )
+        known = {Path(name).stem for name in self.methods}
+        require(
+            len(known) == len(self.methods),
+            f"--algorithm {', '.join(self.algorithm)}: two methods of one name; rename the file",
+        )
+
+    @property
+    def methods(self) -> list[str]:
+        """All that have a private form, or those named; and files."""
+        named = [name for name in self.algorithm if not name.endswith(".py")]
+        files = [name for name in self.algorithm if name.endswith(".py")]
+        return (named or [name for name in names() if find(name).private]) + files
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Rows of all nodes together, and columns; public numbers."""
+        from distadmm.graphs.topology import load_changing
+
+        rows, columns = shape(self)
+        rows *= load_changing(self.topology).union.n
+        require(
+            rows * columns <= LARGEST,
+            f"{rows} rows of {columns} columns are more than are made up to forecast by ({LARGEST:g} numbers); give "
+            "--forecast --rows --columns with a part of them",
+        )
+        return rows, columns
+
+    @property
+    def tables(self) -> dict[str, Path]:
+        """Made-up rows and test rows, by the flags that name them."""
+        end, folder = "{}x{}.npz".format(*self.size), Path(self.out) / "made-up"
+        return {"data": folder / f"rows-{end}", "test-data": folder / f"test-{end}"}
+
+
+class Request(NamedTuple):
+    options: Options
+    runs: sweep.Request | None  # on the rows themselves; None: forecasts alone
+    forecasts: sweep.Request
+
+
+def read(argv: Sequence[str]) -> Request:
+    if not argv or {"-h", "--help"} & set(argv):
+        parse(PROG, __doc__ or "", [Options], ["--help"])
+    flags = grid.from_words(argv, PROG)
+    files = ",".join(word.partition("=")[2] for word in flags.pop("algorithm", []))
+    for name, values in flags.items():
+        require(
+            len(values) == 1, f"--{name} has {len(values)} values; compare varies methods and seeds alone"
+        )
+        require(
+            name not in {*sweep.OWN_BUSINESS, "seed"},
+            f"--{name} is not for compare, which makes and resumes its runs itself; --seeds N gives each method N runs",
+        )
+    own = [word for name in fields_of(Options) for word in flags.pop(name, [])]
+    (options,) = parse(PROG, __doc__ or "", [Options], [*own, *([f"--algorithm={files}"] if files else [])])
+    rest, out = {name: values[0] for name, values in flags.items()}, Path(options.out)
+    of_shape = [word for name, word in rest.items() if name not in _OF_ROWS]
+    made_up = {**options.tables, "rng": "simulation"}
+    forecasts = _request(options, of_shape, FORECASTS, out / "made-up", made_up)
+    if options.forecast:
+        return Request(options, None, forecasts)
+    return Request(
+        options, _request(options, rest.values(), options.seeds, out, {"data": options.data}), forecasts
+    )
+
+
+def _request(
+    options: Options, rest: Sequence[str] | Any, seeds: int, out: Path, rows: Mapping[str, Any]
+) -> sweep.Request:
+    """The runs of all methods; the first of each is checked as the run itself would."""
+    points, secret = [], 0
+    for method in options.methods:
+        shared = {name: getattr(options, name) for name in ("topology", "epsilon", "delta", "adjacency")}
+        own = {"trust": options.trust} if "trust" in fields_of(find(method).cls) else {}
+        flags = {"algorithm": method, **shared, **own, **rows, "observe": "none"}
+        words = (*(f"--{name}={value}" for name, value in flags.items()), *rest)
+        points += [grid.Point(f"{Path(method).stem}_s{s}", (*words, f"--seed={s}")) for s in range(seeds)]
+        secret += seeds * sweep.spends("radmm", sweep.checked("radmm", words))
+    given = [f"--out={out}", f"--ranks={options.ranks}", f"--jobs={options.jobs}"]
+    given += [] if options.launcher is None else [f"--launcher={options.launcher}"]
+    return sweep.Request(parse(PROG, "", [sweep.Options], given)[0], points, secret)
+
+
+class Line(NamedTuple):
+    """One method, over its runs."""
+
+    name: str
+    summaries: list[dict[str, Any]]
+
+    def interval(self, figure: str) -> tuple[float, float]:
+        """Mean over the runs, and half the width of its 95 % interval; NaN of one run."""
+        values = [value for s in self.summaries if (value := s.get(figure)) is not None]
+        if len(values) < 2:
+            return (float(values[0]) if values else math.nan), math.nan
+        from scipy.stats import t
+
+        n = len(values)
+        return float(np.mean(values)), float(t.ppf(0.975, n - 1) * np.std(values, ddof=1) / math.sqrt(n))
+
+    def cell(self, figure: str, show: str = "{:.4f}", unit: float = 1.0) -> str:
+        told = [show.format(unit * value) for value in self.interval(figure) if not math.isnan(value)]
+        return " ±".join(told) or "-"
+
+    def spent(self, trust: str) -> str:
+        """By the run that has spent most."""
+        return rounded_up(max(float(s["epsilons"].get(trust, math.inf)) for s in self.summaries))
+
+    @property
+    def mechanism(self) -> str:
+        one = self.summaries[0]
+        return f"{one['iterations']} iterations; {one['choice'] or one['note'] or 'as given'}; {one['statement']}"
+
+
+def work(request: Request, world: World) -> int:
+    options, runs, forecasts = request
+    X, y = synthetic.table(options.size[0] + _TEST_ROWS, options.size[1], 0)
+    for path, part in zip(options.tables.values(), (slice(_TEST_ROWS, None), slice(_TEST_ROWS))):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_npz(path, {"X": X[part], "y": y[part]})
+    code = 0
+    for each in (forecasts, runs):
+        if each is not None and code < 128:
+            code = sweep.work(each, world, lambda out, folders: [])
+    made_up = _lines(options, forecasts)
+    print("\n".join(["", *told(options, made_up if runs is None else _lines(options, runs), made_up)]))
+    return code
+
+
+def _lines(options: Options, request: sweep.Request) -> list[Line]:
+    """What the runs of each method came to, as far as they are finished."""
+    out, found = Path(request.options.out), []
+    for name in (Path(method).stem for method in options.methods):
+        folders = [point.folder(out) for point in request.points if point.name.rpartition("_s")[0] == name]
+        found.append(Line(name, [read_json(f / "summary.json") for f in folders if sweep.is_finished(f)]))
+    return found
+
+
+def told(options: Options, lines: Sequence[Line], made_up: Sequence[Line]) -> list[str]:
+    """The table, the least loss first, and what it says."""
+    forecast = {line.name: line.cell("test_loss") for line in made_up}
+    shown, guessed = _ranked(lines), _ranked(made_up)
+    columns = {
+        "method": [line.name for line in shown],
+        **{f"eps {trust}": [line.spent(trust) for line in shown] for trust in TOLD},
+        "loss": [line.cell("test_loss") for line in shown],
+        "worst": [line.cell("worst_test_loss") for line in shown],
+        "error %": [line.cell("test_error", "{:.2f}", 100) for line in shown],
+        "worst %": [line.cell("worst_test_error", "{:.2f}", 100) for line in shown],
+        "messages": [f"{line.interval('messages')[0]:.0f}" for line in shown],
+        "MB": [f"{line.interval('bytes')[0] / 1e6:.2f}" for line in shown],
+        "WAN s": [line.cell("predicted_wan_seconds", "{:.1f}") for line in shown],
+        "forecast": [forecast[line.name] for line in shown],
+    }
+    if set(columns["WAN s"]) <= {"-"}:
+        del columns["WAN s"]
+    which = f"{FORECASTS} runs on made-up rows" if lines is made_up else f"{options.seeds} seeds"
+    said = [
+        f"epsilon {options.epsilon:g} at delta {options.delta:g} ({options.adjacency}) on {options.topology}, trust "
+        f"{options.trust}; {which}, mean ±95 %; losses and errors of the nodes' own models",
+        *aligned(list(columns), [list(row) for row in zip(*columns.values())]),
+        "",
+        *(f"{line.name}: {line.mechanism}" for line in shown),
+    ]
+    missing = [line.name for line in lines if not line.summaries]
+    said += [f"no run of {', '.join(missing)}; why stands above"] if missing else []
+    said += _winner("forecast", guessed)
+    return said if lines is made_up else said + _winner("measured", shown)
+
+
+def _ranked(lines: Sequence[Line]) -> list[Line]:
+    def loss(line: Line) -> float:
+        mean = line.interval("test_loss")[0]
+        return math.inf if math.isnan(mean) else mean
+
+    return sorted((line for line in lines if line.summaries), key=loss)
+
+
+def _winner(what: str, ranked: Sequence[Line]) -> list[str]:
+    if len(ranked) < 2 or math.isnan(ranked[1].interval("test_loss")[0]):
+        return []
+    (first, half), (second, other) = (line.interval("test_loss") for line in ranked[:2])
+    apart = "" if second - first > half + other else ", which their intervals do not tell apart"
+    return [
+        f"{what}: {ranked[0].name}, whose loss is lower by {second - first:.4f} than {ranked[1].name}'s{apart}"
+    ]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    return launch(PROG, read, work, argv)
