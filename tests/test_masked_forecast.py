@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from distadmm import radmm
-from distadmm.commands import plan, plan_masked
+from distadmm.commands import check, ledger, plan, plan_masked
 from distadmm.data import synthetic
 from distadmm.methods.masked import forecast
 from distadmm.methods.masked.rule import Rule, choose
@@ -112,3 +112,43 @@ def test_two_files_of_one_shape_have_one_plan(tmp_path) -> None:
         beside = plan_masked.rule_for(options, *plan.shape(options))
         found.append(plan_masked.losses(beside, [plan.surrogate(options, 0)], World()))
     assert found[0] == found[1]
+
+
+def test_check_tells_what_a_run_will_send_and_cost(capsys, tmp_path) -> None:
+    shared = "--epsilon 8 --adjacency replace --trust coalition:2 --topology er5 --data tiny --evaluate 2"
+    assert check.main(["--algorithm", "masked", *shared.split()]) == 0
+    shown = capsys.readouterr().out
+    flags = {"data": "tiny", "topology": "er5", "epsilon": 8.0, "adjacency": "replace", "trust": "coalition:2",
+             "evaluate": 2.0, "rng": "simulation", "anyway": True}  # fmt: skip
+    run = radmm.solve("masked", out=tmp_path / "run", **flags)
+    assert f"{run.messages} in all" in shown
+    assert f"{run.bytes / 1e6:.2f} MB" in shown
+    assert f"at most {run.iterations}: 1 of squares, 1 of curvature, 13 of gradient, 1 of evaluation" in shown
+    assert ledger.main(["show", str(tmp_path / "run")]) == 0
+    table = next(line for line in shown.splitlines() if line.startswith("epsilon by size"))
+    assert table.strip() in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [("--trust coalition:5", "coalition:0 to coalition:4"), ("", "--trust is not given"),
+     ("--trust any --adjacency label", "choose one of")],
+)  # fmt: skip
+def test_check_refuses_in_one_line(words: str, told: str, capsys) -> None:
+    shared = [
+        "--algorithm",
+        "masked",
+        "--epsilon",
+        "1",
+        "--topology",
+        "er5",
+        "--rows",
+        "100",
+        "--columns",
+        "5",
+    ]
+    given = words.split() if "--adjacency" in words else [*words.split(), "--adjacency", "replace"]
+    assert check.main([*shared, *given]) == 2
+    shown = capsys.readouterr().err
+    assert shown.count("\n") == 1
+    assert told in shown

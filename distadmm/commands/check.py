@@ -3,6 +3,7 @@
 Prints the smallest gamma that meets conditions (i) and (ii) of the theorem for the best L and mu, and the
 factor by which each iteration shrinks the error near the optimum, from the spectrum of the iteration matrix.
 Without --data nothing is read: Lipschitz constants and curvatures come from public bounds.
+With --algorithm masked: what masked sums will assume, send and cost (its flags: add --help).
 """
 
 import json as json_format
@@ -12,9 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from distadmm.commands import check_masked
 from distadmm.commands.check_report import lines, table
 from distadmm.errors import DONE, InputError, require
-from distadmm.flags import again, flag, parse
+from distadmm.flags import again, flag, parse, value_of
 from distadmm.graphs.topology import Topology, load
 from distadmm.methods.consensus import theory
 from distadmm.methods.consensus.penalty import Array, as_number
@@ -104,11 +106,20 @@ class Report(NamedTuple):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    return launch(PROG, lambda words: parse(PROG, __doc__ or "", [Options], words)[0], _work, argv)
+    return launch(PROG, _read, _work, argv)
 
 
-def _work(options: Options, world: Any) -> int:
-    return world.on_root(lambda: _print(check(options)))
+def _read(words: Sequence[str]) -> Any:
+    if value_of(words, "--algorithm") == "masked":
+        return parse(PROG, check_masked.__doc__ or "", [check_masked.Options], words)[0]
+    return parse(PROG, __doc__ or "", [Options], words)[0]
+
+
+def _work(options: Any, world: Any) -> int:
+    if isinstance(options, Options):
+        return world.on_root(lambda: _print(check(options)))
+    world.on_root(lambda: print("\n".join(check_masked.lines(options))))
+    return DONE
 
 
 def _print(report: Report) -> int:

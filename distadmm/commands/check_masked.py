@@ -1,0 +1,102 @@
+"""What masked sums will assume, send and cost: rounds, messages, bytes, noise, and epsilon by size of coalition.
+
+Nothing is read but how many rows and columns there are.
+"""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+from distadmm.commands.plan import shape
+from distadmm.commands.plan_masked import rule_for
+from distadmm.errors import require
+from distadmm.flags import again, flag
+from distadmm.graphs.topology import load
+from distadmm.methods.masked.forecast import expected_excess
+from distadmm.methods.masked.masked import Masked
+from distadmm.methods.masked.rule import SHRINK, diagonal
+from distadmm.privacy.accounting import gaussian
+from distadmm.privacy.accounting.masked_statements import shares_in_words
+from distadmm.privacy.accounting.scopes import HYPOTHESES, SCOPES
+from distadmm.privacy.accounting.shared_discrete_gaussian import least_roster, table
+from distadmm.privacy.noise.masks import mask_degree
+from distadmm.ranks.tree import spanning
+from distadmm.run.config import Problem
+from distadmm.run.groups import Budget, Shared
+from distadmm.structs import struct
+
+_MARK = 8  # bytes that each message bears
+
+
+@struct
+class Options:
+    flags_title = "check --algorithm masked"
+
+    algorithm: str = again(Shared, "algorithm", default="masked", choices=("masked",))
+    epsilon: float = flag(help="privacy budget of training", above=0)
+    adjacency: str = flag(help="what one record may do", choices=("add-remove", "replace"))
+    trust: str | None = again(Shared, "trust", note="; no default")
+    delta: float = again(Budget, "delta")
+    evaluate: float | None = again(Masked, "evaluate")
+    min_roster: int | None = again(Masked, "min_roster")
+    topology: str = again(Problem, "topology")
+    data: str | None = flag(None, help="take rows a node and columns from this data set's public shape")
+    rows: int | None = flag(None, help="rows a node, where --data is not given", at_least=1)
+    columns: int | None = flag(None, help="columns, where --data is not given", at_least=1)
+
+    def __post_init__(self) -> None:
+        known = self.data is not None or (self.rows is not None and self.columns is not None)
+        require(known, "the shape is needed: give --data NAME, or --rows and --columns")
+
+
+def lines(options: Options) -> list[str]:
+    """For people."""
+    beside, topology = rule_for(options, *shape(options)), load(options.topology)
+    told = gaussian.mu_at(options.evaluate, options.delta) if options.evaluate else 0.0
+    rule = replace(beside.rule, evaluation=told * SHRINK)
+    tree = spanning(topology.indptr, topology.indices, list(range(topology.n)))
+    mu = float((gaussian.mu_at(options.epsilon, options.delta) ** 2 + told**2) ** 0.5)
+    least = least_roster(rule.nodes, options.min_roster)
+    degree, up = mask_degree(rule.nodes, rule.colluding, least), 2 * (rule.nodes - 1)
+    size = up * sum(8 * rule.words(kind) + _MARK for kind in rule.kinds)
+    kinds = {kind: rule.kinds.count(kind) for kind in rule.kinds}
+    facts: dict[str, Any] = {"coalition": rule.colluding, "hosted": 1}
+    shares = table(mu, options.delta, rule.nodes, rule.colluding, least, degree)
+    masks = "none: every vector stands alone under its own noise"
+    if rule.colluding < rule.nodes - 1:
+        masks = f"each node with {degree} others" if degree else "every pair of nodes"
+    excess = expected_excess(rule)
+    height = tree.height[tree.root]
+    whole = f"{gaussian.epsilon(mu, options.delta):.4g} at delta {options.delta:g} ({options.adjacency})"
+    rows = [
+        ("network", f"{options.topology}: {rule.nodes} nodes; tree of height {height} at node {tree.root}"),
+        ("rule", f"{rule.name}: {rule.rows} rows of {rule.columns} columns, b = {rule.bits} bits; "
+         f"n mu/(sqrt(d) nf) = {rule.hope:.3g} (below 10 refused, below 40 doubtful)"),
+        ("rounds", f"at most {rule.most_rounds}: " + ", ".join(f"{n} of {kind}" for kind, n in kinds.items())),
+        ("messages", f"{up} a round, {up * rule.most_rounds} in all, {size / 1e6:.2f} MB, {2 * height} hops a round; "
+         "set-up besides"),
+        ("masks", masks),
+        ("noise", "; ".join(_noise(rule, kind) for kind in kinds)),
+        ("roster", f"the run ends when fewer than {least} of {rule.nodes} nodes are left"),
+        ("budget", f"mu^2 = {mu * mu:.4g}: epsilon {whole}" + f", {options.epsilon:g} of it for training" * bool(told)),
+    ]  # fmt: skip
+    if not math.isnan(excess):
+        rows.append(("expected", f"mean log loss {excess:.3g} above the best model's, on synthetic rows"))
+    if beside.refused or beside.words:
+        rows.insert(2, ("doubt", beside.refused or beside.words))
+    text = [f"{label:12}{value}" for label, value in rows]
+    text += ["", *shares_in_words(facts, shares), "", "Checked by code before and in every run:"]
+    text += [f"  {name:22}{HYPOTHESES[name]}" for name in SCOPES["masked"].hypotheses]
+    return [
+        *text,
+        "  X25519, HKDF, SHAKE-256 and SHA-256 are unbroken; nodes collude from the start or not at all (not checked)",
+    ]
+
+
+def _noise(rule: Any, kind: str) -> str:
+    """Standard deviation of one node's share, and of all honest ones, in units of the sum."""
+    variance = rule.share_variances(kind, 1, rule.nodes)
+    if kind == "curvature":
+        variance = variance[diagonal(rule.columns)]
+    share = float(variance.max()) ** 0.5 / 4.0**rule.bits
+    return f"{kind} {share:.3g} a node, {share * rule.nodes**0.5:.3g} in the total"
