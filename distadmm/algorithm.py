@@ -85,6 +85,9 @@ class Defaults:
     spectrum: ClassVar[bool] = True
     """Whether it reads `facts.mu` and `facts.theta_pinned`, which are not cheap for large graphs."""
 
+    rounds: int = 1
+    """Messages along each edge, one after the other, in a step."""
+
     tree: ClassVar[bool] = False
     """Whether it sums over a spanning tree of the graph: then there is `node.tree` (`ranks/tree.py`)."""
 
@@ -152,6 +155,9 @@ _MODULES = {  # of the built-in ones, found by name without importing the others
         "newton": "distadmm.methods.consensus.newton",
         "masked": "distadmm.methods.masked.masked",
         "gossip": "distadmm.methods.gossip.gossip",
+        "tracking": "distadmm.methods.gossip.tracking",
+        "accelerated": "distadmm.methods.gossip.accelerated",
+        "extra": "distadmm.methods.gossip.extra",
     },
     "star": {
         "corrected": "distadmm.methods.sharing.jacobi",

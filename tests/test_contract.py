@@ -18,7 +18,11 @@ from distadmm.testing import contracts
 EXAMPLES = Path(__file__).parent.parent / "docs" / "examples"
 OWN = [str(EXAMPLES / "gradient_tracking.py"), str(EXAMPLES / "noisy_gradient_tracking.py")]
 BUILT_IN = names()
-OWN_OPTIMUM = ["masked", "gossip"]  # with a ridge and weights of its own; beside it by a constant step
+OWN_OPTIMUM = [
+    "masked",
+    "gossip",
+    "accelerated",
+]  # with a ridge and weights of its own; beside it by a constant step
 EVERY = pytest.mark.parametrize("name", [*BUILT_IN, *OWN], ids=lambda name: Path(name).stem)
 SMALL: dict[str, Any] = {"data": "tiny", **contracts.SMALL["graph"]}
 NOISE: dict[str, Any] = {
@@ -32,7 +36,8 @@ NOISE: dict[str, Any] = {
 
 @pytest.mark.parametrize("name", [n for n in (*BUILT_IN, *OWN) if n not in OWN_OPTIMUM])
 def test_reaches_the_pooled_optimum(name: str) -> None:
-    run = radmm.solve(name, **SMALL, iterations=400 if name in BUILT_IN else 1500)
+    flags = {"rate": "0.8"} if name in ("tracking", "extra") else {}
+    run = radmm.solve(name, **SMALL, **flags, iterations=400 if name in BUILT_IN else 1500)
     assert abs(run.history[-1].mean_model_gap) < 1e-8
     assert run.history[-1].consensus_error < 1e-5
     if name in BUILT_IN:
@@ -98,7 +103,8 @@ def test_rows_of_the_built_in_ones_are_models(name: str) -> None:
     if find(name).cls.tree:
         assert run.messages == 2 * (len(run.models) - 1) * run.iterations
     else:
-        assert run.bytes == 8 * run.models.shape[1] * run.messages
+        wide = 2 if name == "tracking" else 1  # models and tracks
+        assert run.bytes == 8 * wide * run.models.shape[1] * run.messages
 
 
 BROKEN = {  # what is changed in the example, and which contract sees it

@@ -20,6 +20,7 @@ from distadmm.errors import InputError
 from distadmm.methods.consensus import forecast, smoothing
 from distadmm.methods.consensus.smoothing import Smoothing
 from distadmm.methods.gossip import rule
+from distadmm.methods.gossip.accelerated import Accelerated
 from distadmm.methods.gossip.gossip import Gossip
 from distadmm.methods.gossip.private import plan_of, sensitivities
 from distadmm.privacy.accounting import accountant, gaussian, pairwise_gaussian
@@ -243,6 +244,48 @@ def test_a_run_taken_up_again_sends_what_it_sent_and_pays_nothing_twice(tmp_path
     assert run.models is not None
     assert np.array_equal(run.models, again.models)  # type: ignore[arg-type]
     assert path.read_text().count('"kind":"release"') == before == 12
+
+
+METHODS = ["gossip", "tracking", "accelerated", "extra"]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_pays_for_one_gradient_a_step(name: str, tmp_path: Path) -> None:
+    """Whatever it makes of them and however often it talks: the same schedule, and nothing unsealed."""
+    run = radmm.solve(name, out=tmp_path / "run", **{**SMALL, "epsilon": 1.0})
+    assert 0.999 < run.epsilon <= 1.0
+    lines = [
+        json.loads(line)
+        for line in (tmp_path / "run" / "ledger" / "node-0000.jsonl").read_text().splitlines()
+    ]
+    assert sum(line["kind"] == "release" for line in lines) == 12
+    assert not any(line["kind"] == "charge" for line in lines)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_forecast_that_diverges_is_not_chosen(name: str) -> None:
+    """At the steepest curvature that rows can have, in every direction of the graph."""
+    plan = plan_of(
+        prepare(radmm.configure(name, **{**SMALL, "topology": "ring:9", "iterations": 60}), World())
+    )
+    assert plan is not None
+    use, A, cls = plan.recipe.constants, nx_ring(9), type(radmm.configure(name, **SMALL).algorithm)
+    lam = np.linalg.eigvalsh(smoothing.matrix(A))[:, None]
+    x = np.ones((9, 2))
+    kept = cls().starts(x)
+    for _ in range(400):
+        x, kept = cls().advance(x, kept, np.array([0.0, 0.25]) * x, lambda rows: lam * rows, use)
+    assert np.abs(x).max() < 10
+
+
+def test_accelerated_mixing_keeps_the_mean_and_agrees_sooner() -> None:
+    A = nx_ring(30)
+    W, f = smoothing.matrix(A), np.random.default_rng(0).normal(size=(30, 3))
+    use = rule.Constants(0.0, 1.0, Smoothing(), gap=smoothing.gap(A))
+    g = np.zeros_like(f)
+    mixed, _ = Accelerated(rounds=40).advance(f, f, g, lambda rows: W @ rows, use)
+    assert mixed.mean(axis=0) == pytest.approx(f.mean(axis=0))
+    assert np.std(mixed, axis=0).max() < 0.3 * np.std(np.linalg.matrix_power(W, 40) @ f, axis=0).max()
 
 
 # -- pairwise noise -----------------------------------------------------------------------------------

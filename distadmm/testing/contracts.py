@@ -205,17 +205,17 @@ def draws_as_scheduled(name: str, **flags: Any) -> None:
 
 
 def messages_of_one_size(name: str, **flags: Any) -> None:
-    """A step sends one row along each edge, as wide in every iteration; or one sum over the tree, of any width."""
+    """A step sends one row (or `rounds`) along each edge, as wide in every iteration; or one sum over the tree."""
     algorithm, node, steps = spied(name, Spy(), **flags)
     seen, edges = [step for step in steps if step.k], len(node.network.columns)
-    due, where = edges, f"over {edges} directed edges"
+    due, where = algorithm.rounds * edges, f"over {edges} directed edges"
     if algorithm.tree:
         due, where = node.tree.messages, f"where a sum over the tree is {node.tree.messages}"
     for step in seen:
         keeps(step.messages == due, name, f"step {step.k} sends {step.messages} messages {where}")
     if algorithm.tree:
         return
-    sizes = sorted({step.bytes // edges for step in seen})
+    sizes = sorted({step.bytes // due for step in seen})
     keeps(len(sizes) == 1, name, f"messages of {sizes} bytes; needed: one size")
 
 

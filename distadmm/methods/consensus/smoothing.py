@@ -75,6 +75,11 @@ def matrix(A: Array) -> Array:
     return W + np.diag(1.0 - W.sum(axis=1))
 
 
+def gap(A: Array) -> float:
+    """1 - the second largest eigenvalue of W."""
+    return 1.0 - float(np.linalg.eigvalsh(matrix(A))[-2]) if len(A) > 1 else 1.0
+
+
 def rounds_for(W: Array) -> int:
     """1, 2, 4, ... rounds, until the graph's slowest disagreement has shrunk enough, or they are too many."""
     slowest = float(np.sort(np.abs(np.linalg.eigvalsh(W)))[-2]) if len(W) > 1 else 0.0

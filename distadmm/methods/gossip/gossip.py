@@ -3,7 +3,7 @@
     f_i <- sum_j W_ij (f_j - s (g_j + z_j) + b (f_j - f_j of before)),    g_j = grad O_j(f_j)/C, each record clipped
 
 W has Metropolis weights.  A node's own term holds its own noise: nothing that leaves or stays is made of a clean g.
-Constants come from public facts (`rule`), never from rows.  Other methods of this kind change `advance` alone.
+Constants come from public facts (`rule`), never from rows.  Other methods of this kind have a file each beside this.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from distadmm.algorithm import Node, register
 from distadmm.errors import require
 from distadmm.flags import again, flag
-from distadmm.methods.consensus import smoothing
+from distadmm.methods.consensus import forecast, smoothing
 from distadmm.methods.consensus.penalty import Penalties, as_number
 from distadmm.methods.consensus.smoothing import Smoothing
 from distadmm.run.groups import Shared
@@ -36,10 +36,9 @@ class State(NamedTuple):
     kept: Array  # what else the method remembers, made of released values
 
 
-@register("gossip")
 @dataclass(frozen=True)
-class Gossip:
-    """A step along noisy gradients, then a mean over neighbours."""
+class Noisy:
+    """What all methods on noisy gradients share; each is told from the others by `advance` and where it `starts`."""
 
     flags_title = "algorithm"
 
@@ -53,10 +52,6 @@ class Gossip:
         help="norm to which the gradient of each record (adjacency node: of the whole node) is cut; a number, or "
         "'auto' (by the rule; not at all without noise)",
     )
-    momentum: str = flag(
-        "auto",
-        help="b, 0 to below 1: how much of the last move is made again; 'auto' is the rule's, 0 without noise",
-    )
     trust: str | None = again(Shared, "trust", note="; default: any")
     noise_model: str = flag(
         "auto",
@@ -69,6 +64,7 @@ class Gossip:
 
     house: ClassVar[str] = "distadmm.methods.gossip"
     spectrum: ClassVar[bool] = False
+    usual: ClassVar[float] = 1.0  # rate without noise
 
     def __post_init__(self) -> None:
         smoothing.asked(self.average, self.mixing)
@@ -82,9 +78,6 @@ class Gossip:
                 option = "--" + name.replace("_", "-")
                 value = as_number(getattr(self, name), option, "'auto' or a number")
                 require(0 < value < np.inf, f"{option} is {value:g}; needed: a finite number above 0")
-        if self.momentum != "auto":
-            value = as_number(self.momentum, "--momentum", "'auto' or a number")
-            require(0 <= value < 1, f"--momentum is {value:g}; needed: a number from 0 to below 1")
 
     def check(self, node: Node, iterations: int) -> None:
         require(
@@ -101,21 +94,26 @@ class Gossip:
             return cast(Any, node.release).recipe.constants
         from distadmm.methods.gossip.rule import Constants
 
-        rate = 1.0 if self.rate == "auto" else float(self.rate)
+        rate = self.usual if self.rate == "auto" else float(self.rate)
         clip = np.inf if self.gradient_clip == "auto" else float(self.gradient_clip)
-        after, momentum = (
-            smoothing.asked(self.average, self.mixing),
-            0.0 if self.momentum == "auto" else float(self.momentum),
-        )
-        return Constants(rate * longest(node), clip, after, momentum)
+        after, asked = smoothing.asked(self.average, self.mixing), getattr(self, "momentum", "auto")
+        momentum = 0.0 if asked == "auto" else float(asked)
+        return Constants(rate * longest(node), clip, after, momentum, self.gap(node))
+
+    def gap(self, node: Node) -> float:
+        """1 - the second largest eigenvalue of W, on every rank."""
+        if self.rounds == 1:  # type: ignore[attr-defined]
+            return 1.0
+        A, world = forecast.adjacency(node.network), node.network.world
+        return cast(float, world.broadcast(None if A is None else smoothing.gap(A)))
 
     def init(self, node: Node) -> State:
         f = node.start
         return State(f, f, self.starts(f))
 
     def starts(self, f: Array) -> Array:
-        """`kept` before the first step: the models before."""
-        return f
+        """`kept` before the first step."""
+        raise NotImplementedError
 
     def step(self, k: int, st: State, node: Node) -> State:
         use = node.recall("constants", 0, lambda: self.constants(node))
@@ -124,8 +122,8 @@ class Gossip:
         return State(f, smoothing.averaged(use.after.power, k, st.mean, f), kept)
 
     def advance(self, f: Array, kept: Array, g: Array, W: Mix, use: Constants) -> tuple[Array, Array]:
-        """The recursion, for rows of a network as for numbers of a forecast."""
-        return W(f - use.step * g + use.momentum * (f - kept)), f
+        """The recursion, for rows of a network as for numbers of a forecast: the models, and what is `kept`."""
+        raise NotImplementedError
 
     def gradients(self, k: int, f: Array, node: Node, use: Constants) -> Array:
         """Those of the nodes here as they may be used: clipped, under noise that was paid for."""
@@ -149,6 +147,30 @@ class Gossip:
         after: Smoothing = self.constants(node).after
         f = st.f if after.power is None else st.mean
         return st._replace(f=smoothing.mixed(after.rounds, k, f, node)) if k else st
+
+
+@register("gossip")
+@dataclass(frozen=True)
+class Gossip(Noisy):
+    """A step along noisy gradients, then a mean over neighbours."""
+
+    momentum: str = flag(
+        "auto",
+        help="b, 0 to below 1: how much of the last move is made again; 'auto' is the rule's, 0 without noise",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.momentum != "auto":
+            value = as_number(self.momentum, "--momentum", "'auto' or a number")
+            require(0 <= value < 1, f"--momentum is {value:g}; needed: a number from 0 to below 1")
+
+    def starts(self, f: Array) -> Array:
+        """`kept` before the first step: the models before."""
+        return f
+
+    def advance(self, f: Array, kept: Array, g: Array, W: Mix, use: Constants) -> tuple[Array, Array]:
+        return W(f - use.step * g + use.momentum * (f - kept)), f
 
 
 def longest(node: Node) -> float:

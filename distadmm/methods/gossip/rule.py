@@ -40,6 +40,7 @@ class Constants(NamedTuple):
     clip: float
     after: Smoothing
     momentum: Any = 0.0
+    gap: float = 1.0  # of W
 
     def words(self, longest: float) -> str:
         power, rounds = self.after
@@ -81,7 +82,10 @@ def followed(
     `use.step` and `use.momentum` have a line a choice.
     """
     h, c = forecast.modes(facts, d)
-    h = h / facts.weight
+    count, h = len(h), h / facts.weight
+    steep = facts.ridge / facts.weight + facts.max_curvature
+    if np.isfinite(steep):  # where nothing is expected, but a method that diverges there diverges
+        h, c = np.append(h, steep), np.append(c, 0.0)
     p = forecast.Course(iterations, 0.0, power=use.after.power).weights
     use = use._replace(step=np.reshape(use.step, (-1, 1, 1)), momentum=np.reshape(use.momentum, (-1, 1, 1)))
     choices = len(use.step)  # type: ignore[arg-type]
@@ -100,7 +104,9 @@ def followed(
         r = run(np.zeros((choices, len(lam), len(h))), 1.0, lam)
         later = np.array([np.append(p[s:], np.zeros(s)) for s in range(iterations)])
         passed = (np.tensordot(later, r, axes=1) ** 2).sum(axis=0) * lam ** (2 * use.after.rounds)
-        return 0.5 * bias**2 @ h, 0.5 * d / len(h) * (passed @ h)
+        grows = ~(np.abs(r[-1]) <= 2 * np.abs(r[: iterations // 2 + 1]).max(axis=0)).all(axis=(1, 2))
+        expected = np.where(np.arange(len(h)) < count, h, 0.0)
+        return np.where(grows, np.inf, 0.5 * bias**2 @ expected), 0.5 * d / count * (passed @ expected)
 
 
 def choose(
@@ -112,18 +118,23 @@ def choose(
     `sd(clip)`: deviation of a coordinate of one node's noise that nobody shares, as the budget asks for.
     """
     rates = _STEPS if algorithm.rate == "auto" else [float(algorithm.rate)]
-    momenta = MOMENTA if algorithm.momentum == "auto" else [float(algorithm.momentum)]
+    asked = getattr(algorithm, "momentum", "0")
+    momenta = MOMENTA if asked == "auto" else [float(asked)]
+    gap = 1.0 - float(np.sort(values)[-2]) if len(values) > 1 else 1.0
     step, momentum = map(np.ravel, np.meshgrid(np.multiply(rates, longest), momenta, indexing="ij"))
     best: tuple[Constants, Noise, float] | None = None
     for after in afters:
-        bias, passed = followed(
-            algorithm, facts, d, values, Constants(step, 0.0, after, momentum), iterations
-        )
+        use = Constants(step, 0.0, after, momentum, gap)
+        bias, passed = followed(algorithm, facts, d, values, use, iterations)
         for clip, noise in product(clips, noises):
             with np.errstate(over="ignore", invalid="ignore"):
                 costs = bias + (sd(clip) * noise.spread) ** 2 * (passed @ noise.shares)
             at = int(np.argmin(np.where(np.isfinite(costs), costs, np.inf)))
             if best is None or costs[at] < best[2]:
-                best = Constants(float(step[at]), clip, after, float(momentum[at])), noise, float(costs[at])
+                best = (
+                    Constants(float(step[at]), clip, after, float(momentum[at]), gap),
+                    noise,
+                    float(costs[at]),
+                )
     assert best is not None
     return best
