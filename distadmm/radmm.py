@@ -155,15 +155,16 @@ def _by_trust(prepared: Prepared, node: Node, epsilon: float) -> dict[str, float
     from distadmm.privacy.accounting import accountant
     from distadmm.privacy.accounting.trust import TOLD, Trust
 
-    release, privacy = cast(Any, node.release), prepared.config.privacy
+    release, privacy, world = cast(Any, node.release), prepared.config.privacy, prepared.world
     spent = {tuple(ledger.events) for ledger in release.books.ledgers} if math.isfinite(epsilon) else set()
     found = {}
     for name in TOLD:
-        seen = {events: [event.against(Trust.parse(name)) for event in events] for events in spent}
-        moved = [other for events, other in seen.items() if other != list(events)]
-        worst = [accountant.epsilon(some, privacy.delta, cast(Any, privacy.adjacency)) for some in moved]
-        found[name] = max(max(worst, default=-1.0) for worst in prepared.world.allgather(worst))
-    return {name: epsilon if worst < 0 else worst for name, worst in found.items()}
+        seen = {tuple(event.against(Trust.parse(name)) for event in events) for events in spent}
+        found[name] = epsilon
+        if any(world.allgather(seen != spent)):
+            own = [accountant.epsilon(list(s), privacy.delta, cast(Any, privacy.adjacency)) for s in seen]
+            found[name] = max(world.allgather(max(own, default=0.0)))
+    return found
 
 
 def _house(config: Config, module: str) -> Any:

@@ -4,6 +4,7 @@ import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,18 @@ import pytest
 from scipy import stats
 
 import distadmm
+from distadmm import radmm
 from distadmm.algorithm import _REGISTERED, find
 from distadmm.commands import compare, report
 from distadmm.commands.compare import Line, Options
 from distadmm.errors import DONE, USAGE
+from distadmm.privacy.accounting import accountant
+from distadmm.privacy.accounting.events import Gaussian
+from distadmm.privacy.accounting.gaussian import mu_at
 from distadmm.privacy.accounting.masked_statements import shares_of
+from distadmm.privacy.accounting.shared_discrete_gaussian import SharedDiscreteGaussian
 from distadmm.privacy.accounting.trust import TOLD
+from distadmm.ranks.world import World
 
 ASKED = ["--topology", "ring:8", "--epsilon", "2", "--adjacency", "replace", "--trust", "coalition:1"]
 TINY = [*ASKED, "--data", "tiny", "--rng", "simulation", "--seeds", "1", "--latency", "0.01"]
@@ -154,8 +161,6 @@ def test_every_private_run_tells_what_others_make_of_its_epsilon() -> None:
     told, config = run.summary["epsilons"], run.config
     assert list(told) == list(TOLD)
     facts = {"mu": 0.0, "nodes": 8, "coalition": 2, "least": 7, "mask_degree": 0}
-    from distadmm.privacy.accounting.gaussian import mu_at
-
     shares = shares_of({**facts, "mu": mu_at(2.0, config.privacy.delta)}, config.privacy.delta)
     assert [told[name] for name in TOLD] == pytest.approx(
         [shares[7], shares[2], shares[1], shares[0]], rel=1e-3
@@ -163,6 +168,24 @@ def test_every_private_run_tells_what_others_make_of_its_epsilon() -> None:
     run = distadmm.solve("radmm", **flags, iterations=4, observe="none")
     assert set(run.summary["epsilons"].values()) == {run.epsilon}
     assert not distadmm.solve("radmm", data="tiny", topology="ring:4", iterations=2).summary["epsilons"]
+
+
+def test_a_node_whose_noise_is_its_own_counts_beside_those_that_share_theirs() -> None:
+    """The worst node is told, also where what others share is worth less to fewer colluders."""
+    shared = SharedDiscreteGaussian(
+        share_variance_grid=4**9, shares=6, sensitivity_grid=2000.0, kind="gradient", dimension=3, coalition=2, nodes=8,
+        least=8, mask_degree=0,
+    )  # fmt: skip
+    own = Gaussian(1.0 / shared.gdp_mu("replace"))
+    books = SimpleNamespace(ledgers=[SimpleNamespace(events=[each]) for each in (shared, own)])
+    config = SimpleNamespace(privacy=SimpleNamespace(delta=1e-5, adjacency="replace"))
+    prepared = SimpleNamespace(config=config, world=World())
+    node = SimpleNamespace(release=SimpleNamespace(books=books))
+    epsilon = accountant.epsilon([own], 1e-5, "replace")
+    told = radmm._by_trust(prepared, node, epsilon)  # type: ignore[arg-type]
+    assert told["any"] > 1.5 * epsilon
+    assert [told[name] for name in TOLD[1:]] == pytest.approx([epsilon] * 3)
+    assert set(radmm._by_trust(prepared, node, math.inf).values()) == {math.inf}  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
