@@ -86,6 +86,7 @@ def measure(table: str, budgets: tuple[float, ...], seeds: int, write: Any) -> N
     for seed in range(seeds):
         for epsilon in budgets:
             shared: dict[str, Any] = {"epsilon": epsilon, "adjacency": "replace", "rng": "simulation"}
+            shared["deal"] = "published"
             for trust in TRUSTS:
                 models = run(table, "masked", trust=trust, anyway=True, seed=seed, **shared)
                 write(

@@ -51,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not words or words[0] in ("-h", "--help", "help"):
         print(page())
         return DONE if words else USAGE
-    if words[0] == "--version":
+    if "--version" in words[:2]:
         from distadmm import __version__
 
         print(f"distadmm {__version__}")
@@ -97,6 +97,8 @@ def listing() -> str:
 
 
 def run() -> int:
+    """The command `distadmm`, and `python -m distadmm`."""
+    entering("__main__")
     try:
         code = main()
         sys.stdout.flush()

@@ -327,7 +327,7 @@ def find(name: str, family: str = "graph") -> Entry:
     if name not in known:
         import difflib
 
-        near = difflib.get_close_matches(name, names(family), n=1)
+        near = difflib.get_close_matches(name.lower().replace("-", ""), names(family), n=1)
         hint = f"did you mean {near[0]}? " if near else ""
         raise InputError(
             f"no algorithm {name!r}; {hint}known: {', '.join(names(family))}, or a file of yours ending in .py"

@@ -88,16 +88,18 @@ def flag(
     below: float | None = None,
     at_most: float | None = None,
     was: Mapping[str, Mapping[Any, Any]] | None = None,
+    absent: Any = None,
 ) -> Any:
     """A dataclass field that is also a command-line flag.
 
     Its limits hold for each entry of a tuple; `build` refuses what breaks them, and so does a `struct` at once.
     `was` are the flag's names of the last release, each with the words that mean something in this one:
-    they are taken, and said to be old.
+    they are taken, and said to be old.  `absent`: its value in the config.json of a release that did not have it.
     """
     taken = _Range(above, at_least, below, at_most, tuple(choices) if choices is not None else None)
     metadata: dict[str, Any] = {
         "help": help + note, "choices": taken.choices, "check": taken.check, "was": was or {},
+        "absent": absent,
         "said": {"help": help, **taken._asdict(), "was": was},
     }  # fmt: skip
     if default is dataclasses.MISSING:
@@ -127,21 +129,35 @@ def _parser(prog: str, description: str) -> Any:
     """An argparse parser whose errors are InputErrors; imported here because rank 0 alone parses."""
     import argparse
 
+    from distadmm import __version__
+
     class Parser(argparse.ArgumentParser):
         def error(self, message: str) -> NoReturn:
             raise InputError(f"{message}; see: {self.prog} --help")
 
-    return Parser(
+    parser = Parser(
         prog=f"python -m {prog}",
         description=description,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
+    parser.add_argument("--version", action="version", version=f"distadmm {__version__}")
+    return parser
+
+
+# What other tools call it.
+ELSEWHERE = {
+    "--eps": "--epsilon", "--lr": "--rate", "--learning-rate": "--rate", "--tol": "--stop-tolerance",
+    "--iters": "--iterations", "--epochs": "--iterations", "--max-iter": "--iterations", "--graph": "--topology",
+    "--dataset": "--data", "--output": "--out", "--l2": "--rho",
+}  # fmt: skip
 
 
 def nearest(word: str, known: Any) -> str | None:
     import difflib
 
+    if ELSEWHERE.get(word) in known:
+        return ELSEWHERE[word]
     near = difflib.get_close_matches(word, known, n=1, cutoff=0.7)
     return near[0] if near else None
 
@@ -318,7 +334,10 @@ def parse(prog: str, description: str, classes: Sequence[type], argv: Sequence[s
     flags, from_file = today(flags, classes, prog), {}
     if config:  # a run of the last release is no reader's fault
         kept = str(config).endswith(".json")
-        from_file = today(read_config(config), classes, "" if kept else f"{prog}: --config {config}")
+        from_file = read_config(config)
+        from_file = (
+            of_a_run(from_file, classes) if kept else today(from_file, classes, f"{prog}: --config {config}")
+        )
     return build(classes, {**from_file, **flags}, source=f"--config {config}" if config else "flags")
 
 
@@ -343,6 +362,14 @@ def today(values: dict[str, Any], classes: Sequence[type], where: str = "") -> d
                 said = f"{option(old)} {given} is now {option(name)} {new}"
                 _tell(f"{where}: {said}; the old word goes with the next release")
     return values
+
+
+def of_a_run(values: dict[str, Any], classes: Sequence[type]) -> dict[str, Any]:
+    """`values` of a config.json, which may be of a release that lacked some flags, in the words of this one."""
+    absent = {
+        name: field.metadata["absent"] for cls in classes for name, (field, _) in fields_of(cls).items()
+    }
+    return {**{name: value for name, value in absent.items() if value is not None}, **today(values, classes)}
 
 
 @functools.cache

@@ -51,13 +51,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="PLACE",
         help="replay every reference vector file in this folder, or this file",
     )
+    parser.addoption("--long", action="store_true", help="the slow tests as well")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "mpi(min_size, sizes=(2, 4, 5), timeout=120): run the body on every rank of a real mpiexec"
     )
-    config.addinivalue_line("markers", "slow: minutes; left out unless asked for with -m slow")
+    config.addinivalue_line(
+        "markers", "slow: minutes; left out unless asked for with --long, or alone with -m slow"
+    )
+    if config.getoption("--long"):
+        config.option.markexpr = ""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

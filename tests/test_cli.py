@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
@@ -17,7 +18,7 @@ from typing import Any
 import pytest
 
 import distadmm
-from distadmm import radmm, sharing
+from distadmm import __main__, radmm, sharing
 from distadmm.errors import DONE, USAGE, InputError
 from distadmm.files import write_text
 from distadmm.run.observe import Measurement
@@ -25,8 +26,12 @@ from distadmm.run.progress import Progress
 
 TINY = ["--data", "tiny", "--topology", "er5", "--iterations", "3", "--progress", "none"]
 
+EXAMPLE = Path(__file__).parent.parent / "docs" / "examples" / "gradient_tracking.py"
 BAD = {
     "unknown flag": (["--etta", "1"], "--eta"),
+    "a flag as others call it": (["--eps", "1"], "did you mean --epsilon?"),
+    "a rate as others call it": (["--lr", "1", "--algorithm", str(EXAMPLE)], "did you mean --rate?"),
+    "an algorithm as papers write it": (["--algorithm", "MR-ADMM"], "did you mean mradmm"),
     "unknown algorithm": (["--algorithm", "rdmm"], "did you mean radmm"),
     "a word too many": (["extra"], "unknown argument 'extra'; see: "),
     "flag of another algorithm": (
@@ -53,6 +58,19 @@ BAD = {
     "no such config": (["--config", "nowhere.toml"], "nowhere.toml"),
     "no such file of an algorithm": (["--algorithm", "mine.py"], "mine.py"),
 }
+
+
+@pytest.mark.parametrize("verb", sorted(__main__.VERBS))
+def test_every_command_says_its_version(verb, capsys):
+    for words in ([verb, "--version"], ["--version"]):
+        with contextlib.suppress(SystemExit):
+            assert __main__.main(words) == DONE
+        assert capsys.readouterr().out == f"distadmm {distadmm.__version__}\n"
+
+
+def test_a_sweep_of_nothing_is_bad_input(capsys):
+    assert __main__.main(["sweep"]) == USAGE
+    assert capsys.readouterr().err.count("\n") == 1
 
 
 @pytest.mark.parametrize("what", BAD)

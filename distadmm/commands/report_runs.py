@@ -27,6 +27,7 @@ _MANNER = {
     *("out", "force", "resume", "checkpoint_every", "dry_run", "progress", "yield", "stall_timeout"),
     *("observe", "strict", "figure"),
 }
+SEEDS = ("seed", "data_seed")  # runs that differ in these alone are repetitions of one
 _TELLING = ("algorithm", "topology", "command")  # whose values need no name before them
 _UNSET = "none"
 _ASIDE = re.compile(r"\.spent-\d+$")
@@ -190,7 +191,7 @@ def _final(summary: dict[str, Any] | None) -> dict[str, float]:
 def groups(traces: Sequence[Trace]) -> list[Group]:
     """Runs of one setting together, the settings in order."""
     names = [
-        name for name in dict.fromkeys(n for t in traces for n in t.config) if name not in _MANNER | {"seed"}
+        name for name in dict.fromkeys(n for t in traces for n in t.config) if name not in {*_MANNER, *SEEDS}
     ]
     differing = [
         name for name in names if len({_shown(t.config[name]) for t in traces if name in t.config}) > 1
@@ -305,13 +306,33 @@ def _terms(trace: Trace) -> tuple[float, str, str]:
 
 
 def _of_seeds(found: Sequence[Group]) -> list[str]:
-    copied = any(_copies(group) for group in found)
-    return ["runs of one setting and one seed are counted as different runs"] if copied else []
+    """Runs that are counted as independent, and are not."""
+    said = []
+    if any(_copies(group) for group in found):
+        said.append("runs of one setting and one seed are counted as different runs")
+    same = [group.label or "all" for group in found if _equal_bits(group)]
+    if same:
+        said.append(
+            f"runs that differ in their seeds came out with equal bits ({', '.join(same)}): no replicates, their range "
+            "says nothing; let --data-seed deal the rows anew (--deal iid), or draw other graphs"
+        )
+    return said
 
 
 def _copies(group: Group) -> bool:
-    """Whether a seed occurs twice; secret noise differs all the same."""
+    """Whether the seeds of a run occur twice; secret noise differs all the same."""
     if group.traces[0].config.get("rng") == "secure":
         return False
-    seeds = [trace.config.get("seed") for trace in group.traces]
+    seeds = [tuple(trace.config.get(name) for name in SEEDS) for trace in group.traces]
     return len(set(seeds)) < len(seeds)
+
+
+def _equal_bits(group: Group) -> bool:
+    """Whether runs with different seeds measured the same, to the bit, at every moment."""
+    curves: dict[bytes, set[tuple[Any, ...]]] = {}
+    for trace in group.traces:
+        measured = [values for name, values in sorted(trace.history.items()) if "second" not in name]
+        if measured and len(measured[0]) > 2:
+            bits = np.stack(measured).tobytes()
+            curves.setdefault(bits, set()).add(tuple(trace.config.get(name) for name in SEEDS))
+    return any(len(seeds) > 1 for seeds in curves.values())

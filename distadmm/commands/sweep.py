@@ -74,8 +74,10 @@ class Request(NamedTuple):
 def read(argv: Sequence[str]) -> Request:
     """The sweep's own flags, and the grid; every combination is checked as the run itself would."""
     kind, argv = (argv[0], argv[1:]) if argv and argv[0] in kinds.KINDS else ("radmm", argv)
-    if not argv or {"-h", "--help"} & set(argv):
-        parse(PROG, f"{__doc__}\nflags of the runs: python -m distadmm.{kind} --help", [Options], ["--help"])
+    require(argv, f"no flags to take values of; see: python -m {PROG} --help")
+    if asked := {"-h", "--help", "--version"} & set(argv):
+        about = f"{__doc__}\nflags of the runs: python -m distadmm.{kind} --help"
+        parse(PROG, about, [Options], sorted(asked)[:1])
     require(
         launched_size() is None,
         "start a sweep without mpiexec or srun; --ranks says how many ranks each run has",

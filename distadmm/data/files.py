@@ -61,7 +61,8 @@ class FileSource(WholeSource):
         self.form, self.classes = form, form.classes.value
         self.facts = reading.facts(path, form.feature_names, form.classes, self.clip)
         self.feature_names = (*form.feature_names, *(("intercept",) if self.intercept else ()))
-        self._deal(test_fraction)
+        self.test_fraction = test_fraction
+        self.order_by(reading.seed)
 
     def _read_all(self) -> Form:
         X, target, names = self.reading.read(self.file)
@@ -69,19 +70,20 @@ class FileSource(WholeSource):
         self._rows = X, y
         return Form(self.file.n_rows, names, classes)
 
-    def _deal(self, test_fraction: float) -> None:
+    def order_by(self, seed: int | None) -> None:
+        """By a permutation; what it puts last is held out."""
+        if seed is None:
+            return
+        held, n = self.test_fraction, self.file.n_rows
+        require(0.0 <= held < 1.0, f"--test-fraction is {held}; needed: at least 0, less than 1")
         require(
-            0.0 <= test_fraction < 1.0, f"--test-fraction is {test_fraction}; needed: at least 0, less than 1"
-        )
-        require(
-            not (test_fraction and self.test_data),
+            not (held and self.test_data),
             "--test-fraction and --test-data both hold rows out; give one of them",
         )
-        n = self.file.n_rows
-        held_out = round(test_fraction * n)
-        require(held_out < n, f"--test-fraction {test_fraction} leaves no row of {n} to train on; give less")
-        order = permutation(n, self.reading.seed)
-        self.deal(order[: n - held_out], order[n - held_out :])
+        last = round(held * n)
+        require(last < n, f"--test-fraction {held} leaves no row of {n} to train on; give less")
+        order = permutation(n, seed)
+        self.deal(order[: n - last], order[n - last :])
 
     def read(self, rows: Array, *, sparse: bool) -> tuple[Matrix, Array]:
         if self._rows is not None:

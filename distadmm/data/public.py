@@ -12,7 +12,7 @@ from distadmm.errors import require
 from distadmm.structs import struct
 
 ROWS, PUBLISHED = "rows", "published"  # found in these rows; stated, but found by others in rows like these
-STATED = ("bounds", "mappings")  # what --stated may state where nothing here shows it
+STATED = ("bounds", "mappings", "deal")  # what --stated may state where nothing here shows it
 
 
 class Fact(NamedTuple):
@@ -39,6 +39,7 @@ class PublicFacts:
     mappings: Fact = Fact(
         (), "flag"
     )  # columns that privacy mappings replaced, which were designed on some rows
+    deal: Fact = Fact("iid", "flag")  # how rows of one table came to the nodes
 
     @property
     def doubt(self) -> str:
@@ -56,9 +57,16 @@ class PublicFacts:
         return replace(self, **{name: getattr(self, name)._replace(source="flag", why="") for name in names})
 
     def _all(self) -> tuple[Fact, ...]:
-        return self.classes, self.columns, self.bounds, self.norm, self.mappings
+        return self.classes, self.columns, self.bounds, self.norm, self.mappings, self.deal
 
     def sources(self) -> dict[str, str]:
         """By what each fact is known, for a run's description."""
-        names = ("classes", "columns", "bounds", "norm", "mappings")
+        names = (
+            "classes",
+            "columns",
+            "bounds",
+            "norm",
+            "mappings",
+            *(("deal",) if self.deal.value != "iid" else ()),
+        )
         return {name: fact.source for name, fact in zip(names, self._all())}

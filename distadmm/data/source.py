@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from distadmm.data.deal import Deal
 from distadmm.data.mapping import ColumnMapping
-from distadmm.data.public import PUBLISHED, Fact, PublicFacts, mappings_of
+from distadmm.data.public import PUBLISHED, ROWS, Fact, PublicFacts, mappings_of
 from distadmm.data.table import (
     NOTHING_CLIPPED,
     PUBLIC_KEY,
@@ -27,7 +29,7 @@ from distadmm.data.table import (
     clip_rows,
     data_id,
     dense,
-    shard,
+    permutation,
     take,
     with_intercept,
 )
@@ -80,6 +82,16 @@ class Source(ABC):
     def content(self, node: int, n_nodes: int, key: bytes) -> Content:
         """Which rows one of `n_nodes` nodes has, by keyed names; the same however they are read."""
 
+    def deal_by(self, deal: Deal, stated: bool = False) -> None:
+        """Rows reach the nodes by `deal`; who has a file a node has dealt already.
+
+        `stated`: that the nodes have just these rows is said to be so, not a consequence of what is in them.
+        """
+        require(
+            deal.how in ("iid", "published"),
+            f"--deal {deal.how} deals out one table; --data {self.name} is one file a node: leave out --deal",
+        )
+
     def describe(self) -> dict[str, Any]:
         """What a configuration or a dry run shows; nothing in it is computed from private rows but counts."""
         counts = {name: getattr(self, name) for name in ("test_rows", "rows_dropped", "duplicates")}
@@ -116,17 +128,46 @@ class WholeSource(Source):
     training: Array
     testing: Array
     _dealt: list[Array] | None = None
+    _by = Deal("published", None)
 
     @abstractmethod
     def read(self, rows: Array, *, sparse: bool) -> tuple[Matrix, Array]:
         """X before intercept and clipping, and y, of these rows of the table."""
 
     def shards(self, n_nodes: int) -> list[Array]:
-        """Positions among the training rows, node by node: consecutive pieces as array_split cuts them."""
+        """Positions among the training rows, node by node."""
         assert self.n_rows is not None
         if self._dealt is None or len(self._dealt) != n_nodes:  # once, not once a node
-            self._dealt = shard(self.n_rows, n_nodes)
+            self._dealt = self._by.shards(self.n_rows, n_nodes, self._column)
         return self._dealt
+
+    def deal_by(self, deal: Deal, stated: bool = False) -> None:
+        self._by, self._dealt = deal, None
+        if deal.looks_at_rows and not stated:
+            why = f"--deal {deal.how} deals rows by what is in them; --stated deal states that nodes have them so"
+            self.facts = replace(self.facts, deal=Fact(deal.how, ROWS, why))
+        self.order_by(deal.seed)
+
+    def order_by(self, seed: int | None) -> None:
+        """The order in which training rows are dealt; of a bundled table 0 and None mean the published one."""
+        if seed:
+            self.training = self.training[permutation(len(self.training), seed)]
+
+    def _column(self, name: str) -> Array:
+        """The targets (''), or a column by which training rows are told apart: a number, or the place in a domain."""
+        X, y = self.read(self.training, sparse=False)
+        if not name:
+            return y
+        names = self.feature_names[: X.shape[1]]
+        found = [
+            j for j, each in enumerate(names) if each == name or each.startswith((f"{name}=", f"{name}~"))
+        ]
+        known = ", ".join(dict.fromkeys(each.partition("=")[0] for each in names))
+        require(found, f"--deal column:{name}: no such column; there are: {known[:200]}")
+        block = dense(X)[:, found]
+        return (
+            block[:, 0] if len(found) == 1 else np.where(block.any(axis=1), block.argmax(axis=1), len(found))
+        )
 
     def rows(self, positions: Array, *, sparse: bool = False) -> tuple[Matrix, Array]:
         """X and y of the training rows at `positions`; reads only these where the format allows it."""
@@ -249,6 +290,7 @@ def open_source(
     seed: int = 0,
     sanitise: Mapping[str, ColumnMapping] | None = None,
     world: Any = None,
+    deal: Deal | None = None,
     **reading: Any,
 ) -> Source:
     """The source that `--data TEXT` names: a bundled table, a file, or a pattern with {rank} or {node}.
@@ -272,9 +314,14 @@ def open_source(
             require(not sanitise, f"--sanitise: {text!r} has no raw categorical columns; use --data adult")
         source = BUNDLED[text](**options)
         source.facts = source.facts.stating(stated)
+        if deal is not None:
+            source.deal_by(deal, "deal" in stated)
         return source
     from distadmm.data.files import from_text
 
     if "{" not in text and "." not in text and "/" not in text:
         raise InputError(f"--data {text}: no such table; bundled: {', '.join(BUNDLED)}; or give a file name")
-    return from_text(text, sanitise=sanitise, seed=seed, world=world, **reading, **options)
+    source = from_text(text, sanitise=sanitise, seed=seed, world=world, **reading, **options)
+    if deal is not None:
+        source.deal_by(deal, "deal" in reading.get("stated", ()))
+    return source

@@ -28,6 +28,15 @@ class Problem(MoreRows):
     )
     clip: bool = flag(True, help="scale rows longer than 1 down to norm 1")
     intercept: bool = again(Shared, "intercept", note=", inside the norm bound")
+    deal: str = flag(
+        "iid",
+        help="how the rows of one table come to the nodes: iid, quantity:ALPHA or label:ALPHA (Dirichlet shares), "
+        "column:NAME, or published (a bundled table in its published order, whatever the seeds)",
+        absent="published",
+    )
+    data_seed: int | None = flag(
+        None, help="seed of the deal (default: --seed); 0 deals a bundled table as published", at_least=0
+    )
     rows_per_node: int | None = flag(None, help="use only the first so many rows of each node", at_least=1)
     tolerance: float = flag(
         1e-10, help="primal solves end at a gradient no longer than this", above=0, below=1

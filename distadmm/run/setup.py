@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from distadmm.algorithm import Array, Facts, Node
+from distadmm.data.deal import Deal
 from distadmm.data.source import Source, open_source
 from distadmm.data.table import dense, take
 from distadmm.errors import InputError, require
@@ -263,6 +264,7 @@ def source_options(config: Config) -> dict[str, Any]:
         "task": task_of(loss_of(config)),
         "seed": config.loop.seed,
         "private": config.privacy.wanted,
+        "deal": Deal.of(problem.deal, config.loop.seed if problem.data_seed is None else problem.data_seed),
     }
     options |= problem.reading()
     if problem.sanitise:

@@ -18,7 +18,7 @@ import numpy as np
 
 from distadmm.errors import DONE, InputError, require
 from distadmm.files import read_json
-from distadmm.flags import build, parse, read_config, today, value_of
+from distadmm.flags import build, of_a_run, parse, read_config, value_of
 from distadmm.ranks.launch import launch
 from distadmm.ranks.watch import Watchdog
 from distadmm.ranks.world import World
@@ -136,7 +136,7 @@ def read(programme: Programme, argv: Sequence[str]) -> Any:
     arguments = list(argv) if resume is None else [*argv, "--config", str(base)]
     options = programme.options(parse(programme.prog, programme.description(), classes, arguments))
     if resume is not None:
-        before = programme.options(build(classes, today(asked, classes)))  # in the words of this release
+        before = programme.options(build(classes, of_a_run(asked, classes)))  # in the words of this release
         require(
             before.run.observe_all or not options.run.observe_all,
             f"--resume: the run in {resume} did not begin with --observe all, and its ledgers say so; start a new run",

@@ -25,7 +25,7 @@ from distadmm.privacy.ledger import chain
 from distadmm.privacy.ledger.file import Ledger, path_of
 from distadmm.privacy.ledger.witness import Sighting
 
-KILLS = 200
+SOME, MANY = 40, 200
 KILLS_A_LEDGER = 10
 RELEASES = 1500  # in a schedule: some ledgers use it up
 EVENT = Pure(0.01)
@@ -136,10 +136,11 @@ def intents(path) -> int:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_two_hundred_kills(tmp_path):
+@pytest.mark.parametrize("kills", [SOME, pytest.param(MANY, marks=pytest.mark.slow)])
+def test_no_kill_lets_anything_out_uncharged(tmp_path, kills):
     chance = random.Random(20191)
     messages = refused = torn = frayed = replayed = 0
-    for life in range(KILLS):
+    for life in range(kills):
         if life % KILLS_A_LEDGER == 0:
             folder = tmp_path / str(life)
             path = path_of(folder, 0)
@@ -181,8 +182,8 @@ def test_two_hundred_kills(tmp_path):
             assert not sent
             path.unlink()
         since = max(since, max(seen, default=0) - chance.randrange(40))  # the latest checkpoint
-    assert torn >= KILLS * 0.4
-    assert frayed >= KILLS * 0.2
-    assert refused >= 10
+    assert torn >= kills * 0.4
+    assert frayed >= kills * 0.2
+    assert refused >= kills // KILLS_A_LEDGER // 2
     assert replayed
-    assert messages > KILLS
+    assert messages > kills

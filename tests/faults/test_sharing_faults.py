@@ -78,6 +78,9 @@ CASES: dict[str, tuple[list[str], str, int]] = {  # flags, how it is killed, aft
 }
 
 
+COMMON = ("vectors", "moments, charged", "vectors, secure")  # tried each time; the others with --long
+
+
 def start(
     tmp_path: Path, mpiexec: list[str], ranks: int, how: str, after: int, *words: Any
 ) -> subprocess.Popen:
@@ -124,7 +127,9 @@ def releases(folder: Path) -> dict[str, int]:
     return found
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name", [name if name in COMMON else pytest.param(name, marks=pytest.mark.slow) for name in CASES]
+)
 def test_a_killed_run_goes_on_as_if_nothing_had_been(
     name: str, tmp_path: Path, mpiexec: list[str], capsys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
