@@ -366,7 +366,7 @@ def coalitions(options: Options) -> dict[int, float]:
     from distadmm.privacy.noise.masks import mask_degree
 
     n = options.value("nodes")
-    c, least = colluding_of(options.trust, n), least_roster(n, options.min_roster)
+    c, least = colluding_of(options.trust, n), least_roster(n, options.min_roster, options.adjacency)
     mu = gaussian.mu_at(float(options.epsilon or 0.0), options.delta)
     return shares_of(mu, options.delta, n, c, least, mask_degree(n, c, least))
 

@@ -98,11 +98,10 @@ def test_no_round_is_sent_twice_and_no_noise_is_used_again(kills: int, tmp_path:
             shares = [n[3] for n in lines(seen, "n")]
             assert len(set(shares)) == len(shares)
             for node in range(5):
-                paid = [
-                    e
-                    for e in chain.read(out / "ledger" / f"node-{node:04d}.jsonl").entries
-                    if e["kind"] == "charge"
-                ]
+                if not (ledger := out / "ledger" / f"node-{node:04d}.jsonl").exists():
+                    assert not vectors  # killed while it opened its ledgers
+                    continue
+                paid = [e for e in chain.read(ledger).entries if e["kind"] == "charge"]
                 known = {(e["params"]["session"], e["params"]["round"]) for e in paid}
                 assert {(s, int(r)) for i, s, r, _ in vectors if int(i) == node} <= known
                 assert sum(e["mu2"] for e in paid) <= BUDGET

@@ -106,7 +106,7 @@ class Learner:
     def _take_squares(self, s: Array, roster: int) -> None:
         rule = self.rule
         floor = rule.floor0 * rule.sd("squares") * rule.excess(roster)
-        d = np.maximum(s, floor if floor else 1e-9)
+        d = np.maximum(s, floor or (1.0 if rule.of_labels else 1e-9))
         self.scale = 1 / np.sqrt(d)
         share = float(np.clip(s / d, 0, 1).sum())
         self.rho = math.sqrt(rule.leverage * max(1.0, share) / rule.rows)
@@ -126,7 +126,7 @@ class Learner:
 
     def _set_step(self, B: Array | None) -> None:
         """P = B + L; a vector where it is diagonal."""
-        self.L = self.rule.ridge * self.scale**2 / self.rho**2
+        self.L = self.rule.ridge * self.scale**2 / self.rho**2 + self.rule.extra_ridge
         self.P = self.rule.base + self.L if B is None else B + np.diag(self.L)
 
     def _take_gradient(self, ask: Ask, total: Array) -> None:

@@ -18,7 +18,7 @@ from distadmm.methods.consensus import private as consensus
 from distadmm.methods.consensus.worth import weakest_statement
 from distadmm.methods.masked.learner import asks
 from distadmm.methods.masked.masked import counted_rows
-from distadmm.methods.masked.rule import MOST_COLUMNS, SHRINK, Rule
+from distadmm.methods.masked.rule import ADJACENCIES, MOST_COLUMNS, SHRINK, Rule
 from distadmm.privacy.ledger.books import Books
 from distadmm.run.config import Config
 from distadmm.run.running import Running
@@ -92,7 +92,7 @@ class Plan:
         rule = self.rule
         loss = rule.loss.encode()
         numbers = (rule.nodes, rule.colluding, self.least, self.mask_degree, rule.rows, rule.columns)
-        said = bytes([rule.adjacency == "add-remove", len(loss)]) + loss
+        said = bytes([ADJACENCIES.index(rule.adjacency), len(loss)]) + loss
         said += b"".join(map(be8, (*numbers, rule.rounds, rule.bits)))
         terms = (
             self.epsilon,
@@ -128,7 +128,7 @@ def plan_of(prepared: Prepared) -> Plan | None:
     n = node.network.n_nodes
     with node.network.world.together():
         colluding = colluding_of(algorithm.trust, n)
-        least = least_roster(n, algorithm.min_roster)
+        least = least_roster(n, algorithm.min_roster, privacy.adjacency)
         if colluding < n - 1 and privacy.rng == "secure":
             require_suite()
         peers = algorithm.peer_keys or ""
@@ -196,15 +196,15 @@ def _checked(prepared: Prepared, rule: Rule, degree: int, least: int) -> dict[st
         "privacy needs rows of norm at most 1, and whether they are is not read off them; leave out --no-clip",
     )
     large = degree == 0 or degree >= rule.colluding + 1 + rule.nodes - least
-    share = min(int(rule.share_variances(kind, 0, rule.nodes).min()) for kind in rule.kinds)
     labels = [getattr(objective, "labels", None) for objective in prepared.node.problem.objectives]
     return {
         "public-rows": not facts.doubt,
         "capped-slopes": all(y is None or bool(np.all(np.abs(y) == 1.0)) for y in labels),
-        "public-count": privacy.adjacency == "replace" or privacy.public_rows is not None,
+        "public-count": privacy.adjacency != "add-remove" or privacy.public_rows is not None,
         "rows-one-by-one": keeps_rows_apart(rule.columns),
         "all-pairs-masked": large,
-        "share-scale": share >= 2**16,
+        "share-scale": rule.least_share >= 2**16,
+        "canonical-link": not rule.of_labels or forgets_labels(rule),
         "public-targets-range": True,  # rows beyond [-1, 1] are refused by `Rows`
     }
 
@@ -227,6 +227,20 @@ def keeps_rows_apart(d: int) -> bool:
         np.array_equal(made(np.delete(rows, i, axis=0)), np.delete(whole, i, axis=0))
         for i in (0, 7, count // 2, count - 1)
     )
+
+
+def forgets_labels(rule: Rule) -> bool:
+    """Whether, on this machine, sums that bear no noise keep their bits when labels change."""
+    from distadmm.methods.masked.rows import Rows
+
+    stream, d = np.random.Generator(np.random.PCG64(rule.columns)), rule.columns
+    rows, w, scale = stream.normal(size=(41, d)), stream.normal(size=(d, 1)), stream.uniform(0.1, 2, d)
+    made = []
+    for labels in (np.ones(41), stream.choice([-1.0, 1.0], 41)):
+        some = Rows(rows * labels[:, None], np.ones(41), rule, rule.bits)
+        sums = (some.squares(), some.curvature(scale, 0.5), some.later(scale, 0.5, 9 * w))
+        made.append(np.concatenate(sums))
+    return np.array_equal(made[0], made[1])
 
 
 def armed(prepared: Prepared, plan: Plan | None, run: Running) -> Node:

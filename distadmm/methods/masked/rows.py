@@ -87,9 +87,9 @@ class Rows:
         require(np.isfinite(w).all(), "the model is not finite; nothing was sent")
         phi, rule = self._phi(scale, rho), self.rule
         z = np.stack([_margins(phi, np.ascontiguousarray(column)) for column in w.T], axis=1)
-        u = slope_of(rule, z, self.targets)
+        u = _odd(z) if rule.of_labels else slope_of(rule, z, self.targets)
         limit = rule.whole_slope if plain else rule.slope
-        if rule.centre and not plain:
+        if rule.centre and not plain and not rule.of_labels:
             u = u - rule.centre * self.at_zero
         if u.shape[1] == 1:
             u = np.clip(u, -limit, limit)
@@ -124,6 +124,12 @@ def _shortened(rows: Array, limit: float) -> Array:
 def _margins(phi: Any, w: Array) -> Array:
     """phi'w row by row; a BLAS product would not keep rows apart."""
     return np.einsum("ij,j->i", phi, w) if isinstance(phi, np.ndarray) else phi @ w
+
+
+def _odd(z: Array) -> Array:
+    """r(z) - r(0) of the logistic loss, odd to the last bit: a row times its label gives phi u whatever its label."""
+    with np.errstate(over="ignore"):
+        return np.copysign(0.5 - 1.0 / (1.0 + np.exp(np.abs(z))), z)
 
 
 def _sparse(X: Array) -> Any:

@@ -12,6 +12,10 @@ the first, at w = 0.  With rows |x| <= 1 one record moves, when it is replaced (
 
 where r is the slope of the loss.  The gradient at w is the later sum + gamma times the first one: what is known of it
 already is not asked again, and what is left of each record is short.
+
+Where only a label may change (logistic loss, gamma = 1), squares and curvature do not move, nor do later sums: r(z) -
+r(0) is odd, so that a row times its label adds the same whatever the label is.  All of mu^2 goes to the first sum,
+D2 = 1.
 """
 
 import math
@@ -62,8 +66,18 @@ class Rule:
     evaluation: float = 0.0  # mu of a sum that tells how good the model is, besides `mu`; 0: none
 
     @property
+    def of_labels(self) -> bool:
+        """Only a label may change: it enters the first gradient, sum y phi/2, and no other sum."""
+        return self.adjacency == "label"
+
+    @property
     def squares(self) -> bool:
-        return self.q0 > 0
+        return self.q0 > 0 or self.of_labels
+
+    @property
+    def extra_ridge(self) -> float:
+        """On |w|^2/2: without it the noise in a rare column has no finite minimiser."""
+        return 0.3 * self.excess(self.nodes) / self.mu if self.of_labels else 0.0
 
     @property
     def curvature(self) -> bool:
@@ -93,6 +107,8 @@ class Rule:
         twice = 1 if self.adjacency == "add-remove" else 2
         if kind == "evaluation":
             return math.sqrt(self.words(kind))
+        if self.of_labels and not (first and kind == "gradient"):
+            return 0.0
         if kind != "gradient":
             return math.sqrt(twice)
         return twice * (self.first_slope if first else self.whole_slope if plain else self.slope)
@@ -105,6 +121,8 @@ class Rule:
 
     def sd(self, kind: str, t: int = 0) -> float:
         """Standard deviation of the noise of the honest in the sum; of the t-th gradient, t = 0 the first."""
+        if self.moved(kind, t == 0) == 0:
+            return 0.0
         if kind == "squares":
             return self.moved(kind) / (self.mu * math.sqrt(self.q0))
         if kind == "curvature":
@@ -150,6 +168,8 @@ class Rule:
     def share_variances(self, kind: str, t: int, roster: int, plain: bool = False) -> Array:
         """Variance of one node's noise on each number, in grid units: whole, rounded up."""
         if math.isinf(self.mu):
+            return np.zeros(self.words(kind), dtype=np.int64)
+        if self.moved(kind, t == 0, plain) == 0:
             return np.zeros(self.words(kind), dtype=np.int64)
         whole = self.variance(kind, t, plain) / self.honest(roster)
         if kind != "curvature":
@@ -201,8 +221,10 @@ class Rule:
             max(self.sds()) * 4.0**b < MOST_SD,
             "noise beyond 2^27 grid units, of which none is drawn exactly; raise --epsilon or --delta",
         )
-        least = min(int(self.share_variances(kind, t, self.nodes).min()) for kind, t in self._each())
-        require(least >= _LEAST_SD**2, "a node's share of noise is below 2^8 grid units; lower --epsilon")
+        require(
+            self.least_share >= _LEAST_SD**2,
+            "a node's share of noise is below 2^8 grid units; lower --epsilon",
+        )
         z = self.hope
         require(
             z >= _HOPELESS or force,
@@ -213,6 +235,14 @@ class Rule:
         return f"may be no better than the base rate: n mu/(sqrt(d) nf) = {z:.3g} is below 40" * (
             z < _DOUBTFUL
         )
+
+    @property
+    def least_share(self) -> int:
+        """Smallest variance of a node's share, of what is noised, in grid units."""
+        each = [
+            self.share_variances(kind, t, self.nodes).min() for kind, t in self._each() if self.sd(kind, t)
+        ]
+        return int(min(each))
 
     def _each(self) -> list[tuple[str, int]]:
         one = [(kind, 0) for kind in self.kinds if kind != "gradient"]
@@ -226,7 +256,9 @@ def diagonal(d: int) -> Array:
 
 
 NAMES = ("centred", "first")
+ADJACENCIES = ("replace", "add-remove", "label")  # in the order of the commitment's byte
 LOSSES = ("logistic", "squared", "huber", "softmax")
+LABEL_ROUNDS = 40  # which cost nothing: what is not noised bears no label
 MOST_LOSS = {"squared": 1.0}  # B, to which the loss of a row is cut in an evaluation; 4 for the others
 
 
@@ -236,14 +268,24 @@ def choose(
 ) -> Rule:  # fmt: skip
     """The rule for public sizes; `mu` is the budget."""
     require(
-        adjacency in ("replace", "add-remove"),
-        f"--adjacency {adjacency}: masked sums are priced for replace and add-remove; choose one of them",
+        adjacency in ADJACENCIES,
+        f"--adjacency {adjacency}: masked sums are priced for {', '.join(ADJACENCIES)}; choose one of them",
     )
     require(loss in LOSSES, f"--loss {loss} has no rule of masked sums; choose one of {', '.join(LOSSES)}")
     shared: dict[str, Any] = {
         "name": name, "loss": loss, "adjacency": adjacency, "nodes": nodes, "colluding": colluding,
         "rows": rows, "columns": columns, "outputs": outputs, "mu": mu * SHRINK,
     }  # fmt: skip
+    if adjacency == "label":
+        require(
+            loss == "logistic" and name == "centred" and columns <= MOST_COLUMNS,
+            "--adjacency label: labels enter by one sum with the logistic loss, rule centred and up to "
+            f"{MOST_COLUMNS} columns; here {loss}, {name}, {columns}; choose replace, which covers labels too",
+        )
+        return Rule(
+            **shared, rounds=LABEL_ROUNDS, q0=0.0, q1=0.0, first_slope=0.5, centre=1.0, slope=0.5, share0=1.0,
+            growth=1.0, height=0.25, kappa=1.0, floor0=0.0, floor1=0.0, leverage=1.0, ridge=ridge,
+        )  # fmt: skip
     if name == "first":
         require(loss == "logistic", f"--rule first is for the logistic loss, not {loss}; leave it out")
         return Rule(

@@ -67,6 +67,8 @@ def sentence(
         f"node, for at most {sums['rounds']} {'masked ' * masks}sums{last} within "
         f"mu^2 = {rounded_up(sums['mu'] ** 2)}; rounds lost on the way, whoever caused it, are paid for"
     )
+    if adjacency == "label":
+        said += ". Features, and who is in the data, are not protected at all"
     if not masks:
         return f"{said}; without masks: no assumption on any other node. Derivation not peer-reviewed."
     alone = bound(shares[n - 1], delta)

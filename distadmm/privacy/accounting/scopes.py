@@ -59,6 +59,7 @@ HYPOTHESES = {
     "noisy-own-term": "a node uses its gradient as it was released, under its noise",
     "fresh-pairs": "what the ends of an edge share is drawn anew in every round, from a key of this start and edge",
     "known-graph": "what coalitions leave hidden was worked out on the graph that keys were agreed along",
+    "canonical-link": "where only labels are protected, they enter one sum, and that does not depend on the model",
     "public-targets-range": "targets lie within public bounds",
 }
 
@@ -194,9 +195,9 @@ SCOPES = {
                 "fresh-noise",
                 "zero-start",
             ),
-            *("filter", "data-free-schedule", "centre-same-roster", "public-targets-range"),
+            *("filter", "data-free-schedule", "centre-same-roster", "public-targets-range", "canonical-link"),
         ),
-        {"replace": "replacing", "add-remove": "adding or removing"},
+        {"replace": "replacing", "add-remove": "adding or removing", "label": "changing the label of"},
     ),
     "gossip": Scope(
         "All messages and models of all nodes together are {claim} for {change} held by one node, against any "

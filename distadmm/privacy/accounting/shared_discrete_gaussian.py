@@ -51,7 +51,10 @@ class SharedDiscreteGaussian(Event):
     hypotheses: ClassVar[tuple[str, ...]] = ("share-scale", "same-history", "fresh-masks")
 
     def __post_init__(self) -> None:
-        whole(self, "share_variance_grid", "shares", "dimension", "nodes", "least", "count")
+        whole(self, "shares", "dimension", "nodes", "least", "count")
+        if self.bears_no_label:
+            return
+        whole(self, "share_variance_grid")
         require(
             self.kind in _LATTICE and self.share_variance_grid >= _LEAST_VARIANCE,
             f"{self.mech}: a share of variance {self.share_variance_grid} of a sum of {self.kind!r}; needed: at least "
@@ -62,8 +65,15 @@ class SharedDiscreteGaussian(Event):
             f"{self.mech}: sensitivity_grid is {self.sensitivity_grid!r}; needed: a number above 0",
         )
 
+    @property
+    def bears_no_label(self) -> bool:
+        """A sum without noise, of rows alone: it moves by nothing where a label changes, and else has no bound."""
+        return self.share_variance_grid == 0 and self.sensitivity_grid == 0
+
     def gdp_mu(self, adjacency: Adjacency) -> float:
         check_adjacency(adjacency)
+        if self.bears_no_label:
+            return 0.0 if adjacency == "label" else math.inf
         spread = self.shares * self.share_variance_grid - _LATTICE[self.kind]
         return self.sensitivity_grid * math.sqrt(self.count / spread)
 
@@ -73,16 +83,20 @@ class SharedDiscreteGaussian(Event):
     def against(self, trust: Trust) -> Event:
         """As a coalition of another size sees it, whatever nodes are dropped."""
         others = int(min(max(trust.colluding, 0), self.nodes - 1))
-        if others == self.coalition:
+        if others == self.coalition or self.bears_no_label:
             return self
         worse = factor(others, self.nodes, self.coalition, self.least, self.mask_degree)
         return Gaussian(1 / (self.gdp_mu("replace") * math.sqrt(worse)))
 
     def group(self, records: int) -> Event:
+        if self.bears_no_label:
+            return self
         return Gaussian(1 / (self.gdp_mu("replace") * records))
 
     def sample(self, stream, shape=None, sensitivity=None) -> Array:
         """This node's share of the noise."""
+        if self.bears_no_label:
+            return np.zeros(self.dimension, dtype=np.int64)
         sd = math.nextafter(math.sqrt(self.share_variance_grid), math.inf)
         if self.kind != "curvature":
             return stream.discrete_normal(sd, self.dimension)
@@ -118,8 +132,14 @@ def table(
     return {c: gaussian.epsilon(mu * math.sqrt(share), delta) for c, share in shares.items()}
 
 
-def least_roster(nodes: int, given: int | None) -> int:
+def least_roster(nodes: int, given: int | None, adjacency: str | None = "replace") -> int:
     """R_min: the run ends when fewer nodes are left."""
+    if adjacency == "label":
+        require(
+            given in (None, nodes),
+            "--adjacency label: labels go into one sum, which no smaller roster asks again; leave out --min-roster",
+        )
+        return nodes
     least = nodes - math.ceil(nodes / 10) if given is None else given
     require(1 <= least <= nodes, f"--min-roster is {least}; needed: 1 to the {nodes} nodes of the graph")
     return least
