@@ -635,7 +635,6 @@ BAD = {
     "choose any, coalition:C": {"trust": "coalition:-1"},
     "--min-roster is 6; needed: 1 to the 5 nodes": {"min_roster": 6},
     "nothing beats the base rate": {"anyway": False, "epsilon": 0.1},
-    "--adjacency label: masked sums are priced for": {"adjacency": "label"},
     "has no --alpha": {"epsilon": None, "alpha": "1"},
     "has no --noise": {"noise": "gamma"},
     "has no --budget-epsilon": {"budget_epsilon": 1.0},

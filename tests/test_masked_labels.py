@@ -10,11 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
+from distadmm.audit.masked import reach
 from distadmm.commands import ledger as ledger_command
 from distadmm.errors import InputError
 from distadmm.methods.masked import private
 from distadmm.methods.masked import rows as rows_module
-from distadmm.methods.masked.learner import Learner
+from distadmm.methods.masked.learner import Ask, Learner
 from distadmm.methods.masked.masked import rows_sum
 from distadmm.methods.masked.rows import Rows, slope_of
 from distadmm.methods.masked.rule import LABEL_ROUNDS, Rule, choose
@@ -78,9 +79,15 @@ def test_the_bound_is_reached() -> None:
 
 
 def test_sums_that_remember_labels_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert private.forgets_labels(rule())
+    of, learner = rule(), Learner(rule())
+    learner.w = np.ones((5, 1))
+    later = Ask("gradient", 5, 1)
+    assert private.forgets_labels(of)
+    assert reach(of, later, learner) == 0.0
+    assert reach(of, later._replace(first=True), learner) == pytest.approx(1.0, abs=0.01)
     monkeypatch.setattr(rows_module, "_odd", lambda z: slope_of(rule(), z, np.ones(len(z))))
-    assert not private.forgets_labels(rule())
+    assert not private.forgets_labels(of)
+    assert reach(of, later, learner) > 0.1
 
 
 def test_a_sum_without_noise_has_a_price_for_labels_alone() -> None:

@@ -48,7 +48,7 @@ def worlds(rule: Rule) -> list[Rows]:
     """The victim's rows: quiet ones, and one whose gradients are opposite in the two worlds, or that is not there."""
     X = np.zeros((_QUIET + 1, rule.columns))
     other, y = X.copy(), np.zeros(len(X)) if rule.loss == "softmax" else np.ones(len(X))
-    X[-1, :2], other[-1, :2] = _CANARY, _CANARY * [1, -1]
+    X[-1, :2], other[-1, :2] = _CANARY, _CANARY * (-1 if rule.of_labels else [1, -1])
     tables = [X[:-1], X] if rule.adjacency == "add-remove" else [X, other]
     return [Rows(rows, y[: len(rows)], rule, rule.bits) for rows in tables]
 
@@ -93,11 +93,14 @@ def _play(
             member.accept(told)
         # Honest nodes without masks are seen one by one, and only the victim tells anything.
         S = seen.view(np.int64).astype(float) - quiet.astype(float) * (len(honest) - 1)
-        variance = np.full(ask.words, float(event.share_variance_grid * len(honest)))
-        if ask.kind == "curvature":
-            variance[~diagonal(rule.columns)] /= 2
-        far = [((S - m) ** 2 / variance).sum() for m in mine]
-        yield float(far[0] - far[1]) / 2
+        if event.bears_no_label:  # a difference would tell the worlds apart for sure
+            yield 0.0 if np.array_equal(mine[0], mine[1]) else math.inf * (1 - 2 * there)
+        else:
+            variance = np.full(ask.words, float(event.share_variance_grid * len(honest)))
+            if ask.kind == "curvature":
+                variance[~diagonal(rule.columns)] /= 2
+            far = [((S - m) ** 2 / variance).sum() for m in mine]
+            yield float(far[0] - far[1]) / 2
         learner.take(told / units, _NODES)
 
 

@@ -146,7 +146,8 @@ def white_box(config: Config, draws: Draws, folder: Path | None = None) -> Verdi
             b = share.astype(float)
             if tapped.ask.kind == "curvature":
                 b[~diagonal(made.plan.rule.columns)] *= math.sqrt(2)
-            noises.append(Noise(node, k, b, event, event.share_variance_grid**-0.5))
+            if not event.bears_no_label:
+                noises.append(Noise(node, k, b, event, event.share_variance_grid**-0.5))
             books.setdefault(node, []).append((tapped.ask, event))
         findings += _moved(made, k, tapped)
     for node, charged in books.items():
@@ -197,7 +198,8 @@ def reach(rule: Rule, ask: Ask, learner: Learner) -> float:
     d = rule.columns
     e = np.eye(d)[:2] if d > 1 else np.eye(1)
     ahead = np.full((1, d), 1 / math.sqrt(d))
-    rows = np.concatenate([e, -e, _FAR * e, -_FAR * e, ahead, -ahead, _FAR * ahead, -_FAR * ahead])
+    halves = np.concatenate([e, _FAR * e, ahead, _FAR * ahead])
+    rows = np.concatenate([halves, -halves])
     targets = {"softmax": range(rule.outputs), "squared": (-1.0, 1.0)}.get(rule.loss, (1.0,))
     weight = np.ones(ask.words)
     if ask.kind == "curvature":
@@ -210,6 +212,10 @@ def reach(rule: Rule, ask: Ask, learner: Learner) -> float:
     found = np.stack(sums) * np.sqrt(weight) * 4.0**-rule.bits
     if rule.adjacency == "add-remove":
         return float(np.linalg.norm(found, axis=1).max())
+    if rule.of_labels:  # only its label: e and -e, as rows times their labels
+        return max(
+            float(np.linalg.norm(found[i] - found[j])) for i, j in enumerate(range(len(halves), len(rows)))
+        )
     square = np.einsum("ij,ij->i", found, found)
     apart = square[:, None] + square[None] - 2 * found @ found.T
     return math.sqrt(max(float(apart.max()), 0.0))
@@ -245,6 +251,9 @@ def _entries(
                 Finding("reuse", node, event.round + 1, "a round is entered twice in one session")
             )
         seen.add((event.session, event.round))
+        if event.bears_no_label:
+            spent += 0.0 if plan.rule.of_labels else math.inf
+            continue
         spent += event.sensitivity_grid**2 / (
             honest * event.share_variance_grid - _LATTICE.get(event.kind, 4)
         )
