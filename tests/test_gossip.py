@@ -283,7 +283,7 @@ def test_accelerated_mixing_keeps_the_mean_and_agrees_sooner() -> None:
     W, f = smoothing.matrix(A), np.random.default_rng(0).normal(size=(30, 3))
     use = rule.Constants(0.0, 1.0, Smoothing(), gap=smoothing.gap(A))
     g = np.zeros_like(f)
-    mixed, _ = Accelerated(rounds=40).advance(f, f, g, lambda rows: W @ rows, use)
+    mixed, _ = Accelerated(mixes=40).advance(f, f, g, lambda rows: W @ rows, use)
     assert mixed.mean(axis=0) == pytest.approx(f.mean(axis=0))
     assert np.std(mixed, axis=0).max() < 0.3 * np.std(np.linalg.matrix_power(W, 40) @ f, axis=0).max()
 

@@ -101,8 +101,9 @@ def play(
 
 @pytest.mark.mpi(min_size=2, sizes=[2, 5])
 def test_nothing_but_rows_to_neighbours_crosses_the_wire(world: World, monkeypatch: Any) -> None:
-    """Every registered algorithm, bare and private."""
-    for name in [name for name in names() if not find(name).cls.tree]:  # of those: test_tree
+    """Every registered algorithm, bare and private; of those on a tree: test_tree, of noisy gradients: test_gossip."""
+    of = {name: find(name).cls for name in names()}
+    for name in [name for name in of if not of[name].tree and of[name].house == of["admm"].house]:
         for private in (False, True)[: 1 + find(name).private]:
             with monkeypatch.context() as patched:
                 check(name, private, World(world.comm), patched)

@@ -22,13 +22,13 @@ from distadmm.methods.gossip.rule import Constants
 class Accelerated(Gossip):
     """Steps along noisy gradients, with rounds of accelerated gossip between them."""
 
-    rounds: int = flag(4, help="messages an edge and step: rounds of accelerated mixing", at_least=1)
+    mixes: int = flag(4, help="messages an edge and step: rounds of accelerated mixing", at_least=1)
 
     def advance(self, f: Array, kept: Array, g: Array, W: Mix, use: Constants) -> tuple[Array, Array]:
         gap = use.gap / 2
         weight = 2 / (1 + np.sqrt(gap * (2 - gap)))
         x, ahead = None, f - use.step * g + use.momentum * (f - kept)
-        for _ in range(self.rounds):
+        for _ in range(self.mixes):
             mixed = (ahead + W(ahead)) / 2
             x, ahead = ahead, mixed if x is None else weight * mixed + (1 - weight) * x
         return ahead, f
