@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,7 +31,8 @@ def start(
     flags, resume = options.run, getattr(options.run, "resume", None)
     described = programme.describe(prepared, price)
 
-    def make() -> tuple[str, str]:
+    def make() -> tuple[str, str, bool | None]:
+        made = None if resume is not None else flags.out is None or not Path(flags.out).exists()
         if resume is not None:
             folder = Path(resume)
             if not programme.restarts:
@@ -51,11 +53,37 @@ def start(
                 "versions": versions(world, commit),
             },
         )
-        return str(folder), (earlier_name(folder) if resume is not None else "") or os.urandom(8).hex()
+        name = (earlier_name(folder) if resume is not None else "") or os.urandom(8).hex()
+        return str(folder), name, made
 
-    folder, name = world.on_root(make)
+    folder, name, made = world.on_root(make)
     ids = described.get("data_id", "")
-    return Running(world, flags, name, Path(folder), ids if isinstance(ids, str) else together(ids))
+    return Running(
+        world, flags, name, Path(folder), ids if isinstance(ids, str) else together(ids), made=made
+    )
+
+
+def forget(run: Running) -> None:
+    """A run that is refused leaves nothing behind, unless it was resumed or anything was released or kept."""
+    from distadmm.privacy.ledger.chain import read
+
+    folder = run.folder
+    if folder is None or run.made is None or run.account is not None:
+        return
+    files = [path for path in folder.rglob("*") if not path.is_dir()]
+    ledgers = [path for path in files if path.suffix == ".jsonl"]
+    others = {path.relative_to(folder).parts[0] for path in files if path not in ledgers}
+    chains = [read(path) for path in ledgers]
+    noted = {entry["kind"] for chain in chains for entry in chain.entries}
+    whole = all(chain.fault is None for chain in chains)
+    if whole and others <= {"config.json", "ledger"} and noted <= {"open", "refused", "close"}:
+        for entry in folder.iterdir():
+            shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+        with contextlib.suppress(OSError):  # not empty: others have theirs there
+            if run.made:
+                folder.rmdir()
+            if run.flags.out is None:
+                folder.parent.rmdir()
 
 
 def earlier_name(folder: Path) -> str:

@@ -26,6 +26,7 @@ class Running:
     dog: Watchdog | None = None  # told of every stretch of work that is done
     account: Any = None  # `ledger.account.Account`, once the run is entered in one
     earlier: str = ""  # what was spent on its rows before, in words
+    made: bool | None = None  # whether its directory was made for it; None: it was resumed, or there is none
     _started: float = 0.0
 
     @property

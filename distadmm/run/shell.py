@@ -208,13 +208,18 @@ def work(programme: Programme, options: Any, world: World) -> int:
 
 def carry_out(programme: Programme, prepared: Any, price: Any, run: Running) -> Outcome:
     """Solve, and write down what came of it where the run has a directory."""
+    from distadmm.run import directory
+
     run.beat()
-    outcome = programme.solve(prepared, price, run)
+    try:
+        outcome = programme.solve(prepared, price, run)
+    except InputError as refusal:
+        if run.world.is_root or not refusal.shared:
+            directory.forget(run)
+        raise
     run.beat()
     outcome.path = run.folder
     if run.folder is not None:
-        from distadmm.run import directory
-
         directory.finish(programme, outcome, run)
     return outcome
 
