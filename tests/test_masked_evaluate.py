@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from distadmm import radmm
 from distadmm.commands import ledger as ledger_command
+from distadmm.commands import report as report_command
 from distadmm.data.source import open_source
 from distadmm.errors import InputError
 from distadmm.methods.masked.learner import Learner, asks
@@ -131,6 +132,33 @@ def test_it_finds_what_the_rows_say_and_changes_no_bit_of_the_model(run: Any, ca
     shown = capsys.readouterr().out
     assert "(8.432, 1e-05)-DP" in shown
     assert "(the last one evaluates the model)" in shown
+
+
+def test_its_report_counts_rounds_and_shows_the_evaluation(run: Any, tmp_path: Path, capsys: Any) -> None:
+    made, folder = run
+    assert report_command.main([str(folder), "--out", str(tmp_path / "page.html")]) == 0
+    head, row = capsys.readouterr().out.splitlines()[1:3]
+    assert "rounds" in head
+    assert "own rows %" in head
+    assert "iterations" not in head
+    assert f"{100 * made.summary['evaluation']['error']:.2f}" in row
+
+
+def test_small_tables_are_doubted_before_anything_is_spent_and_smaller_ones_refused(capsys: Any) -> None:
+    """Z = n mu/(sqrt(d) nf): refused below 10, doubted below 40, and neither beyond."""
+    for epsilon, hope in ((1.0, "doubted"), (0.2, "refused"), (8.0, "good")):
+        flags = {**RUN, "evaluate": None, "epsilon": epsilon, "anyway": False, "trust": "coalition:0"}
+        prepared = prepare(radmm.configure("masked", **flags), World())
+        if hope == "refused":
+            with pytest.raises(InputError, match="needed: 10"):
+                radmm.PROGRAMME.price(prepared)
+            continue
+        told = radmm.PROGRAMME.outlook(prepared, radmm.PROGRAMME.price(prepared))
+        assert ("doubt      may be no better" in told) == (hope == "doubted")
+        radmm.solve("masked", **flags, observe="none")
+        assert ("warning: may be no better than the base rate" in capsys.readouterr().err) == (
+            hope == "doubted"
+        )
 
 
 def test_a_finished_run_taken_up_again_has_it_still(run: Any) -> None:

@@ -123,7 +123,9 @@ def table(found: Sequence[Group], gaps: Sequence[float]) -> tuple[list[str], lis
         "runs": [str(len(group.traces)) for group in found],
     }
     if not kind.point:
-        columns["iterations"] = [_range([trace.iterations for trace in group.traces]) for group in found]
+        steps = {group.steps for group in found}
+        head = steps.pop() if len(steps) == 1 else "iterations"
+        columns[head] = [_range([trace.iterations for trace in group.traces]) for group in found]
     for gap in gaps if kind.gaps else ():
         columns[f"to {gap:g}"] = [_reached(group, gap, "iteration") for group in found]
         columns[f"MB to {gap:g}"] = [_reached(group, gap, "bytes", 1e-6) for group in found]

@@ -54,6 +54,8 @@ KINDS = {
             Column("worst error %", "worst_test_error", "{:.2f}", 100),
             Column("test loss", "test_loss"),
             Column("worst loss", "worst_test_loss"),
+            Column("own rows %", "own_rows_error", "{:.2f}", 100),
+            Column("own rows loss", "own_rows_loss"),
         ),
         (
             Curve("iteration", "iteration", "gap of the mean model", "mean_model_gap", logarithmic=True),
@@ -63,7 +65,8 @@ KINDS = {
         ("test loss of the nodes' own models", "test_loss"),
         "gap of mean: objective of the mean of the nodes' models over the optimum of all rows together, minus 1. test "
         "error and loss: of the nodes' own models, mean over the nodes, and the worst node. Bytes are those of the "
-        f"protocol, of all nodes. epsilon is that of the node that has spent most. {_SEEDS}",
+        "protocol, of all nodes. own rows: of the rows trained on, by a private evaluation, under noise. epsilon is "
+        f"that of the node that has spent most. {_SEEDS}",
         "node that has spent most",
         _ROWS,
         gaps=True,

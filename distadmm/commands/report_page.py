@@ -105,7 +105,8 @@ def _curves(found: Sequence[Group], curve: Curve) -> str:
             axis.fill_between(x, y.min(axis=0), y.max(axis=0), color=style["color"], alpha=0.15, lw=0)
     if curve.logarithmic:
         axis.set_yscale("log")
-    axis.set(xlabel=curve.x_label, ylabel=curve.y_label)
+    rounds = curve.x == "iteration" and {group.steps for group in found} == {"rounds"}
+    axis.set(xlabel="round" if rounds else curve.x_label, ylabel=curve.y_label)
     return _svg(figure, axis)
 
 

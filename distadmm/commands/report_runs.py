@@ -97,6 +97,11 @@ class Group:
     traces: tuple[Trace, ...]
 
     @property
+    def steps(self) -> str:
+        """What its iterations are."""
+        return "rounds" if all(t.config.get("algorithm") == "masked" for t in self.traces) else "iterations"
+
+    @property
     def label(self) -> str:
         if not self.settings:
             kind, config = self.traces[0].kind, self.traces[0].config
@@ -173,6 +178,7 @@ def _final(summary: dict[str, Any] | None) -> dict[str, float]:
     if summary is None:
         return {}
     told = {**{new: summary.get(old) for new, old in FORMER.items()}, **summary}
+    told |= {f"own_rows_{name}": value for name, value in (told.get("evaluation") or {}).items()}
     compared = [line or {} for line in told.get("comparison", {}).values()]
     if compared:
         told |= compared[-1]

@@ -6,6 +6,7 @@ A hypothesis that nobody established makes epsilon infinite, under its name; non
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -251,6 +252,8 @@ def armed(prepared: Prepared, plan: Plan | None, run: Running) -> Node:
     from distadmm.privacy.accounting.events import Unbounded
 
     config, world = prepared.config, prepared.world
+    if plan.doubt and world.is_root:  # before anything is spent
+        sys.stderr.write(f"warning: {plan.doubt}\n")
     source = consensus.noise_source(config)
     with world.together():
         contents = consensus.contents_of(prepared)

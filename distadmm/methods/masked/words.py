@@ -39,6 +39,7 @@ def outlook(prepared: Prepared, plan: Plan | None) -> str:
         "",
         f"rounds     at most {rule.most_rounds}: {', '.join(kinds)}; rule {rule.name}, b = {rule.bits} bits",
         f"messages   {messages} a round, {messages * rule.most_rounds} in all, {messages * size / 1e6:.1f} MB",
+        *([f"doubt      {plan.doubt}"] if plan.doubt else []),
         *_forecast(prepared, rule),
         f"roster     the run ends when fewer than {plan.least} of {rule.nodes} nodes are left",
         *_sentences(plan, prepared),
@@ -58,7 +59,10 @@ def _forecast(prepared: Prepared, rule: Rule) -> list[str]:
 
 def closing(s: dict[str, Any], optimum: float | None) -> list[tuple[str, str]]:
     """The lines of the small table at the end, and what an evaluation found."""
-    rows, told = closing_of_models(s, optimum), s.get("evaluation")
+    rows = [
+        ("rounds" if name == "iterations" else name, value) for name, value in closing_of_models(s, optimum)
+    ]
+    told = s.get("evaluation")
     if told is None:
         return rows
     words = "none: the run ended before it, or its sum was lost"
