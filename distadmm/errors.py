@@ -34,6 +34,12 @@ class BudgetExhausted(InputError):
     code = BUDGET
 
 
+class Unsolved(InputError):
+    """A solve on the way fell short of the accuracy that its release needs; what was to follow was not sent."""
+
+    code = FAILURE
+
+
 def require(condition: object, message: str) -> None:
     """Raise `InputError(message)` unless `condition` holds."""
     if not condition:

@@ -55,6 +55,7 @@ class Run(shell.Outcome):
     published_epsilon: float = float("inf")  # the same by the paper's bound
     epsilons: dict[str, float] = field(default_factory=dict)  # the same as fewer or more others collude
     statement: str = "no noise was asked for"  # certificate, odometer, simulation, or why there is no bound
+    sentence: str = ""  # what may be said of its privacy, as its ledgers say it
     messages: int = 0  # of the protocol, all nodes together
     bytes: int = 0
     lost: int = 0  # messages that did not arrive
@@ -133,10 +134,13 @@ class Consensus(shell.Programme):
         private = _house(prepared.config, "private")
         node = private.armed(prepared, price, run)
         outcome = execute(prepared, node, run)
-        spent = private.settle(prepared.config, node)
+        spent = private.settle(prepared, node)
         if spent is not None:
             outcome.epsilon, outcome.published_epsilon, outcome.statement = spent
+            from distadmm.methods.consensus.worth import said_of
+
             outcome.epsilons = _by_trust(prepared, node, outcome.epsilon)
+            outcome.sentence = said_of(node, prepared.config.privacy.delta)
         if spent is not None or run.account is not None:
             from distadmm.run.spending import leave
 
@@ -278,7 +282,7 @@ def _described(prepared: Prepared, run: Run) -> dict[str, Any]:
         "link": link_of(loss, loss_of(prepared.config)),
         "nodes": run.summary["nodes"],
         "arrays": {"coefficients": ["models.npz", "mean"], "each node's": ["models.npz", "models"]},
-        **model.privacy(run.summary, loss_in_words(run.summary)),
+        **model.privacy(run.summary, run.sentence or loss_in_words(run.summary)),
     }
 
 

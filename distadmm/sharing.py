@@ -32,11 +32,10 @@ from distadmm.methods.sharing.observe import Observer, Watcher
 from distadmm.methods.sharing.price import (
     Price,
     as_claimed,
-    as_observed,
-    as_unchecked,
     moments_price,
     open_price,
     opened,
+    spoken,
     vectors_price,
 )
 from distadmm.methods.sharing.release import Release
@@ -121,18 +120,18 @@ class SharingADMM(shell.Programme):
         return prepare(options, world)
 
     def price(self, prepared: Prepared) -> Price:
-        return as_observed(self._price(prepared), prepared.options)
+        return spoken(self._price(prepared), prepared.options, prepared.star, prepared.problem.loss)
 
     def _price(self, prepared: Prepared) -> Price:
         privacy, star = prepared.options.privacy, prepared.star
         with star.world.together():
             loss = prepared.problem.loss
             if privacy.guarded:
-                check_assumed(privacy, "--loss", foreign(loss))
+                check_assumed(privacy, {"--loss": foreign(loss)} if foreign(loss) else {})
             if prepared.algorithm is None:
-                return as_unchecked(moments_price(star, privacy, prepared.parts, loss), privacy, loss)
+                return moments_price(star, privacy, prepared.parts, loss)
             if privacy.vectors:
-                return as_unchecked(vectors_price(prepared), privacy, loss)
+                return vectors_price(prepared)
             return open_price(star, privacy, prepared.foreign)
 
     def outlook(self, prepared: Prepared, price: Price) -> str:
@@ -162,7 +161,7 @@ class SharingADMM(shell.Programme):
         outcome, arrays = shell.Outcome(), {}
         if price.agreed is not None:
             with run.signals.at_once():
-                trained = private.train(star, parts, problem, price.agreed, out)
+                trained = private.train(star, parts, problem, price.agreed, out, price.own)
             means = {m: np.zeros(x.size) for m, x in trained.x.items()}
             solution = Solution(trained.x, means, trained.b, 1, True, private=True)
             if trained.replies:  # what party 1 was told

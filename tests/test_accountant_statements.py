@@ -2,13 +2,14 @@
 
 import json
 import math
+import shutil
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distadmm import radmm, sharing
+from distadmm import istdp, radmm, sharing
 from distadmm.commands import ledger
 from distadmm.errors import InputError
 from distadmm.privacy.accounting.accountant import (
@@ -22,13 +23,10 @@ from distadmm.privacy.accounting.accountant import (
     published_epsilon,
     statement,
 )
-from distadmm.privacy.accounting.gaussian import mu_at
 from distadmm.privacy.accounting.scopes import HYPOTHESES, SCOPES, Hypothesis, claim, established
 from distadmm.privacy.accounting.statements import (
     NOT_COVERED,
-    Sharing,
     of_claim,
-    of_sharing,
     rounded_down,
     rounded_up,
     weakest,
@@ -197,23 +195,6 @@ def test_bad_requests(bad):
         bad()
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["paper", "s1", "s2", "s3", "v1-secure", "v1-simulation", "v2-secure", "v2-simulation"],
-)
-def test_runs_of_sharing_are_spoken_of_as_before(name):
-    kept = json.loads((RUNS / f"sharing-{name}" / "config.json").read_text())
-    flags, told = kept["config"], kept["result"]["privacy"]["statement"]
-    mechanism = flags["mechanism"] or "v1"
-    facts = Sharing(
-        mechanism, flags["epsilon"], flags["delta"],
-        None if mechanism == "paper" else mu_at(flags["epsilon"], flags["delta"]),
-        len(kept["ranks"]) - ("centre" in kept["ranks"]), flags["neighbours"], flags["rounds"] or 10,
-        flags["epsilon_one"], flags["protect"], flags["rng"] == "simulation",
-    )  # fmt: skip
-    assert " ".join(of_sharing(facts)) == told
-
-
 SHARED = ["--data", "tiny", "--split", "15,15", "--epsilon", "4", "--row-norm", "3", "--observe", "none"]
 OUTPUT = [
     "--data",
@@ -229,46 +210,123 @@ OUTPUT = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("flags", "words", "needed"),
-    [
-        (
-            [*SHARED, "--mechanism", "v1"],
-            ["All replies of the answering parties"],
-            {"cut-rows", "public-bound"},
-        ),
-        ([*SHARED, "--mechanism", "v1-t"], ["moments of several rounds"], {"own-term", "bounded-slope"}),
-        ([*SHARED, "--mechanism", "v1-admm"], ["moments of several rounds"], {"own-term", "cut-rows"}),
-        (
-            [*SHARED, "--mechanism", "v2"],
-            ["All replies of the answering parties", "Party 1's slopes"],
-            {"cut-rows", "bounded-curvature", "own-slopes"},
-        ),
-        (
-            [*OUTPUT, "--alpha", "9"],
-            ["each the minimiser under noise"],
-            {"bounded-gradient", "certified-gradient"},
-        ),
-    ],
-    ids=["v1", "v1-t", "v1-admm", "v2", "output"],
-)
-def test_ledgers_say_their_mechanism_s_own_sentence(flags, words, needed, tmp_path, capsys):
-    """What a run's own code established is kept in each ledger, and `ledger show` says the sentence from it."""
-    programme = radmm if flags[0:4] == OUTPUT[0:4] else sharing
-    assert (
-        programme.main([*flags, "--adjacency", "replace", "--rng", "secure", "--out", str(tmp_path / "r")])
-        == 0
-    )
-    capsys.readouterr()
-    assert ledger.main(["show", str(tmp_path / "r"), "--json"]) == 0
-    runs = json.loads(capsys.readouterr().out)["runs"]
+VECTORS = ["--data", "tiny", "--split", "10,10,10", "--epsilon", "8", "--rounds", "2", "--observe", "none"]
+GRAPH = [*OUTPUT[:4], "--iterations", "4", "--eta", "20", "--observe", "none"]
+MASKED = ["--data", "tiny", "--topology", "er5", "--algorithm", "masked", "--epsilon", "8", "--anyway"]
+FORMS = {  # programme, flags, words of its sentences, hypotheses that its ledgers name
+    "v1": (sharing, [*SHARED, "--mechanism", "v1"], ["All replies of the answering parties"], {"cut-rows"}),
+    "v1-t": (sharing, [*SHARED, "--mechanism", "v1-t"], ["moments of several rounds"], {"own-term"}),
+    "v1-admm": (sharing, [*SHARED, "--mechanism", "v1-admm"], ["moments of several rounds"], {"cut-rows"}),
+    "v2": (
+        sharing,
+        [*SHARED, "--mechanism", "v2"],
+        ["All replies", "Party 1's slopes"],
+        {"bounded-curvature"},
+    ),
+    "s1": (sharing, [*VECTORS, "--mechanism", "s1"], ["at party level"], {"centred-regulariser"}),
+    "s2": (sharing, [*VECTORS, "--mechanism", "s2"], ["All messages of all parties"], {"strong-convexity"}),
+    "s3": (sharing, [*VECTORS, "--mechanism", "s3"], ["outside party 1"], {"strong-convexity"}),
+    "output": (radmm, [*OUTPUT, "--alpha", "9"], ["each the minimiser under noise"], {"bounded-gradient"}),
+    "gamma": (radmm, [*GRAPH, "--epsilon", "2"], ["All messages of all ranks"], {"one-signed-slope"}),
+    "gaussian": (
+        radmm,
+        [*GRAPH, "--alpha", "0.05", "--noise", "gaussian"],
+        ["All messages"],
+        {"public-rows"},
+    ),
+    "mradmm": (radmm, [*GRAPH, "--algorithm", "mradmm", "--alpha", "2"], ["All messages"], {"free-domain"}),
+    "masked": (radmm, [*MASKED, "--trust", "coalition:2"], ["any 2 of the 5 nodes"], {"fresh-masks"}),
+    "gossip": (
+        radmm,
+        [*MASKED[:4], "--algorithm", "gossip", "--epsilon", "4"],
+        ["All messages"],
+        {"fresh-noise"},
+    ),
+    "istdp": (istdp, ["--data", "tiny", "--epsilon", "1"], ["The released iterates"], {"clipped-examples"}),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_private_form_is_spoken_of_alike_everywhere(form, tmp_path, capsys):
+    """What a run's own code established is kept in each ledger; the end of the run, its model, `ledger show` and
+    `ledger merge` say the one sentence and the one number that follow."""
+    programme, flags, words, needed = FORMS[form]
+    out = tmp_path / "r"
+    assert programme.main([*flags, "--adjacency", "replace", "--rng", "secure", "--out", str(out)]) == 0
+    ended = capsys.readouterr().out
+    assert ledger.main(["show", str(out), "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    runs = report["runs"]
     told = [run["sentence"] for run in runs]
     assert all("-DP" in each and "infinity" not in each for each in told)
     assert all(any(word in each for each in told) for word in words)
-    headers = [
-        json.loads(file.open().readline())["claim"]
-        for file in sorted((tmp_path / "r" / "ledger").glob("*.jsonl"))
-    ]
+    headers = [json.loads(f.open().readline())["claim"] for f in sorted((out / "ledger").glob("*.jsonl"))]
     for header in headers:
         assert set(SCOPES[header["scope"]].hypotheses) <= set(header["verified"])
-    assert needed <= {name for header in headers for name in SCOPES[header["scope"]].hypotheses}
+    assert needed <= {
+        name for header in headers for name in (*SCOPES[header["scope"]].hypotheses, *header["verified"])
+    }
+    kept = json.loads((out / "model.json").read_text())["sentence"]
+    assert all(each in kept for each in told)
+    assert all(each in ended for each in told) or programme is radmm  # whose table has the number alone
+    assert ("floating point" in report["not_covered"]) == (not all(run["float_exact"] for run in runs))
+    # one run costs what it costs: shown, merged, and in its summary
+    shown = [run["together"]["epsilon"] for run in runs]
+    shutil.copytree(out, tmp_path / "copy")  # the same run once more
+    assert ledger.main(["merge", str(out), str(tmp_path / "copy"), "--json"]) == 0
+    merged = json.loads(capsys.readouterr().out)["epsilon"]
+    if form == "v2":  # a person who is at party 1 as well pays both
+        assert max(shown) < merged < sum(shown)
+    else:
+        assert merged == pytest.approx(shown[0], rel=1e-9)
+    spent = float(json.loads((out / "summary.json").read_text())["epsilon"])
+    assert max(shown) <= spent * (1 + 1e-9)
+    assert spent <= max(shown) * 1.01 or form == "masked"  # a budget, known before the run
+
+
+def test_no_number_stands_beside_what_nobody_established(tmp_path, capsys):
+    """V2 needs a loss of curvature 1/4 at most, and Huber's is 1: no column, no sum and no summary says less."""
+    out = tmp_path / "r"
+    flags = [*SHARED, "--mechanism", "v2", "--loss", "huber", "--adjacency", "replace"]
+    assert sharing.main([*flags, "--out", str(out)]) == 0
+    assert "not verified: the curvature of party 1's loss" in capsys.readouterr().out
+    summary = json.loads((out / "summary.json").read_text())
+    assert summary["epsilon"] == "inf"
+    assert "certificate" not in summary["statement"]
+    assert ledger.main(["show", str(out / "ledger" / "node-0001.jsonl")]) == 0
+    said = capsys.readouterr().out
+    assert "epsilon is infinite: not verified: the curvature" in said
+    (row,) = [line.split() for line in said.splitlines() if line.split()[:2] == ["1", "1"]]
+    assert row[5:] == ["infinite", "0%", "unbounded"]
+    assert "published infinite, epsilon infinite" in said
+    for verb in ("show", "merge"):
+        assert ledger.main([verb, str(out / "ledger" / "node-0001.jsonl")]) == 0
+        assert "certificate" not in capsys.readouterr().out
+    assert sharing.main(["predict", str(out), "--data", "tiny", "--release", "noise:2"]) == 2
+    assert "no noise on scores has a price" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("mechanism", ["v1", "v2"])
+def test_scores_are_released_under_a_sentence_of_their_own(mechanism, tmp_path, capsys):
+    """Two answering parties know a person, and party 1's share is exact, of which V2 has something to lose."""
+    out = tmp_path / "r"
+    flags = [*VECTORS[:6], "--mechanism", mechanism, "--observe", "none", "--adjacency", "replace"]
+    assert sharing.main([*flags, "--epsilon", "4", "--out", str(out)]) == 0
+    ask = ["predict", str(out), "--data", "tiny", "--scores", str(tmp_path / "s.csv"), "--release", "noise:2"]
+    assert sharing.main(ask) == 0
+    said = capsys.readouterr().out
+    assert "each score is (2.954, 1e-05)-DP for the person scored, whose columns all answering" in said
+    assert "Party 1's share is exact: nothing bounds what scores tell of its columns" in said
+    assert ledger.main(["show", str(out / "ledger" / "scores"), "--json"]) == 0
+    (run,) = json.loads(capsys.readouterr().out)["runs"]
+    if mechanism == "v1":
+        assert "The shares of scores that the answering parties sent are (" in run["sentence"]
+        assert "Party 1's share is exact" in run["sentence"]
+    else:
+        assert "exact scores of party 1's own model" in run["sentence"]
+        assert math.isinf(float(run["together"]["epsilon"]))
+    assert ledger.main(["merge", str(out)]) == 0
+    assert (
+        "infinite"
+        in capsys.readouterr().out.partition("together")[2].partition("\n")[0].partition("epsilon")[2]
+    ) == (mechanism == "v2")

@@ -522,3 +522,32 @@ def test_a_checkpoint_that_was_cut_is_one_line(tmp_path: Path, capsys) -> None:
         err = capsys.readouterr().err
         assert err.count("\n") == 1
         assert "is not a readable .npz file" in err
+
+
+# -- a signal during a run from Python -------------------------------------------------------------------
+
+STRUCK = """
+import signal, distadmm
+from distadmm.methods.consensus.admm import ADMM
+step = ADMM.step
+def struck(self, k, *given):
+    if k == 3:
+        signal.raise_signal(signal.SIGTERM)
+    return step(self, k, *given)
+ADMM.step = struck
+run = distadmm.solve("admm", data="tiny", topology="er5", iterations=50, out="run")
+print("went on after", run.ended, run.iterations)
+"""
+OWN = "import signal\nsignal.signal(signal.SIGTERM, lambda *given: print('told', given[0]))\n"
+
+
+@pytest.mark.parametrize("own", ["", OWN], ids=["no handler", "a handler"])
+def test_a_signal_reaches_the_script_around_a_run_once_the_run_is_written(own, tmp_path):
+    """It ends there, or in the script's own handler; a truncated model is named as such either way."""
+    done = subprocess.run(
+        [sys.executable, "-c", own + STRUCK], cwd=tmp_path, capture_output=True, text=True, timeout=120
+    )
+    assert "ended by signal 15 after 4 iterations: its model is that of an unfinished run" in done.stderr
+    assert json.loads((tmp_path / "run" / "summary.json").read_text())["ended"] == "signal 15"
+    expected = (DONE, "told 15\nwent on after signal 15 4\n") if own else (-signal.SIGTERM, "")
+    assert (done.returncode, done.stdout) == expected

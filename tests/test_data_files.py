@@ -560,10 +560,9 @@ def test_a_format_of_ones_own_is_read_as_any_other(tmp_path, table, monkeypatch)
         for mine, known in zip(own.node(node, 3), csv.node(node, 3)):
             np.testing.assert_allclose(mine, known)
     assert "--features" in own.facts.doubt
-    stated = open_source(str(tmp_path / "t.fixed"), features=X.shape[1], private=True)
-    assert "--stated bounds" in stated.facts.doubt
     stated = open_source(str(tmp_path / "t.fixed"), features=X.shape[1], private=True, stated=("bounds",))
-    assert not stated.facts.doubt
+    assert "is unchecked code" in stated.facts.doubt  # code of the user's is believed by --assume alone
+    assert not stated.facts.without_reader.doubt
 
 
 def test_a_format_that_lacks_something_is_told_the_lines_to_write(tmp_path, monkeypatch):

@@ -9,7 +9,7 @@ import pytest
 from distadmm import istdp, radmm, sharing
 from distadmm.commands import account
 from distadmm.commands import ledger as ledger_command
-from distadmm.errors import DONE, USAGE, InputError
+from distadmm.errors import DONE, USAGE, InputError, Unsolved
 from distadmm.methods.sharing.equation10 import claimed_sensitivity, claimed_sigma
 from distadmm.methods.sharing.vectors import S2
 from distadmm.privacy.accounting.accountant import published_epsilon
@@ -59,6 +59,21 @@ def test_32_adds_up_over_the_solves(solves, tmp_path, capsys):
     rows, degrees = (455 // 5, 455 // 5 + 1), range(1, 5)
     stated = [2 * 20 / b * (1.4 * 0.25 / (1 / 5 + v) + 1) for b in rows for v in degrees]
     assert all(min(abs(c - s) for s in stated) < 1e-9 for c in claimed)
+
+
+@pytest.mark.parametrize(
+    ("solves", "published"),
+    [(1, "1.92"), (5, "9.61"), pytest.param(50, "96.1", marks=pytest.mark.slow)],
+)
+def test_32_at_twenty_nodes_of_two_thousand_rows(solves, published, tmp_path, capsys):
+    """(32) by hand: 50 (2 1750/2000) (1.4/4/(0.1/20 + 2 0.5) + 0.75) = 96.1; 0.1 said 1.51 for any number of solves."""
+    flags = ["--algorithm", "admm", "--alpha", "0.75", "--eta", "0.5", "--rho", "0.1", "--observe", "none"]
+    out = tmp_path / "r"
+    assert radmm.main([*PAPER, *flags, "--iterations", str(solves), "--out", str(out)]) == DONE
+    capsys.readouterr()
+    assert ledger_command.main(["show", str(out), "--json"]) == DONE
+    (shown,) = json.loads(capsys.readouterr().out)["runs"]
+    assert f"{shown['together']['published_epsilon']:.3g}" == published
 
 
 def test_corollary_1_composes_all_messages_of_a_party(tmp_path, capsys):
@@ -180,8 +195,8 @@ def test_a_nan_is_no_certificate():
     from distadmm.problems.regularisers import Ball
 
     problem = Problem(Logistic(), 1.0, region=Ball(1.0))
-    with pytest.raises(RuntimeError, match="not solved"):
-        S2().certify(Loose(), problem, np.zeros(1), np.zeros(3), 1.0)
+    with pytest.raises(Unsolved, match="not solved"):
+        S2().certify(1, Loose(), problem, np.zeros(1), np.zeros(3), 1.0)
 
 
 FORGED = '''
@@ -261,3 +276,10 @@ def test_output_noise_without_a_bounded_slope(tmp_path, capsys):
     assert "unbounded: the slope of the loss squared has no bound" in capsys.readouterr().out
     (event, *_) = spent(tmp_path / "r", 0)
     assert event.published("replace") == math.inf
+
+
+def test_noise_next_to_none_has_a_price(tmp_path, capsys):
+    """All of its mass has infinite loss: of what is finite there is none."""
+    flags = [*GRAPH[:4], "--adjacency", "replace", "--alpha", "2", "--noise", "gaussian", "--eta", "20"]
+    assert radmm.main([*flags, "--iterations", "2", "--out", str(tmp_path / "r")]) == DONE
+    assert json.loads((tmp_path / "r" / "summary.json").read_text())["epsilon"] > 1000

@@ -409,7 +409,7 @@ def test_a_loss_of_the_users_own_is_not_believed(tmp_path: Path) -> None:
     )
     run = radmm.solve("radmm", **{**PRIVATE, "loss": f"{tmp_path / 'mine.py'}:Mine"})
     assert run.epsilon == float("inf")
-    assert "not verified by code" in run.statement
+    assert "unchecked code" in run.statement
 
 
 REFUSED = {

@@ -259,8 +259,8 @@ def test_v2_slopes_move_no_further_than_claimed(seed, protect):
         other[0] = -matrix[0] if rng.random() < 0.5 else rng.normal(size=2) * 10
     if protect == "label" and row**2 > 8 * weight:
         weight = row**2 / 8
-    _, g = private.own_slopes(Rows(matrix, bounds), labels, problem, weight)
-    _, g_other = private.own_slopes(Rows(other, bounds), flipped, problem, weight)
+    _, g = private.own_slopes(Rows(matrix, bounds), labels, problem.loss, weight)
+    _, g_other = private.own_slopes(Rows(other, bounds), flipped, problem.loss, weight)
     assert np.linalg.norm(g - g_other) <= private.slope_sensitivity(protect, row, weight) * (1 + 1e-9)
 
 

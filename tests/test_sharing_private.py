@@ -45,8 +45,7 @@ def test_the_default_private_mode_beats_party_one_alone(tmp_path, capsys):
     assert rows["this run, 2 parties"]["test_loss"] < 0.33 < rows["party 1 alone"]["test_loss"]
     text = capsys.readouterr().out
     for said in (
-        "(1, 1e-05)-DP",
-        "replacing one record's features",
+        "1e-05)-DP for replacing one person's features at these parties",
         "Party 1 is not protected",
         "Not covered",
         "seed",
@@ -76,7 +75,8 @@ def test_v2_protects_both_sides(tmp_path, capsys):
     arguments = ["--mechanism", "v2", "--epsilon", 2, "--epsilon-one", 4, "--protect", "record"]
     assert run(*A9A, *arguments, "--out", tmp_path / "r", "--observe", "all:end") == 0
     text = capsys.readouterr().out
-    assert "(4, 1e-05)-DP for replacing one record of party 1" in text
+    assert "Party 1's slopes are (3.99" in text
+    assert "for replacing one record of party 1, its label included" in text
     assert "not protected" not in text
     for node in (1, 2):
         assert (tmp_path / "r" / "ledger" / f"node-000{node}.jsonl").exists()
@@ -95,7 +95,7 @@ def test_a_dry_run_says_where_the_limits_are_and_writes_nothing(tmp_path, capsys
     assert run(*few, "--epsilon", 0.5, "--dry-run") == 0
     text = capsys.readouterr().out
     assert "more noise than signal" in text
-    assert "(0.5, 1e-05)-DP" in text
+    assert "are (0.49" in text
     assert run("--dry-run") == 0
     assert "nothing is private" in capsys.readouterr().out
     assert list(tmp_path.iterdir()) == []
@@ -115,7 +115,11 @@ def test_more_parties_answer_in_parallel_and_a_person_pays_for_all(tmp_path, cap
         "all:end",
     ]
     assert run(*arguments, "--out", tmp_path / "r") == 0
-    assert "One person at all 2 answering parties together: epsilon = 1.4" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "All replies of the answering parties together are (1.46" in said
+    assert json.loads((tmp_path / "r" / "summary.json").read_text())["epsilon"] == pytest.approx(
+        1.46, abs=0.01
+    )
     rows = _comparison(tmp_path / "r")
     assert rows["this run, 3 parties"]["test_loss"] < 0.33
 
@@ -213,6 +217,7 @@ def test_scores_of_a_private_run_are_refused_priced_or_named_for_what_they_are(p
         found[kind] = _scores(path)
     text = capsys.readouterr().out
     assert "(2, 1e-05)-DP for the person scored" in text
+    assert "Party 1's share is exact" in text
     assert "epsilon = infinity" in text
     assert 0 < np.abs(found["round:0.5"] - found["exact"]).max() <= 0.25 + 1e-9
     assert np.abs(found["noise:2"] - found["exact"]).std() > 1

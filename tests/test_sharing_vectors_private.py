@@ -183,7 +183,7 @@ def test_lemma_one_does_not_bound_the_sensitivity():
 
 
 @pytest.mark.parametrize(
-    ("mechanism", "said"), [("s1", "party-level"), ("s2", "one record"), ("s3", "other than party 1")]
+    ("mechanism", "said"), [("s1", "at party level"), ("s2", "of all parties"), ("s3", "outside party 1")]
 )
 def test_the_command_says_what_is_protected(mechanism, said, tmp_path, capsys):
     arguments = ["--mechanism", mechanism, "--epsilon", 4, "--lambda", 30, "--rounds", 3]
@@ -191,9 +191,9 @@ def test_the_command_says_what_is_protected(mechanism, said, tmp_path, capsys):
     text = capsys.readouterr().out
     for line in (
         said,
-        "(4, 1e-05)-DP",
+        "1e-05)-DP",
         "not peer-reviewed",
-        "models and any score",
+        "Scores and predictions of the parties' models",
         "all labels",
         "party 1 alone",
     ):
@@ -291,7 +291,7 @@ def test_an_update_that_is_not_solved_is_not_sent(monkeypatch):
     release = Release({1: out}, {1: s2.query(problem, 1.0, 20, "simulation", mu_at(1.0, 1e-5), 1)})
     block = Columns(np.random.default_rng(0).normal(size=(20, 3)))
     monkeypatch.setattr(vectors, "minimise", lambda *arguments: np.full(3, 0.5))
-    with pytest.raises(RuntimeError, match="nothing was sent"):
+    with pytest.raises(InputError, match=r"party 1 was not solved .* not sent"):
         s2.answer(1, 1, block, problem, np.zeros(3), np.ones(20), release)
     assert out.ledger.events == []
 

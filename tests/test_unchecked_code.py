@@ -273,8 +273,6 @@ def test_a_loss_of_ones_own_bounds_nothing_in_any_programme(kind: str, tmp_path:
         said = capsys.readouterr().out
         assert "inf" in said
         assert "DP for" not in said
-    if kind == "radmm":  # which takes the word of algorithms alone
-        return
     assert module.main([*flags, "--assume", str(file), "--out", str(tmp_path / "believed")]) == DONE
     said = capsys.readouterr().out
     assert f"conditional, if {file} makes of each record" in said
@@ -290,6 +288,110 @@ def test_a_loss_of_ones_own_bounds_nothing_in_any_programme(kind: str, tmp_path:
     else:
         assert module.main([*flags, "--budget-epsilon", "3"]) == USAGE
         assert "no budget admits what has no bound" in capsys.readouterr().err
+
+
+LOSS_FAULTS = {  # what an author wrote: what is said of it, and of V2
+    "a sign for all": (
+        "slope",
+        "-y[0] * np.abs(super().slope(z, y))",
+        "",
+        "not solved to a gradient of norm 1e-9",
+    ),
+    "no curvature": (
+        "curvature",
+        "-40 * super().curvature(z, y)",
+        "",
+        "not solved to a gradient of norm 1e-9",
+    ),
+    "nan": ("slope", "super().slope(z, y) * np.nan", "the slope of 5 scores is [nan", ""),
+    "shape": ("value", "np.zeros(3)", "the value of 5 scores is [0.0, 0.0, 0.0]; needed: 5", ""),
+    "raises": ("curvature", "1 / 0", "its curvature fails: ZeroDivisionError: division by zero", ""),
+}
+
+
+@pytest.mark.parametrize("fault", LOSS_FAULTS)
+def test_a_loss_that_cannot_be_solved_is_told_in_one_line_before_anything_is_written(
+    fault: str, tmp_path: Path, capsys: Any
+) -> None:
+    member, wrong, everywhere, in_v2 = LOSS_FAULTS[fault]
+    file, out = tmp_path / f"faulty_{tmp_path.name}.py", tmp_path / "run"
+    file.write_text(
+        "import numpy as np\nfrom distadmm.problems.losses import Logistic\n"
+        f"class Mine(Logistic):\n    def {member}(self, z, y):\n        return {wrong}\n"
+    )
+    for kind in WITH_A_LOSS if everywhere else ("v2",):
+        module, flags = WITH_A_LOSS[kind]
+        assert module.main([*flags, "--loss", f"{file}:Mine", "--out", str(out)]) == USAGE
+        said = capsys.readouterr().err
+        assert (everywhere or in_v2) in said
+        assert len(said.splitlines()) == 1
+        assert not out.exists()
+
+
+READER = """
+import numpy as np
+from distadmm.data.reading import register_format
+
+@register_format(".fixed")
+class Fixed:
+    def __init__(self, path, reading):
+        self.path, table = path, np.loadtxt(path)
+        self.X, self.target = table[:, :-1], table[:, -1]
+        self.n_rows, self.feature_names = len(table), tuple(f"x{j}" for j in range(table.shape[1] - 1))
+    def place(self, row):
+        return f"line {row + 1}"
+    def read(self, rows=None):
+        chosen = slice(None) if rows is None else rows
+        return self.X[chosen], self.target[chosen]
+"""
+
+
+def test_a_reader_of_ones_own_is_foreign_code_as_any_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    """It makes the rows, so that one record may be in all: no flag certifies it, and --assume is conditional."""
+    import importlib
+
+    from distadmm.data import reading
+
+    monkeypatch.setattr(reading, "FORMATS", {})
+    monkeypatch.syspath_prepend(tmp_path)
+    file = tmp_path / f"reader_{tmp_path.name}.py"
+    file.write_text(READER)
+    importlib.import_module(file.stem)
+    rng = np.random.default_rng(0)
+    np.savetxt(tmp_path / "t.fixed", np.column_stack([rng.normal(size=(60, 3)), rng.choice([-1, 1], 60)]))
+    rows = ["--data", str(tmp_path / "t.fixed"), "--features", "3", "--stated", "bounds"]
+    flags = [*SMALL[2:], *NOISE, *rows, "--eta", "40"]
+    assert radmm.main([*flags, "--out", str(tmp_path / "r")]) == DONE
+    said = capsys.readouterr().out
+    assert f"unbounded: unchecked code {file}" in said
+    assert "certificate" not in said
+    assert radmm.main([*flags, "--assume", str(file), "--out", str(tmp_path / "s")]) == DONE
+    assert f"conditional, if {file} makes of each record" in capsys.readouterr().out
+    assert json.loads((tmp_path / "s" / "summary.json").read_text())["epsilon"] in (math.inf, "inf")
+    for module, more in ((istdp, ["--adjacency", "replace"]), (sharing, ["--split", "2,1"])):
+        assert module.main([*rows, "--epsilon", "1", *more, "--out", str(tmp_path / "t")]) == USAGE
+        assert (
+            "is unchecked code and may make a row of other rows too; write its table"
+            in capsys.readouterr().err
+        )
+
+
+def test_the_price_of_a_word_is_that_of_the_noise_that_is_drawn(tmp_path: Path, capsys: Any) -> None:
+    """An algorithm's word is about its own part: the output noise of inexact solves is ours, and is drawn."""
+    (file := tmp_path / f"mine_{tmp_path.name}.py").write_text(HONEST)
+    models = []
+    for epsilon in (
+        "1e-3",
+        "1e-4",
+    ):  # of the same seed: the linear term is drawn alike, the output noise ten times
+        out = tmp_path / epsilon
+        flags = ["--alpha", "5", "--adjacency", "replace", "--rng", "simulation", "--tolerance", "1e-6"]
+        flags += ["--algorithm", str(file), "--output-epsilon", epsilon, "--iterations", "1"]
+        assert radmm.main([*SMALL, *flags, "--out", str(out)]) == DONE
+        models.append(np.load(out / "models.npz")["models"])
+    assert not np.array_equal(*models)
 
 
 def test_a_loss_of_ones_own_bounds_nothing_from_python(tmp_path: Path) -> None:

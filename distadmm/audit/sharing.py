@@ -164,7 +164,7 @@ def of_slopes(agreed: private.Agreement, problem: Problem, rows: int, mode: str)
 
     def answer(world: int, out: Releases) -> None:
         table, y = tables[world]
-        out.vector(private.own_slopes(Rows(table, bounds), y, problem, weight)[1], query, 0)
+        out.vector(private.own_slopes(Rows(table, bounds), y, problem.loss, weight)[1], query, 0)
 
     adjacency = "label" if agreed.protect == "label" else "replace"
     return Party("v2", answer, [query], adjacency, adaptive=False)

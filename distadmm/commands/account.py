@@ -27,7 +27,8 @@ from distadmm.files import finite
 from distadmm.flags import again, flag, parse
 from distadmm.privacy.accounting import accountant
 from distadmm.privacy.accounting.accountant import ADJACENCIES, Adjacency, Event
-from distadmm.privacy.accounting.statements import NOT_COVERED, rounded_up
+from distadmm.privacy.accounting.statements import EXACT, NOT_COVERED, held, rounded_up
+from distadmm.privacy.accounting.trust import ANY, Trust
 from distadmm.ranks.launch import launch
 from distadmm.ranks.world import World
 from distadmm.run.groups import Shared
@@ -202,8 +203,11 @@ def answer(options: Options) -> dict[str, Any]:
             "best": priced.best,
             "r_o_r": accountant.r_o_r(together, options.delta, adjacency),
         }
+    known = options.adjacency is not None or len(found["epsilon"]) > 1
+    found["adjacency"], found["trust"] = list(found["epsilon"]) if known else [], str(ANY)
+    found["held"] = held(found["adjacency"], ANY)
     found["assumptions"] = assumptions(options)
-    found["not_covered"] = NOT_COVERED
+    found["not_covered"] = EXACT if options.mechanism == "discrete-gaussian" else NOT_COVERED
     return found
 
 
@@ -338,7 +342,7 @@ def table(options: Options, found: dict[str, Any]) -> str:
         values = [found["epsilon"][a][key] for a in shown]
         if key == "best" or any(math.isfinite(v) for v in values):
             lines.append(f"{label:<32}" + "".join(f"{_shown(v):>20}" for v in values))
-    notes = [*found["assumptions"], found["not_covered"]]
+    notes = [found["held"], *found["assumptions"], found["not_covered"]]
     return "\n".join([*lines, "", *(textwrap.fill(note, 100, subsequent_indent="  ") for note in notes)])
 
 
@@ -373,12 +377,14 @@ def coalitions(options: Options) -> dict[int, float]:
 
 def work(options: Options, world: World) -> int:
     if world.is_root and options.mechanism == "masked":
-        shares = coalitions(options)
+        shares, trust = coalitions(options), Trust.parse(options.trust)
+        said = f"epsilon {options.epsilon:g} at delta {options.delta:g}. {held(adjacencies(options), trust)}"
         if options.json:
-            print(json_.dumps({"epsilon_by_coalition": shares, "delta": options.delta}, indent=2))
+            told = {"epsilon_by_coalition": shares, "delta": options.delta, "trust": str(trust)}
+            print(json_.dumps(told | {"adjacency": adjacencies(options), "held": said}, indent=2))
         else:
             lines = [f"{size:>12}  {rounded_up(share):>10}" for size, share in shares.items()]
-            print("\n".join([f"   colluding  epsilon at delta = {options.delta:g}", *lines]))
+            print("\n".join([f"   colluding  epsilon at delta = {options.delta:g}", *lines, "", said, EXACT]))
     elif world.is_root:
         found = answer(options)
         if options.json:

@@ -8,12 +8,12 @@ the worst of all ways.  Only --disjoint makes runs compose by maximum, and not t
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from distadmm.commands.ledger_report import Book, cell
-from distadmm.privacy.accounting.events import Adjacency, Event, Unbounded, event_from_json
-from distadmm.privacy.accounting.statements import NOT_COVERED, weakest, worth
+from distadmm.commands.ledger_report import Book, cell, float_exact
+from distadmm.privacy.accounting.events import Adjacency, Event, event_from_json
+from distadmm.privacy.accounting.statements import EXACT, NOT_COVERED, weakest, worth
 from distadmm.privacy.accounting.trust import ADJACENCY_WORDS, common, composed, restated
 from distadmm.privacy.ledger import compose
-from distadmm.privacy.ledger.tally import doubt, is_committed, statement_kind
+from distadmm.privacy.ledger.tally import doubted, is_committed, statement_kind
 
 Run = list[Book]
 STATED = "of different blocks no person is in two, as --disjoint states: the block that costs most"
@@ -31,6 +31,7 @@ def merged(books: Sequence[Book], delta: float, *, disjoint: bool = False) -> di
         "disjoint": disjoint,
         "rule": STATED if disjoint else ADDED if len(runs) > 1 else "",
         "epsilon": max(block["epsilon"] for block in blocks),
+        "not_covered": EXACT if float_exact(books) else NOT_COVERED,
     }
 
 
@@ -114,9 +115,9 @@ def _events(book: Book, seen: set[str], adjacency: Adjacency) -> list[Event]:
         elif entry["kind"] == "charge":
             found.append(event_from_json({"mech": entry["mech"], **entry["params"]}))
     tally = book.tally
-    events = [restated(event.against(tally.trust), tally.adjacency, adjacency) for event in found]
-    why = doubt(tally, found) if found else ""
-    return [*events, Unbounded(why)] if why else events
+    return [
+        restated(event.against(tally.trust), tally.adjacency, adjacency) for event in doubted(tally, found)
+    ]
 
 
 def merged_text(report: dict[str, Any]) -> str:
@@ -127,7 +128,7 @@ def merged_text(report: dict[str, Any]) -> str:
         )
     elif report["rule"]:
         lines.append(report["rule"])
-    return "\n".join([*lines, NOT_COVERED])
+    return "\n".join([*lines, report["not_covered"]])
 
 
 def _block(block: dict[str, Any], delta: float) -> Iterable[str]:

@@ -13,13 +13,21 @@ from typing import Any, Self
 
 from distadmm.errors import require
 from distadmm.privacy.accounting import accountant
-from distadmm.privacy.accounting.events import Adjacency, Leakage
+from distadmm.privacy.accounting.events import Adjacency, Event, Leakage
 from distadmm.privacy.accounting.export import dp_event
-from distadmm.privacy.accounting.statements import NOT_COVERED, Statement, by_trust, of_claim, weakest, worth
+from distadmm.privacy.accounting.statements import (
+    EXACT,
+    NOT_COVERED,
+    Statement,
+    by_trust,
+    of_claim,
+    weakest,
+    worth,
+)
 from distadmm.privacy.accounting.trust import ADJACENCY_WORDS, composed
 from distadmm.privacy.ledger import chain, compose
 from distadmm.privacy.ledger.filter import filter_from_json
-from distadmm.privacy.ledger.tally import Tally, is_committed, statement_kind
+from distadmm.privacy.ledger.tally import Tally, doubted, is_committed, statement_kind
 
 
 @dataclass(frozen=True)
@@ -42,6 +50,11 @@ class Book:
         return self.tally.header
 
     @property
+    def spent(self) -> list[Event]:
+        """What was reserved or charged; without a bound where its claim rests on what nobody established."""
+        return doubted(self.tally, self.tally.seen)
+
+    @property
     def rows(self) -> frozenset[str]:
         """The keyed names of its rows; none where it was written before they were kept."""
         return frozenset(self.header.get("rows", ()))
@@ -56,18 +69,15 @@ def shown(books: Sequence[Book], delta: float, records: int = 1) -> dict[str, An
     for book in books:
         claimed = (book.header["claim"] or {}).get("scope")
         runs.setdefault((book.path.parent, book.header["adj"], claimed), []).append(book)
-    return {
-        "delta": delta,
-        "records": records,
-        "runs": [
-            {
-                **_run(those, delta, records),
-                "apart": sorted(other[1] for other in runs if other[0] == place[0] and other != place),
-            }
-            for place, those in runs.items()
-        ],
-        "not_covered": NOT_COVERED,
-    }
+    found = [
+        {
+            **_run(those, delta, records),
+            "apart": sorted(other[1] for other in runs if other[0] == place[0] and other != place),
+        }
+        for place, those in runs.items()
+    ]
+    exact = all(run["float_exact"] for run in found)
+    return {"delta": delta, "records": records, "runs": found, "not_covered": EXACT if exact else NOT_COVERED}
 
 
 def _one(books: Sequence[Book], key: str) -> Any:
@@ -86,7 +96,7 @@ def _name(books: Sequence[Book]) -> str:
 
 def _run(books: Sequence[Book], delta: float, records: int) -> dict[str, Any]:
     adjacency, scope = _one(books, "adj"), _one(books, "scope")
-    held = [compose.Node(compose.spending(book.tally.seen, records), book.rows) for book in books]
+    held = [compose.Node(compose.spending(book.spent, records), book.rows) for book in books]
     trust = composed(book.tally.trust for book in books)
     committed = all(is_committed(book.tally) for book in books)
     kind = weakest([statement_kind(book.tally) for book in books])
@@ -103,8 +113,8 @@ def _run(books: Sequence[Book], delta: float, records: int) -> dict[str, Any]:
         "same_rows": [group for group in compose.same_rows([book.rows for book in books]) if len(group) > 1],
         "dataset": sorted({str(book.header["dataset"]) for book in books}),
         "rng": _one(books, "rng"),
-        "float_exact": _float_exact(books),
-        "unbounded": sorted({e.words for b in books for e in b.tally.events if e.unbounded}),
+        "float_exact": float_exact(books),
+        "unbounded": sorted({e.words for b in books for e in b.spent if e.unbounded}),
         "leakage": [
             {"nats": e.nats, "what": e.what} for b in books for e in b.tally.events if isinstance(e, Leakage)
         ],
@@ -182,7 +192,7 @@ def _by_coalition(books: Sequence[Book], delta: float) -> list[str]:
     return shares_in_words(claim["sums"], shares_of(claim["sums"], delta))
 
 
-def _float_exact(books: Iterable[Book]) -> bool:
+def float_exact(books: Iterable[Book]) -> bool:
     paid = [entry for book in books for entry in book.found.entries if entry["kind"] in ("commit", "charge")]
     return bool(paid) and all(entry["float_exact"] for entry in paid)
 

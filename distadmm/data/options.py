@@ -28,8 +28,7 @@ class Rows:
     features: int | None = flag(None, help="columns of a libsvm file; private runs need it", at_least=1)
     stated: tuple[str, ...] = flag(
         (),
-        help="facts that you state to be public: bounds (of a9a, or a reader of yours), mappings (of "
-        "--sanitise)",
+        help="facts that you state to be public: bounds (of a9a), mappings (of --sanitise)",
     )
     test_fraction: float = flag(0.0, help="share of a file's rows kept for testing", at_least=0, below=1)
 

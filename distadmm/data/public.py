@@ -40,11 +40,17 @@ class PublicFacts:
         (), "flag"
     )  # columns that privacy mappings replaced, which were designed on some rows
     deal: Fact = Fact("iid", "flag")  # how rows of one table came to the nodes
+    reader: Fact = Fact("", "flag")  # the file of a reader that is not this package's own
 
     @property
     def doubt(self) -> str:
         """Why nothing may be claimed; empty where every fact is public."""
         return "; ".join(f.why for f in self._all() if f.source in (ROWS, PUBLISHED))
+
+    @property
+    def without_reader(self) -> Self:
+        """These facts, if the word of the reader is taken."""
+        return replace(self, reader=Fact("", "flag"))
 
     def require_public(self, data: str) -> None:
         """Refuse, for a private run, what was found in the rows."""
@@ -57,7 +63,7 @@ class PublicFacts:
         return replace(self, **{name: getattr(self, name)._replace(source="flag", why="") for name in names})
 
     def _all(self) -> tuple[Fact, ...]:
-        return self.classes, self.columns, self.bounds, self.norm, self.mappings, self.deal
+        return self.classes, self.columns, self.bounds, self.norm, self.mappings, self.deal, self.reader
 
     def sources(self) -> dict[str, str]:
         """By what each fact is known, for a run's description."""

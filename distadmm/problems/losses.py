@@ -258,8 +258,25 @@ def _from_file(text: str, path: str, name: str) -> Any:
     except TypeError as error:
         raise InputError(f"--loss {text} cannot be made: {error}; give all its fields defaults") from None
     require_members(f"--loss {text}", loss, LINES)
+    _require_numbers(text, loss)
     _FILES[type(loss)] = path
     return loss
+
+
+def _require_numbers(text: str, loss: Any) -> None:
+    """Of some scores a loss gives as many numbers: what cannot be solved at all is refused before a file is written."""
+    z, y = np.array([-2.0, -0.5, 0.0, 0.5, 2.0]), np.array([1.0, -1.0, 1.0, 1.0, -1.0])
+    for what in ("value", "slope", "curvature"):
+        try:
+            found = np.asarray(getattr(loss, what)(z, y), dtype=float)
+        except Exception as error:  # whatever a user's code raises
+            raise InputError(
+                f"--loss {text}: its {what} fails: {type(error).__name__}: {error}; mend it"
+            ) from None
+        require(
+            found.shape == z.shape and np.isfinite(found).all(),
+            f"--loss {text}: the {what} of 5 scores is {found.tolist()}; needed: 5 finite numbers",
+        )
 
 
 def _sigmoid(z: Array) -> Array:

@@ -115,7 +115,8 @@ class Privacy(Budget):
 
     assume: str | None = flag(
         None,
-        help="FILE.py of yours that is to be believed: what it would cost is said as well, as conditional",
+        help="FILE.py,... of yours that is to be believed: an algorithm, a loss, a reader of data; what it would cost "
+        "is said as well, as conditional",
     )
 
     tables: ClassVar[dict[str, str]] = {"alpha": "alpha", "alpha_growth": "alpha_q"}
@@ -147,17 +148,18 @@ class Privacy(Budget):
         return self.noise or "gamma"
 
 
-def check_assumed(privacy: Any, flag: str, file: str) -> None:
-    """What may be asked of code that is not this package's own: `file`, which `flag` names; empty for our own."""
+def check_assumed(privacy: Any, strangers: dict[str, str]) -> None:
+    """What may be asked of code that is not this package's own: its files, by the flags that name them."""
+    files, flags = ",".join(dict.fromkeys(strangers.values())), " and ".join(strangers)
     require(
-        privacy.assume in (None, file or None),
-        f"--assume is {privacy.assume!r}; needed: {file}, the file whose word is to be taken, as {flag} names it"
-        if file
-        else f"--assume: what {flag} names is this package's own, and its word is not needed; leave it out",
+        privacy.assume is None or (strangers and {*privacy.assume.split(",")} == {*strangers.values()}),
+        f"--assume is {privacy.assume!r}; needed: {files}, all the code whose word is to be taken, as {flags} names it"
+        if files
+        else "--assume: all code of this run is this package's own, and its word is not needed; leave it out",
     )
     require(
-        getattr(privacy, "budget_epsilon", None) is None or not file,
-        f"--budget-epsilon with unchecked code {file}: no budget admits what has no bound; leave it out",
+        getattr(privacy, "budget_epsilon", None) is None or not files,
+        f"--budget-epsilon with unchecked code {files}: no budget admits what has no bound; leave it out",
     )
 
 

@@ -9,6 +9,7 @@ solve     prepared, price -> outcome                                  every rank
 """
 
 import contextlib
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import field
 from pathlib import Path
@@ -229,6 +230,7 @@ def in_process(
 ) -> Outcome:
     """A run for a notebook, in this process alone where no world is given; without `keep` nothing is written.
 
+    A signal that it was told of reaches the script around it once all is written, and ends it where it has no handler.
     BLAS uses one thread meanwhile, so that the bits are those of the command.
     """
     from threadpoolctl import threadpool_limits
@@ -244,7 +246,15 @@ def in_process(
         else:
             run = unwritten(options.run, world)
         with run.signals if programme.listens else contextlib.nullcontext():
-            return carry_out(programme, prepared, price, run)
+            outcome = carry_out(programme, prepared, price, run)
+    if end_of(outcome.ended) is End.SIGNAL:
+        warnings.warn(
+            f"the run was ended by {outcome.ended} after {outcome.iterations} iterations: its model is that of an "
+            "unfinished run",
+            stacklevel=3,
+        )
+    run.signals.hand_on()
+    return outcome
 
 
 def closing_words(outcome: Outcome) -> str:

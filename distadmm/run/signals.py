@@ -27,6 +27,11 @@ class Signals:
     def _note(self, number: int, frame: Any) -> None:
         self.heard = self.heard or number
 
+    def hand_on(self) -> None:
+        """Afterwards, to whoever is told of it without this: a handler of the script, or its end."""
+        if self.heard:
+            signal.raise_signal(self.heard)
+
     @contextlib.contextmanager
     def at_once(self) -> Iterator[None]:
         """For work that cannot be left in the middle, and loses nothing when it is done again: a signal ends it."""

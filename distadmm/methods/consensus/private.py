@@ -17,7 +17,7 @@ from distadmm.data.source import BUNDLED
 from distadmm.errors import InputError, require
 from distadmm.methods.consensus import sizing
 from distadmm.methods.consensus.penalty import Penalties, schedule
-from distadmm.methods.consensus.worth import foreign, settle, spent, unchecked
+from distadmm.methods.consensus.worth import foreign, settle, spent, strangers, unchecked
 from distadmm.privacy.accounting.events import Unbounded
 from distadmm.privacy.ledger.books import Books
 from distadmm.privacy.noise.release import Unprotected
@@ -49,12 +49,9 @@ def unverified(config: Config, facts: PublicFacts, objectives: Sequence[Any]) ->
         facts.norm.value is not None and facts.norm.value <= 1,
         "privacy needs rows of norm at most 1, and whether they are is not read off them; leave out --no-clip",
     )
-    if facts.doubt:
-        return facts.doubt
-    known = LOSSES.get(config.problem.loss)
-    if known is None:
-        return f"the bounds on the slope and curvature of the loss {config.problem.loss} are not verified by code"
-    if task_of(known) == "multiclass":
+    if facts.without_reader.doubt:
+        return facts.without_reader.doubt
+    if task_of(LOSSES.get(config.problem.loss, LOSSES["logistic"])) == "multiclass":
         require(
             config.privacy.mechanism == "output",
             f"--loss {config.problem.loss} under objective perturbation: its Hessian has rank K - 1 a record, which no "
@@ -89,8 +86,9 @@ def recipe_of(config: Config, prepared: Prepared, releases: Sequence[Any]) -> Re
     from distadmm.privacy.noise.protected import Recipe
 
     node, privacy = prepared.node, config.privacy
-    problem, bounds = node.problem, LOSSES.get(config.problem.loss)
-    own = unverified(config, prepared.source.facts, problem.objectives) or unchecked(config)
+    problem, declared = node.problem, getattr(node.problem.objectives[0], "loss", None)
+    bounds = LOSSES.get(config.problem.loss, declared)
+    own = unverified(config, prepared.source.facts, problem.objectives) or unchecked(prepared)
     reasons = [r for r in node.network.world.allgather(own) if r]
     return Recipe(
         noise=privacy.kind,
@@ -99,7 +97,7 @@ def recipe_of(config: Config, prepared: Prepared, releases: Sequence[Any]) -> Re
         alpha=noise_table(config, prepared, releases),
         weight=np.array([objective.scale for objective in problem.objectives]),
         slope=bounds.max_slope if bounds is not None and np.isfinite(bounds.max_slope) else 1.0,
-        curvature=bounds.max_curvature if bounds is not None else 1.0,
+        curvature=bounds.max_curvature if bounds is not None and np.isfinite(bounds.max_curvature) else 1.0,
         ridge=node.facts.ridge,
         adjacency=cast("Adjacency", privacy.adjacency),
         tolerance=problem.tolerance,
@@ -157,7 +155,7 @@ def plan_of(prepared: Prepared) -> Plan | None:
     if config.algorithm.releases is None:
         own = f"has no private form; these have one: {', '.join(n for n in names() if find(n).private)}"
         raise InputError(f"--algorithm {config.name} {NO_SCHEDULE if find(config.name).file else own}")
-    check_assumed(config.privacy, "--algorithm", foreign(config))
+    check_assumed(config.privacy, strangers(prepared))
     if config.privacy.adjacency == "add-remove":
         require_rows_that_stay(config, dealt_out=prepared.source.pooled_allowed)
     with node.network.world.together():
@@ -222,7 +220,7 @@ def armed(prepared: Prepared, plan: Plan | None, run: Running) -> Node:
         bare = Unprotected(books)
         if file := foreign(config):
             bare.watch(node.network, node.start, file)
-            _note_unchecked(config, books)
+            _note_unchecked(prepared, books)
         note_sanitised(prepared, books)
         return node.having(release=bare)
     release = plan.release(books, source, config.algorithm.phases)
@@ -230,9 +228,9 @@ def armed(prepared: Prepared, plan: Plan | None, run: Running) -> Node:
     release.watch(node.network, node.start, foreign(config))
     plans = release.plans(plan.releases)
     unreserved = not any(ledger.events for ledger in books.ledgers)  # also after a kill before anything was
-    if unchecked(config):
+    if unchecked(prepared):
         release.declare(plan.releases)
-        _note_unchecked(config, books)
+        _note_unchecked(prepared, books)
     if any(world.allgather(unreserved)):
         release.price(plans)
     priced = plans if unreserved else [()] * len(books)
@@ -271,11 +269,11 @@ def enter(
         )
 
 
-def _note_unchecked(config: Config, books: Books) -> None:
+def _note_unchecked(prepared: Prepared, books: Books) -> None:
     """Before a line of foreign code runs: whatever way it finds to send something, the ledger says what it is worth."""
     for ledger in books.ledgers:
         if not ledger.events:
-            ledger.expose(unchecked(config), iteration=0)
+            ledger.expose(unchecked(prepared), iteration=0)
 
 
 def note_sanitised(prepared: Prepared, books: Books) -> None:

@@ -1,14 +1,19 @@
 """What a private run of the consensus family has spent, and what that number is worth."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from distadmm.algorithm import Node, find, planned
 from distadmm.methods.consensus import sizing
-from distadmm.privacy.accounting.statements import READINGS, if_assumed
+from distadmm.privacy.accounting.statements import BOUNDED, READINGS, SCHEDULED, if_assumed, weakest
 from distadmm.privacy.noise.release import UNCHECKED
+from distadmm.problems.losses import LOSSES
 from distadmm.run.config import Config
+from distadmm.run.setup import Prepared
+
+if TYPE_CHECKING:
+    from distadmm.privacy.accounting.events import Event
 
 
 def foreign(config: Config) -> str:
@@ -20,10 +25,21 @@ def foreign(config: Config) -> str:
     return known.file or ("" if cls is known.cls else f"{cls.__module__}.{cls.__qualname__}")
 
 
-def unchecked(config: Config) -> str:
-    """Why nothing that the algorithm says of its releases counts; empty for this package's own."""
-    file = foreign(config)
-    return f"{UNCHECKED} {file}" if file else ""
+def strangers(prepared: Prepared) -> dict[str, str]:
+    """By flag the file of each piece of code of this run that is not this package's own."""
+    loss = prepared.config.problem.loss
+    found = {
+        "--algorithm": foreign(prepared.config),
+        "--loss": "" if loss in LOSSES else loss.rpartition(":")[0],
+        "--data": prepared.source.facts.reader.value,
+    }
+    return {flag: file for flag, file in found.items() if file}
+
+
+def unchecked(prepared: Prepared) -> str:
+    """Why nothing that such code says of releases counts; empty for this package's own."""
+    files = dict.fromkeys(strangers(prepared).values())
+    return f"{UNCHECKED} {', '.join(files)}" if files else ""
 
 
 def spent(config: Config, node: Node) -> float:
@@ -58,15 +74,15 @@ def unbounded(node: Node) -> str:
     return next(filter(None, node.network.world.allgather(here)), "")
 
 
-def assumed(config: Config, node: Node) -> str:
-    """What the schedule of the file that `--assume` names would cost, unless the run departed from it."""
+def assumed(prepared: Prepared, node: Node) -> str:
+    """What the schedule of the files that `--assume` names would cost, unless the run departed from it."""
     from distadmm.privacy.accounting import accountant
     from distadmm.privacy.noise.protected import Protected
 
-    release, world = node.release, node.network.world
+    release, world, config = node.release, node.network.world, prepared.config
     assert isinstance(release, Protected)
     releases = planned(config.algorithm, node, config.loop.iterations)
-    if release.recipe.unverified != unchecked(config):  # of all reasons, the last
+    if release.recipe.unverified != unchecked(prepared):  # of all reasons, the last
         return "nor if its word is taken"
     if not all(world.allgather(release.kept_to_schedule(len(releases) + 1))):
         return "nor if its word is taken: not all that it sent was drawn for as its schedule says"
@@ -76,10 +92,10 @@ def assumed(config: Config, node: Node) -> str:
         lambda plan: accountant.epsilon(list(plan), config.privacy.delta, recipe.adjacency), plans
     )
     worst = max(world.allgather(max(prices[plan] for plan in plans)))
-    seeded = config.privacy.rng != "secure"
-    return if_assumed(
-        worst, config.privacy.delta, recipe.adjacency, str(config.privacy.assume), seeded=seeded
-    )
+    seeded, by = config.privacy.rng != "secure", strangers(prepared)
+    does = " and ".join([SCHEDULED] * ("--algorithm" in by) + [BOUNDED] * (len(by) > ("--algorithm" in by)))
+    files = " and ".join(dict.fromkeys(by.values()))
+    return if_assumed(worst, config.privacy.delta, recipe.adjacency, files, seeded=seeded, does=does)
 
 
 def published(node: Node) -> float:
@@ -89,6 +105,28 @@ def published(node: Node) -> float:
     return _worst(node, lambda events, adjacency: accountant.published_epsilon(list(events), adjacency))
 
 
+def said_of(node: Node, delta: float) -> str:
+    """What `ledger show` says of this run, of the record that costs most; on rank 0, called by every rank."""
+    from distadmm.privacy.accounting import accountant
+    from distadmm.privacy.accounting.statements import of_claim
+    from distadmm.privacy.ledger.tally import is_committed
+
+    release, world = cast("Any", node.release), node.network.world
+    tallies = [ledger.tally for ledger in release.books.ledgers]
+    own = [(ledger.statement_kind, is_committed(ledger.tally)) for ledger in release.books.ledgers]
+    every = [one for some in world.allgather(own) for one in some]
+    reading, committed = weakest([kind for kind, _ in every]), all(kept for _, kept in every)
+    price = accountant.epsilon if committed else accountant.adaptive_epsilon
+    claim, adjacency = tallies[0].header["claim"], tallies[0].adjacency
+    blocks = _blocks(node, [tally.seen for tally in tallies])
+    prices = world.each_once(lambda events: price(events, delta, adjacency), blocks)
+    here = max(blocks, key=prices.__getitem__)
+    _, worst = max(world.allgather((prices[here], here)), key=lambda one: one[0])
+    if not world.is_root:
+        return ""
+    return of_claim(reading, claim, worst, adjacency, delta, committed=committed).text  # type: ignore[arg-type]
+
+
 def _worst(node: Node, price: Callable[[Any, Any], float]) -> float:
     from distadmm.privacy.noise.protected import Protected
 
@@ -96,27 +134,33 @@ def _worst(node: Node, price: Callable[[Any, Any], float]) -> float:
     if not isinstance(release, Protected):
         return float("inf")
     adjacency = release.recipe.adjacency
-    ledgers = release.books.ledgers
-    books = [tuple(ledger.events) for ledger in ledgers]
-    names = [ledger.tally.header.get("rows", ()) for ledger in ledgers]
-    everywhere = [name for some in world.allgather([n for each in names for n in each]) for name in some]
-    if len(set(everywhere)) < len(everywhere):  # the same rows at several nodes
-        from distadmm.privacy.ledger.compose import Node as Held
-        from distadmm.privacy.ledger.compose import blocks
-
-        held = [Held(events, frozenset(each)) for events, each in zip(books, names)]
-        books = [block.spent for block in blocks([one for some in world.allgather(held) for one in some])]
+    books = _blocks(node, [ledger.events for ledger in release.books.ledgers])
     prices = world.each_once(lambda events: price(events, adjacency), books)
     return max(world.allgather(max(prices[events] for events in books)))
 
 
-def settle(config: Config, node: Node) -> tuple[float, float, str] | None:
+def _blocks(node: Node, spent: Sequence[Sequence[Event]]) -> list[tuple[Event, ...]]:
+    """What is spent on one record, place by place: here, or over all ranks where several nodes have the same rows."""
+    ledgers, world = node.release.books.ledgers, node.network.world  # type: ignore[attr-defined]
+    names = [ledger.tally.header.get("rows", ()) for ledger in ledgers]
+    everywhere = [name for some in world.allgather([n for each in names for n in each]) for name in some]
+    if len(set(everywhere)) == len(everywhere):
+        return [tuple(events) for events in spent]
+    from distadmm.privacy.ledger.compose import Node as Held
+    from distadmm.privacy.ledger.compose import blocks
+
+    held = [Held(tuple(events), frozenset(each)) for events, each in zip(spent, names)]
+    return [block.spent for block in blocks([one for some in world.allgather(held) for one in some])]
+
+
+def settle(prepared: Prepared, node: Node) -> tuple[float, float, str] | None:
     """(epsilon, published epsilon, what that is worth) of a private run; closes the ledgers."""
+    config = prepared.config
     found = None
     if node.release.private:
         worth = unbounded(node) or weakest_statement(node)
         if config.privacy.assume is not None:
-            worth += f"; {assumed(config, node)}"
+            worth += f"; {assumed(prepared, node)}"
         found = spent(config, node), published(node), worth
     node.release.close()
     return found

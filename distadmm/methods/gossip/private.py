@@ -18,7 +18,6 @@ from distadmm.methods.gossip import rule
 from distadmm.methods.gossip.gossip import longest
 from distadmm.privacy.accounting.trust import Trust
 from distadmm.privacy.noise import masks
-from distadmm.problems.losses import LOSSES
 from distadmm.run.config import Config
 from distadmm.run.setup import Prepared
 from distadmm.structs import struct
@@ -261,13 +260,9 @@ def _require_known(prepared: Prepared) -> None:
 
 def unverified(prepared: Prepared) -> str:
     """The first hypothesis that does not hold here or that no code can check; empty when all are verified."""
-    config, facts = prepared.config, prepared.source.facts
+    facts = prepared.source.facts
     require(
         facts.norm.value is not None and facts.norm.value <= 1,
         "privacy needs rows of norm at most 1, and whether they are is not read off them; leave out --no-clip",
     )
-    if facts.doubt:
-        return facts.doubt
-    if config.problem.loss not in LOSSES:
-        return f"that the loss {config.problem.loss} keeps records apart is not verified by code"
-    return consensus.unchecked(config)
+    return facts.doubt or consensus.unchecked(prepared)

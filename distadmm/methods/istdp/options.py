@@ -151,7 +151,8 @@ class Options:
             "--budget-epsilon without noise that has a bound: every release costs infinity; give --epsilon, and "
             "--form sound",
         )
-        check_assumed(private, "--loss", foreign(loss_of(self.model.loss)))
+        file = foreign(loss_of(self.model.loss))
+        check_assumed(private, {"--loss": file} if file else {})
         if private.form == "paper":
             require(self.model.lambda_ is not None, "--form paper has no rule for lambda; give --lambda")
             require(self.model.penalty == "mcp", "--form paper is for the penalty mcp")

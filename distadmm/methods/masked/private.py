@@ -21,7 +21,6 @@ from distadmm.methods.masked.learner import asks
 from distadmm.methods.masked.masked import counted_rows
 from distadmm.methods.masked.rule import ADJACENCIES, MOST_COLUMNS, SHRINK, Rule
 from distadmm.privacy.ledger.books import Books
-from distadmm.run.config import Config
 from distadmm.run.running import Running
 from distadmm.run.setup import Prepared
 from distadmm.structs import struct
@@ -162,7 +161,7 @@ def plan_of(prepared: Prepared) -> Plan | None:
     hosted = max(node.network.world.allgather(node.network.n_local))
     verified = tuple(name for name in found if name not in missed)
     missing = f"not verified: {HYPOTHESES[missed[0]]} ({missed[0]})" if missed else ""
-    unverified = consensus.unchecked(config) or missing
+    unverified = consensus.unchecked(prepared) or missing
     return Plan(rule, epsilon, privacy.delta, mu, least, degree, hosted, doubt, verified, unverified, peers)
 
 
@@ -369,7 +368,7 @@ def _started(members: dict[int, Member], plan: Plan, node: Node) -> dict[int, by
         return {i: m.h + signing.signature(path, i, known[i], m.session, m.h) for i, m in members.items()}
 
 
-def settle(config: Config, node: Node) -> tuple[float, float, str] | None:
+def settle(prepared: Prepared, node: Node) -> tuple[float, float, str] | None:
     """(epsilon, published epsilon, what that is worth) of a private run; closes the ledgers."""
     found = None
     if node.release.private:

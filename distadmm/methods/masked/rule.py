@@ -29,7 +29,7 @@ from distadmm.structs import struct
 Array = np.ndarray
 SHRINK = 1 - 2.0**-40  # of mu: the noise is a little larger than the budget asks, which takes all rounding
 MOST_COLUMNS = 400  # for which the curvature is asked
-_LEAST_SD = 2.0**8  # grid units of a share, below which a sum of shares is not known to be what it should
+_LEAST_SD = 2**13  # grid units of a share, below which a sum of shares is not known to be what it should
 MOST_SD = 2.0**27 - 1  # beyond which nothing is drawn exactly
 _HOPELESS, _DOUBTFUL = 10.0, 40.0  # n mu/(sqrt(d) nf)
 
@@ -223,7 +223,7 @@ class Rule:
         )
         require(
             self.least_share >= _LEAST_SD**2,
-            "a node's share of noise is below 2^8 grid units; lower --epsilon",
+            "a node's share of noise is below 2^13 grid units; lower --epsilon",
         )
         z = self.hope
         require(

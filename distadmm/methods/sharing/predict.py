@@ -17,7 +17,8 @@ from distadmm.errors import DONE, require
 from distadmm.files import write_csv
 from distadmm.flags import again, flag, parse, positional
 from distadmm.methods.sharing.moments import Bounds, Rows
-from distadmm.privacy.accounting.statements import rounded_up
+from distadmm.privacy.accounting.scopes import claim
+from distadmm.privacy.accounting.statements import beside_scores, rounded_up
 from distadmm.privacy.noise.queries import Query, Releases, noise_for
 from distadmm.ranks.launch import launch
 from distadmm.ranks.star import Array, Star
@@ -54,6 +55,7 @@ class PredictOptions:
 
 
 PROG = "distadmm.sharing predict"
+_ESTABLISHED = ["cut-rows", "public-bound", "fresh-noise", "released-models"]  # models of V1 to V2
 
 
 def options(words: list[str]) -> tuple[DataOptions, PredictOptions]:
@@ -75,7 +77,7 @@ def work(options: tuple[DataOptions, PredictOptions], world: World) -> int:
         models = {m: model.arrays for m, model in told.items()}
         matrices, rows = _new_records(data, star, widths, {m: told[m].told["features"] for m in told})
         sent = {m: _apply(models[m], matrices[m], f"party {m}") for m in models}
-        said = release_scores(run, privacy, wanted, sent, matrices, models)
+        said = release_scores(run, privacy, wanted, sent, matrices, models, len(widths) - 1)
     rows = _agreed(star, rows)
     arrived = star.up(sent, rows)
     if arrived is not None:
@@ -185,6 +187,7 @@ def release_scores(
     sent: dict[int, Array],
     matrices: dict[int, Any],
     models: dict[int, dict[str, Array]],
+    answering: int,
 ) -> list[str]:
     """Turn the scores of the protected parties hosted here into what may be sent; what is to be said of it."""
     if privacy is None:
@@ -192,9 +195,12 @@ def release_scores(
     kind, _, size = wanted.release.partition(":")
     from distadmm.privacy.accounting.events import Leakage
 
-    for m in [m for m in sent if m > 1 or privacy["mechanism"] in ("s1", "s2")]:
+    protected = ("s1", "s2", "v2")  # whose party 1 is
+    for m in [m for m in sent if m > 1 or privacy["mechanism"] in protected]:
         with _ledger(run, m, privacy) as ledger:
-            if kind == "exact":
+            if m == 1 and privacy["mechanism"] == "v2":
+                ledger.expose("exact scores of party 1's own model", iteration=0)
+            elif kind == "exact":
                 ledger.expose("exact scores", iteration=0)
             elif kind == "round":
                 sent[m] = float(size) * np.rint(sent[m] / float(size))
@@ -206,7 +212,7 @@ def release_scores(
                 sent[m] = _noisy(
                     ledger, privacy, m, matrices[m], models[m]["coefficients"], float(size), wanted.seed
                 )
-    return _said(kind, float(size or 0), privacy, run)
+    return _said(kind, float(size or 0), privacy, run, answering)
 
 
 def _ledger(run: Path, m: int, privacy: dict[str, Any]) -> MemoryLedger:
@@ -215,6 +221,8 @@ def _ledger(run: Path, m: int, privacy: dict[str, Any]) -> MemoryLedger:
 
     adjacency: Adjacency = "replace" if privacy["neighbours"] == "replace" else "add-remove"
     header: dict[str, Any] = {"mode": privacy["noise"], "adjacency": adjacency, "scope": "person"}
+    established = _ESTABLISHED[: None if privacy["mu"] is not None else -1]
+    header["claim"] = claim("scores", established, beside=beside_scores(privacy["mechanism"]))
     place, training = run / "ledger" / "scores", earlier_name(run)
     ledger = open_ledger(place, m, resume=None, run=f"{training} scores", **header)
     if ledger.mode == "secure":  # who is scored may be among the rows of the training
@@ -258,7 +266,7 @@ def _entropy(values: Array) -> float:
     return float(-(share * np.log(share)).sum())
 
 
-def _said(kind: str, size: float, privacy: dict[str, Any], run: Path) -> list[str]:
+def _said(kind: str, size: float, privacy: dict[str, Any], run: Path, answering: int) -> list[str]:
     if kind != "noise":
         how = "as they are" if kind == "exact" else f"rounded to {size:g}"
         return [
@@ -266,10 +274,13 @@ def _said(kind: str, size: float, privacy: dict[str, Any], run: Path) -> list[st
         ]
     from distadmm.privacy.accounting.gaussian import epsilon, mu_at
 
-    together = math.hypot(privacy["mu"], mu_at(size, privacy["delta"]))
+    mu, delta = mu_at(size, privacy["delta"]), privacy["delta"]
+    own = f"{size:g}" if answering == 1 else rounded_up(epsilon(mu * math.sqrt(answering), delta))
+    together = epsilon(math.hypot(privacy["mu"], mu) * math.sqrt(answering), delta)
     return [
-        f"each score is ({size:g}, {privacy['delta']:g})-DP for the person scored; a person of the training records "
-        f"who is scored once has epsilon = {rounded_up(epsilon(together, privacy['delta']))} in all",
+        f"each score is ({own}, {delta:g})-DP for the person scored, whose columns all answering parties hold; one of "
+        f"the training records who is scored once has epsilon = {rounded_up(together)} in all",
+        beside_scores(privacy["mechanism"]),
         f"to be scored again costs again; what all scores and the training cost: python -m distadmm ledger merge {run}",
     ]
 

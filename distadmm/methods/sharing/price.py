@@ -16,10 +16,14 @@ from distadmm.privacy.accounting.statements import (
     BESIDES,
     BOUNDED,
     EQUATION_10,
-    Sharing,
+    EXACT,
+    NOT_COVERED,
+    OPEN_REPLIES,
+    PRINTED,
+    beside_sharing,
     if_assumed,
+    of_claim,
     of_corollary,
-    of_sharing,
 )
 from distadmm.privacy.noise.queries import Query, Releases
 from distadmm.privacy.noise.release import UNCHECKED
@@ -36,9 +40,9 @@ _ROWS = ["uncentred-rows", "clean-traffic", "public-labels"]
 _RECORD = ["constrained-minimiser", "strong-convexity", *_ROWS, *_ANY]
 # What `vectors` enforces: half-ball projection (S1); certified solves, cut rows, no other traffic (S2, S3).
 CLAIMS = {
-    "s1": claim("sharing-party", ["centred-regulariser", *_ANY]),
-    "s2": claim("sharing-record", _RECORD),
-    "s3": claim("sharing-outside", _RECORD),
+    "s1": claim("sharing-party", ["centred-regulariser", *_ANY], beside=beside_sharing("s1")),
+    "s2": claim("sharing-record", _RECORD, beside=beside_sharing("s2")),
+    "s3": claim("sharing-outside", _RECORD, beside=beside_sharing("s3")),
 }
 
 
@@ -58,6 +62,7 @@ class Price(NamedTuple):
     facts: dict[str, Any]  # for the summary
     agreed: private.Agreement | None = None  # moments
     unchecked: str = ""  # why nothing is bounded, whatever is drawn
+    own: Any = None  # at the centre of V2: party 1's model and slopes
 
 
 def open_price(star: Star, privacy: PrivacyOptions, file: str = "") -> Price:
@@ -65,37 +70,76 @@ def open_price(star: Star, privacy: PrivacyOptions, file: str = "") -> Price:
     scope, why = "person", "no noise was asked for"
     said: list[str] = []
     if privacy.mechanism == "paper":
-        said, scope, why = of_sharing(_facts(privacy, star, None)), "feature", EQUATION_10
+        said, scope, why = [PRINTED], "feature", EQUATION_10
     facts = {"epsilon": math.inf, "delta": privacy.delta, "adjacency": privacy.adjacency, "statement": why}
     accounts = {m: Account((), scope=scope) for m in star.hosted}
     return Price(accounts, said, facts, unchecked=f"{UNCHECKED} {file}" if file else "")
 
 
-def as_unchecked(price: Price, privacy: PrivacyOptions, loss: Loss) -> Price:
+def spoken(price: Price, options: Any, star: Star, loss: Loss) -> Price:
+    """With the sentences that `ledger show` reads off the ledgers of this run, and what was looked at besides."""
+    privacy, beside = options.privacy, ""
+    if privacy.guarded and options.run.observe_all:  # because somebody asked for it
+        beside = "objectives and losses, and the models trained in one place to compare with"
+        accounts = {
+            m: each._replace(claim={**each.claim, "observed": beside}) if each.claim else each
+            for m, each in price.accounts.items()
+        }
+        price = price._replace(accounts=accounts)
+    if privacy.epsilon is None or privacy.mechanism == "paper":
+        return price._replace(said=[*price.said, *([f"{BESIDES}: {beside}."] if beside else [])])
+    texts, worst, why = _statements(price, privacy, star)
+    if foreign(loss):
+        return as_unchecked(price, privacy, foreign(loss), worst, beside)
+    exact = privacy.noise == "secure"  # on a grid, in whole numbers
+    said = [*texts, *price.said, EXACT if exact else NOT_COVERED]
+    later = {**price.facts["privacy"], "statement": " ".join(said), **({"mu": None} if why else {})}
+    facts = {**price.facts, "epsilon": worst, "privacy": later, **({"statement": why} if why else {})}
+    return price._replace(said=said, facts=facts)
+
+
+def as_unchecked(price: Price, privacy: PrivacyOptions, file: str, worst: float, beside: str) -> Price:
     """The price where the loss is not this package's own: nothing is bounded, nor scores of its models."""
-    file, facts = foreign(loss), price.facts
-    if not file:
-        return price
     why = f"{UNCHECKED} {file}"
     said = [f"No guarantee, epsilon = infinity: no bound is proved for: {why}."]
     if privacy.assume is not None:
-        given = facts["epsilon"], facts["delta"], privacy.adjacency or "replace", file
+        given = worst, privacy.delta, privacy.adjacency or "replace", file
         said.append(if_assumed(*given, seeded=privacy.noise != "secure", does=BOUNDED) + ".")
+    said += [f"{BESIDES}: {beside}."] if beside else []
     accounts = {m: each._replace(epsilon=None) for m, each in price.accounts.items()}
     later = {"privacy": {"statement": " ".join(said), "mu": None}}
-    return Price(accounts, said, {**facts, "epsilon": math.inf, "statement": why, **later}, price.agreed, why)
+    facts = {**price.facts, "epsilon": math.inf, "statement": why, **later}
+    return price._replace(accounts=accounts, said=said, facts=facts, unchecked=why)
 
 
-def as_observed(price: Price, options: Any) -> Price:
-    """What is computed of private rows because somebody asked for it stands beside what is claimed of the messages."""
-    if not (options.privacy.guarded and options.run.observe_all):
-        return price
-    what = "objectives and losses, and the models trained in one place to compare with"
-    accounts = {
-        m: each._replace(claim={**each.claim, "observed": what}) if each.claim else each
-        for m, each in price.accounts.items()
+def _statements(price: Price, privacy: PrivacyOptions, star: Star) -> tuple[list[str], float, str]:
+    """One for all parties that claim the same, as ledgers compose; the most that one says, and why if infinite."""
+    from distadmm.privacy.ledger import compose
+
+    mine = {
+        m: (account, tuple(query.event(privacy.noise) for query in account.queries if query.sigma > 0))
+        for m, account in price.accounts.items()
     }
-    return price._replace(accounts=accounts, said=[*price.said, f"{BESIDES}: {what}."])
+    every = sorted((m, *one) for part in star.world.allgather(mine) for m, one in part.items())
+    alike: dict[tuple[Any, ...], list[tuple[Account, tuple[Event, ...]]]] = {}
+    for _, account, events in every:
+        claimed = account.claim or {}
+        alike.setdefault((claimed.get("scope"), account.adjacency), []).append((account, events))
+    reading: Any = "certificate" if privacy.noise == "secure" else "simulation"
+    texts, worst, why = [], max((account.epsilon or 0.0 for _, account, _ in every), default=0.0), ""
+    for group in alike.values():
+        first, held = group[0][0], [compose.Node(compose.spending(events)) for _, events in group]
+        blocks = {block.spent for block in compose.blocks(held, compose.NODES[first.scope][0])}
+        found = [
+            of_claim(reading, first.claim or {}, each, first.adjacency, privacy.delta, committed=True)
+            for each in blocks
+        ]
+        spent = {one: one.would_be if reading == "simulation" else one.epsilon for one in found}
+        most = max(found, key=lambda one: spent[one])
+        texts.append(most.text)
+        worst = max(worst, spent[most])
+        why = why or (most.text if math.isinf(spent[most]) else "")
+    return texts, worst, why
 
 
 def vectors_price(prepared: Prepared) -> Price:
@@ -115,9 +159,9 @@ def vectors_price(prepared: Prepared) -> Price:
             accounts[m] = Account(
                 (query,) * rounds, "replace", privacy.epsilon, CLAIMS[privacy.mechanism], scope
             )
-    said = [*of_sharing(_facts(privacy, star, mu, rounds)), *([prepared.note] if prepared.note else [])]
-    facts = _summary(privacy, said) | {"privacy": {"statement": " ".join(said), "mu": None}}
-    return Price({m: accounts[m] for m in star.hosted if m in accounts}, said, facts)
+    facts = _summary(privacy) | {"privacy": {"mu": None}}
+    note = [prepared.note] if prepared.note else []
+    return Price({m: accounts[m] for m in star.hosted if m in accounts}, note, facts)
 
 
 def moments_price(star: Star, privacy: PrivacyOptions, parts: Parts, loss: Loss) -> Price:
@@ -132,6 +176,7 @@ def moments_price(star: Star, privacy: PrivacyOptions, parts: Parts, loss: Loss)
     ]  # fmt: skip
     if loss.max_slope <= 1 and loss.max_curvature <= 0.25:
         established.append(Hypothesis("bounded-curvature", "code" if known else "declared"))
+    beside = beside_sharing(agreed.mechanism)
     scope = "moments-rounds" if agreed.mechanism in ("v1-t", "v1-admm") else "moments"
     slopes = private.slope_query(agreed, parts.rows, privacy.noise) if agreed.mechanism == "v2" else None
     accounts = {}
@@ -140,12 +185,14 @@ def moments_price(star: Star, privacy: PrivacyOptions, parts: Parts, loss: Loss)
             width = parts.train[m].shape[1]
             plan = private.plan(agreed, m, width, privacy.noise, slopes.sigma if slopes else 0.0)
             queries = tuple(plan.queries(privacy.noise, width))
-            accounts[m] = Account(queries, adjacency, privacy.epsilon, claim(scope, established))
+            accounts[m] = Account(
+                queries, adjacency, privacy.epsilon, claim(scope, established, beside=beside)
+            )
         elif slopes is not None:
             own: Adjacency = "label" if privacy.protect == "label" else "replace"
             one = privacy.epsilon_one or privacy.epsilon
-            accounts[m] = Account((slopes,), own, one, claim("moments-slopes", established))
-    said = [*of_sharing(_facts(privacy, star, agreed.mu)), *([agreed.note] if agreed.note else [])]
+            accounts[m] = Account((slopes,), own, one, claim("moments-slopes", established, beside=beside))
+    said = [*([] if agreed.mu else [OPEN_REPLIES]), *([agreed.note] if agreed.note else [])]
     later = {  # what releases of scores need to know
         "statement": " ".join(said),
         "mu": agreed.mu,
@@ -154,14 +201,8 @@ def moments_price(star: Star, privacy: PrivacyOptions, parts: Parts, loss: Loss)
         "neighbours": privacy.neighbours,
         "bounds": {str(m): {"row": b.row, "nonnegative": b.nonnegative} for m, b in agreed.bounds.items()},
     }
-    return Price(accounts, said, _summary(privacy, said) | {"privacy": later}, agreed)
-
-
-def _facts(privacy: PrivacyOptions, star: Star, mu: float | None, rounds: int = 1) -> Sharing:
-    return Sharing(
-        privacy.mechanism or "v1", privacy.epsilon, privacy.delta, mu, star.parties, privacy.neighbours, rounds,
-        privacy.epsilon_one, privacy.protect, privacy.noise == "simulation",
-    )  # fmt: skip
+    own_model = private.own_model(star, parts, loss, agreed)
+    return Price(accounts, said, _summary(privacy) | {"privacy": later}, agreed, own=own_model)
 
 
 def as_claimed(price: Price, privacy: PrivacyOptions, star: Star, out: Mapping[int, Releases]) -> Price:
@@ -179,14 +220,13 @@ def as_claimed(price: Price, privacy: PrivacyOptions, star: Star, out: Mapping[i
     return price._replace(said=said, facts=price.facts | {"published_epsilon": epsilon})
 
 
-def _summary(privacy: PrivacyOptions, said: list[str]) -> dict[str, Any]:
+def _summary(privacy: PrivacyOptions) -> dict[str, Any]:
     """Every ledger keeps within its budget, or the release that would not is refused."""
     facts = {"delta": privacy.delta, "adjacency": privacy.adjacency}
     if privacy.epsilon is None:
         return facts | {"epsilon": math.inf, "statement": "no noise was asked for"}
-    spent = max(privacy.epsilon, privacy.epsilon_one or 0.0 if privacy.mechanism == "v2" else 0.0)
     word = "certificate" if privacy.noise == "secure" else "simulation"
-    return facts | {"epsilon": spent, "statement": word}
+    return facts | {"epsilon": privacy.epsilon, "statement": word}
 
 
 def opened(

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from distadmm.data.parts import Parts
-from distadmm.errors import require
+from distadmm.errors import InputError, require
 from distadmm.methods.sharing import admm
 from distadmm.methods.sharing.moments import (
     Answer,
@@ -37,6 +37,7 @@ from distadmm.methods.sharing.moments import (
 )
 from distadmm.methods.sharing.observe import centralised
 from distadmm.privacy.noise.queries import Query, Releases, noise_for
+from distadmm.problems.losses import Loss
 from distadmm.ranks.star import Array, Star
 
 MECHANISMS = ("v1", "v1-t", "v1-admm", "v2")
@@ -120,14 +121,28 @@ def slope_clip(spread: float) -> float:
     return 1.0 + 3.0 * spread
 
 
+def own_model(star: Star, parts: Parts, loss: Loss, agreed: Agreement) -> tuple[Array, Array] | None:
+    """At the centre of V2 party 1's model and slopes: before anything is written, as they may not be solved for."""
+    if agreed.mechanism != "v2" or parts.labels is None or not star.is_centre:
+        return None
+    return own_slopes(Rows(parts.train[1], agreed.bounds[1]), parts.labels, loss, agreed.weight_one)
+
+
 def train(
-    star: Star, parts: Parts, problem: admm.Problem, agreed: Agreement, releases: Mapping[int, Releases]
+    star: Star,
+    parts: Parts,
+    problem: admm.Problem,
+    agreed: Agreement,
+    releases: Mapping[int, Releases],
+    own: tuple[Array, Array] | None = None,
 ) -> Trained:
-    """Called by every rank; `releases` holds those of the parties hosted here."""
+    """Called by every rank; `releases` holds those of the parties hosted here, `own` is `own_model`'s."""
     for m, out in releases.items():
         _check(out, m)
     if agreed.mechanism == "v2":
-        return _train_mutual(star, parts, problem, agreed, releases)
+        return _train_mutual(
+            star, parts, agreed, releases, own or own_model(star, parts, problem.loss, agreed)
+        )
     x: dict[int, Array] = {}
     answers: dict[int, Answer] = {}
     z1, labels, b = None, None, 0.0
@@ -149,17 +164,19 @@ def train(
 
 
 def _train_mutual(
-    star: Star, parts: Parts, problem: admm.Problem, agreed: Agreement, releases: Mapping[int, Releases]
+    star: Star,
+    parts: Parts,
+    agreed: Agreement,
+    releases: Mapping[int, Releases],
+    own: tuple[Array, Array] | None,
 ) -> Trained:
     x: dict[int, Array] = {}
     answers: dict[int, Answer] = {}
     noisy = None
     mode = next(iter(releases.values())).mode if releases else "simulation"
     query = slope_query(agreed, parts.rows, mode)
-    if star.is_centre:
-        assert parts.labels is not None
-        rows = Rows(parts.train[1], agreed.bounds[1])
-        x[1], g = own_slopes(rows, parts.labels, problem, agreed.weight_one)
+    if own is not None:
+        x[1], g = own
         releases[1].commit([query])
         noisy = releases[1].vector(g, query, 0)
     others = {m: parts.rows for m in star.home if m > 1}
@@ -182,26 +199,30 @@ def _ready(
     return rows, work, out
 
 
-def own_slopes(rows: Rows, labels: Array, problem: admm.Problem, weight: float) -> tuple[Array, Array]:
+def own_slopes(rows: Rows, labels: Array, loss: Loss, weight: float) -> tuple[Array, Array]:
     """(x_1, l'(D_1 x_1)) for the exact minimiser: Newton to a gradient of norm 1e-9, or no release."""
     x = np.zeros(rows.width)
 
     def value(x: Array) -> float:
-        return float(problem.loss.value(rows.scores(x), labels).sum()) + 0.5 * weight * float(x @ x)
+        return float(loss.value(rows.scores(x), labels).sum()) + 0.5 * weight * float(x @ x)
 
     for _ in range(100):
         z = rows.scores(x)
-        gradient = rows.gradient(problem.loss.slope(z, labels)) + weight * x
+        gradient = rows.gradient(loss.slope(z, labels)) + weight * x
         if np.linalg.norm(gradient) <= 1e-9:
-            return x, problem.loss.slope(z, labels)
-        hessian = rows.curvature(problem.loss.curvature(z, labels)) + weight * np.eye(rows.width)
-        step = np.linalg.solve(hessian, gradient)
+            return x, loss.slope(z, labels)
+        hessian = rows.curvature(loss.curvature(z, labels)) + weight * np.eye(rows.width)
+        try:
+            step = np.linalg.solve(hessian, gradient)
+        except np.linalg.LinAlgError:
+            break
         size, before = 1.0, value(x)
         while value(x - size * step) > before and size > 1e-6:
             size *= 0.5
         x = x - size * step
-    raise RuntimeError(
-        "party 1's own model was not solved to the accuracy its privacy needs; nothing was sent"
+    raise InputError(
+        "party 1's own model was not solved to a gradient of norm 1e-9, which the privacy of its slopes needs; nothing "
+        "was written or sent; choose another --loss, a larger --lambda-one, or --mechanism v1"
     )
 
 

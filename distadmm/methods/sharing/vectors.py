@@ -34,7 +34,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from distadmm.algorithm import Array, register
-from distadmm.errors import require
+from distadmm.errors import Unsolved, require
 from distadmm.flags import flag
 from distadmm.methods.sharing.admm import Problem, State, gather, start
 from distadmm.methods.sharing.moments import Bounds, Rows
@@ -138,10 +138,12 @@ class S2(S1):
     ) -> tuple[Array, Array]:
         w = np.clip(w, -self.pull, self.pull)
         x = minimise(block, w, self.rho * (1.0 + self.tau), problem.lam, problem.reg, problem.region, x)
-        self.certify(block, problem, x, w, release.queries[m].sensitivity)
+        self.certify(m, block, problem, x, w, release.queries[m].sensitivity)
         return x, shrink(*release.noisy(k, m, np.clip(block.apply(x), -self.message_norm, self.message_norm)))
 
-    def certify(self, block: Columns, problem: Problem, x: Array, w: Array, sensitivity: float) -> None:
+    def certify(
+        self, m: int, block: Columns, problem: Problem, x: Array, w: Array, sensitivity: float
+    ) -> None:
         """The x-update is solved so well that its predictions are off by SOLVED * Delta at most, or nothing is sent.
 
         For a strongly convex objective of modulus m and Lipschitz constant L the distance to the minimiser is
@@ -156,8 +158,9 @@ class S2(S1):
         step *= min(1.0, problem.region.radius / max(norm, 1e-300))
         error = top * (1.0 + lipschitz / modulus) * float(np.linalg.norm(x - step))
         if not error <= SOLVED * sensitivity:  # nor a NaN
-            raise RuntimeError(
-                "an x-update was not solved to the accuracy its privacy needs; nothing was sent"
+            raise Unsolved(
+                f"an x-update of party {m} was not solved to the accuracy its privacy needs, and not sent; what was "
+                "sent before stands in the ledgers; choose another --loss or --penalty-rho"
             )
 
 

@@ -153,6 +153,8 @@ def masses(pair: Pair) -> Masses:
 def log_moment(m: Masses, theta: Array) -> Array:
     """ln sum p e^(theta loss), finite losses only, at an array of theta."""
     some = m.p > 0
+    if not some.any():  # all its mass has infinite loss
+        return np.full(np.shape(theta), -np.inf)
     exponent = np.multiply.outer(theta, m.loss[some]) + np.log(m.p[some])
     top = exponent.max(axis=-1)
     return top + np.log(np.exp(exponent - top[..., None]).sum(axis=-1))

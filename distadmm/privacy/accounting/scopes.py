@@ -44,6 +44,7 @@ HYPOTHESES = {
     "public-bound": "the bound on the norm of a row is a public number",
     "bounded-curvature": "the curvature of party 1's loss is at most 1/4, and its slope at most 1",
     "own-slopes": "party 1's slopes are those of a model solved to a gradient of norm 1e-9",
+    "released-models": "models are functions of released values, so that scores tell of the people scored alone",
     "public-count": "the number of rows is public: replaced records leave it as it is, or it is given and not counted",
     "capped-slopes": "slopes are cut to their bound; labels are exactly -1 or +1 and everything is finite",
     "rows-one-by-one": "what is done to a row depends, bit for bit, on that row, constants and totals alone",
@@ -52,7 +53,7 @@ HYPOTHESES = {
     "nested-rosters": "a roster is part of the one before, of configured nodes, holds the node and is not too small",
     "all-pairs-masked": "all pairs of nodes share masks, or a graph of large enough degree",
     "authentic-keys": "keys are pinned, or the sentence says what is left if somebody changed them",
-    "share-scale": "each node's share of the noise has standard deviation sigma/sqrt(R - c), at least 2^8 grid units",
+    "share-scale": "each node's share of the noise has standard deviation sigma/sqrt(R - c), at least 2^13 grid units",
     "zero-start": "the first gradient is taken where the model is exactly 0",
     "filter": "each node's own ledger keeps the sum of mu^2 within the budget",
     "centre-same-roster": "centred gradients go with a first gradient of the same roster",
@@ -157,8 +158,15 @@ SCOPES = {
         ("cut-rows", "public-bound", "bounded-curvature", "own-slopes", "fresh-noise", "data-free-schedule"),
         {"label": "replacing one label", "replace": "replacing one record of party 1, its label included"},
     ),
+    "scores": Scope(
+        "The shares of scores that the answering parties sent are {claim} for {change}, of the people scored; for "
+        "{releases}. Exact arithmetic.",
+        ("cut-rows", "public-bound", "fresh-noise", "released-models"),
+        {"replace": "replacing one person's features at these parties", "add-remove": "blanking them"},
+    ),
     "sharing-party": Scope(
-        "All messages of a party are {claim} at party level ({change}), for {releases}. Exact arithmetic.",
+        "All messages of a party are {claim} at party level ({change}), for {releases}. Derivation "
+        "not peer-reviewed; exact arithmetic.",
         ("centred-regulariser", *_SHARING),
         {"replace": "its whole table replaced"},
     ),

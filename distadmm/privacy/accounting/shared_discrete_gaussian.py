@@ -25,6 +25,9 @@ from distadmm.structs import struct
 
 _LATTICE = {"squares": 4, "gradient": 4, "curvature": 8, "evaluation": 4}
 _LEAST_VARIANCE = 4**8  # of a share
+_SLACK = 1 / (
+    1 - 2**-23
+)  # of larger coalitions, for what the lattice takes off: shares of a run have s >= 2^13
 
 
 @struct
@@ -86,6 +89,8 @@ class SharedDiscreteGaussian(Event):
         if others == self.coalition or self.bears_no_label:
             return self
         worse = factor(others, self.nodes, self.coalition, self.least, self.mask_degree)
+        if others > self.coalition:  # (a s^2 - L)/(b s^2 - L) for b < a, where `factor` has a/b
+            worse /= 1 - _LATTICE[self.kind] / self.share_variance_grid
         return Gaussian(1 / (self.gdp_mu("replace") * math.sqrt(worse)))
 
     def group(self, records: int) -> Event:
@@ -129,7 +134,8 @@ def table(
     if coalition >= nodes - 1:
         return {nodes - 1: gaussian.epsilon(mu, delta)}
     shares = {c: factor(c, nodes, coalition, least, mask_degree) for c in range(nodes)}
-    return {c: gaussian.epsilon(mu * math.sqrt(share), delta) for c, share in shares.items()}
+    slack = {c: _SLACK if c > coalition else 1.0 for c in shares}
+    return {c: gaussian.epsilon(mu * math.sqrt(share * slack[c]), delta) for c, share in shares.items()}
 
 
 def least_roster(nodes: int, given: int | None, adjacency: str | None = "replace") -> int:

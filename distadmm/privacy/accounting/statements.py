@@ -24,6 +24,7 @@ from distadmm.structs import struct
 
 if TYPE_CHECKING:
     from distadmm.privacy.accounting.scopes import Hypothesis
+    from distadmm.privacy.accounting.trust import Trust
 
 Kind = Literal["certificate", "conditional", "claimed", "unbounded"]
 Reading = Literal["certificate", "odometer", "simulation"]
@@ -33,13 +34,9 @@ READINGS = {  # weakest first
     "certificate": "bounds the whole run",
 }
 
-NOT_COVERED = (
-    "Not covered: losses and diagnostics on private data, preprocessing, hyper-parameter choice, timing, aborts, "
-    "floating point."
-)
-_OBSERVER = "the curves and comparisons of an observer, preprocessing, the choice of settings, timing, aborts, floating"
+EXACT = "Not covered: losses and diagnostics on private data, preprocessing, hyper-parameter choice, timing, aborts."
+NOT_COVERED = f"{EXACT[:-1]}, floating point."
 BESIDES = "Besides, without noise and with no bound, for whoever sees the files of the run"
-SEEDED = "Simulation noise: whoever has the seed takes it off, so this run guarantees nothing."
 
 
 def rounded_up(value: float, digits: int = 4) -> str:
@@ -104,18 +101,22 @@ def statement(
     dealt: bool = False,
     observed: str = "",
     against: str = "",
+    beside: str = "",
 ) -> Statement:
     """What may be said of `events`, the releases of the node that spent most (`nodes.combine` finds it).
 
     `verified` holds the hypotheses and who established them (a bare name: code); `tolerance` is tau of certified
     solves; `dealt` says that one file was dealt out to the nodes, `observed` what was computed of private rows besides,
-    `against` who may collude where not all others may.
+    `against` who may collude where not all others may, `beside` what else has to be said of runs of this kind.
     """
     from distadmm.privacy.accounting import accountant, scopes
 
     _refuse_unknown(reading, adjacency, scope)
     known = scopes.hypotheses(verified)
     listed = [events] if isinstance(events, Event) else list(events)
+    everybody = [event.against(ANY) for event in listed]
+    if not against:  # as in a ledger that does not say
+        against, listed = ANY.words, everybody if "{against}" in scopes.SCOPES[scope].sentence else listed
     needed = dict.fromkeys((*scopes.SCOPES[scope].hypotheses, *(h for e in listed for h in e.hypotheses)))
     if reading == "certificate":
         needed["committed-schedule"] = None
@@ -124,15 +125,13 @@ def statement(
     epsilon = accountant.adaptive_epsilon if reading == "odometer" else accountant.epsilon
     price = epsilon(listed, delta, adjacency)
     apart = {}
-    if "{against}" in scopes.SCOPES[scope].sentence:
-        everybody = [event.against(ANY) for event in listed]
-        against = against or ANY.words
+    if "{any}" in scopes.SCOPES[scope].sentence:
         apart = {"against": against, "any": bound(accountant.epsilon(everybody, delta, adjacency), delta)}
     sentence = _sentence(scope, listed, adjacency, bound(price, delta), tolerance, reading, **apart)
     if declared:
         words = "; ".join(f"{scopes.HYPOTHESES[name]} ({name})" for name in declared)
         sentence = f"If what was only declared holds: {words}: {sentence}"
-    sentence += circumstances(adjacency, dealt, observed)
+    sentence += circumstances(adjacency, dealt, observed, beside)
     reasons = [f"not verified: {scopes.HYPOTHESES[name]} ({name})" for name in missed]
     reasons += [f"no bound is proved for: {e.words}" for e in listed if e.unbounded]
     would_be, kind = math.inf, "conditional" if declared or reading == "odometer" else "certificate"
@@ -196,10 +195,11 @@ def _sentence(
     )
 
 
-def circumstances(adjacency: Adjacency, dealt: bool = False, observed: str = "") -> str:
-    """What a sentence has to say besides its bound (`dealt` and `observed` as for `statement`)."""
+def circumstances(adjacency: Adjacency, dealt: bool = False, observed: str = "", beside: str = "") -> str:
+    """What a sentence has to say besides its bound (arguments as for `statement`)."""
     text = " One record of a node's share of the file, as dealt out: that depends on the number of rows."
     said = text if dealt and adjacency == "add-remove" else ""
+    said += f" {beside}" if beside else ""
     return said + (f" {BESIDES}: {observed}." if observed else "")
 
 
@@ -228,6 +228,7 @@ def of_claim(
         reading, events, adjacency, delta,
         scope=claim["scope"], verified=known, tolerance=claim.get("tolerance"),
         dealt=bool(claim.get("dealt")), observed=str(claim.get("observed", "")), against=claim.get("against", ""),
+        beside=str(claim.get("beside", "")),
     )  # fmt: skip
 
 
@@ -271,6 +272,14 @@ def planned_loss(
     )
 
 
+def held(adjacencies: Sequence[str], trust: Trust) -> str:
+    """For what change and against whom a price is meant; without an adjacency for that of a sensitivity as stated."""
+    from distadmm.privacy.accounting.trust import ADJACENCY_WORDS
+
+    changes = " | ".join(f"{ADJACENCY_WORDS[name]} ({name})" for name in adjacencies)
+    return f"For {changes or 'the change that the stated sensitivity is of'}; held against {trust.words} ({trust})."
+
+
 SCHEDULED = "draws, uses and seals its noise as its schedule says"
 BOUNDED = "makes of each record what it states, by that record alone"
 
@@ -307,68 +316,35 @@ def of_corollary(epsilon: float, rounds: int, delta: float, why: str) -> str:
     return f"{said}, and its own assumption fails: {failed}." if failed else f"{said}."
 
 
-@struct
-class Sharing:
-    """The public facts of a private run of ADMM sharing that its sentences need."""
-
-    mechanism: str  # v1, v1-t, v1-admm, v2; s1, s2, s3; paper
-    epsilon: float | None  # of each releasing party; None: no noise
-    delta: float
-    mu: float | None
-    parties: int
-    neighbours: str = "replace"  # or zero
-    rounds: int = 1  # vectors: messages of a party
-    epsilon_one: float | None = None  # v2: party 1's
-    protect: str = "label"  # v2: what of party 1's record
-    seeded: bool = False
+#: Of a run of ADMM sharing that has no bound.
+PRINTED = f"equation (10): {EQUATION_10}.  epsilon = infinity."
+OPEN_REPLIES = "no noise: the replies reveal what they reveal, and the ledgers say epsilon = infinity"
 
 
-_VECTORS = {
-    "s1": "party-level: replacing all data of one party",
-    "s2": "replacing one record's features at one party; labels and the number of records public",
-    "s3": "replacing one record's features at one party other than party 1; labels and their number public",
-}
-
-
-def of_sharing(run: Sharing) -> list[str]:
-    """What may be said of a run of moments or of noisy vectors, a sentence a line."""
-    if run.mechanism == "paper":
-        return [f"equation (10): {EQUATION_10}.  epsilon = infinity."]
-    if run.mu is None:
-        return ["no noise: the replies reveal what they reveal, and the ledgers say epsilon = infinity"]
-    vectors = run.mechanism in _VECTORS
-    releasing = run.parties - (run.mechanism != "s1" and run.mechanism != "s2")
-    bound = f"({run.epsilon:g}, {run.delta:g})-DP"
-    if vectors:
-        lines = [
-            f"{run.mechanism.upper()}: the {run.rounds} messages of each releasing party are {bound}, "
-            f"{_VECTORS[run.mechanism]}.  Derivation not peer-reviewed; exact arithmetic."
-        ]
-    else:
-        change = "replacing" if run.neighbours == "replace" else "blanking"
-        lines = [
-            f"{run.mechanism}: the reply of each party but the first is {bound} for {change} one record's features at "
-            "that party, with the number of records, the labels and party 1's columns known.  Derivation not "
-            "peer-reviewed; exact arithmetic."
-        ]
-    if run.mechanism != "s1" and releasing > 1:
-        from distadmm.privacy.accounting.gaussian import epsilon
-
-        together = rounded_up(epsilon(run.mu * math.sqrt(releasing), run.delta))
-        who = "releasing" if vectors else "answering"
-        lines.append(f"One person at all {releasing} {who} parties together: epsilon = {together}.")
-    if vectors:
-        lines.append("The centre's first message tells every party all labels.")
-    elif run.mechanism == "v2":
-        what = "one label" if run.protect == "label" else "one record of party 1, its label included,"
-        one = run.epsilon_one or run.epsilon
-        lines.append(f"Party 1's slopes are ({one:g}, {run.delta:g})-DP for replacing {what}.")
-    else:
-        lines.append("Party 1 is not protected: the others receive all labels and its scores.")
-    scores = (
-        "the parties' own models and any score or prediction from them" if vectors else "scores of records"
+def beside_scores(mechanism: str) -> str:
+    """What a sentence about scores has to say of the party whose share is exact."""
+    if mechanism in ("s1", "s2", "s3"):
+        return ""
+    whose = (
+        "of which nothing is protected" if mechanism != "v2" else "whose labels and records they may identify"
     )
-    return [*lines, *([SEEDED] if run.seeded else []), f"Not covered: {scores}, {_OBSERVER} point."]
+    return (
+        f"Party 1's share is exact: nothing bounds what scores tell of its columns of the people scored, and of its "
+        f"model, {whose}; keep them with party 1."
+    )
+
+
+def beside_sharing(mechanism: str) -> str:
+    """What a sentence about moments (v1 to v2) or noisy vectors (s1 to s3) has to say besides its bound."""
+    if mechanism in ("s1", "s2", "s3"):
+        labels = "The centre's first message tells every party all labels."
+        return f"{labels} Scores and predictions of the parties' models, which carry no noise, have no bound."
+    if mechanism == "v2":
+        return "Scores of records are releases of their own, and party 1's share of them is exact."
+    return (
+        "Party 1 is not protected: the others receive all labels and its scores. Scores of records are releases of "
+        "their own."
+    )
 
 
 def worth(reading: str, epsilon: float) -> str:

@@ -19,7 +19,7 @@ import numpy as np
 
 from distadmm.errors import InputError, require
 from distadmm.privacy.accounting.cost import Cost, counted, nothing
-from distadmm.privacy.accounting.events import Adjacency, Array, Event, event_from_json
+from distadmm.privacy.accounting.events import Adjacency, Array, Event, Unbounded, event_from_json
 from distadmm.privacy.accounting.trust import Trust
 from distadmm.privacy.ledger.chain import Entry, canonical
 from distadmm.structs import mutable_struct
@@ -200,6 +200,12 @@ def statement_kind(tally: Tally) -> Literal["certificate", "odometer", "simulati
     if not tally.spent.unbounded and (tally.header["budget"] is not None or is_committed(tally)):
         return "certificate"
     return "odometer"
+
+
+def doubted(tally: Tally, events: list[Event]) -> list[Event]:
+    """`events` of a ledger, without a bound where its claim has none; what has none already says why itself."""
+    why = "" if not events or any(event.unbounded for event in events) else doubt(tally, events)
+    return [*events, Unbounded(why)] if why else events
 
 
 def doubt(tally: Tally, events: Iterable[Event]) -> str:

@@ -23,7 +23,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -172,9 +172,7 @@ class Noise:
         if event is None or event.also is None:
             raise RuntimeError(f"node {node} would draw output noise that its last charge does not cover")
         require(tolerance > 0, f"the tolerance is {tolerance!r}; needed: a number above 0")
-        assert isinstance(event, ObjectivePerturbation)
-        a = event.output_epsilon * event.floor / (2 * tolerance)
-        return k_norm(self._stream(at, purpose), event.dimension, a)
+        return output_noise(self._stream(at, purpose), event, tolerance)
 
     def on_grid(
         self, value: Array, grid: OnGrid, *, iteration: int, at: int = 0, query: int = 0,
@@ -202,6 +200,12 @@ class Noise:
                 raise InputError(f"{event} needs the shape and the sensitivity of its query to be drawn")
         elif shape is not None or sensitivity is not None:
             raise InputError(f"{event} states its own dimension and scale; give neither")
+
+
+def output_noise(stream: Any, event: Event, tolerance: float) -> Array:
+    """See `Noise.output`."""
+    assert isinstance(event, ObjectivePerturbation)
+    return k_norm(stream, event.dimension, event.output_epsilon * event.floor / (2 * tolerance))
 
 
 def _purpose(name: str, query: int) -> int:

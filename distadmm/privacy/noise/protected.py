@@ -27,7 +27,7 @@ from distadmm.privacy.accounting.objective_perturbation import ObjectivePerturba
 from distadmm.privacy.accounting.statements import weakest
 from distadmm.privacy.ledger.books import Books
 from distadmm.privacy.ledger.tally import is_committed
-from distadmm.privacy.noise.mechanism import Noise
+from distadmm.privacy.noise.mechanism import Noise, output_noise
 from distadmm.privacy.noise.release import UNCHECKED, Array, Unprotected
 from distadmm.privacy.noise.sources import PURPOSES, Source
 from distadmm.ranks.graph_network import Network
@@ -266,6 +266,12 @@ class Protected(Unprotected):
         stream = self.noise.source.at(self.books.nodes[i], PURPOSES["noise"], k)
         return event.sample(stream, **self._query(i, event, k))
 
+    def _output_noise(self, i: int, event: Event, k: int) -> Array:
+        if not self.recipe.unverified:
+            return self.noise.output(self.recipe.tolerance, at=i)
+        stream = self.noise.source.at(self.books.nodes[i], PURPOSES["output"], k)
+        return output_noise(stream, event, self.recipe.tolerance)
+
     def _query(self, i: int, event: Event, k: int) -> dict[str, Any]:
         """What a Gaussian event does not state: it has sigma / moved; drawn for sensitivity 1/alpha', sigma itself."""
         if not isinstance(event, Gaussian):
@@ -290,8 +296,8 @@ class Protected(Unprotected):
             if self._is_replay(i):
                 sealed[i] = self._sent_before.rows[i]
                 continue
-            if self.recipe.output_epsilon and not self.recipe.unverified and event.place == "objective":
-                sealed[i] += self.noise.output(self.recipe.tolerance, at=i)
+            if self.recipe.output_epsilon and event.place == "objective":
+                sealed[i] += self._output_noise(i, event, k)
         self.books.store(k, sealed)
         if (
             self.guard is not None and self._paid == k
