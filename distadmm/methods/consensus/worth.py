@@ -1,5 +1,7 @@
 """What a private run of the consensus family has spent, and what that number is worth."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast

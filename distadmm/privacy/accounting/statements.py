@@ -105,18 +105,17 @@ def statement(
 ) -> Statement:
     """What may be said of `events`, the releases of the node that spent most (`nodes.combine` finds it).
 
-    `verified` holds the hypotheses and who established them (a bare name: code); `tolerance` is tau of certified
-    solves; `dealt` says that one file was dealt out to the nodes, `observed` what was computed of private rows besides,
-    `against` who may collude where not all others may, `beside` what else has to be said of runs of this kind.
+    `verified`: the hypotheses and who established them (a bare name: code); `tolerance`: tau of certified solves;
+    `dealt`: one file was dealt out to the nodes; `observed`: what was computed of private rows besides; `against`: who
+    may collude where not all others may; `beside`: what else has to be said of runs of this kind.
     """
     from distadmm.privacy.accounting import accountant, scopes
 
     _refuse_unknown(reading, adjacency, scope)
     known = scopes.hypotheses(verified)
     listed = [events] if isinstance(events, Event) else list(events)
-    everybody = [event.against(ANY) for event in listed]
-    if not against:  # as in a ledger that does not say
-        against, listed = ANY.words, everybody if "{against}" in scopes.SCOPES[scope].sentence else listed
+    if "{against}" in scopes.SCOPES[scope].sentence and not against:  # as in a ledger that does not say
+        against, listed = ANY.words, [event.against(ANY) for event in listed]
     needed = dict.fromkeys((*scopes.SCOPES[scope].hypotheses, *(h for e in listed for h in e.hypotheses)))
     if reading == "certificate":
         needed["committed-schedule"] = None
@@ -125,12 +124,11 @@ def statement(
     epsilon = accountant.adaptive_epsilon if reading == "odometer" else accountant.epsilon
     price = epsilon(listed, delta, adjacency)
     apart = {}
-    if "{any}" in scopes.SCOPES[scope].sentence:
-        apart = {"against": against, "any": bound(accountant.epsilon(everybody, delta, adjacency), delta)}
-    sentence = _sentence(scope, listed, adjacency, bound(price, delta), tolerance, reading, **apart)
-    if declared:
-        words = "; ".join(f"{scopes.HYPOTHESES[name]} ({name})" for name in declared)
-        sentence = f"If what was only declared holds: {words}: {sentence}"
+    if against:
+        everybody = accountant.epsilon([event.against(ANY) for event in listed], delta, adjacency)
+        apart = {"against": against, "any": bound(everybody, delta)}
+    sentence = _if_declared(declared)
+    sentence += _sentence(scope, listed, adjacency, bound(price, delta), tolerance, reading, **apart)
     sentence += circumstances(adjacency, dealt, observed, beside)
     reasons = [f"not verified: {scopes.HYPOTHESES[name]} ({name})" for name in missed]
     reasons += [f"no bound is proved for: {e.words}" for e in listed if e.unbounded]
@@ -161,6 +159,13 @@ def statement(
         listed=tuple(e.listed for e in listed if e.listed),
         would_be=would_be,
     )
+
+
+def _if_declared(names: Sequence[str]) -> str:
+    from distadmm.privacy.accounting.scopes import HYPOTHESES
+
+    words = "; ".join(f"{HYPOTHESES[name]} ({name})" for name in names)
+    return f"If what was only declared holds: {words}: " if names else ""
 
 
 def bound(epsilon: float, delta: float) -> str:
