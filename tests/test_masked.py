@@ -343,11 +343,13 @@ def test_the_schedule_that_the_account_is_told_is_the_budget() -> None:
 def test_the_account_shows_the_table(capsys: Any) -> None:
     words = ["--mechanism", "masked", "--nodes", "20", "--adjacency", "replace", "--epsilon", "1"]
     assert account_command.main([*words, "--trust", "coalition:5", "--min-roster", "15"]) == 0
-    shown = dict(line.split() for line in capsys.readouterr().out.splitlines()[1:])
+    table, _, said = capsys.readouterr().out.partition("\n\n")
+    assert "(replace); held against any coalition of at most 5 others (coalition:5)" in said
+    shown = dict(line.split() for line in table.splitlines()[1:])
     known = {0: 0.854, 5: 1.0, 6: 1.060, 8: 1.217, 10: 1.465, 15: 3.822, 18: 4.392, 19: 4.571}
     assert all(abs(float(shown[str(size)]) - epsilon) < 2e-3 for size, epsilon in known.items())
     assert account_command.main([*words, "--trust", "any"]) == 0
-    assert len(capsys.readouterr().out.splitlines()) == 2  # without masks one row
+    assert len(capsys.readouterr().out.partition("\n\n")[0].splitlines()) == 2  # without masks one row
     assert account_command.main(words) == 2
     assert "needs --epsilon, --adjacency and --trust" in capsys.readouterr().err
 

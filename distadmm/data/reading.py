@@ -171,7 +171,9 @@ class Reading:
             own = file_of(FORMATS[kind(path)])
             why = f"the reader of {own} is unchecked code and may make a row of other rows too; write its table as .npz"
             reader = Fact(own, ROWS, why)
-        found = PublicFacts(classes, columns, bounds, Fact(norm, "flag"), mappings_of(self.sanitise), reader=reader)
+        found = PublicFacts(
+            classes, columns, bounds, Fact(norm, "flag"), mappings_of(self.sanitise), reader=reader
+        )
         return found.stating(self.stated)
 
     def read(self, file: TableFile, node: int = 0) -> tuple[Matrix, Array, tuple[str, ...]]:
