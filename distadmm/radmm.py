@@ -156,8 +156,12 @@ PROGRAMME = Consensus()
 
 def _by_trust(prepared: Prepared, node: Node, epsilon: float) -> dict[str, float]:
     """What was spent as others see it; `epsilon` where nothing depends on them.  Called by every rank."""
-    from distadmm.privacy.accounting import accountant
     from distadmm.privacy.accounting.trust import TOLD, Trust
+
+    def price(events: tuple[Any, ...]) -> float:  # imported where it is worked out: one rank of a host
+        from distadmm.privacy.accounting import accountant
+
+        return accountant.epsilon(list(events), privacy.delta, cast(Any, privacy.adjacency))
 
     release, privacy, world = cast(Any, node.release), prepared.config.privacy, prepared.world
     spent = {tuple(ledger.events) for ledger in release.books.ledgers} if math.isfinite(epsilon) else set()
@@ -166,8 +170,8 @@ def _by_trust(prepared: Prepared, node: Node, epsilon: float) -> dict[str, float
         seen = {tuple(event.against(Trust.parse(name)) for event in events) for events in spent}
         found[name] = epsilon
         if any(world.allgather(seen != spent)):
-            own = [accountant.epsilon(list(s), privacy.delta, cast(Any, privacy.adjacency)) for s in seen]
-            found[name] = max(world.allgather(max(own, default=0.0)))
+            prices = world.each_once(price, list(seen))
+            found[name] = max(world.allgather(max((prices[events] for events in seen), default=0.0)))
     return found
 
 

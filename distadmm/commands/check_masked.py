@@ -34,7 +34,7 @@ class Options:
 
     algorithm: str = again(Shared, "algorithm", default="masked", choices=("masked",))
     epsilon: float = flag(help="privacy budget of training", above=0)
-    adjacency: str = flag(help="what one record may do", choices=("add-remove", "replace"))
+    adjacency: str = flag(help="what one record may do", choices=("add-remove", "replace", "label"))
     trust: str | None = again(Shared, "trust", note="; no default")
     delta: float = again(Budget, "delta")
     evaluate: float | None = again(Masked, "evaluate")

@@ -120,7 +120,6 @@ def plan_of(prepared: Prepared) -> Plan | None:
         return None
     with node.network.world.together():
         _require_known(prepared)
-    from distadmm.privacy.accounting import gaussian
     from distadmm.privacy.accounting.shared_discrete_gaussian import colluding_of, least_roster
     from distadmm.privacy.noise import signing
     from distadmm.privacy.noise.masks import mask_degree, require_suite
@@ -137,15 +136,11 @@ def plan_of(prepared: Prepared) -> Plan | None:
             signing.require_all(Path(peers), signing.public_keys(Path(peers)), n)
     counted = privacy.adjacency != "add-remove"
     rows = counted_rows(node) if counted else n * (privacy.public_rows or 0)
+    epsilon, mu, told = _budget(prepared)
     with node.network.world.together():
-        epsilon = float(privacy.epsilon or 0.0)
-        mu = gaussian.mu_at(epsilon, privacy.delta)
-        told = gaussian.mu_at(algorithm.evaluate, privacy.delta) if algorithm.evaluate else 0.0
         rule = algorithm.rule_of(node, adjacency=privacy.adjacency, colluding=colluding, rows=rows, mu=mu)
         if told:
-            rule = replace(rule, evaluation=told * SHRINK)
-            mu = math.hypot(mu, told)
-            epsilon = gaussian.epsilon(mu, privacy.delta)
+            rule, mu = replace(rule, evaluation=told * SHRINK), math.hypot(mu, told)
             most, rounds = config.loop.iterations, rule.most_rounds
             require(
                 most >= rounds,
@@ -163,6 +158,29 @@ def plan_of(prepared: Prepared) -> Plan | None:
     missing = f"not verified: {HYPOTHESES[missed[0]]} ({missed[0]})" if missed else ""
     unverified = consensus.unchecked(prepared) or missing
     return Plan(rule, epsilon, privacy.delta, mu, least, degree, hosted, doubt, verified, unverified, peers)
+
+
+def _budget(prepared: Prepared) -> tuple[float, float, float]:
+    """(epsilon of the whole run, mu of the model, mu of its evaluation); ranks of one host work them out once."""
+    world, delta = prepared.world, prepared.config.privacy.delta
+
+    def mu_of(epsilon: float) -> float:
+        from distadmm.privacy.accounting import gaussian
+
+        return gaussian.mu_at(epsilon, delta)
+
+    def epsilon_of(mu: float) -> float:
+        from distadmm.privacy.accounting import gaussian
+
+        return gaussian.epsilon(mu, delta)
+
+    epsilon, evaluate = float(prepared.config.privacy.epsilon or 0.0), prepared.config.algorithm.evaluate
+    if not evaluate:
+        return epsilon, world.each_once(mu_of, [epsilon])[epsilon], 0.0
+    mus = world.each_once(mu_of, [epsilon, evaluate])
+    mu, told = mus[epsilon], mus[evaluate]
+    both = math.hypot(mu, told)
+    return world.each_once(epsilon_of, [both])[both], mu, told
 
 
 def _require_known(prepared: Prepared) -> None:
