@@ -123,7 +123,7 @@ class Consensus(shell.Programme):
 
     def describe(self, prepared: Prepared, price: Plan | None) -> dict[str, Any]:
         # Where records come and go, how many there are is private.
-        hidden = _COUNTS if prepared.config.privacy.adjacency == "add-remove" else ()
+        hidden = _COUNTS if prepared.config.privacy.adjacency in ("add-remove", "node") else ()
         data = {k: v for k, v in prepared.description["data"].items() if k not in hidden}
         described = {"data_id": data_ids(prepared), **prepared.description, "data": data}
         return (

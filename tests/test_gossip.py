@@ -24,8 +24,9 @@ from distadmm.methods.gossip.accelerated import Accelerated
 from distadmm.methods.gossip.gossip import Gossip
 from distadmm.methods.gossip.private import plan_of, sensitivities
 from distadmm.privacy.accounting import accountant, gaussian, pairwise_gaussian
-from distadmm.privacy.accounting.events import event_from_json
-from distadmm.privacy.accounting.trust import ANY, Trust
+from distadmm.privacy.accounting.events import Gaussian, event_from_json
+from distadmm.privacy.accounting.objective_perturbation import ObjectivePerturbation
+from distadmm.privacy.accounting.trust import ANY, Trust, common, restated
 from distadmm.privacy.noise import pairwise
 from distadmm.privacy.noise.sources import Simulation
 from distadmm.problems.consensus import GeneralisedLinear, Softmax
@@ -109,7 +110,9 @@ def test_the_ledger_is_charged_what_is_drawn(tmp_path: Path) -> None:
     ]
     assert sum(line["kind"] == "release" for line in lines) == 12
     commit = next(line for line in lines if line["kind"] == "commit")
-    assert commit["events"] == [{"mech": "gaussian", "noise_multiplier": multiplier, "count": 12}]
+    assert commit["events"] == [
+        {"mech": "gaussian", "noise_multiplier": pytest.approx(multiplier), "count": 12}
+    ]
 
 
 def test_what_travels_is_made_of_the_noisy_gradient_the_own_term_too() -> None:
@@ -244,6 +247,53 @@ def test_a_run_taken_up_again_sends_what_it_sent_and_pays_nothing_twice(tmp_path
     assert run.models is not None
     assert np.array_equal(run.models, again.models)  # type: ignore[arg-type]
     assert path.read_text().count('"kind":"release"') == before == 12
+
+
+def test_all_rows_of_a_node_may_be_others(tmp_path: Path, capsys: Any) -> None:
+    """The whole gradient is cut, whatever the rows: the two furthest differ by what is charged, in every step."""
+    flags = {**SMALL, "adjacency": "node", "gradient_clip": "0.01", "epsilon": 4.0}
+    run = radmm.solve("gossip", out=tmp_path / "run", **flags)
+    assert 3.99 < run.epsilon <= 4.0
+    ledger_command.main(["show", str(tmp_path / "run")])
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "for replacing all rows held by one node" in shown
+    assert "neighbouring data: all rows of one node replaced by others (node)" in shown
+    prepared = prepare(radmm.configure("gossip", **flags), World())
+    plan = plan_of(prepared)
+    assert plan is not None
+    assert {query.sensitivity for query in plan.recipe.queries} == {0.02}
+    released: list[Array] = []
+
+    class Bare:
+        private, recipe = True, plan.recipe
+
+        def noisy(self, k: int, values: Array) -> Array:
+            released.append(values)
+            return values
+
+        def passed(self, k: int, rows: Array) -> None: ...
+
+    algorithm, node = prepared.config.algorithm, prepared.node.having(release=Bare())
+    far = np.where(np.arange(5)[:, None] % 2, 50.0, -50.0) * np.ones_like(node.start)
+    algorithm.gradients(1, far, node, plan.recipe.constants)
+    lengths = np.linalg.norm(released[0], axis=1)
+    assert lengths.max() <= 0.01
+    assert lengths.max() == pytest.approx(0.01)
+
+
+@pytest.mark.parametrize("name", ["radmm", "masked"])
+def test_what_clips_no_whole_gradient_says_nothing_of_nodes(name: str) -> None:
+    with pytest.raises(InputError, match="choose replace, or --algorithm gossip"):
+        radmm.solve(name, **{**SMALL, "adjacency": "node", **({"trust": "any"} if name == "masked" else {})})
+
+
+def test_a_guarantee_for_nodes_is_one_for_records() -> None:
+    assert common(["node", "node"]) == "node"
+    assert common(["node", "replace"]) == "replace"
+    assert restated(Gaussian(4.0), "node", "replace") == Gaussian(4.0)
+    solve = ObjectivePerturbation("gamma", 5, 1.0, 0.2, 0.25, 8.2)
+    with pytest.raises(InputError, match="nothing is proved for all rows"):
+        solve.pure_epsilon("node")
 
 
 METHODS = ["gossip", "tracking", "accelerated", "extra"]

@@ -20,7 +20,7 @@ import math
 import textwrap
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any, get_args
+from typing import Any
 
 from distadmm.errors import DONE, require
 from distadmm.files import finite
@@ -180,7 +180,7 @@ def adjacencies(options: Options) -> tuple[Adjacency, ...]:
     if options.adjacency is not None:
         return tuple(a for a in ADJACENCIES if a == options.adjacency)
     if options.mechanism in ("gamma", "gaussian", "output-gamma", "output-gaussian"):
-        return get_args(Adjacency)
+        return ADJACENCIES
     return ("replace",)
 
 

@@ -88,7 +88,12 @@ class Links:
 class Privacy(Budget):
     """What noise the releases carry, and what they may cost."""
 
-    adjacency: str | None = again(Budget, "adjacency", note="; no default")
+    adjacency: str | None = again(
+        Budget,
+        "adjacency",
+        choices=(*ADJACENCIES, "node"),
+        note="; no default; with gossip also node: all its rows",
+    )
     noise: str | None = flag(
         None,
         help="gamma or gaussian (default: gamma once --epsilon or --alpha is given)",

@@ -156,6 +156,7 @@ def plan_of(prepared: Prepared) -> Plan | None:
         own = f"has no private form; these have one: {', '.join(n for n in names() if find(n).private)}"
         raise InputError(f"--algorithm {config.name} {NO_SCHEDULE if find(config.name).file else own}")
     check_assumed(config.privacy, strangers(prepared))
+    require_records(config)
     if config.privacy.adjacency == "add-remove":
         require_rows_that_stay(config, dealt_out=prepared.source.pooled_allowed)
     with node.network.world.together():
@@ -174,6 +175,14 @@ def plan_of(prepared: Prepared) -> Plan | None:
         else:
             recipe = sizing.calibrate(config.privacy, recipe, releases, node.network.world)
     return Plan(recipe, node, tuple(releases), choice)
+
+
+def require_records(config: Config) -> None:
+    require(
+        config.privacy.adjacency != "node",
+        f"--adjacency node: --algorithm {config.name} clips no whole gradient, so nothing bounds what all rows of a "
+        "node do; choose replace, or --algorithm gossip",
+    )
 
 
 def require_rows_that_stay(config: Config, *, dealt_out: bool) -> None:

@@ -25,6 +25,7 @@ from distadmm.run.groups import Shared
 if TYPE_CHECKING:
     from distadmm.methods.gossip.rule import Constants
 
+_UNIT = 1 - 1e-12  # to which long gradients are cut: within the clip after every rounding
 NOISE_MODELS = ("auto", "local", "pairwise")
 Array = np.ndarray
 Mix = Callable[[Array], Array]  # W, over the network or as a number
@@ -128,13 +129,20 @@ class Noisy:
     def gradients(self, k: int, f: Array, node: Node, use: Constants) -> Array:
         """Those of the nodes here as they may be used: clipped, under noise that was paid for."""
         weight, release = node.facts.weight, cast(Any, node.release)
-        cut = (use.clip,) if use.clip < np.inf else ()  # an objective of one's own need not know of it
+        whole = release.private and release.recipe.adjacency == "node"
+        cut = (
+            (use.clip,) if use.clip < np.inf and not whole else ()
+        )  # an objective of one's own need not know of it
         g = np.stack([each.grad(row, *cut) for each, row in zip(node.problem.objectives, f)]) / weight
         if not release.private:
             release.expose(k, "gradients without noise")
             return g
         ridge = node.facts.ridge / weight * f  # of released values alone
-        return release.noisy(k, g - ridge) + ridge
+        data = g - ridge
+        if whole:
+            length = np.sqrt(np.einsum("ij,ij->i", data, data))[:, None]
+            data = data * np.minimum(1.0, use.clip * _UNIT / np.maximum(length, use.clip))
+        return release.noisy(k, data) + ridge
 
     def mixed(self, k: int, rows: Array, node: Node) -> Array:
         """W rows, in one message an edge."""

@@ -37,6 +37,9 @@ __all__ = ["armed", "plan_of", "settle"]
 Array = np.ndarray
 
 
+_ABOVE = 1 + 1e-12  # so that no rounding of the sum over steps ends above --epsilon
+
+
 @struct
 class Plan:
     """What a private run will release and at what price: worked out once, before any file is written."""
@@ -120,7 +123,7 @@ def plan_of(prepared: Prepared) -> Plan | None:
     steps, n = config.loop.iterations, node.facts.n_nodes
     with world.together():
         require(steps >= 1, "--iterations is 0: there is nothing to release; needed: at least 1")
-        multiplier = gaussian_noise_multiplier(float(privacy.epsilon or 0.0), privacy.delta, steps)
+        multiplier = gaussian_noise_multiplier(float(privacy.epsilon or 0.0), privacy.delta, steps) * _ABOVE
         reach = _everywhere(prepared, 1.0)
     A = forecast.adjacency(node.network) if n <= forecast.LARGEST else None
 
@@ -203,7 +206,8 @@ def _queries(
 
 def clip_of(config: Config) -> float:
     asked = config.algorithm.gradient_clip
-    return rule.CLIP if asked == "auto" else float(asked)
+    usual = rule.NODE_CLIP if config.privacy.adjacency == "node" else rule.CLIP
+    return usual if asked == "auto" else float(asked)
 
 
 def _afters(algorithm: Any, A: Array | None) -> list[Smoothing]:
@@ -219,6 +223,8 @@ def _afters(algorithm: Any, A: Array | None) -> list[Smoothing]:
 def sensitivities(prepared: Prepared, clip: float) -> Array:
     """How far one record moves the gradient of O_i/C of each node here, whose records' parts are cut to `clip`."""
     privacy, problem = prepared.config.privacy, prepared.node.problem
+    if privacy.adjacency == "node":  # the whole gradient is cut
+        return np.full(len(problem.objectives), 2 * clip)
     each = np.array([objective.scale for objective in problem.objectives]) / prepared.node.facts.weight
     if privacy.adjacency == "add-remove":
         return each * clip

@@ -195,6 +195,7 @@ def _require_known(prepared: Prepared) -> None:
             not given,
             f"--algorithm masked has no --{name}: its noise is discrete Gaussian, its budget --epsilon; leave it out",
         )
+    consensus.require_records(config)
     if privacy.adjacency == "add-remove":
         consensus.require_rows_that_stay(config, dealt_out=prepared.source.pooled_allowed)
 

@@ -46,9 +46,10 @@ if TYPE_CHECKING:
     from distadmm.privacy.accounting.trust import Trust
 
 Array = np.ndarray
-Adjacency = Literal["add-remove", "replace", "label"]
+Adjacency = Literal["add-remove", "replace", "label", "node"]
 
-#: Neighbouring tables: one record more or less; one record another; the label of one record flipped.
+#: Neighbouring tables: one record more or less; one record another; the label of one record flipped.  Where whole
+#: gradients are clipped there is "node" besides: all rows of one node are others.
 ADJACENCIES: tuple[Adjacency, ...] = ("add-remove", "replace", "label")
 
 _KINDS: dict[tuple[str, int], type[Event]] = {}  # by name and version
@@ -56,7 +57,7 @@ _KINDS: dict[tuple[str, int], type[Event]] = {}  # by name and version
 
 def check_adjacency(adjacency: str) -> None:
     require(
-        adjacency in ADJACENCIES,
+        adjacency in (*ADJACENCIES, "node"),
         f"adjacency is {adjacency!r}; there is no default: choose one of {', '.join(ADJACENCIES)}",
     )
 

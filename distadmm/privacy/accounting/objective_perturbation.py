@@ -156,6 +156,7 @@ class ObjectivePerturbation(Event):
     def shift(self, adjacency: Adjacency) -> float:
         """How far one record can move the noise."""
         check_adjacency(adjacency)
+        require(adjacency != "node", f"{self.mech}: nothing is proved for all rows of a node")
         both = adjacency == "replace" or (adjacency == "label" and not self.logistic)
         return 2 * self.weight if both else self.weight
 

@@ -97,6 +97,7 @@ _CHANGES = {
     "add-remove": "adding or removing one record",
     "replace": "replacing one record",
     "label": "flipping the label of one record",
+    "node": "replacing all rows",
 }
 _FEATURES = "labels and N public; local models and predictions not covered"
 

@@ -3,6 +3,7 @@
 Trust       any > coalition:C > coalition:C-1 > ... > coalition:0 > centre
             A guarantee holds for all that stand below its own, and several together hold for the least of them.
 Adjacency   a flipped label is a replaced record, and a replaced record is one removed and one added
+            and what hides all rows of a node hides each of them.
             What was priced for the one on the right is restated for the other: at the same price, or at that of two.
 """
 
@@ -20,6 +21,7 @@ ADJACENCY_WORDS: dict[str, str] = {
     "add-remove": "one record more or less",
     "replace": "one record replaced by another",
     "label": "the label of one record flipped",
+    "node": "all rows of one node replaced by others",
 }
 
 
