@@ -15,6 +15,11 @@ from hypothesis import strategies as st
 
 from distadmm import radmm
 from distadmm.algorithm import Facts
+from distadmm.audit import gossip as audit
+from distadmm.audit.bounds import claim_of, trade_off
+from distadmm.audit.draws import Draws, Played
+from distadmm.audit.noises import verdict_of
+from distadmm.commands import audit as audit_command
 from distadmm.commands import ledger as ledger_command
 from distadmm.errors import InputError
 from distadmm.methods.consensus import forecast, smoothing
@@ -489,3 +494,72 @@ def test_on_the_wire_are_models_and_one_key_exchange_an_edge() -> None:
 def test_a_trust_that_means_nothing_is_refused(flags: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError, match=said):
         radmm.solve("gossip", **{**SMALL, **flags})
+
+
+# -- the auditor --------------------------------------------------------------------------------------
+
+ATTACKED: dict[str, Any] = {**SMALL, "topology": "ring:6", "trust": "coalition:1", "noise_model": "pairwise"}
+
+
+def attacked(runs: int = 6, colluding: int = 1, **flags: Any) -> tuple[Any, Played]:
+    plan = plan_of(prepare(radmm.configure("gossip", **{**ATTACKED, **flags}), World()))
+    assert plan is not None
+    found = audit.played(plan, runs, Draws("simulation", 7), colluding)
+    return verdict_of(found.noises, found.findings), found
+
+
+@pytest.mark.parametrize("flags", [{}, {"trust": None, "noise_model": "auto"}, {"topology": "complete:5"}])
+def test_noise_as_it_is_paid_for_stands(flags: dict[str, Any]) -> None:
+    verdict, _ = attacked(**flags)
+    assert not verdict.refuted, verdict.findings[:3]
+
+
+def frozen(monkeypatch: pytest.MonkeyPatch) -> None:
+    draw = pairwise.Edges.between
+    monkeypatch.setattr(pairwise.Edges, "between", lambda self, i, j, k, c, d: draw(self, i, j, 0, c, d))
+
+
+def one_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pairwise, "pair_key", lambda *_: bytes(32))
+
+
+def deviation_for_variance(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A formula that wants variances is given deviations."""
+    draw = pairwise_gaussian.PairwiseGaussian.sample
+    monkeypatch.setattr(
+        pairwise_gaussian.PairwiseGaussian, "sample",
+        lambda self, stream, *_: np.rint(draw(self, stream) / self.sigma_grid**0.5).astype(np.int64),
+    )  # fmt: skip
+
+
+def one_for_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What nobody's edges hide is charged against one colluding node."""
+    known = pairwise_gaussian.exposures
+    monkeypatch.setattr(pairwise_gaussian, "exposures", lambda A, q, ratio: known(A, 0, ratio))
+
+
+@pytest.mark.parametrize(
+    ("plant", "kind"),
+    [(frozen, "reuse"), (one_seed, "shape scale reuse"), (deviation_for_variance, "scale"), (one_for_two, "entry")],
+)  # fmt: skip
+def test_the_auditor_catches(plant: Any, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch)
+    verdict, _ = attacked()
+    assert verdict.refuted
+    assert any(finding.kind in kind for finding in verdict.findings), verdict.findings[:3]
+
+
+def test_both_neighbours_on_a_ring_know_more_than_a_claim_for_one_allows() -> None:
+    _, two = attacked(runs=120, colluding=2, epsilon=5.0, iterations=4)
+    claim = claim_of(two.events, "replace", "one colludes")
+    assert trade_off(claim, two.here, two.there, delta=1e-5, confidence=0.95).refuted
+    mu = np.sqrt(np.mean(two.here) - np.mean(two.there))  # of the likelihood ratio of two Gaussians
+    of_all = [event.against(ANY).gdp_mu("replace") for event in two.events]
+    assert mu == pytest.approx(of_all[0], rel=0.15)  # the two cut their neighbour off
+
+
+def test_the_command_attacks_by_the_trust_of_the_run(tmp_path: Path, capsys: Any) -> None:
+    words = "--algorithm gossip --data tiny --topology complete:4 --trust coalition:1 --noise-model pairwise"
+    words += f" --epsilon 4 --adjacency replace --iterations 4 --rng simulation --runs 10 --out {tmp_path / 'audit'}"
+    assert audit_command.main(words.split()) == 0
+    assert "against coalition:1" in capsys.readouterr().out

@@ -205,7 +205,22 @@ def _seed(seed: int, world: int, batch: int) -> int:
     return int(sequence.generate_state(1, np.uint64)[0])
 
 
+GOSSIP = "distadmm.methods.gossip"
+
+
+def _gossip(config: Config, options: Options) -> Audit:
+    """Noisy gradients, by whom the run's trust names."""
+    from distadmm.audit import gossip
+    from distadmm.methods.gossip import private
+
+    plan = private.plan_of(prepare(config, World()))
+    assert plan is not None
+    return _attacked(gossip.play_of(plan, config.name), options, config.loop.seed, config.privacy.delta)
+
+
 def _consensus(config: Config, options: Options, world: World) -> Audit | None:
+    if config.algorithm.house == GOSSIP:
+        return world.on_root(lambda: _gossip(config, options))
     levels: list[Level] = []
     scores: tuple[Array, Array] | None = None
     claim: bounds.Claim | None = None
@@ -365,12 +380,14 @@ def _run(folder: str, options: Options, *, run_code: bool) -> Audit:
     if run.kind != "radmm":
         play = runs.of_run(run, options.audit_columns or _WIDEST)
         return _attacked(play, options, 0, float(run.config["delta"]))
+    config = transcript.configuration_of(folder, "audit", run_code=run_code)
     if run.config.get("algorithm") == "masked":
-        config = transcript.configuration_of(folder, "audit", run_code=run_code)
         require(
             config.privacy.wanted, f"{folder} is a run without noise: its ledger claims nothing to be audited"
         )
         return masked_audit(config, options, _levels, Path(folder))
+    if config.algorithm.house == GOSSIP and config.privacy.wanted:
+        return _gossip(config, options)
     verdict = white_box_of_run(folder, run_code=run_code)
     return Audit(f"the run in {folder}", "", [level_zero(verdict)], None, None, verdict)
 

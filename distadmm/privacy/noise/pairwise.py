@@ -52,14 +52,21 @@ class Edges:
         if k != self._round:
             self._round, self._drawn = k, {}
         total = np.zeros(dimension, dtype=np.int64)
-        for j, key in self.keys[i].items():
+        for j in self.keys[i]:
             edge = (min(i, j), max(i, j))
             v = self._drawn.pop(edge, None)
             if v is None:
-                words = _Words(NAME + key + self._terms + be8(k))
-                v = self._drawn[edge] = words.discrete_normal(c, dimension)
+                v = self._drawn[edge] = self.between(i, j, k, c, dimension)
             total += v if j > i else -v
         return total
+
+    def between(self, i: int, j: int, k: int, c: float, dimension: int) -> Array:
+        """c v_ij of round k, as both i and j find it."""
+        return _Words(NAME + self.keys[i][j] + self._terms + be8(k)).discrete_normal(c, dimension)
+
+    def again(self, terms: bytes) -> Edges:
+        """The same keys under other terms."""
+        return Edges(self.keys, terms)
 
 
 def agreed(network: Network, own: Mapping[int, tuple[Key, bytes]], terms: bytes) -> Edges:
