@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -158,9 +158,9 @@ class Node:
         ]
         require(not missing, f"the checkpoint has no node {missing[:1]}; it belongs to another network")
         whole = {key: stack(value) for key, value in rows.items()}
-        self.problem.restore(_under("solver.", whole))
-        self.network.restore(_under("network.", whole))
-        self.release.recall(_under("release.", whole))
+        self.problem.restore(under("solver.", whole))
+        self.network.restore(under("network.", whole))
+        self.release.recall(under("release.", whole))
         self.network.traffic.messages, self.network.traffic.bytes = traffic.tolist()
         # What an older release did not keep begins at the models: a mean over the solves.
         return type(state)(**{name: whole.get(f"state.{name}", whole["state.f"]) for name in state._fields})
@@ -179,5 +179,5 @@ def stack(rows: list[Any]) -> Array:
     return np.stack(rows)
 
 
-def _under(prefix: str, arrays: dict[str, Array]) -> dict[str, Array]:
+def under(prefix: str, arrays: Mapping[str, Array]) -> dict[str, Array]:
     return {name.removeprefix(prefix): value for name, value in arrays.items() if name.startswith(prefix)}

@@ -221,9 +221,7 @@ def _described(prepared: Prepared, price: Price, solution: Solution) -> dict[str
     """Each party's by the rank that hosts it, and at the centre what holds them together."""
     star, parts, name = prepared.star, prepared.parts, prepared.options.model.loss
     said = model.privacy(price.facts, " ".join(price.said) or price.facts["statement"])
-    later = price.facts.get("privacy", {}).get(
-        "bounds", {}
-    )  # of moments: what rows are cut to, if scores are released
+    later = price.facts.get("privacy", {}).get("bounds", {})  # of moments, if scores are released
     told: dict[str, dict[str, Any]] = {}
     for m in solution.models:
         bound = later.get(str(m), {})
@@ -274,18 +272,15 @@ def _sum_up(
     if traffic is None:
         return
     widths = {m: width for part in gathered or [] for m, width in part.items()}
+    usual = "v1" if price.agreed else prepared.options.model.name
+    found = ("iterations", "converged", "failure", "theta", "tau")
     outcome.summary = {
-        "algorithm": prepared.options.privacy.mechanism
-        or ("v1" if price.agreed else prepared.options.model.name),
+        "algorithm": prepared.options.privacy.mechanism or usual,
         "ended": outcome.ended,
-        "iterations": solution.iterations,
+        **{name: getattr(solution, name) for name in found},
+        "rho": None if np.isnan(solution.rho) else solution.rho,
         "ranks": star.world.size,
         "columns": [widths[m] for m in sorted(widths)],
-        "converged": solution.converged,
-        "failure": solution.failure,
-        "theta": solution.theta,
-        "tau": solution.tau,
-        "rho": None if np.isnan(solution.rho) else solution.rho,
         "traffic": traffic,
         "seconds": round(seconds, 3),
         "comparison": finite({name: told and told._asdict() for name, told in compared.items()}),

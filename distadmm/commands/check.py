@@ -223,10 +223,8 @@ def bounds_of(options: Options, topology: Topology) -> Bounds:
         f"the curvature of --loss {options.loss} has no public bound; give --lipschitz",
     )
     if options.curvature:
-        hessians, hessians_from = (
-            [np.full(n, h) for h in options.curvature],
-            "--curvature, common to all nodes",
-        )
+        hessians = [np.full(n, h) for h in options.curvature]
+        hessians_from = "--curvature, common to all nodes"
     elif options.data is None:
         require(low > 0, "--rho is 0, so no curvature is known from below; give --curvature or --data")
         high = float(np.max(lipschitz))
@@ -252,9 +250,8 @@ def _from_data(options: Options) -> tuple[list[Array], Array]:
         "and --curvature",
     )
     flags = {name: getattr(options, name) for name in ("topology", "data", "loss", "weight", "rho")}
-    objectives = prepare(
-        radmm.configure("admm", eta="1", progress="none", **flags), World()
-    ).node.problem.objectives
+    config = radmm.configure("admm", eta="1", progress="none", **flags)
+    objectives = prepare(config, World()).node.problem.objectives
     f = np.zeros(objectives[0].dimension)
     hessians = np.array([objective.hess(f) for objective in objectives])
     lipschitz = np.array([np.linalg.eigvalsh(H)[-1] for H in hessians])

@@ -47,14 +47,11 @@ def page(mark: str, told: Sequence[Told]) -> str:
             *(f'<p class="note">{escape(note)}</p>' for note in one.notes),
             '<div class="wide">' + _table(one.header, one.rows) + "</div>",
             f"<p>{escape(KINDS[one.kind].reading)}</p>",
-            "<details><summary>common to all</summary>"
-            + _table(["setting", "value"], common(one.runs))
-            + "</details>",
+            f"<details><summary>common to all</summary>{_table(['setting', 'value'], common(one.runs))}</details>",
             *(f"<figure>{svg}</figure>" for svg in figures(one.runs)),
         ]
-    parts.append(
-        "<h2>Where it comes from</h2>\n" + _table(["setting", "directory", "seed", "data"], _sources(groups))
-    )
+    sources = _table(["setting", "directory", "seed", "data"], _sources(groups))
+    parts.append(f"<h2>Where it comes from</h2>\n{sources}")
     return "\n".join(parts) + "\n</html>\n"
 
 

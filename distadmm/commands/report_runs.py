@@ -251,11 +251,8 @@ def warnings(found: Sequence[Group]) -> list[str]:
     if len({trace.nodes for trace in traces}) > 1:
         apart.append("number of nodes")
     if apart:
-        means = (
-            "a gap is relative to the optimum of its own run"
-            if kind.gaps
-            else "compare errors, not objectives"
-        )
+        own = "a gap is relative to the optimum of its own run"
+        means = own if kind.gaps else "compare errors, not objectives"
         said.append(f"the objectives differ ({', '.join(apart)}): {means}")
     unfinished = [trace.folder.name for trace in traces if trace.summary is None]
     if unfinished:
@@ -279,13 +276,10 @@ def _of_privacy(traces: Sequence[Trace]) -> list[str]:
         said.append(
             "simulation: noise that a seed repeats protects nobody; its epsilon is what real noise would spend"
         )
-    aside = [
-        path.name for t in traces for path in t.folder.parent.glob(glob.escape(t.folder.name) + ".spent-*")
-    ]
+    places = [(t.folder.parent, f"{glob.escape(t.folder.name)}.spent-*") for t in traces]
+    aside = ", ".join(sorted(path.name for parent, like in places for path in parent.glob(like)))
     if aside:
-        said.append(
-            f"runs that were replaced have spent as well, and are not shown: {', '.join(sorted(aside))}"
-        )
+        said.append(f"runs that were replaced have spent as well, and are not shown: {aside}")
     return said
 
 

@@ -204,9 +204,8 @@ def read(argv: Sequence[str]) -> dict[str, Any]:
             table = radmm.PROGRAMME.read(rest).table()
         except InputError as error:
             near = nearest(unknown_flag(str(error)), own)
-            raise (
-                InputError(f"{str(error).partition(';')[0]}; did you mean --{near}?") if near else error
-            ) from None
+            hint = InputError(f"{str(error).partition(';')[0]}; did you mean --{near}?")
+            raise (hint if near else error) from None
         return {"folder": None, "collude": options.collude, "run_code": False, "table": table}
     known = parse(PROG, __doc__ or "", [Loop], rest)[0]
     table = {"out": known.out, "force": known.force}
@@ -295,22 +294,13 @@ def _of_masked(config: Config, run: Path | None, out: str | None, force: bool, c
 def _table(index: dict[str, Any], folder: Path) -> str:
     views = index["views"]
     surrounded = [(v["file"], v["surrounds"]) for v in views if v["surrounds"]]
-    rows = [
-        (
-            "messages",
-            f"{len(index['exchanges'])} exchanges of {index['nodes']} rows of {8 * index['width']} bytes",
-        ),
-        ("from", index["source"] + (f" ({index['watermark']})" if index["watermark"] else "")),
-        (
-            "views",
-            f"{len(views)} files, one a node"
-            + (" and one a coalition" if len(views) > index["nodes"] else ""),
-        ),
-    ]
+    size = f"{len(index['exchanges'])} exchanges of {index['nodes']} rows of {8 * index['width']} bytes"
+    source = index["source"] + (f" ({index['watermark']})" if index["watermark"] else "")
+    more = " and one a coalition" if len(views) > index["nodes"] else ""
+    rows = [("messages", size), ("from", source), ("views", f"{len(views)} files, one a node{more}")]
     for file, nodes in surrounded:
-        rows.append(
-            ("surrounded", f"{file} holds the perturbed gradients of node(s) {', '.join(map(str, nodes))}")
-        )
+        what = f"holds the perturbed gradients of node(s) {', '.join(map(str, nodes))}"
+        rows.append(("surrounded", f"{file} {what}"))
     rows.append(("written to", str(folder)))
     return "\n".join(f"{name:<12} {value}" for name, value in rows)
 

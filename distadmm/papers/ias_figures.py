@@ -306,11 +306,8 @@ def _table_words(rows: list[Row]) -> list[str]:
         _trivial(2.0, "lc"),
     ]
     for (beta, method), part in grouped(rows, "beta", "method").items():
-        ends = ", ".join(
-            f"{row['F']:.6f}"
-            + (f" (step {row['alpha']:g}, fell {row['drops']} times)" if row["alpha"] else "")
-            for row in part
-        )
+        steps = [f" (step {r['alpha']:g}, fell {r['drops']} times)" if r["alpha"] else "" for r in part]
+        ends = ", ".join(f"{row['F']:.6f}{step}" for row, step in zip(part, steps))
         told.append(f"beta {beta:g}, {method}: {ends}; optimum {part[0]['optimum']:.6f}.")
     told.append(
         "So: the table's best value is the value of the trivial mapping, F = 0.  On the stand-in gradient ascent gets "

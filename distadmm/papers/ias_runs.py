@@ -49,14 +49,8 @@ def inner(beta: float, sign: str, steps: int) -> list[Row]:
     for t in range(1, steps + 1):
         state = admm.inner_step(objective, state, RHO, EPS, sign=SIGNS[sign])
         seen = admm.look(objective, state, RHO)
-        names = {
-            "F_admm": seen.F3,
-            "F": seen.F,
-            "lagrangian": seen.L,
-            "delta_l1": seen.delta,
-            "lambda_l1": seen.lam,
-        }
-        values = {name: float(value[0]) for name, value in names.items()}
+        names = ("F_admm", "F", "lagrangian", "delta_l1", "lambda_l1")
+        values = {name: float(value[0]) for name, value in zip(names, seen)}
         rows.append({"beta": beta, "sign": sign, "step": t, **values, "sum_P_U": float(state.P_U.sum())})
     return rows
 

@@ -46,13 +46,9 @@ def accounting(epsilon: float) -> Row:
     """sigma / Delta that T releases need, by Theorem 3.3 and exactly; and what the theorem's noise is worth."""
     paper = printed.noise_scale(epsilon, DELTA, T, 0.5)
     exact = gaussian.gaussian_noise_multiplier(epsilon, DELTA, T)
-    return {
-        "epsilon": epsilon,
-        "paper": paper,
-        "exact": exact,
-        "ratio": paper / exact,
-        "true_epsilon_of_paper": gaussian.epsilon(math.sqrt(T) / paper, DELTA),
-    }
+    worth = gaussian.epsilon(math.sqrt(T) / paper, DELTA)
+    noise = {"epsilon": epsilon, "paper": paper, "exact": exact}
+    return {**noise, "ratio": paper / exact, "true_epsilon_of_paper": worth}
 
 
 def attack(item: tuple[str, int, float]) -> Row:
@@ -117,14 +113,8 @@ def budget(item: tuple[int, str, float, int]) -> Row:
             problem.X, problem.y, epsilon=worth, delta=DELTA, adjacency="replace", clip=4.0, shortest=1.0,
             longest=12.0, iterations=T, seed=seed, **settings,
         )  # fmt: skip
-    row |= {
-        "f1": problem.support_f1(found.theta),
-        "accuracy": problem.accuracy(found.theta),
-        "bayes": problem.bayes_accuracy,
-        "lambda": found.plan.lam,
-        "stuck": len(found.stuck),
-    }
-    return row
+    row |= {"f1": problem.support_f1(found.theta), "accuracy": problem.accuracy(found.theta)}
+    return row | {"bayes": problem.bayes_accuracy, "lambda": found.plan.lam, "stuck": len(found.stuck)}
 
 
 _ADULT: dict[str, dict[str, Any]] = {

@@ -41,17 +41,12 @@ def _attack(pyplot: Any, rows: list[Row]) -> Any:
     drawn, axes = pyplot.subplots(figsize=(4.6, 3.2))
     for (leak, longest), group in grouped(rows, "leak", "alpha_max").items():
         name = f"exact step, alpha_max = {longest:.0e}" if leak == "step" else "exact line search"
-        axes.loglog(
-            [r["rows"] for r in group], [r["delta_at_least"] or np.nan for r in group], "o-", label=name
-        )
+        bounds = [r["delta_at_least"] or np.nan for r in group]
+        axes.loglog([r["rows"] for r in group], bounds, "o-", label=name)
     axes.axhline(1e-5, color="0.4", linestyle="--")
     axes.annotate("claimed", (rows[0]["rows"], 1.3e-5), color="0.4")
-    axes.set(
-        xlabel="rows",
-        ylabel="true delta is at least",
-        title="Algorithm 1 as printed, epsilon = 1, T = 2",
-        ylim=(5e-6, 2),
-    )
+    axes.set(xlabel="rows", ylabel="true delta is at least", ylim=(5e-6, 2))
+    axes.set_title("Algorithm 1 as printed, epsilon = 1, T = 2")
     axes.legend(loc="lower right", bbox_to_anchor=(1.0, 0.12))
     return drawn
 

@@ -180,9 +180,8 @@ def _5(curves: list[Curve]) -> list[str]:
         "alpha_i of each node that spends just this."
     ]
     for alpha in (2, 1, 0.5):
-        mine = {
-            c.label.split(" ", 1)[1]: c.mean[-1] for c in curves if c.label.startswith(f"alpha={alpha:g} ")
-        }
+        own = [c for c in curves if c.label.startswith(f"alpha={alpha:g} ")]
+        mine = {c.label.split(" ", 1)[1]: c.mean[-1] for c in own}
         four = [name for name in mine if name in ("R-ADMM", "MR-ADMM") or "perturbation" in name]
         best = min(four, key=lambda name: mine[name])
         extra = min(set(mine) - set(four), key=lambda name: mine[name])

@@ -183,14 +183,9 @@ def _row(item: Item, work: Task, epoch: int, x: dict[int, Array], b: float, *, c
     train = sum(work.blocks[m - 1] @ x[m] for m in x) + shift
     test = sum(work.test[m - 1] @ x[m] for m in x) + shift
     objective = LOSS.value(train, work.y).sum() + 0.5 * sum(float(model @ model) for model in x.values())
-    return {
-        "figure": item.figure,
-        "data": work.name,
-        "curve": item.curve,
-        "epoch": epoch,
-        "objective": float(objective) / work.y.size,
-        "test_loss": float(LOSS.value(test, work.y_test).mean()),
-    }
+    of = {"figure": item.figure, "data": work.name, "curve": item.curve, "epoch": epoch}
+    held_out = float(LOSS.value(test, work.y_test).mean())
+    return {**of, "objective": float(objective) / work.y.size, "test_loss": held_out}
 
 
 def _logistic_regression(blocks: Sequence[Any], y: Array) -> dict[int, Array]:

@@ -58,10 +58,8 @@ def _against_sgd(figure: str, rows: list[Row]) -> list[str]:
             for name, own in curves.items()
         ),
     )
-    admm, sgd = (
-        curves["ADMM corrected"],
-        min((curves[n] for n in curves if "SGD" in n), key=lambda c: c[-1]["test_loss"]),
-    )
+    admm = curves["ADMM corrected"]
+    sgd = min((own for name, own in curves.items() if "SGD" in name), key=lambda c: c[-1]["test_loss"])
     if figure == "1a":
         slower = next(iter(curves.values()))[1]["objective"] > sgd[1]["objective"]
         same = abs(admm[-1]["test_loss"] - sgd[-1]["test_loss"]) < 2e-3
@@ -70,11 +68,8 @@ def _against_sgd(figure: str, rows: list[Row]) -> list[str]:
     best = min(row["test_loss"] for row in admm)
     worst = min(row["test_loss"] for row in sgd)
     claim = "ADMM is quickly below where SGD stays"
-    return [
-        *lines,
-        "",
-        f"The paper: {claim}.  Here: {_agrees(best < worst)} ({best:.4f} against {worst:.4f}).",
-    ]
+    seen = f"{_agrees(best < worst)} ({best:.4f} against {worst:.4f})"
+    return [*lines, "", f"The paper: {claim}.  Here: {seen}."]
 
 
 def _noise(figure: str, rows: list[Row]) -> list[str]:

@@ -139,9 +139,7 @@ def _sharing(path: Path, content: dict[str, Any]) -> dict[str, Any] | None:
         # The schedule of each party was priced within its budget before it began.
         "epsilon": max(b for b in budgets if b is not None) if private and not printed else math.inf,
         "delta": config["delta"],
-        "adjacency": "add-remove"
-        if config.get("neighbours") == "zero"
-        else config.get("adjacency", "replace"),
+        "adjacency": {"zero": "add-remove"}.get(config.get("neighbours"), config.get("adjacency", "replace")),
         "statement": _statement(private or printed, printed, config["rng"] or "secure"),
     }
 
@@ -163,15 +161,9 @@ def _istdp(path: Path, content: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _statement(private: bool, printed: bool, rng: str) -> str:
-    return (
-        REFUTED
-        if printed
-        else UNBOUNDED
-        if not private
-        else "simulation"
-        if rng == "simulation"
-        else "certificate"
-    )
+    if printed or not private:
+        return REFUTED if printed else UNBOUNDED
+    return "simulation" if rng == "simulation" else "certificate"
 
 
 def _designs(path: Path, content: dict[str, Any]) -> dict[str, Any] | None:

@@ -99,13 +99,8 @@ class Loop:
     """The iterations of one prepared run."""
 
     def __init__(self, algorithm: Any, place: Place, watcher: Watcher, run: Running, course: Course):
-        self.algorithm, self.place, self.watcher, self.run, self.course = (
-            algorithm,
-            place,
-            watcher,
-            run,
-            course,
-        )
+        self.algorithm, self.place, self.watcher = algorithm, place, watcher
+        self.run, self.course = run, course
         self.history: list[Any] = []
         self.ended, self.reason = End.ITERATIONS.word, ""
         self.seconds = 0.0  # of protocol time, measurements excluded

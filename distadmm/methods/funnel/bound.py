@@ -97,12 +97,8 @@ def _above(corners: Array, S: Array, price: Array, slope: float) -> Array:
     """The bound of each cell."""
     t = corners @ S
     centre = np.maximum(log0(t.mean(axis=1)), FLOOR)
-    g = (
-        -np.einsum("cvk,ck->cv", t, centre)
-        - slope * entropy(corners, axis=2)
-        - np.einsum("cvm,cm->cv", corners, price)
-    )
-    return g.max(axis=1)
+    linear = np.einsum("cvk,ck->cv", t, centre)
+    return (-linear - slope * entropy(corners, axis=2) - np.einsum("cvm,cm->cv", corners, price)).max(axis=1)
 
 
 def _halved(corners: Array, S: Array, slope: float) -> tuple[Array, Array]:

@@ -23,7 +23,7 @@ from distadmm.methods.funnel.starts import rng_of
 BETAS = np.geomspace(0.1, 64.0, 28)
 VARIANTS = tuple((penalty, by_row) for penalty in (16.0, 128.0, 1024.0) for by_row in (False, True))
 STARTS = (
-    6  # for each beta: two of random rows, the others near deterministic channels, as in the authors' code
+    6  # for each beta: two of random rows, the others near deterministic channels, as the authors have it
 )
 NEAR = 1e-3  # how near
 FIRST, SCALE, SMALLEST = 1e-2, 0.25, 1e-11

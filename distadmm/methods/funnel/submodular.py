@@ -22,9 +22,8 @@ MULTIPLIERS = np.concatenate([np.geomspace(1e-3, 0.3, 16), np.linspace(0.33, 0.9
 def change(T: Array, r: Array, W: Array, mu: float) -> float:
     """F(W): how much merging the symbols of the mask W changes I(S;Y) - mu I(X;Y)."""
     modular = (1 - mu) * f(r) - f(T).sum(axis=0)
-    return (
-        float(f(T[:, W].sum(axis=1)).sum() - (1 - mu) * f(r[W].sum()) + modular[W].sum()) if W.any() else 0.0
-    )
+    merged = f(T[:, W].sum(axis=1)).sum() - (1 - mu) * f(r[W].sum())
+    return float(merged + modular[W].sum()) if W.any() else 0.0
 
 
 def merge_set(T: Array, r: Array, mu: float) -> Array:

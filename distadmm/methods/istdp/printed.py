@@ -119,10 +119,8 @@ def iterate(
     X: Array, y: Array, loss: Loss, penalty: Penalty, draw: Callable[[int], Array], **rule: Any
 ) -> Iterator[State]:
     """theta^2, theta^3, ... for noise of one's own; `rule` are the other fields of `AsPrinted`."""
-    method, place = (
-        AsPrinted(penalty, **rule),
-        SimpleNamespace(rows=(X, y, loss), release=lambda k, theta: draw(k)),
-    )
+    method = AsPrinted(penalty, **rule)
+    place = SimpleNamespace(rows=(X, y, loss), release=lambda k, theta: draw(k))
     state = method.init(place)
     for k in count(1):
         state = method.step(k, state, place)

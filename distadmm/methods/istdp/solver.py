@@ -97,14 +97,8 @@ def solve(
         else:
             patience *= 2
         rule = replace(rule, first=state.step)
-    return Solution(
-        theta=state.theta + 0.0,  # no negative zeros
-        objective=state.F,
-        history=np.array(history),
-        steps=np.array(taken),
-        residual=state.residual,
-        converged=state.residual <= target,
-    )
+    theta, settled_at = state.theta + 0.0, state.residual <= target  # no negative zeros
+    return Solution(theta, state.F, np.array(history), np.array(taken), state.residual, settled_at)
 
 
 _STEPS = 20

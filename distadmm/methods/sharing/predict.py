@@ -298,11 +298,7 @@ def _finished(run: Path) -> tuple[dict[str, Any], list[int], dict[str, Any] | No
     if config["epsilon"] is None or config["mechanism"] == "paper":
         return config, found.summary["columns"], None
     if config["mechanism"] in ("s1", "s2", "s3") or privacy is None or privacy["mu"] is None:
-        privacy = {
-            "mu": None,
-            "delta": config["delta"],
-            "neighbours": "replace",
-        }  # no noise on scores has a price
-        privacy["noise"] = config["rng"] or "secure"
+        noise = config["rng"] or "secure"  # none on scores has a price
+        privacy = {"mu": None, "delta": config["delta"], "neighbours": "replace", "noise": noise}
     known = {"mechanism": config["mechanism"] or "v1", "account": config.get("account"), **privacy}
     return config, found.summary["columns"], known

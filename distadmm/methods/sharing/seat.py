@@ -10,6 +10,7 @@ import numpy as np
 from distadmm.errors import require
 from distadmm.methods.sharing.masks import Collector, InClear, Masked
 from distadmm.methods.sharing.release import Release
+from distadmm.node import under
 from distadmm.problems.columns import Columns
 from distadmm.ranks.star import Array, Star
 
@@ -86,15 +87,8 @@ class Seat:
                 found[name] = type(value)(whole[f"state.{name}"])  # the same for all
             else:
                 found[name] = whole[f"state.{name}"] if self.fabric.is_centre else value
-        self.release.recall(
-            {n.removeprefix("release."): v for n, v in whole.items() if n.startswith("release.")}
-        )
-        self.fabric.restore(
-            [
-                {n.removeprefix("fabric."): v for n, v in part.items() if n.startswith("fabric.")}
-                for part in parts
-            ]
-        )
+        self.release.recall(under("release.", whole))
+        self.fabric.restore([under("fabric.", part) for part in parts])
         return type(state)(**found)
 
 

@@ -60,9 +60,8 @@ class ModelOptions:
     @property
     def name(self) -> str:
         """Of the registered algorithm."""
-        return (
-            {"sound": "corrected"}.get(self.form, self.form) if self.algorithm == "admm" else self.algorithm
-        )
+        form = "corrected" if self.form == "sound" else self.form
+        return form if self.algorithm == "admm" else self.algorithm
 
     def refuse_choices(self, data: DataOptions) -> None:
         """Moments are one way to train."""
@@ -90,14 +89,8 @@ class ModelOptions:
 
     def problem(self, rows: int, *, intercept: bool) -> Problem:
         """The literal form has neither centring nor intercept."""
-        scale = rows if self.mean else 1
-        return Problem(
-            loss_named(self.loss, kinks=True),
-            self.lambda_ * scale,
-            regulariser_named(self.reg),
-            region_named(self.region),
-            intercept=intercept,
-        )
+        loss, lam = loss_named(self.loss, kinks=True), self.lambda_ * (rows if self.mean else 1)
+        return Problem(loss, lam, regulariser_named(self.reg), region_named(self.region), intercept=intercept)
 
 
 @struct

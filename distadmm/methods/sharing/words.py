@@ -32,11 +32,8 @@ def headline(star: Star, parts: Parts, solution: Solution, traffic: Any, ended: 
     else:
         lines.append(f"{stopped}; more may help: --iterations")
     if not solution.private:
-        known = (
-            "tell every party all labels"
-            if parts.labels is not None and set(np.unique(parts.labels)) == {-1.0, 1.0}
-            else "let parties estimate the targets"
-        )
+        binary = parts.labels is not None and set(np.unique(parts.labels)) == {-1.0, 1.0}
+        known = "tell every party all labels" if binary else "let parties estimate the targets"
         lines.append(f"not private: the slopes the centre sends {known}")
     up, down = (traffic.get(f"vector {way}", {"bytes": 0, "messages": 0}) for way in ("up", "down"))
     sent = (
@@ -67,17 +64,10 @@ def table(rows: Mapping[str, Metrics | None], *, guarded: bool = False) -> str:
     lines = [f"{'':{width}}  objective/N  test loss  accuracy"]
     for name, metrics in rows.items():
         if metrics is None:
-            lines.append(
-                f"{name:{width}}  {'-':>11}  {'-':>9}  {'-':>8}"
-                if guarded
-                else f"{name:{width}}  not measured (--observe none)"
-            )
+            hidden = f"{'-':>11}  {'-':>9}  {'-':>8}"
+            lines.append(f"{name:{width}}  {hidden if guarded else 'not measured (--observe none)'}")
             continue
-        cells = [
-            _cell(metrics.objective, 11, 6),
-            _cell(metrics.test_loss, 9, 5),
-            _cell(metrics.accuracy, 8, 4),
-        ]
+        cells = map(_cell, metrics, (11, 9, 8), (6, 5, 4))
         lines.append(f"{name:{width}}  " + "  ".join(cells))
     return "\n".join(lines)
 
