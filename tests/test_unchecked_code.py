@@ -328,6 +328,47 @@ def test_a_loss_that_cannot_be_solved_is_told_in_one_line_before_anything_is_wri
         assert not out.exists()
 
 
+EQUAL = """
+from distadmm.problems.losses import Logistic
+class Mine(Logistic):
+    def __eq__(self, other):
+        return True
+    def __hash__(self):
+        return hash(Logistic())
+    def slope(self, z, y):
+        return 5 * super().slope(z, y)
+"""
+
+
+@pytest.mark.parametrize("name", ["masked", "gossip", "radmm"])
+def test_a_loss_that_equals_ours_is_not_ours(name: str, tmp_path: Path, capsys: Any) -> None:
+    (file := tmp_path / "equal.py").write_text(EQUAL)
+    flags = [
+        *SMALL,
+        "--algorithm",
+        name,
+        "--epsilon",
+        "8",
+        "--adjacency",
+        "replace",
+        "--loss",
+        f"{file}:Mine",
+    ]
+    more = {"masked": ["--trust", "coalition:2", "--anyway"], "radmm": ["--eta", "20"], "gossip": []}[name]
+    flags = flags[:4] + flags[6:] if name != "radmm" else flags
+    assert radmm.main([*flags, *more, "--out", str(tmp_path / "run")]) == DONE
+    said = capsys.readouterr().out
+    assert f"unbounded: unchecked code {file}" in said
+    assert "certificate" not in said
+    file.write_text(
+        EQUAL.replace("return hash(Logistic())", "pass").replace(
+            "    def __hash__(self):\n        pass\n", ""
+        )
+    )
+    assert radmm.main([*flags, *more, "--out", str(tmp_path / "again")]) == USAGE
+    assert "has an __eq__ and no __hash__" in capsys.readouterr().err
+
+
 READER = """
 import numpy as np
 from distadmm.data.reading import register_format

@@ -258,6 +258,9 @@ def _from_file(text: str, path: str, name: str) -> Any:
     except TypeError as error:
         raise InputError(f"--loss {text} cannot be made: {error}; give all its fields defaults") from None
     require_members(f"--loss {text}", loss, LINES)
+    require(
+        type(loss).__hash__ is not None, f"--loss {text} has an __eq__ and no __hash__; leave out its __eq__"
+    )
     _require_numbers(text, loss)
     _FILES[type(loss)] = path
     return loss
