@@ -124,7 +124,12 @@ def test_an_old_copy_of_a_run_is_refused(
 def test_labels_are_looked_at_where_they_are_not_folded_in() -> None:
     """Rows bear their labels when sums are made, and would show none that is not -1 or +1."""
     rule = SimpleNamespace(
-        colluding=2, nodes=5, columns=3, kinds=["squares"], share_variances=lambda *_: np.full(1, 2**20)
+        colluding=2,
+        nodes=5,
+        columns=3,
+        kinds=["squares"],
+        share_variances=lambda *_: np.full(1, 2**20),
+        least_share=2**30,
     )
 
     def found(*labels: float) -> bool:
