@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from distadmm.errors import require
-from distadmm.privacy.accounting.events import Adjacency, Event, Unbounded
+from distadmm.privacy.accounting.events import Adjacency, Array, Event, Unbounded
 from distadmm.privacy.accounting.pairwise_gaussian import PairwiseGaussian
 from distadmm.privacy.noise import pairwise
 from distadmm.privacy.noise.mechanism import GridQuery, grid_of
@@ -25,8 +25,6 @@ from distadmm.structs import struct
 
 if TYPE_CHECKING:
     from distadmm.methods.gossip.rule import Constants
-
-Array = np.ndarray
 
 
 @struct

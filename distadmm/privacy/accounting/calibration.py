@@ -6,13 +6,7 @@ from collections.abc import Callable
 from distadmm.errors import InputError, require
 from distadmm.privacy.accounting.accountant import epsilon as price
 from distadmm.privacy.accounting.discrete_gaussian import DiscreteGaussian
-from distadmm.privacy.accounting.events import (
-    Adjacency,
-    Event,
-    Gaussian,
-    KNorm,
-    check_adjacency,
-)
+from distadmm.privacy.accounting.events import Adjacency, Event, Gaussian, KNorm, check_adjacency
 from distadmm.privacy.accounting.objective_perturbation import ObjectivePerturbation
 
 _RELATIVE = 1e-6  # how close to the budget a scale is brought; always from below

@@ -18,8 +18,6 @@ run, a function of a continuous Gaussian with s^2 - 4 in place of s^2: u rounds 
 Derived for this project; not peer-reviewed.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection
 from itertools import combinations, islice

@@ -24,10 +24,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from distadmm.errors import InputError, require
-from distadmm.privacy.noise.sources import Source
+from distadmm.privacy.noise.sources import Array, Source
 from distadmm.structs import mutable_struct
-
-Array = np.ndarray
 
 NAME = b"distadmm secure-sum v2"
 KINDS = {"squares": 0, "curvature": 1, "gradient": 2, "evaluation": 3}
