@@ -85,7 +85,7 @@ class Defaults:
     spectrum: ClassVar[bool] = True
     """Whether it reads `facts.mu` and `facts.theta_pinned`, which are not cheap for large graphs."""
 
-    rounds: int = 1
+    mixes: int = 1
     """Messages along each edge, one after the other, in a step."""
 
     tree: ClassVar[bool] = False

@@ -205,10 +205,10 @@ def draws_as_scheduled(name: str, **flags: Any) -> None:
 
 
 def messages_of_one_size(name: str, **flags: Any) -> None:
-    """A step sends one row (or `rounds`) along each edge, as wide in every iteration; or one sum over the tree."""
+    """A step sends one row (or `mixes`) along each edge, as wide in every iteration; or one sum over the tree."""
     algorithm, node, steps = spied(name, Spy(), **flags)
     seen, edges = [step for step in steps if step.k], len(node.network.columns)
-    due, where = algorithm.rounds * edges, f"over {edges} directed edges"
+    due, where = algorithm.mixes * edges, f"over {edges} directed edges"
     if algorithm.tree:
         due, where = node.tree.messages, f"where a sum over the tree is {node.tree.messages}"
     for step in seen:

@@ -27,7 +27,7 @@ def outlook(prepared: Prepared, plan: Plan | None) -> str:
     shards = f"{min(rows)} to {max(rows)} rows a node" if rows else "rows a node unknown"
     size = 8 * d + (0 if plan is None else HEAD_BYTES)
     rounds = 0 if plan is None or plan.choice is None else plan.choice.smoothing.rounds
-    messages = 2 * graph["edges"] * (config.algorithm.rounds * config.loop.iterations + 1 + rounds)
+    messages = 2 * graph["edges"] * (config.algorithm.mixes * config.loop.iterations + 1 + rounds)
     lines = [f"{key} = {value}" for key, value in config.table().items()]
     lines += [
         "",

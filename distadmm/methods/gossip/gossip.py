@@ -103,7 +103,7 @@ class Noisy:
 
     def gap(self, node: Node) -> float:
         """1 - the second largest eigenvalue of W, on every rank."""
-        if self.rounds == 1:  # type: ignore[attr-defined]
+        if self.mixes == 1:  # type: ignore[attr-defined]
             return 1.0
         A, world = forecast.adjacency(node.network), node.network.world
         return cast(float, world.broadcast(None if A is None else smoothing.gap(A)))
