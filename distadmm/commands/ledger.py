@@ -3,6 +3,7 @@
 python -m distadmm ledger show RUN            a table: releases, bounds, what is left, what it means
 python -m distadmm ledger verify RUN          lines, witnesses, heads in the account; exit code 1 and what is wrong
 python -m distadmm ledger merge RUN RUN ...   what runs cost together
+python -m distadmm ledger certificate RUN ... a page for a data-protection officer: --out page.html
 python -m distadmm ledger export RUN          events for dp-accounting, and the raw parameters
 python -m distadmm ledger account [RUN]       what all runs spent on rows, and --limit, the most they may
 
@@ -10,6 +11,7 @@ RUN is a run directory, its ledger folder, or .jsonl files."""
 
 import json
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +19,7 @@ from typing import Any
 
 from distadmm.commands import ledger_account, ledger_merge, ledger_report
 from distadmm.errors import DONE, FAILURE, require
-from distadmm.files import write_json
+from distadmm.files import write_json, write_text
 from distadmm.flags import again, flag, parse, positional
 from distadmm.privacy.ledger import check as ledger_check
 from distadmm.privacy.ledger.account import Account
@@ -28,7 +30,7 @@ from distadmm.run.groups import Budget
 from distadmm.structs import struct
 
 PROG = "distadmm ledger"
-VERBS = ("show", "verify", "merge", "export", "account")
+VERBS = ("show", "verify", "merge", "certificate", "export", "account")
 
 
 @struct
@@ -66,7 +68,19 @@ class Export(Files):
     out: str | None = flag(None, help="file to write (default: the terminal)")
 
 
-OPTIONS: dict[str, type] = {"show": Show, "verify": Verify, "merge": Merge, "export": Export}
+@struct
+class Certificate(Files):
+    out: str = flag("certificate.html", help="page to write")
+    delta: float = flag(1e-5, help="delta of the (epsilon, delta) statements", above=0, below=1)
+    owner: str = flag(
+        "not named", help="who answers for the runs: a name or an office, as it is to stand on the page"
+    )
+    account: str | None = again(Budget, "account")
+
+
+OPTIONS: dict[str, type] = {
+    "show": Show, "verify": Verify, "merge": Merge, "certificate": Certificate, "export": Export,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -106,7 +120,8 @@ def work(request: Request, world: World) -> int:
         return DONE
     if request.verb == "account":
         return ledger_account.work(request.options)
-    return {"show": show, "verify": verify, "merge": merge, "export": export}[request.verb](request)
+    verbs = {"show": show, "verify": verify, "merge": merge, "certificate": certificate, "export": export}
+    return verbs[request.verb](request)
 
 
 def show(request: Request) -> int:
@@ -133,6 +148,16 @@ def merge(request: Request) -> int:
     options = request.options
     report = ledger_merge.merged(_whole(request.files), options.delta, disjoint=options.disjoint)
     print(json.dumps(report, indent=2) if options.json else ledger_merge.merged_text(report))
+    return DONE
+
+
+def certificate(request: Request) -> int:
+    from distadmm.commands import ledger_certificate
+
+    asked, today = request.options, time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
+    text = ledger_certificate.page(request.files, Account(asked.account), asked.delta, asked.owner, today)
+    write_text(Path(asked.out), text)
+    print(f"wrote {asked.out}")
     return DONE
 
 

@@ -16,7 +16,7 @@ from distadmm.graphs import figures as plotting
 if TYPE_CHECKING:
     from distadmm.commands.report import Told
 
-_STYLE = """
+STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 75rem; padding: 0 1rem; color: #222;
        background: #fff }
 h1 { font-size: 1.5rem } h2 { font-size: 1.1rem; margin-top: 2rem }
@@ -39,23 +39,23 @@ def page(mark: str, told: Sequence[Told]) -> str:
     parts = [
         f'<!doctype html>\n{mark}\n<html lang="en">\n<meta charset="utf-8">',
         '<meta name="viewport" content="width=device-width">',
-        f"<title>{title}</title>\n<style>{_STYLE}</style>\n<h1>{title}</h1>",
+        f"<title>{title}</title>\n<style>{STYLE}</style>\n<h1>{title}</h1>",
     ]
     for one in told:
         parts += [
             *([f"<h2>{one.kind}</h2>"] if len(told) > 1 else []),
             *(f'<p class="note">{escape(note)}</p>' for note in one.notes),
-            '<div class="wide">' + _table(one.header, one.rows) + "</div>",
+            '<div class="wide">' + table(one.header, one.rows) + "</div>",
             f"<p>{escape(KINDS[one.kind].reading)}</p>",
-            f"<details><summary>common to all</summary>{_table(['setting', 'value'], common(one.runs))}</details>",
+            f"<details><summary>common to all</summary>{table(['setting', 'value'], common(one.runs))}</details>",
             *(f"<figure>{svg}</figure>" for svg in figures(one.runs)),
         ]
-    sources = _table(["setting", "directory", "seed", "data"], _sources(groups))
+    sources = table(["setting", "directory", "seed", "data"], _sources(groups))
     parts.append(f"<h2>Where it comes from</h2>\n{sources}")
     return "\n".join(parts) + "\n</html>\n"
 
 
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = ["<table>", "<tr>" + "".join(f"<th>{escape(head)}</th>" for head in header) + "</tr>"]
     lines += ["<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows]
     return "\n".join([*lines, "</table>"])

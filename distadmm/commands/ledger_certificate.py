@@ -1,0 +1,166 @@
+"""The page of `ledger certificate`: what was spent on whose rows, for a data-protection officer.
+
+Everything on it is read again from the ledgers, the account and the run directories when the page is made; a ledger
+that is not whole gives no page.  It prints to paper, and needs no network and no script.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from distadmm.commands import ledger_report
+from distadmm.commands.ledger_report import Book, cell
+from distadmm.commands.report_page import STYLE, table
+from distadmm.errors import require
+from distadmm.privacy.accounting.scopes import established
+from distadmm.privacy.ledger.account import Account, Entered, standing
+from distadmm.privacy.ledger.check import heads_digest, verified
+from distadmm.run import kinds
+
+ESTABLISHED = {  # who stands behind a hypothesis
+    "code": "checked by the code of the run, before its first release",
+    "flag": "stated by who started the run",
+    "schema": "stated in the schema of the data",
+    "bundled": "stated by the table that comes with distadmm",
+    "declared": "declared by who wrote code of their own; nobody checked it",
+    "nobody": "nobody",
+}
+BOUND = "A bound for the whole run, known before its first release"
+UNBOUND = {  # what a ledger's number is otherwise, by the kind of it
+    "simulation": "A simulation: a seed repeats its noise, so nothing is protected",
+    "odometer": "A reading of what was spent so far, which is no guarantee",
+}
+_PRINT = """
+@media print { body { margin: 0; max-width: none } section { break-inside: avoid } }
+blockquote { border-left: 4px solid #444; margin-left: 0; padding-left: 0.75rem }
+td { white-space: normal; text-align: left; vertical-align: top } th { text-align: left }
+code { overflow-wrap: anywhere }
+"""
+
+
+def page(files: Sequence[Path], account: Account, delta: float, owner: str, today: str) -> str:
+    """The whole file, for the ledgers of one or several runs."""
+    checked = verified(files, account)
+    require(
+        not checked.faults, f"{(checked.faults or [''])[0]}; a ledger that is not whole certifies nothing"
+    )
+    books = [Book.of(file) for file in files]
+    runs = [
+        (_folder(its), its, told)
+        for told in ledger_report.shown(books, delta)["runs"]
+        if (its := [b for b in books if b.header["run"] == told["run"] or str(b.path.parent) == told["run"]])
+    ]
+    title = f"Privacy of {len(runs)} run{'s' * (len(runs) > 1)}"
+    parts = [
+        '<!doctype html>\n<html lang="en">\n<meta charset="utf-8">',
+        '<meta name="viewport" content="width=device-width">',
+        f"<title>{title}</title>\n<style>{STYLE}{_PRINT}</style>\n<main><h1>{title}</h1>",
+        table(
+            ["what", "is"],
+            [["made", today], ["responsible", owner], ["account of the rows", str(account.path)]],
+        ),
+    ]
+    for folder, its, told in runs:
+        parts += ["<section>", *_run(folder, its, told, delta), "</section>"]
+    parts += [
+        "<section><h2>All that was spent on these rows</h2>",
+        *_history(books, account, delta),
+        "</section>",
+    ]
+    parts += [
+        "<section><h2>What no number here covers</h2>",
+        f"<p>{escape(ledger_report.NOT_COVERED)}</p>",
+        "<p>A number bounds what can be learnt about one record from what was released, whatever else is known. It "
+        "does not say that the data were collected lawfully, nor that a prediction is right.</p></section>",
+        "<section><h2>How to check this page</h2>",
+        f"<pre><code>{escape(_commands(runs, delta))}</code></pre></section></main>",
+    ]
+    return "\n".join(parts) + "\n</html>\n"
+
+
+def _folder(books: Sequence[Book]) -> Path:
+    place = books[0].path.parent
+    return place.parent if place.name == "ledger" else place
+
+
+def _run(folder: Path, books: Sequence[Book], told: dict[str, Any], delta: float) -> Iterable[str]:
+    together, found = told["together"], kinds.find(folder)
+    bound = together["epsilon"] if told["statement"] == "certificate" else math.inf
+    yield f"<h2>Run {escape(str(told['run']))}</h2>"
+    kind = BOUND if math.isfinite(bound) else UNBOUND.get(told["statement"], "No bound")
+    kind = "No bound" if told["unbounded"] else kind
+    yield f"<p>{escape(kind)}:</p>"
+    yield f"<blockquote>{escape(told['sentence'] or _no_sentence(told))}</blockquote>"
+    began = min(str(book.header["t"]) for book in books)
+    summary = (found and found.summary) or {}
+    yield table(
+        ["what", "is"],
+        [
+            ["began", began],
+            ["where", str(folder)],
+            ["data, by their keyed name", ", ".join(told["dataset"])],
+            ["table", str((found and found.config.get("data")) or "-")],
+            ["programme", f"{found.kind} {found.config.get('algorithm', '')}" if found else "-"],
+            ["epsilon", f"{cell(bound)} at delta {delta:g}"],
+            ["epsilon as published", cell(together["published_epsilon"])],
+            ["neighbouring data", f"{told['adjacency_words']} ({told['adjacency']})"],
+            ["against", f"{told['trust_words']} ({told['trust']})"],
+            ["nodes", f"{len(books)}; {told['nodes_compose']}"],
+            ["releases of a node", ", ".join(sorted({str(node["releases"]) for node in told["nodes"]}))],
+            ["what was released", ", ".join(_released(books))],
+            ["messages", f"{summary.get('messages', '-')}, {summary.get('bytes', 0) / 1e6:.2f} MB"],
+            ["noise", f"{told['rng']['mode']}, {told['rng']['source']}"],
+            ["ledger heads", heads_digest({int(b.header["node"]): b.found.head for b in books})],
+        ],
+    )
+    for line in told["by_coalition"]:
+        yield f"<p>{escape(line)}</p>"
+    holding = established(books[0].header["claim"] or {"verified": []})
+    if holding:
+        yield "<h3>What it rests on</h3>"
+        yield table(
+            ["hypothesis", "name", "who established it"],
+            [[each.words, each.name, ESTABLISHED.get(each.by, each.by)] for each in holding],
+        )
+
+
+def _released(books: Sequence[Book]) -> list[str]:
+    """Which mechanisms let something out, and why nothing bounds it where nothing does."""
+    counts: dict[str, int] = {}
+    for event in (event for book in books for event in book.tally.seen if not event.free):
+        what = f"{event.mech} ({event.words})" if event.words else event.mech
+        counts[what] = counts.get(what, 0) + event.releases
+    return [f"{what}: {count} in all nodes" for what, count in counts.items()]
+
+
+def _no_sentence(told: dict[str, Any]) -> str:
+    why = "; ".join(told["unbounded"]) or "its ledgers claim nothing"
+    return f"Nothing is claimed of this run: {why}."
+
+
+def _history(books: Sequence[Book], account: Account, delta: float) -> Iterable[str]:
+    state = account.read()
+    names = {book.header["run"] for book in books}
+    tables = [runs for runs in state.tables() if names & {run.run for run in runs}]
+    if not tables:
+        yield "<p>The account knows none of these runs: what else was spent on these rows, it cannot say.</p>"
+    for runs in tables:
+        yield f"<p>{escape(standing(runs, delta, exact=True).words)}</p>"
+        lines = [[run.run, run.where, run.adjacency, str(run.trust), _spent(run, delta)] for run in runs]
+        yield table(["run", "where", "neighbouring data", "against", "epsilon"], lines)
+        for limit in state.limits_of(runs):
+            most = f"epsilon {limit.epsilon:g} at delta {limit.delta:g} ({limit.adjacency}; {limit.trust})"
+            yield f"<p>No more than {most} may be spent on them.</p>"
+
+
+def _spent(run: Entered, delta: float) -> str:
+    return f"no bound: {run.unbounded}" if run.unbounded else cell(run.tight(run.adjacency, delta))
+
+
+def _commands(runs: Sequence[tuple[Path, Any, Any]], delta: float) -> str:
+    places = [str(folder) for folder, _, _ in runs]
+    lines = [f"python -m distadmm ledger verify {place}" for place in places]
+    lines += [f"python -m distadmm ledger show {place} --delta {delta:g}" for place in places]
+    return "\n".join([*lines, f"python -m distadmm ledger account {' '.join(places)}"])

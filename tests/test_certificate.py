@@ -1,0 +1,88 @@
+"""The page for a data-protection officer says what the ledgers say, and nothing where they are not whole."""
+
+import html
+import re
+import shutil
+
+import pytest
+
+from distadmm import radmm
+from distadmm.commands import ledger
+
+SMALL = [
+    "--data",
+    "tiny",
+    "--topology",
+    "ring:4",
+    "--iterations",
+    "4",
+    "--observe",
+    "none",
+    "--progress",
+    "none",
+]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """A private run and a bare one, entered in an account of their own."""
+    place = tmp_path_factory.mktemp("certificate")
+    account = ["--account", str(place / "account.jsonl")]
+    for name, words in (("private", ["--epsilon", "3", "--adjacency", "replace"]), ("bare", [])):
+        assert radmm.main([*SMALL, *words, *account, "--out", str(place / name)]) == 0
+    return place
+
+
+def page_of(runs, capsys, *names, **more):
+    out = runs / "page.html"
+    words = [str(runs / name) for name in names]
+    account = more.pop("account", runs / "account.jsonl")
+    options = [text for key, value in more.items() for text in (f"--{key}", value)]
+    assert ledger.main(["certificate", *words, "--account", str(account), "--out", str(out), *options]) == 0
+    capsys.readouterr()
+    return html.unescape(out.read_text())
+
+
+def test_it_says_the_sentence_and_the_number_of_the_ledgers(runs, capsys):
+    page = page_of(runs, capsys, "private", owner="The <office>")
+    assert ledger.main(["show", str(runs / "private")]) == 0
+    shown = capsys.readouterr().out
+    sentence = re.search(r"<blockquote>(.*?)</blockquote>", page, re.S)[1]
+    assert " ".join(sentence.split()) in " ".join(shown.split())
+    assert "A bound for the whole run" in page
+    assert "The <office>" in page
+    epsilon = re.search(r"<td>epsilon</td><td>([0-9.]+) at delta 1e-05", page)[1]
+    assert 2.9 < float(epsilon) <= 3
+    assert "checked by the code of the run" in page
+    assert "ledger verify" in page
+    assert page.count("<section>") == page.count("</section>") == 4
+
+
+def test_what_has_no_bound_is_said_to_have_none(runs, capsys):
+    page = page_of(runs, capsys, "private", "bare")
+    assert "No bound" in page
+    assert "no noise was asked for" in page
+    assert "Privacy of 2 runs" in page
+
+
+def test_another_account_knows_nothing_of_the_rest(runs, capsys):
+    page = page_of(runs, capsys, "private", account=runs / "other.jsonl")
+    assert "what else was spent on these rows, it cannot say" in page
+
+
+def test_a_ledger_that_is_not_whole_certifies_nothing(runs, tmp_path, capsys):
+    shutil.copytree(runs / "private", tmp_path / "run")
+    path = tmp_path / "run" / "ledger" / "node-0001.jsonl"
+    path.write_text(path.read_text().replace("replace", "label", 1))
+    words = [
+        str(tmp_path / "run"),
+        "--account",
+        str(runs / "account.jsonl"),
+        "--out",
+        str(tmp_path / "p.html"),
+    ]
+    assert ledger.main(["certificate", *words]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert "certifies nothing" in error
+    assert not (tmp_path / "p.html").exists()
