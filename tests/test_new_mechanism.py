@@ -125,7 +125,7 @@ def test_it_is_kept_read_merged_and_spoken_of(tmp_path, capsys):
     for both, bound in (("ab", math.inf), ("bc", 1.2 + 1e-9)):
         assert ledger_command.main(["merge", *(str(tmp_path / name) for name in both), "--json"]) == DONE
         (block,) = json.loads(capsys.readouterr().out)["blocks"]
-        assert run["together"]["epsilon"] < float(block["epsilon"]) <= bound
+        assert accountant.epsilon([STEPS], DELTA, "replace") < float(block["epsilon"]) <= bound
     assert block["epsilon"] > 0.6
 
 
