@@ -6,11 +6,15 @@
 The body runs on every rank.  pytest-mpi, whose marker this is, would skip such tests silently when pytest
 itself is not under mpiexec; here each launch must report from every rank that exactly this test ran and
 passed, a rank that fails ends the launch and shows its own assertion, and a deadlock ends at a time limit.
+
+Starting the ranks takes longer than most tests: those of one file and size share a launch.  What did not pass there on
+every rank is launched again, alone, and that is its verdict.
 """
 
 from __future__ import annotations
 
 import atexit
+import hashlib
 import json
 import os
 import shutil
@@ -19,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,6 +34,8 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 SIZES = (2, 4, 5)
 TIMEOUT = 120.0
 INNER = "DISTADMM_TEST_RANK_REPORTS"  # set inside a launch: the folder for the ranks' reports
+_TOGETHER = pytest.StashKey[dict[str, list[str]]]()  # a test, and those that can share its launch
+_PASSED, _ALONE = pytest.StashKey[set[str]](), pytest.StashKey[set[str]]()
 
 
 if INNER not in os.environ:  # nothing is entered in the accounts of who runs the tests
@@ -38,10 +45,12 @@ if INNER not in os.environ:  # nothing is entered in the accounts of who runs th
 
 
 @pytest.fixture(autouse=True)
-def _own_account(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+def _own_account(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
     """What a test spends is entered in an account of its own."""
-    if INNER not in os.environ:
-        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+    state = tmp_path_factory.mktemp("state") if INNER not in os.environ else _place(request) / "state"
+    monkeypatch.setenv("XDG_STATE_HOME", str(state))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -90,9 +99,16 @@ def world():
 
 
 @pytest.fixture
-def shared_path(tmp_path: Path) -> Path:
-    """One folder for all ranks of a launch."""
-    return Path(os.environ[INNER]) if INNER in os.environ else tmp_path
+def shared_path(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    """One folder for all ranks of a test."""
+    return _place(request) if INNER in os.environ else tmp_path
+
+
+def _place(request: pytest.FixtureRequest) -> Path:
+    name = hashlib.sha256(request.node.nodeid.encode()).hexdigest()[:12]
+    folder = Path(os.environ[INNER]) / name
+    folder.mkdir(exist_ok=True)
+    return folder
 
 
 @pytest.fixture
@@ -122,13 +138,62 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     return True
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    groups: dict[tuple[Path, int], list[str]] = {}
+    for item in items:
+        if item.get_closest_marker("mpi") is not None:
+            groups.setdefault((item.path, item.callspec.params["mpi_ranks"]), []).append(item.nodeid)  # type: ignore[attr-defined]
+    config.stash[_TOGETHER] = {nodeid: group for group in groups.values() for nodeid in group}
+    config.stash[_PASSED], config.stash[_ALONE] = set(), set()
+
+
 def _launch(item: pytest.Function) -> None:
+    stash, nodeid = item.config.stash, item.nodeid
+    group = stash[_TOGETHER][nodeid]
+    rest = group[group.index(nodeid) :]
+    if nodeid not in stash[_PASSED] and nodeid not in stash[_ALONE] and len(rest) > 1:
+        _launch_together(item, rest)
+    if nodeid not in stash[_PASSED]:
+        _launch_alone(item)
+
+
+def _launch_together(item: pytest.Function, nodeids: list[str]) -> None:
+    """Note which of these passed on every rank; the first that did not is to be launched alone."""
+    size = item.callspec.params["mpi_ranks"]
+    found, _, failed = _run(item, nodeids, TIMEOUT + 10 * len(nodeids))
+    for nodeid in nodeids:
+        outcomes = [report["outcome"] for report in found if report["nodeid"] == nodeid]
+        if outcomes != ["passed"] * size or (failed and nodeid == nodeids[-1]):
+            item.config.stash[_ALONE].add(nodeid)
+            return
+        item.config.stash[_PASSED].add(nodeid)
+
+
+def _launch_alone(item: pytest.Function) -> None:
     size = item.callspec.params["mpi_ranks"]
     limit = item.get_closest_marker("mpi").kwargs.get("timeout", TIMEOUT)
-    reports = item.funcargs["tmp_path_factory"].mktemp("mpi") if "tmp_path_factory" in item.funcargs else None
-    reports = reports or item._request.getfixturevalue("tmp_path_factory").mktemp("mpi")
-    command = [*mpiexec_command(), "-n", str(size), sys.executable, "-m", "pytest", "-q", "-x"]
-    command += ["-p", "no:cacheprovider", "--rootdir", str(item.config.rootpath), item.nodeid]
+    found, output, failed = _run(item, [item.nodeid], limit)
+    for report in found:
+        if report["outcome"] != "passed":
+            pytest.fail(
+                f"rank {report['rank']} of {size} {report['outcome']}:\n{report['text']}", pytrace=False
+            )
+    silent = sorted(set(range(size)) - {report["rank"] for report in found})
+    if silent or failed:
+        pytest.fail(f"{failed}; ranks without a report: {silent}\n{output[-4000:]}", pytrace=False)
+    wrong = {report["nodeid"] for report in found} - {item.nodeid}
+    if wrong or len(found) != size:
+        pytest.fail(
+            f"the launch ran something else: {wrong or 'several tests'}\n{output[-4000:]}", pytrace=False
+        )
+
+
+def _run(item: pytest.Function, nodeids: list[str], limit: float) -> tuple[list[dict[str, Any]], str, str]:
+    """The ranks' reports in the order of ranks, what the launch printed, and how it failed."""
+    size = item.callspec.params["mpi_ranks"]
+    reports = item._request.getfixturevalue("tmp_path_factory").mktemp("mpi")
+    command = [*mpiexec_command(), "-n", str(size), sys.executable, "-m", "pytest", "-q", "-x", "-m", ""]
+    command += ["-p", "no:cacheprovider", "--rootdir", str(item.config.rootpath), *nodeids]
     vectors = item.config.getoption("--vectors")
     command += ["--vectors", vectors] if vectors else []
     environment = {**os.environ, INNER: str(reports), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
@@ -143,24 +208,13 @@ def _launch(item: pytest.Function) -> None:
     )
     try:
         output, _ = process.communicate(timeout=limit)
-        late = ""
+        failed = f"exit code {process.returncode}" if process.returncode else ""
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         output, _ = process.communicate()
-        late = f"no end within {limit:g} s (a deadlock?)\n"
-    found = {int(p.stem.split("-")[1]): json.loads(p.read_text()) for p in reports.glob("rank-*.json")}
-    for rank, report in sorted(found.items()):
-        if report["outcome"] != "passed":
-            pytest.fail(f"rank {rank} of {size} {report['outcome']}:\n{report['text']}", pytrace=False)
-    silent = [rank for rank in range(size) if rank not in found]
-    if late or silent or process.returncode:
-        what = f"{late}ranks without a report: {silent}; exit code {process.returncode}\n{output[-4000:]}"
-        pytest.fail(what, pytrace=False)
-    wrong = {report["nodeid"] for report in found.values()} - {item.nodeid}
-    if wrong or any(report["count"] != 1 for report in found.values()):
-        pytest.fail(
-            f"the launch ran something else: {wrong or 'several tests'}\n{output[-4000:]}", pytrace=False
-        )
+        failed = f"no end within {limit:g} s (a deadlock?)"
+    found = [json.loads(path.read_text()) for path in reports.glob("rank-*.json")]
+    return sorted(found, key=lambda report: report["rank"]), output, failed
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -178,13 +232,14 @@ def _report_rank(item: pytest.Item, report: pytest.TestReport) -> None:
     from mpi4py import MPI
 
     rank = MPI.COMM_WORLD.Get_rank()
-    path = Path(os.environ[INNER]) / f"rank-{rank}.json"
-    count = json.loads(path.read_text())["count"] + 1 if path.exists() else 1
+    folder = Path(os.environ[INNER])
+    number = len(list(folder.glob(f"rank-{rank}-*.json")))
+    path = folder / f"rank-{rank}-{number}.json"
     content = {
+        "rank": rank,
         "outcome": report.outcome,
         "text": str(report.longrepr or ""),
         "nodeid": item.nodeid,
-        "count": count,
     }
     # Renamed when it is whole: another rank's Abort may end this one at any moment.
     path.with_suffix(".part").write_text(json.dumps(content))
