@@ -78,7 +78,7 @@ CASES: dict[str, tuple[list[str], str, int]] = {  # flags, how it is killed, aft
 }
 
 
-COMMON = ("vectors", "moments, charged", "vectors, secure")  # tried each time; the others with --long
+EACH_TIME = ("vectors", "moments, charged", "vectors, secure")  # tried each time; the others with --long
 
 
 def start(
@@ -128,7 +128,7 @@ def releases(folder: Path) -> dict[str, int]:
 
 
 @pytest.mark.parametrize(
-    "name", [name if name in COMMON else pytest.param(name, marks=pytest.mark.slow) for name in CASES]
+    "name", [name if name in EACH_TIME else pytest.param(name, marks=pytest.mark.slow) for name in CASES]
 )
 def test_a_killed_run_goes_on_as_if_nothing_had_been(
     name: str, tmp_path: Path, mpiexec: list[str], capsys, monkeypatch: pytest.MonkeyPatch
