@@ -335,6 +335,9 @@ def find(name: str, family: str = "graph") -> Entry:
     return known[name]
 
 
+_OF_FILES: dict[tuple[str, str], list[Entry]] = {}  # what each file registered when it was read
+
+
 def _from_file(path: Path, family: str) -> Entry:
     if not path.is_file():
         raise InputError(
@@ -357,6 +360,7 @@ def _from_file(path: Path, family: str) -> Entry:
                 raise InputError(f"{error.filename}, line {error.lineno}: {error.msg}; mend it") from None
             raise
     found = [e for e in _REGISTERED[family].values() if e.cls.__module__ == module]
+    found = _OF_FILES.setdefault((module, family), found)  # another file may have taken its name since
     require(
         found,
         f"{path} registers no algorithm of the family {family!r}; write above its dataclass\n\n"

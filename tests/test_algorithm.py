@@ -244,3 +244,14 @@ def test_noise_for_an_algorithm_without_a_schedule_is_refused_with_the_lines_to_
     said = run(tmp_path / "no_schedule.py", capsys, "--epsilon", "1", "--adjacency", "replace")
     assert "no schedule of its releases" in said
     assert "    def releases(self, node, iterations):" in said.splitlines()[2]
+
+
+def test_a_file_keeps_its_algorithm_when_another_takes_the_name(tmp_path) -> None:
+    text = (Path(__file__).parent.parent / "docs" / "examples" / "gradient_tracking.py").read_text()
+    files = [tmp_path / "one.py", tmp_path / "two.py"]
+    for path in files:
+        path.write_text(text)
+    first, second = (find(str(path)).cls for path in files)
+    assert first is not second
+    assert find(str(files[0])).cls is first
+    assert find("gradient-tracking").cls is second
