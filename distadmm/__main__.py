@@ -37,6 +37,7 @@ VERBS = {
         "distadmm.commands.compare",
         "every private method under one budget: what it spends, what nodes get",
     ),
+    "status": ("distadmm.commands.status", "how far a run is, from another shell"),
     "predict": ("distadmm.commands.predict", "scores of new rows by a finished run's model"),
     "export": ("distadmm.commands.export", "a finished run's model as one JSON or one Python file"),
     "apply": ("distadmm.commands.apply", "a column of new rows sanitised by a mapping of ias or funnel"),

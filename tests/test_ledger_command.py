@@ -404,7 +404,7 @@ def _rdp(dp, events) -> float:
 @pytest.mark.parametrize(
     ("argv", "what"),
     [
-        (["explain", "x"], "choose one of: show, verify, merge, export"),
+        (["explain", "x"], "choose one of: show, verify, merge, certificate, export"),
         (["show"], "give a run directory"),
         (["show", "NOWHERE"], "No such file"),
         (["show", "NOWHERE", "--delta", "2"], "between 0 and 1"),

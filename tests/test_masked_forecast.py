@@ -132,7 +132,7 @@ def test_check_tells_what_a_run_will_send_and_cost(capsys, tmp_path) -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [("--trust coalition:5", "coalition:0 to coalition:4"), ("", "--trust is not given"),
-     ("--trust any --adjacency label", "choose one of")],
+     ("--trust any --adjacency rows", "choose one of")],
 )  # fmt: skip
 def test_check_refuses_in_one_line(words: str, told: str, capsys) -> None:
     shared = [

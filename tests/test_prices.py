@@ -8,6 +8,7 @@ right to some 1e-5.  The accountant may not be below it, nor above it by more th
 import math
 from dataclasses import replace
 from functools import lru_cache
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -25,6 +26,7 @@ from distadmm.privacy.accounting.accountant import (
     Unbounded,
     epsilon,
 )
+from distadmm.privacy.accounting.pairwise_gaussian import PairwiseGaussian, shares
 from distadmm.privacy.accounting.shared_discrete_gaussian import SharedDiscreteGaussian
 
 DELTA = 1e-5
@@ -219,23 +221,48 @@ def test_discrete_gaussian(count, sigma, moved):
 
 
 @pytest.mark.parametrize("count", QUICK)
-@pytest.mark.parametrize("shares", [2, 20])
-def test_sums_of_discrete_shares(count, shares):
+@pytest.mark.parametrize("parts", [2, 20])
+def test_sums_of_discrete_shares(count, parts):
     """m shares of N_Z(0, s^2) added up are worth what N_Z(0, m s^2) is, and not less than their continuous Gaussian."""
     each, moved = 3.0, 2
     x = np.arange(-120, 121)
     p = np.exp(-(x**2) / (2 * each**2))
     law = np.ones(1)
-    for _ in range(shares):
+    for _ in range(parts):
         law = np.convolve(law, p / p.sum())
     law = law[law > 1e-250]
     loss, law = np.log(law[moved:] / law[:-moved]), law[moved:]
-    sigma = each * math.sqrt(shares)
+    sigma = each * math.sqrt(parts)
     second = convolved(loss[law > 1e-20], law[law > 1e-20], count)
     agrees(epsilon([DiscreteGaussian(sigma, moved, count)], DELTA, "replace"), second)
     assert second <= epsilon([Gaussian(math.sqrt(sigma**2 - 4) / moved, count)], DELTA, "replace") * (
         1 + 1e-6
     )
+
+
+@pytest.mark.parametrize("count", QUICK)
+@pytest.mark.parametrize("colluding", [0, 1, 2])
+def test_noise_on_edges(count, colluding):
+    """A wheel of six: the losses of what is left when a coalition takes off the noise of its edges, edge by edge."""
+    n, s, c, moved = 6, 400.0, 1200.0, 60.0
+    edges = [(0, j) for j in range(1, n)] + [(j, j % (n - 1) + 1) for j in range(1, n)]
+    A = np.zeros((n, n))
+    for i, j in edges:
+        A[i, j] = A[j, i] = 1.0
+    worst = 0.0
+    for members in combinations(range(n), colluding):
+        secret = [(i, j) for i, j in edges if not {i, j} & set(members)]
+        noise = np.zeros((n, n + len(secret)))  # what u and each secret v do to the nodes
+        noise[:, :n] = s * np.eye(n)
+        for k, (i, j) in enumerate(secret):
+            noise[i, n + k], noise[j, n + k] = c, -c
+        for i in set(range(n)) - set(members):
+            # The least change of (u, v) that moves node i so far and nobody else is what the noise hides it by.
+            target = np.where(np.arange(n) == i, moved, 0.0)
+            worst = max(worst, float(np.linalg.norm(np.linalg.pinv(noise) @ target)))
+    x, p = nodes(stats.norm(), 4000)
+    event = PairwiseGaussian(s, c, moved, shares(A, 3, c / s), colluding, count=count)
+    agrees(epsilon([event], DELTA, "replace"), convolved(worst * x + worst**2 / 2, p / p.sum(), count))
 
 
 @pytest.mark.parametrize("count", QUICK)
@@ -362,5 +389,6 @@ def test_every_kind_of_event_is_here():
         Leakage,
         Unbounded,
         SharedDiscreteGaussian,
+        PairwiseGaussian,
     }
     assert kinds == priced

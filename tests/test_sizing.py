@@ -118,6 +118,7 @@ def test_a_large_network_takes_the_smallest_that_leaves_half_of_the_budget(monke
     assert chosen == base * min(factor for factor in cost if cost[factor] <= 2.0)
 
 
+@pytest.mark.slow
 def test_out_of_reach_for_every_penalty_is_one_line(capsys, tmp_path) -> None:
     words = "--data tiny --topology ring:4 --weight 1e9 --epsilon 0.01 --adjacency replace --iterations 100"
     assert radmm.main([*words.split(), "--out", str(tmp_path / "o")]) == 2

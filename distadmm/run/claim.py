@@ -50,7 +50,7 @@ def _empty(folder: Path) -> None:
 
     ledgers = list(folder.rglob("*.jsonl"))
     for ledger in ledgers:
-        if _in_use(ledger):
+        if in_use(ledger):
             raise InputError(
                 f"--out {folder} is in use: a run writes {ledger}; end it, or give another --out"
             )
@@ -70,7 +70,7 @@ def _empty(folder: Path) -> None:
             entry.unlink()
 
 
-def _in_use(ledger: Path) -> bool:
+def in_use(ledger: Path) -> bool:
     """Whether a process holds the lock of this ledger."""
     import fcntl
 

@@ -1,0 +1,74 @@
+"""`python -m distadmm status`: how far a run is, from another shell; nothing is written, and the run is not disturbed.
+
+python -m distadmm status runs/a runs/b
+"""
+
+import time
+from collections.abc import Sequence
+
+from distadmm.errors import DONE, require
+from distadmm.flags import parse, positional
+from distadmm.privacy.ledger import chain
+from distadmm.ranks.launch import launch
+from distadmm.ranks.world import World
+from distadmm.run import checkpoint, kinds
+from distadmm.run.claim import in_use
+from distadmm.run.ends import end_of
+from distadmm.structs import struct
+
+PROG = "distadmm status"
+
+
+@struct
+class Status:
+    flags_title = "status"
+
+    runs: tuple[str, ...] = positional("RUN", help="run directories")
+
+
+def told(path: str) -> list[tuple[str, str]]:
+    """What the files of a run say of it at this moment."""
+    found = kinds.find(path)
+    require(found, f"{path} is no run directory (no config.json of a run); give what --out named")
+    assert found is not None
+    place = found.path / "checkpoint"
+    saved = checkpoint.latest(place) if checkpoint.is_there(place) else None
+    most = found.config.get("iterations")
+    ledgers = sorted(found.path.glob("ledger/*.jsonl"))
+    running = found.summary is None and any(map(in_use, ledgers))
+    going_on = f"python -m distadmm.{found.kind} --resume {found.path}"
+    if found.summary is not None:
+        ended = str(found.summary["ended"])
+        state = f"ended: {ended}" + (
+            f"; to go on: {going_on}" if saved is not None and end_of(ended).value[2] else ""
+        )
+    elif running:
+        state = "running: its ledgers are in use"
+    elif saved is not None:
+        state = f"stopped before its end; to go on: {going_on}"
+    else:
+        state = "stopped before its end, without a checkpoint, or not yet begun"
+    lines = [
+        ("run", f"{found.path}, {found.kind} {found.config.get('algorithm') or ''}".rstrip()),
+        ("state", state),
+    ]
+    done = (found.summary or {}).get("iterations", saved)
+    if done is not None:
+        lines.append(("iterations", f"{done}" + (f" of {most}" if most else "") + " after which all is kept"))
+    releases = sum(entry["kind"] in ("release", "charge") for p in ledgers for entry in chain.read(p).entries)
+    if ledgers:
+        ago = time.time() - max(p.stat().st_mtime for p in ledgers)
+        lines.append(("ledgers", f"{len(ledgers)}, of {releases} releases; last written {ago:.0f} s ago"))
+        lines.append(("what was spent", f"python -m distadmm ledger show {found.path}"))
+    return lines
+
+
+def work(asked: Status, world: World) -> int:
+    blocks = world.on_root(lambda: [told(path) for path in asked.runs])
+    if world.is_root:
+        print("\n\n".join("\n".join(f"{name:<16}{text}" for name, text in block) for block in blocks))
+    return DONE
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    return launch(PROG, lambda words: parse(PROG, __doc__ or "", [Status], words)[0], work, argv)
