@@ -46,6 +46,7 @@ def test_figures_need_matplotlib(tmp_path, capsys, monkeypatch):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.mpi(min_size=2, sizes=[2])
 def test_same_files_on_two_ranks(mpi_ranks, world, shared_path, quick):
     """The whole command on ranks; rank 0 repeats it alone, by hand, and compares."""

@@ -189,7 +189,7 @@ def test_the_curve_without_certificates_claims_none():
     assert not any(point.certified for point in curve.points)
 
 
-@pytest.mark.mpi(min_size=2)
+@pytest.mark.mpi(min_size=2, sizes=[3])
 def test_the_same_bits_on_any_number_of_ranks(world):
     problem = stand_in("sharp")
     shared = ias.solve(problem, "lc", 2.0, 6, restarts=7, seed=1, world=world)

@@ -81,6 +81,7 @@ def test_the_command_refuses_a_figure_it_does_not_know(capsys):
     assert "choose one of: all, 2" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.mpi(min_size=2, sizes=[3])
 def test_the_same_files_on_any_number_of_ranks(world, shared_path):
     figure("4", shared_path, world)
