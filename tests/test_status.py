@@ -69,7 +69,7 @@ def test_a_finished_run_has_ended(tmp_path, capsys):
     assert radmm.main([*FLAGS, "--iterations", "4", "--out", str(tmp_path / "run")]) == 0
     told = said(capsys, tmp_path / "run")
     assert "ended: iterations; to go on:" in told
-    assert "4 of 4" in told
+    assert "iterations      4 after which all is kept" in told
 
 
 @pytest.mark.parametrize("words", [[], ["nowhere"]])

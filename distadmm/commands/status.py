@@ -54,7 +54,8 @@ def told(path: str) -> list[tuple[str, str]]:
     ]
     done = (found.summary or {}).get("iterations", saved)
     if done is not None:
-        lines.append(("iterations", f"{done}" + (f" of {most}" if most else "") + " after which all is kept"))
+        goal = f" of {most}" if most and found.summary is None else ""
+        lines.append(("iterations", f"{done}{goal} after which all is kept"))
     releases = sum(entry["kind"] in ("release", "charge") for p in ledgers for entry in chain.read(p).entries)
     if ledgers:
         ago = time.time() - max(p.stat().st_mtime for p in ledgers)
