@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import json
 import os
 import sys
 import tempfile
@@ -41,6 +42,10 @@ def synthetic(folder: Path, rows: int = 16_000, columns: int = 8, seed: int = 0)
     lines = [",".join([*(f"v{x[i]}" for x in X), str(int(y[i]))]) for i in range(2 * rows)]
     for name, some in (("train.csv", lines[:rows]), ("test.csv", lines[rows:])):
         (folder / name).write_text("\n".join([",".join([*names, "target"]), *some]) + "\n")
+    domain = [f"v{value}" for value in range(6)]
+    columns = [f"{name} = {json.dumps(domain)}" for name in names]
+    head = ['target = "target"', 'labels = ["0", "1"]', "[columns]"]
+    (folder / "schema.toml").write_text("\n".join([*head, *columns]) + "\n")
     return str(folder / "train.csv"), str(folder / "test.csv")
 
 
@@ -80,8 +85,9 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         if options.data == "synthetic":
             flags["data"], flags["test_data"] = synthetic(Path(folder))
-            flags["public"] = "bounds"
-        source = open_source(flags["data"], **{k: flags[k] for k in ("test_data",) if k in flags}, clip=1.0)
+            flags["schema"] = str(Path(folder) / "schema.toml")
+        shared = {k: flags[k] for k in ("test_data", "schema") if k in flags}
+        source = open_source(flags["data"], **shared, clip=1.0)
         test = source.test()
         assert test is not None, "the table has no test rows"
         with open(options.out, "w", newline="", buffering=1) as file:

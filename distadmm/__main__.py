@@ -13,7 +13,8 @@ import importlib
 import sys
 from collections.abc import Sequence
 
-from distadmm.errors import DONE, USAGE
+from distadmm.errors import DONE, EXIT_CODES, USAGE
+from distadmm.files import examples
 
 # verb: (module with main(argv), what it does)
 VERBS = {
@@ -22,6 +23,7 @@ VERBS = {
     "ias": ("distadmm.ias", "privacy mapping for inference as a service"),
     "funnel": ("distadmm.funnel", "privacy funnel"),
     "istdp": ("distadmm.istdp", "private iterative thresholding"),
+    "data": ("distadmm.commands.data", "a schema from a sample of public rows; tables that are not bundled"),
     "topology": ("distadmm.commands.topology", "facts and drawings of networks"),
     "check": ("distadmm.commands.check", "convergence conditions and predicted rates, before running"),
     "plan": ("distadmm.commands.plan", "noise, penalty and iterations for a privacy budget, before running"),
@@ -33,6 +35,7 @@ VERBS = {
     "keys": ("distadmm.commands.keys", "signing keys of nodes, for --peer-keys of a masked run"),
     "audit": ("distadmm.commands.audit", "attack a mechanism and bound its epsilon from below"),
     "sweep": ("distadmm.commands.sweep", "a grid of runs in one command, which goes on where it stopped"),
+    "study": ("distadmm.commands.study", "what a network costs: families, sizes, seeds and budgets, ranked"),
     "compare": (
         "distadmm.commands.compare",
         "every private method under one budget: what it spends, what nodes get",
@@ -43,6 +46,7 @@ VERBS = {
     "apply": ("distadmm.commands.apply", "a column of new rows sanitised by a mapping of ias or funnel"),
     "report": ("distadmm.commands.report", "runs side by side: a table, and a page with their curves"),
     "transcript": ("distadmm.commands.transcript", "what each neighbour and each coalition saw of a run"),
+    "cite": ("distadmm.commands.cite", "BibTeX of the package and of the five papers"),
     "reproduce": ("distadmm.papers.command", "figures of the papers, with what agrees and what does not"),
 }
 
@@ -73,7 +77,17 @@ def main(argv: Sequence[str] | None = None) -> int:
 def page() -> str:
     lines = [f"  {'list':<11} algorithms, data sets and networks that come with the package"]
     lines += [f"  {verb:<11} {VERBS[verb][1]}" for verb in VERBS]
-    return "\n".join([(__doc__ or "").strip(), "", "verbs:", *lines])
+    said = [
+        (__doc__ or "").strip(),
+        "",
+        "verbs:",
+        *lines,
+        "",
+        f"Exit codes: {EXIT_CODES}.",
+        "",
+        examples("distadmm"),
+    ]
+    return "\n".join(said)
 
 
 def listing() -> str:
@@ -86,11 +100,7 @@ def listing() -> str:
     for name in names():
         entry = find(name)
         text = (entry.cls.__doc__ or "").strip().splitlines()[0]
-        notes = [
-            note
-            for note, holds in (("private form", entry.private), ("recycles", entry.phases == 2))
-            if holds
-        ]
+        notes = ["private form"] * entry.private + ["recycles"] * (entry.phases == 2)
         lines.append(f"  {name:<10} {text} [{', '.join(notes)}]")
     lines += ["data (--data):", f"  {', '.join(BUNDLED)}, or a file of yours"]
     lines += ["networks (--topology):", f"  {', '.join(bundled())}", f"  generators: {', '.join(GENERATORS)}"]

@@ -16,7 +16,7 @@ Registering makes an algorithm a choice of `--algorithm`, checks that it is what
 import dataclasses
 import importlib
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
@@ -41,6 +41,9 @@ __all__ = [
 C = TypeVar("C", bound=type)
 
 
+MOST_PLANNED = 10**7  # iterations of a schedule
+
+
 class Planned(NamedTuple):
     """One release of a private algorithm, as its schedule lists it; nothing in it may depend on data."""
 
@@ -51,6 +54,10 @@ class Planned(NamedTuple):
 
 def planned(algorithm: Any, node: Any, iterations: int) -> list[Planned]:
     """The schedule of a private algorithm, refused in one line when it is none."""
+    require(
+        iterations <= MOST_PLANNED,
+        f"--iterations is {iterations:g} with noise; each release is listed beforehand, at most {MOST_PLANNED:g}",
+    )
     listed, what = algorithm.releases(node, iterations), type(algorithm).__name__
     require(
         isinstance(listed, (list, tuple)) and all(isinstance(each, Planned) for each in listed),
@@ -134,7 +141,7 @@ class Entry(NamedTuple):
 
     @property
     def phases(self) -> int:
-        return self.cls.phases
+        return int(self.cls.phases)
 
     @property
     def private(self) -> bool:
@@ -317,11 +324,17 @@ def names(family: str = "graph") -> list[str]:
     return [*own, *(name for name in _REGISTERED[family] if name not in own)]
 
 
+def spelled(name: str, known: Iterable[str]) -> str:
+    """`name` as it is `known`, whatever the case it was typed in."""
+    known = [*known]
+    return name if name in known else next((each for each in known if each.lower() == name.lower()), name)
+
+
 def find(name: str, family: str = "graph") -> Entry:
     """The algorithm registered as `name`, or the one that the file `name` (ending in .py) registers."""
     if name.endswith(".py"):
         return _from_file(Path(name), family)
-    known = _REGISTERED[family]
+    name, known = spelled(name, names(family)), _REGISTERED[family]
     if name not in known and name in _MODULES[family]:
         importlib.import_module(_MODULES[family][name])
     if name not in known:

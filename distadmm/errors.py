@@ -4,7 +4,9 @@ An `InputError` is the user's to mend: its message is one line that says what wa
 needed and what to do.  Anything else that is raised is ours, and shows its traceback.
 """
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 DONE = 0
 FAILURE = 1
@@ -12,6 +14,10 @@ USAGE = 2
 BUDGET = 3
 UNCONVERGED = 4
 STALLED = 75
+EXIT_CODES = (
+    "0 done, 1 failure (a run that diverges, too), 2 usage or input, 3 a privacy budget or an account's limit refuses "
+    "the run or ends it, 4 not converged under `--strict`, 75 stalled, 128 + n stopped by signal n"
+)
 
 
 class InputError(Exception):
@@ -44,6 +50,25 @@ def require(condition: object, message: str) -> None:
     """Raise `InputError(message)` unless `condition` holds."""
     if not condition:
         raise InputError(message)
+
+
+@contextmanager
+def told(message: str, *kinds: type[Exception]) -> Iterator[None]:
+    """End an error of these kinds (none: what the system refuses) in one line, where REASON stands for what it says."""
+    expected = kinds or (OSError,)
+    try:
+        yield
+    except expected as error:
+        why = getattr(error, "strerror", None) or error
+        raise InputError(message.replace("REASON", str(why))) from None
+
+
+def number(text: str | None) -> float:
+    """The number that a word of the command line is; NaN, which no range holds, where it is none."""
+    try:
+        return float(text or "")
+    except ValueError:
+        return math.nan
 
 
 def require_members(what: str, thing: object, lines: Mapping[str, str]) -> None:

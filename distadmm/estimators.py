@@ -1,18 +1,23 @@
-"""scikit-learn estimators: `MCPClassifier` without privacy, `ISTDPClassifier` and `ISTDPRegressor` with it.
+"""scikit-learn estimators: `MCPClassifier`; private `ISTDPClassifier` and `ISTDPRegressor`; and, private where they are
+given a budget, `ConsensusClassifier` (rows at the nodes of a graph) and `SharingClassifier` (columns at parties).
 
-The private ones clip every record's gradient, so features need no bound; but they are taken as they come:
-scale them by public numbers, never by the statistics of the private rows.
+Features are taken as they come: scale them by public numbers, never by the statistics of the private rows.
 """
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import KW_ONLY, dataclass
+from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
 
 import numpy as np
 
 from distadmm.errors import InputError
+from distadmm.files import holding
+from distadmm.flags import build
 from distadmm.methods.istdp import fit
+from distadmm.ranks.world import World, connect
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
@@ -38,7 +43,7 @@ class _Linear(BaseEstimator):
 
     def _scores(self, X: Any) -> Array:
         check_is_fitted(self)
-        return validate_data(self, X, reset=False) @ self.coef_ + self.intercept_
+        return validate_data(self, X, reset=False) @ self.coef_ + self.intercept_  # type: ignore[no-any-return]
 
 
 class _Binary(ClassifierMixin, _Linear):
@@ -73,7 +78,7 @@ class _Binary(ClassifierMixin, _Linear):
 
     def predict(self, X: Any) -> Array:
         positive = self.decision_function(X) > 0
-        return self.classes_[positive.astype(int)]
+        return self.classes_[positive.astype(int)]  # type: ignore[no-any-return]
 
     def predict_proba(self, X: Any) -> Array:
         """The logistic model's probabilities, a column a class."""
@@ -214,7 +219,180 @@ class ISTDPRegressor(RegressorMixin, _Private):
 
     def fit(self, X: Any, y: Any) -> ISTDPRegressor:
         X, y = validate_data(self, X, y, y_numeric=True)
-        return self._train(X, np.asarray(y, dtype=float))
+        return self._train(X, np.asarray(y, dtype=float))  # type: ignore[no-any-return]
 
     def predict(self, X: Any) -> Array:
         return self._scores(X)
+
+
+UNSTATED = {
+    "adjacency": "what one record may do, replace or add-remove",
+    "row_norm": "the public norm to which longer rows are cut, known without looking at the rows",
+    "mechanism": "v1, v1-t, v1-admm or v2, which protect different parties",
+    "classes": "fit(X, y, classes=(NO, YES)): what classes are called is not learnt from private rows",
+}
+
+
+@dataclass(eq=False, repr=False)
+class _Trained(_Binary):
+    """What estimators share that are a run of a programme: its budget, refused until all of a claim is stated."""
+
+    _: KW_ONLY
+    epsilon: float | None = None
+    delta: float = 1e-5
+    adjacency: str | None = None
+    row_norm: float | None = None
+    max_iter: int = 100
+    random_state: Any = None
+    account: str | None = None
+    out: str | None = None
+    flags: dict[str, Any] | None = None
+    mpi: bool = False
+
+    _stated: ClassVar[tuple[str, ...]] = ("adjacency", "row_norm", "classes")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.poor_score = self.epsilon is not None
+        return tags
+
+    def _asked(self, classes: Any) -> dict[str, Any]:
+        """The flags of the run, once nothing that its claim rests on is left open."""
+        asked: dict[str, Any] = {"iterations": self.max_iter, "observe": "none", "progress": "none"}
+        if self.epsilon is not None:
+            for name in self._stated:
+                if (classes if name == "classes" else getattr(self, name)) is None:
+                    raise ValueError(
+                        f"epsilon is given and {name} is None, with no default; give {UNSTATED[name]}"
+                    )
+            asked |= {"epsilon": self.epsilon, "delta": self.delta, "adjacency": self.adjacency}
+        elif self.adjacency is not None:
+            raise ValueError("adjacency is given and epsilon is None; give epsilon: the budget of this fit")
+        if self.random_state is not None:
+            seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+            asked |= {"seed": seed, "rng": "simulation"}
+        given = {"account": self.account, "out": self.out, **(self.flags or {})}
+        return asked | {name: value for name, value in given.items() if value is not None}
+
+    def _run(self, X: Any, y: Any, classes: Any) -> Any:
+        asked = self._asked(classes)
+        X, coded = self._rows(X, y, classes)
+        try:
+            theta, iterations, told = self._solve(X, 2.0 * coded - 1.0, asked)
+        except InputError as error:
+            raise ValueError(f"{error} (n_samples = {len(X)}, n_features = {X.shape[1]})") from None
+        self.statement_, self.epsilon_ = told["sentence"] or told["statement"], float(told["epsilon"])
+        self._keep(theta, max(iterations, 1))
+        return self
+
+    def _solve(self, X: Array, y: Array, asked: dict[str, Any]) -> tuple[Array, int, dict[str, Any]]:
+        """Coefficients with the intercept last, iterations, and what model.json says of privacy; on every rank."""
+        raise NotImplementedError
+
+
+@dataclass(eq=False, repr=False)
+class ConsensusClassifier(_Trained):
+    """Logistic regression by the nodes of a graph, each of which holds some of the rows (`distadmm.solve`).
+
+    Parameters
+    ----------
+    topology : a networkx graph, or a text such as "ring:4"; fit deals the rows to its nodes.
+    algorithm : by name, as "radmm", "admm", "masked", "gossip".
+    weight, rho : C, the weight of each node's mean loss, and the weight of the ridge.
+    epsilon : None for no privacy; else the budget of one call of `fit`, and then all of these are to be stated:
+        adjacency ("replace", "add-remove"), row_norm (rows are divided by it, and longer ones cut), the classes, as
+        `fit(X, y, classes=(NO, YES))`, and trust where the algorithm asks for it ("coalition:1").
+    random_state : None for secure noise.  A seed makes the noise repeatable, and then it protects nobody.
+    account : file in which all fits on these rows are added up; None: this user's own (see docs/ledger.md).
+    out : run directory, with its ledgers; None: no file is left.
+    flags : further flags of `python -m distadmm.radmm`, by name.
+    mpi : all ranks of an mpiexec call `fit` together and share the nodes; each ends with the model.
+
+    Attributes
+    ----------
+    coef_, intercept_ : node 0's own model.  statement_ : what may be said of it.  epsilon_ : the bound proved.
+    """
+
+    topology: Any = "ring:4"
+    algorithm: str = "radmm"
+    weight: float = 1750.0
+    rho: float = 0.22
+    trust: str | None = None
+    fit_intercept: bool = True
+
+    def fit(self, X: Any, y: Any, classes: Any = None) -> ConsensusClassifier:
+        return self._run(X, y, classes)  # type: ignore[no-any-return]
+
+    def _solve(self, X: Array, y: Array, asked: dict[str, Any]) -> tuple[Array, int, dict[str, Any]]:
+        from distadmm.radmm import solve
+
+        asked |= {"weight": self.weight, "rho": self.rho, "intercept": self.fit_intercept}
+        asked |= {} if self.trust is None else {"trust": self.trust}
+        scale, clip = self.row_norm or 1.0, self.row_norm is not None
+        run = solve(self.topology, (X / scale, y), algorithm=self.algorithm, clip=clip, mpi=self.mpi, **asked)
+        found = None
+        if run.models is not None:
+            scorer = run.scorer()
+            theta = np.append(scorer.theta[0][: X.shape[1]] / scale, scorer.theta[0][X.shape[1] :])
+            found = theta, run.iterations, scorer.told
+        return connect().broadcast(found) if self.mpi else found  # type: ignore[return-value]
+
+    def _scores(self, X: Any) -> Array:
+        """Of rows cut as those of the training were."""
+        check_is_fitted(self)
+        X = validate_data(self, X, reset=False)
+        length = np.sqrt((X**2).sum(axis=1) / (self.row_norm or 1.0) ** 2 + self.fit_intercept)
+        cut = np.maximum(1.0, length) if self.row_norm is not None else 1.0
+        return (X @ self.coef_ + self.intercept_) / cut  # type: ignore[no-any-return]
+
+
+@dataclass(eq=False, repr=False)
+class SharingClassifier(_Trained):
+    """Logistic regression by parties that hold different columns of the same rows (`python -m distadmm.sharing`).
+
+    Parameters
+    ----------
+    parties : how many, or the number of columns of each in order, as (3, 5).
+    lam : weight of the ridge, against the sum of the losses.
+    mechanism : with a budget to be stated, for each protects other parties (see docs/sharing.md): "v1", "v2", ...
+    epsilon, adjacency, row_norm, random_state, account, out, flags, mpi : as in `ConsensusClassifier`; row_norm bounds
+        each party's part of a row, and may be one number a party.
+    """
+
+    parties: Any = 2
+    lam: float = 1.0
+    mechanism: str | None = None
+
+    _stated: ClassVar[tuple[str, ...]] = ("adjacency", "row_norm", "mechanism", "classes")
+    fit_intercept: ClassVar[bool] = True
+
+    def fit(self, X: Any, y: Any, classes: Any = None) -> SharingClassifier:
+        return self._run(X, y, classes)  # type: ignore[no-any-return]
+
+    def _solve(self, X: Array, y: Array, asked: dict[str, Any]) -> tuple[Array, int, dict[str, Any]]:
+        from distadmm import sharing
+        from distadmm.run import model, shell
+
+        if self.epsilon is None:
+            asked.pop("rng", None)
+        bounds = ",".join(str(float(bound)) for bound in np.atleast_1d(self.row_norm or []))
+        asked |= {"mechanism": self.mechanism, "row_norm": bounds or "auto", "lambda_": self.lam}
+        asked |= {"parties" if np.ndim(self.parties) == 0 else "split": self.parties}
+        world, programme = connect() if self.mpi else World(), sharing.PROGRAMME
+        with contextlib.ExitStack() as kept:
+            if (
+                self.epsilon is not None and "out" not in asked
+            ):  # its ledgers are files, and rest in the account
+                place = kept.enter_context(TemporaryDirectory()) if world.is_root else ""
+                asked["out"] = world.broadcast(place) + "/run"
+            texts = kept.enter_context(holding({**asked, "data": (X, y)}, ["data"]))
+            options = programme.options(tuple(build(programme.groups(texts), texts, source="fit")))
+            found = shell.in_process(programme, options, world, keep="out" in texts)
+        models = {name: file for part in world.allgather(found.arrays) for name, file in part.items()}
+        shift = float(models.pop("models/centre.npz")["intercept"])
+        count = sum("party-" in name for name in models)
+        parts = [models[f"models/party-{m}.npz"] for m in range(1, 1 + count)]
+        theta = np.concatenate([part["x"] for part in parts])
+        shift -= float(np.concatenate([part["mean"] for part in parts]) @ theta)
+        told: dict[str, Any] = world.broadcast(found.descriptions.get(model.FILE, {}))
+        return np.append(theta, shift), found.iterations, told

@@ -5,11 +5,50 @@ import io
 import json
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+import stat
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
-from distadmm.errors import InputError
+from distadmm.errors import InputError, require, told
+
+_HELD: ContextVar[Mapping[str, Any]] = ContextVar("objects that names stand for in place of files")
+SESSION = "session"  # how the names of such objects begin
+
+
+@contextlib.contextmanager
+def holding(flags: Mapping[str, Any], names: Iterable[str]) -> Iterator[dict[str, Any]]:
+    """`flags` as texts: where those of `names` hold an object, a name that stands for it meanwhile, in this thread."""
+    found = {
+        f"{SESSION}:{name}": flags[name]
+        for name in names
+        if not isinstance(flags.get(name), str | Path | None)
+    }
+    token = _HELD.set(found)
+    try:
+        yield {**flags, **{name.partition(":")[2]: name for name in found}}
+    finally:
+        _HELD.reset(token)
+
+
+def held(name: str | Path | None) -> Any:
+    """The object that a name stands for; None: it names a file, or what comes with the package."""
+    text = str(name)
+    if not text.startswith(f"{SESSION}:"):
+        return None
+    if text not in _HELD.get({}):
+        raise InputError(
+            f"{text} was an object of a Python session that is over; give a file, or run it from there again"
+        )
+    return _HELD.get()[text]
+
+
+def require_an_end(path: str | Path) -> None:
+    """Refuse a device such as /dev/zero, which may be read for ever; a pipe has an end."""
+    with contextlib.suppress(OSError):
+        endless = stat.S_ISCHR(os.stat(path).st_mode) and not os.path.samefile(path, os.devnull)
+        require(not endless, f"{path} is a device, not a file; give a file")
 
 
 def write_bytes(path: Path, content: bytes, *, sync: bool = False, secret: bool = False) -> None:
@@ -58,46 +97,52 @@ def finite(value: Any) -> Any:
 
 
 def read_json(path: Path) -> Any:
-    try:
-        return json.loads(Path(path).read_text(encoding="utf-8", errors="surrogateescape"))
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}; give an existing JSON file") from None
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path} is not valid JSON ({error}); give a file written by distadmm") from None
+    require_an_end(path)
+    with told(f"cannot read {path}: REASON; give an existing JSON file"):
+        text = Path(path).read_text(encoding="utf-8", errors="surrogateescape")
+    with told(
+        f"{path} is not valid JSON (REASON); give a file written by distadmm", ValueError, RecursionError
+    ):
+        return json.loads(text)
 
 
 def write_npz(path: Path, arrays: Mapping[str, Any], **how: bool) -> None:
     """Write named numpy arrays; object arrays are refused, so nothing in a file needs pickle."""
     import numpy as np
 
+    plain = {name: np.asarray(array) for name, array in arrays.items()}
+    if objects := [name for name, array in plain.items() if array.dtype.hasobject]:
+        raise ValueError(f"{objects[0]} holds objects, which {path} would need pickle for")
     buffer = io.BytesIO()
-    np.savez(buffer, allow_pickle=False, **arrays)
+    np.savez(buffer, **plain)  # type: ignore[arg-type]  # numpy 1 takes its allow_pickle for an array's name
     write_bytes(path, buffer.getvalue(), **how)
 
 
 def read_npz(path: Path) -> dict[str, Any]:
+    require_an_end(path)
     import zipfile
     import zlib
 
     import numpy as np
 
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
-    except FileNotFoundError:
-        raise InputError(f"no file {path}; give an existing .npz file") from None
-    except (
-        OSError,
-        ValueError,
-        EOFError,
-        TypeError,
-        AttributeError,
-        zipfile.BadZipFile,
-        zlib.error,
-    ) as error:
-        raise InputError(
-            f"{path} is not a readable .npz file of plain arrays ({error}); write it with numpy.savez"
-        ) from None
+    unreadable = OSError, ValueError, EOFError, TypeError, AttributeError, zipfile.BadZipFile, zlib.error
+    with (
+        told(
+            f"{path} is not a readable .npz file of plain arrays (REASON); write it with numpy.savez",
+            *unreadable,
+        ),
+        told(f"no file {path}; give an existing .npz file", FileNotFoundError),
+        np.load(path, allow_pickle=False) as file,
+    ):
+        return {name: file[name] for name in file.files}
+
+
+def examples(prog: str) -> str:
+    """Two commands that work, for the end of a help page; they may need what others of the file, above them, left."""
+    mine = f"{prog.removeprefix('distadmm').strip(' .') or 'distadmm'}: "
+    lines = (Path(__file__).parent / "data" / "examples.txt").read_text().splitlines()
+    found = [line[len(mine) :] for line in lines if line.startswith(mine)]
+    return "\n  ".join(["examples:", *found]) if found else ""
 
 
 def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:

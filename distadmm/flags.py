@@ -1,7 +1,4 @@
-"""Flags from dataclasses, one parse for all ranks, and one way out for all of them.
-
-Nothing heavy is imported here: `entering` must run before numpy is loaded.
-"""
+"""Flags from dataclasses, one parse for all ranks; nothing heavy is imported, for `entering` runs before numpy is."""
 
 import dataclasses
 import functools
@@ -16,7 +13,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-from distadmm.errors import InputError, require
+from distadmm.errors import InputError, require, told
+from distadmm.files import examples, require_an_end
 
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
@@ -26,13 +24,14 @@ def entering(module: str) -> None:
 
     Twenty ranks that each start a thread a core are 24 to 100 times slower, and after numpy has been
     imported the setting has no effect.  A value the user has set is kept.  Until `launch` takes over, Ctrl-C
-    ends the process without the traceback of a half-done import.
+    ends the process without a traceback of a half-done import, and what a scheduler says is held back.
     """
     if module == "__main__":
         for name in _THREAD_VARIABLES:
             os.environ.setdefault(name, "1")
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGUSR1))
 
 
 class _Range(NamedTuple):
@@ -116,7 +115,7 @@ def positional(metavar: str, *, help: str, default: Any = dataclasses.MISSING) -
 
 def again(cls: type, name: str, **changes: Any) -> Any:
     """The flag `name` of the group `cls` where another has other choices, another default, or a note on it."""
-    field: dataclasses.Field = cls.__dataclass_fields__[name]  # type: ignore[attr-defined]
+    field: dataclasses.Field[Any] = cls.__dataclass_fields__[name]  # type: ignore[attr-defined]
     return flag(**{"default": field.default, **field.metadata["said"], **changes})
 
 
@@ -138,6 +137,7 @@ def _parser(prog: str, description: str) -> Any:
     parser = Parser(
         prog=f"python -m {prog}",
         description=description,
+        epilog=examples(prog).replace("%", "%%"),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
@@ -202,10 +202,10 @@ def _convert(annotation: Any, text: Any, name: str) -> Any:
     raise TypeError(f"no flag can be made of a field of type {annotation!r} ({name})")
 
 
-_FIELDS: dict[type, dict[str, tuple[dataclasses.Field, Any]]] = {}  # of classes that were asked for
+_FIELDS: dict[type, dict[str, tuple[dataclasses.Field[Any], Any]]] = {}  # of classes that were asked for
 
 
-def fields_of(cls: type) -> dict[str, tuple[dataclasses.Field, Any]]:
+def fields_of(cls: type) -> dict[str, tuple[dataclasses.Field[Any], Any]]:
     """The flag fields of a dataclass with their resolved types, by field name."""
     if cls not in _FIELDS:
         hints, known = typing.get_type_hints(cls), dataclasses.fields(cls)
@@ -255,22 +255,20 @@ def read_config(path: str | Path) -> dict[str, Any]:
     import tomllib
 
     path = Path(path)
-    try:
+    require_an_end(path)
+    with told(f"cannot read --config {path}: REASON; give a TOML or config.json file"):
         content = path.read_bytes()
-    except OSError as error:
-        raise InputError(
-            f"cannot read --config {path}: {error.strerror}; give a TOML or config.json file"
-        ) from None
-    try:
+    with told(
+        f"--config {path} is not readable: REASON; needed: key = value lines (TOML)",
+        ValueError,
+        AttributeError,
+        RecursionError,
+    ):
         if path.suffix == ".json":
             values = json.loads(content.decode(errors="surrogateescape"))
             values = values.get("config", values)
         else:
             values = tomllib.loads(content.decode())
-    except (ValueError, AttributeError) as error:
-        raise InputError(
-            f"--config {path} is not readable: {error}; needed: key = value lines (TOML)"
-        ) from None
     return {key.replace("-", "_"): value for key, value in values.items()}
 
 
@@ -322,10 +320,8 @@ def parse(prog: str, description: str, classes: Sequence[type], argv: Sequence[s
         _add_flags(parser, cls)
     given, unknown = parser.parse_known_args(list(argv))
     if unknown:
-        shown = [
-            action for action in parser._actions if action.help != "==SUPPRESS=="
-        ]  # no word of the last release
-        options = [o for action in shown for o in action.option_strings]
+        seen = [a for a in parser._actions if a.help != "==SUPPRESS=="]  # no word of the last release
+        options = [o for action in seen for o in action.option_strings]
         near = nearest(unknown[0].split("=")[0], options) if unknown[0].startswith("-") else None
         hint = f"did you mean {near}?" if near else f"see: {parser.prog} --help"
         raise InputError(f"unknown argument {unknown[0]!r}; {hint}")

@@ -1,7 +1,5 @@
 """Privacy funnel: release Y of a public X with I(X;Y) >= R that says as little as possible of a private S.
 
-python -m distadmm.funnel --problem heart --fractions 0.6,0.7,0.8,0.9
-python -m distadmm.funnel --data adult --private income --public education --fractions 0.9
 python -m distadmm.funnel --rows people.csv --private illness --public age,region --rates 1.5 --smooth 0.5
 python -m distadmm.funnel --problem synthetic-unif --points 20            a curve, with proven lower bounds
 python -m distadmm.funnel --problem synthetic-unif --method aem           the paper's iteration

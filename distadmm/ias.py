@@ -1,6 +1,5 @@
 """Privacy mappings for inference as a service: maximise I(S;U) - beta E[d(Y,U)] over p(u|y).
 
-python -m distadmm.ias --problem gauss --f js --beta 0.6 --certify
 python -m distadmm.ias --rows people.csv --infer income --column education --f mi --beta 0.02
 python -m distadmm.ias sweep --problem gauss --f js --points 18      the Pareto curve
 mpiexec -n 4 python -m distadmm.ias ...                              starts shared out, the same bits
@@ -20,7 +19,7 @@ import numpy as np
 from distadmm.data.mapping import Mapping
 from distadmm.methods.ias import report
 from distadmm.methods.ias.admm import told
-from distadmm.methods.ias.certificate import Certificate, certify, thresholds
+from distadmm.methods.ias.certificate import OPEN, Certificate, certify, thresholds
 from distadmm.methods.ias.design import Design, check_sizes, solve
 from distadmm.methods.ias.inference import Inference, stand_in
 from distadmm.methods.ias.measures import Measure, measure, own
@@ -95,7 +94,7 @@ class InferenceAsService(design.Design):
         draw = partial(draw_mapping, P=made.matrix, values=made.values, a=symbols, title=title)
         files: design.Files = {name: made.save for name in ("mapping.npz", "mapping.csv")}
         files |= design.drawn(output.figure, "mapping.svg", draw)
-        settled = found.converged.any() and (proof is None or proof.upper - proof.attained <= 1e-6)
+        settled = found.converged.any() and (proof is None or proof.open <= OPEN)
         unsettled = "" if settled else "not settled: see the lines above"
         outcome = self.outcome(run, report.summary(found), lines, files, unsettled)
         outcome.descriptions = design.described(["mapping"], made.column, made.values)

@@ -1,6 +1,5 @@
 """ISTDP: sparse models by iterative shrinkage, private through noisy clipped gradients.
 
-    python -m distadmm.istdp --epsilon 1 --adjacency replace            private, on the bundled Adult
     python -m distadmm.istdp --data file.csv --loss squared             not private
     python -m distadmm.istdp --data synthetic:20000 --epsilon 1 ...     rows made up, the answer known
     mpiexec -n 4 python -m distadmm.istdp ... --rng simulation --repetitions 20       shared out to the ranks
@@ -77,7 +76,7 @@ class Fit(NamedTuple):
     closing: Sequence[tuple[str, str]] = ()
 
 
-class Line(tuple):
+class Line(tuple[Any, ...]):
     """What an onlooker sees of an iteration: its columns are those of `_Watcher`."""
 
     residual = math.inf
@@ -115,7 +114,7 @@ class Istdp(shell.Programme):
             "--observe" not in argv or (following is not None and not following.startswith("--")),
             "--observe now says how often to measure; with the objective on the private rows it is --observe all",
         )
-        return super().read(argv)
+        return super().read(argv)  # type: ignore[no-any-return]
 
     def description(self) -> str:
         return __doc__ or ""
@@ -152,7 +151,7 @@ class Istdp(shell.Programme):
     def solve(self, prepared: Prepared, price: Price | None, run: running.Running) -> shell.Outcome:
         options, world, rows = prepared
         flags = run.flags if options.run.repetitions == 1 else replace(run.flags, progress="none")
-        alone = type(run)(World(), flags, run.name, run.folder, run.data_id, run.signals)
+        alone = type(run)(world.alone(), flags, run.name, run.folder, run.data_id)
         make: Any = partial(run_private, options, rows, price) if price else partial(run_open, options, rows)
         one = partial(make, alone)
         found: list[Fit] = []
@@ -228,6 +227,7 @@ def run_open(options: Options, rows: Rows, run: running.Running, repetition: int
     model, every, why = options.model, options.run.observe_every, [""]
 
     def stop() -> bool:
+        run.beat()
         why[0] = run.asked_to_stop()
         return bool(why[0])
 
@@ -326,7 +326,8 @@ def _ledger(
         adjacency=price.plan.adjacency, dataset=rows.dataset, run=run.name,
         rows=content.names if content else (),
         scope="record" if options.run.repetitions == 1 else "unknown",  # repetitions meet the same records
-        claim=fit.claim_of(privacy.adjacency, privacy.form, options.observed), budget=limit(options, price),
+        claim=fit.claim_of(privacy.adjacency, privacy.rng, privacy.form, options.observed),
+        budget=limit(options, price),
     )  # fmt: skip
     return ledger, source, content
 

@@ -148,10 +148,8 @@ class Node:
                 traffic += np.diff(np.outer(part["traffic"], [b, b + 1]) // len(part["nodes"]))[:, 0]
         for i in set(wanted) - {i for part in parts for i in part["nodes"].tolist()}:
             if "release.roster" in parts[0] and not parts[0]["release.roster"][0][i]:
-                for key in parts[0].keys() - {
-                    "nodes",
-                    "traffic",
-                }:  # its rank had left; others know what it knows
+                # Its rank had left; others know what it knows.
+                for key in parts[0].keys() - {"nodes", "traffic"}:
                     rows.setdefault(key, [None] * len(wanted))[wanted[i]] = parts[0][key][0]
         missing = [
             i for i, a in wanted.items() if "solver.taken" not in rows or rows["solver.taken"][a] is None

@@ -17,10 +17,11 @@ import numpy as np
 
 from distadmm.algorithm import Array, find, names
 from distadmm.errors import InputError, require
+from distadmm.files import holding
 from distadmm.flags import build, fields_of, unknown_flag, value_of
 from distadmm.privacy.accounting.statements import loss_in_words
 from distadmm.problems.losses import link_of
-from distadmm.ranks.world import World
+from distadmm.ranks.world import World, connect
 from distadmm.run import model, shell
 from distadmm.run.config import Choice, Config, Links, Loop, Privacy, Problem
 from distadmm.run.ends import End
@@ -33,6 +34,7 @@ from distadmm.run.observe import (
 )
 from distadmm.run.running import Running
 from distadmm.run.setup import Prepared, data_ids, loss_of, prepare
+from distadmm.run.shown import Shown
 from distadmm.structs import mutable_struct
 
 if TYPE_CHECKING:
@@ -43,7 +45,7 @@ _COUNTS = ("rows", "test_rows", "rows_dropped", "duplicates")
 
 
 @mutable_struct
-class Run(shell.Outcome):
+class Run(Shown, shell.Outcome):
     """A finished run; on ranks other than 0 only `ended` and `iterations` are known."""
 
     config: Config | None = None
@@ -61,16 +63,20 @@ class Run(shell.Outcome):
     lost: int = 0  # messages that did not arrive
     told: dict[str, Any] = field(default_factory=dict)  # figures of the algorithm's own, for the summary
     history: list[Measurement] = field(default_factory=list)
+    network: Any = None  # its graph, where it is known
 
     @property
     def model(self) -> Array:
         """The mean of the nodes' models."""
         assert self.models is not None
-        return self.models.mean(axis=0)
+        return self.models.mean(axis=0)  # type: ignore[no-any-return]
 
     def column(self, name: str) -> Array:
         """One column of the history, as an array."""
         return np.array([getattr(line, name) for line in self.history])
+
+    def __repr__(self) -> str:
+        return shell.closing_words(self)
 
 
 class Consensus(shell.Programme):
@@ -78,7 +84,7 @@ class Consensus(shell.Programme):
 
     def read(self, argv: Sequence[str]) -> Config:
         try:
-            return super().read(argv)
+            return super().read(argv)  # type: ignore[no-any-return]
         except InputError as error:
             raise InputError(_of_another(str(error), argv)) from None
 
@@ -116,10 +122,10 @@ class Consensus(shell.Programme):
                 "--evaluate pays for an evaluation under noise; add --epsilon and --adjacency, or leave it out",
             )
             return None
-        return _house(prepared.config, "private").plan_of(prepared)
+        return _house(prepared.config, "private").plan_of(prepared)  # type: ignore[no-any-return]
 
     def outlook(self, prepared: Prepared, price: Plan | None) -> str:
-        return _house(prepared.config, "words").outlook(prepared, price)
+        return _house(prepared.config, "words").outlook(prepared, price)  # type: ignore[no-any-return]
 
     def describe(self, prepared: Prepared, price: Plan | None) -> dict[str, Any]:
         # Where records come and go, how many there are is private.
@@ -196,12 +202,12 @@ def execute(prepared: Prepared, node: Node, run: Running) -> Run:
     found.told = config.algorithm.told(k, state, node)
     models = observer.gather(state.f)
     found.messages, found.bytes, found.lost = observer.traffic()
+    carried = observer.on_edges()
+    found.arrays = {} if carried is None else {"traffic.npz": carried}
     if prepared.world.broadcast(models is not None and not np.isfinite(np.vdot(models, models))):
         found.ended = End.DIVERGED.word
     if found.ended == End.DIVERGED.word:
-        found.reason = (
-            "the models are too large or no longer finite: with these penalties, on this network, it diverges"
-        )
+        found.reason = _divergence(loop.history, observer, run) or loop.reason
     best = None
     if prepared.source.pooled_allowed and flags.observe_every and config.exact and not prepared.world.gone:
         best = optimum(node, observer)[1]
@@ -216,11 +222,29 @@ def execute(prepared: Prepared, node: Node, run: Running) -> Run:
     return found
 
 
+def _divergence(history: list[Measurement], observer: Observer, run: Running) -> str:
+    """Whose fault it is that there are no numbers any more: the penalties', where models grew; else a step's."""
+    here = observer.world.gather((observer.world.dog.name, observer.node.members.tolist())) or []
+    grown = [line.consensus_error for line in history if math.isfinite(line.consensus_error)]
+    if observer.spoilt is None or max(grown, default=0.0) > 1e6 * max(1.0, *grown[:1]):
+        return (
+            "the models are too large or no longer finite: with these penalties, on this network, it diverges"
+        )
+    k, nodes = observer.spoilt
+    hosts = [name for name, members in here if {*members} & {*nodes}]
+    return (
+        f"no finite numbers after iteration {k} at {len(nodes)} of the nodes (the first: {nodes[0]}; {hosts[0]}), "
+        "though models had not grown: a step of theirs failed, look at their rows and files"
+        + (f"; what was saved before stays, {run.going_on}" if run.checkpoint_every else "")
+    )
+
+
 def _summed_up(prepared: Prepared, plan: Plan | None, run: Run, running: Running) -> Run:
     """Summary, models and closing table, on rank 0."""
     words = _house(prepared.config, "words")
     if run.models is None:
         return run
+    from distadmm.methods.consensus import words as consensus
     from distadmm.run.history import earlier
 
     test = prepared.test() if run.ended != End.DIVERGED.word else None
@@ -251,6 +275,7 @@ def _summed_up(prepared: Prepared, plan: Plan | None, run: Run, running: Running
         "not_covered": words.not_covered(prepared, run),
         "penalty": None if plan is None else plan.penalty,
         "choice": "" if plan is None or plan.choice is None else plan.choice.words,
+        "tuned": consensus.tuned(prepared),
         "messages": run.messages,
         "bytes": run.bytes,
         "lost": run.lost,
@@ -258,7 +283,7 @@ def _summed_up(prepared: Prepared, plan: Plan | None, run: Run, running: Running
         "predicted_wan_seconds": words.on_a_wide_area_network(prepared, run),
         **run.told,
     }
-    run.arrays = {"models.npz": {"models": run.models, "mean": run.model}}
+    run.arrays["models.npz"] = {"models": run.models, "mean": run.model}
     run.closing = [*words.closing(run.summary, run.optimum), *run.closing]
     run.descriptions = {model.FILE: _described(prepared, run)}
     return run
@@ -313,15 +338,37 @@ def configure(algorithm: str = "radmm", **flags: Any) -> Config:
     return Config(*build(classes, values, source="solve"))
 
 
-def solve(algorithm: str = "radmm", *, out: str | Path | None = None, **flags: Any) -> Run:
+def solve(
+    network: Any = None,
+    rows: Any = None,
+    /,
+    *,
+    out: str | Path | None = None,
+    mpi: bool = False,
+    **flags: Any,
+) -> Run:
     """Run in this process, which hosts all nodes; keyword arguments are the command's flags.
 
-    Nothing is written unless `out` names a run directory.
+    solve("admm", data="adult", topology="ring:20")             texts, as the command has them; an algorithm comes first
+    solve(graph, (X, y), algorithm="admm")                      a networkx graph; arrays
+    solve(graph, frame, target="income", schema={...})          a DataFrame, and what is public of its columns
+    solve("ring:4", [frame, frame, (X, y), frame])              rows of one node each, in the nodes' order
+
+    `test_data` takes rows likewise.  Nothing is written unless `out` names a run directory.  `mpi`: all ranks of an
+    mpiexec call this together, and share the nodes.
     """
+    if rows is not None:
+        flags |= {"topology": network, "data": rows}
+    elif network is not None:
+        flags |= {"algorithm" if isinstance(network, str) else "topology": network}
     flags.setdefault("progress", "none")
-    config = configure(algorithm, **flags, **({} if out is None else {"out": str(out)}))
-    run = shell.in_process(PROGRAMME, config, keep=out is not None)
-    assert isinstance(run, Run)
+    with holding(flags, ("topology", "data", "test_data", "schema")) as texts:
+        config = configure(**texts, **({} if out is None else {"out": str(out)}))
+        run = shell.in_process(PROGRAMME, config, connect() if mpi else None, keep=out is not None)
+        assert isinstance(run, Run)
+        from distadmm.graphs.topology import load_changing
+
+        run.network = load_changing(config.problem.topology).union if run.models is not None else None
     return run
 
 

@@ -1,9 +1,5 @@
 """ADMM sharing: one model over features that several parties hold about the same records.
 
-    python -m distadmm.sharing --split 15,15
-    mpiexec -n 4 python -m distadmm.sharing --data adult
-    python -m distadmm.sharing predict runs/sharing-...  --data new.csv
-
 Rank 0 is the centre and holds the labels; ranks 1..M are the parties and hold their columns; with fewer
 ranks parties share one, and a single process hosts them all.
 """
@@ -24,8 +20,9 @@ from distadmm.data.parties import DataOptions
 from distadmm.data.parts import Parts, check, sparse_or_dense
 from distadmm.files import finite
 from distadmm.flags import build
-from distadmm.methods.sharing import admm, private, words
+from distadmm.methods.sharing import admm, private, stationary, words
 from distadmm.methods.sharing.admm import Form
+from distadmm.methods.sharing.gauss_seidel import GaussSeidel
 from distadmm.methods.sharing.jacobi import Corrected
 from distadmm.methods.sharing.messages import PrivacyOptions
 from distadmm.methods.sharing.observe import Observer, Watcher
@@ -158,7 +155,7 @@ class SharingADMM(shell.Programme):
         observer = None
         if options.run.observe != "none" and seen:
             observer = Observer(star, parts, problem, exact=prepared.exact)
-        outcome, arrays = shell.Outcome(), {}
+        outcome, arrays, nearness = shell.Outcome(), {}, []
         if price.agreed is not None:
             with run.signals.at_once():
                 trained = private.train(star, parts, problem, price.agreed, out, price.own)
@@ -183,6 +180,9 @@ class SharingADMM(shell.Programme):
             solution = solution_of(prepared.algorithm, k, state, seat, private=bool(price.said))
             outcome.ended, outcome.began = loop.ended, loop.began
             outcome.columns, outcome.history = watcher.columns, loop.history
+            if observer is not None and not problem.convex and isinstance(state, admm.State):
+                first = loop.history[0].stationarity if loop.history else float("nan")
+                nearness = _nearness(prepared, observer, seat, state, solution, first)
         if options.privacy.mechanism == "paper":
             price = as_claimed(price, options.privacy, star, out)
         for each_out in out.values():
@@ -197,6 +197,7 @@ class SharingADMM(shell.Programme):
         outcome.arrays = arrays | _models(star, parts, solution)
         outcome.descriptions = _described(prepared, price, solution)
         _sum_up(prepared, price, outcome, solution, observer, loop.seconds if price.agreed is None else 0.0)
+        outcome.said += nearness
         # A model that did not converge is written and said so; it is no failure of the run.
         if outcome.ended == End.DIVERGED.word:
             outcome.ended = End.ITERATIONS.word
@@ -241,13 +242,30 @@ def _described(prepared: Prepared, price: Price, solution: Solution) -> dict[str
             "intercept": "apart",
             "classes": list(parts.classes),
             "loss": name,
-            "link": link_of(name, loss_named(name, kinks=True)),
+            "link": link_of(name, loss_named(name, kinks=True, dents=True)),
             "nodes": star.parties,
             "parts": [f"models/party-{m}.json" for m in star.home],
             "arrays": {"intercept": ["models/centre.npz", "intercept"]},
             **said,
         }
     return told
+
+
+def _nearness(
+    prepared: Prepared, observer: Observer, seat: Seat, state: admm.State, solution: Solution, first: float
+) -> list[str]:
+    """How near a stationary point the last state is; called by every rank."""
+    problem, star, algorithm = seat.problem, seat.fabric, prepared.algorithm
+    V, found, start = observer.stationarity(state), None, float("nan")
+    gathered = star.world.gather({m: float(block.spectrum[0][-1]) for m, block in seat.blocks.items()})
+    theta = solution.theta or float(star.parties)
+    if gathered is None or seat.labels is None:
+        return []
+    if not algorithm.from_zero and not isinstance(algorithm, GaussSeidel):
+        squares = {m: e for part in gathered for m, e in part.items()}
+        found = stationary.rate(problem, solution.rho, solution.tau, theta, squares, seat.rows)
+        start = float(problem.loss.value(np.zeros(seat.rows), seat.labels).sum())
+    return words.nearness(problem, solution._replace(theta=theta), V, first, found, start)
 
 
 def _masks(prepared: Prepared) -> list[str]:

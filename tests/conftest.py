@@ -22,6 +22,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,23 @@ def _own_account(
     """What a test spends is entered in an account of its own."""
     state = tmp_path_factory.mktemp("state") if INNER not in os.environ else _place(request) / "state"
     monkeypatch.setenv("XDG_STATE_HOME", str(state))
+
+
+@pytest.fixture(autouse=True)
+def _own_algorithms() -> Iterator[None]:
+    """What a test registers, from a file or by itself, is no choice of the tests after it."""
+
+    def registered() -> dict[str, dict[str, Any]]:
+        algorithm = sys.modules.get("distadmm.algorithm")
+        return algorithm._REGISTERED if algorithm else {}
+
+    before = {family: dict(table) for family, table in registered().items()}
+    yield
+    for family, table in registered().items():
+        known = before.get(family, {})
+        for name in [name for name, entry in table.items() if entry.file and known.get(name) is not entry]:
+            del table[name]
+        table.update(known)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -12,6 +12,7 @@ from distadmm.privacy.accounting import curves, gaussian, knorm, pld, profiles
 from distadmm.privacy.accounting.curves import Pair
 from distadmm.privacy.accounting.events import KNorm, Pure
 from distadmm.privacy.accounting.objective_perturbation import ObjectivePerturbation
+from tests.common import SOLVES
 
 
 def tail(d, s, l):
@@ -305,19 +306,7 @@ def test_a_slope_of_two_signs_breaks_theorem_c_and_not_its_sign_free_form():
     assert max(ratios(*arguments, one_signed=False)) <= 1 + 1e-3
 
 
-EVENTS = st.builds(
-    ObjectivePerturbation,
-    noise=st.sampled_from(["gamma", "gaussian"]),
-    dimension=st.sampled_from([1, 2, 30, 1000]),
-    scale=st.sampled_from([0.5, 1.0, 2.0]),
-    weight=st.sampled_from([0.2, 1.0]),
-    curvature=st.just(0.25),
-    floor=st.sampled_from([0.05, 0.5, 8.2, 1e3]),
-    one_signed=st.booleans(),
-)
-
-
-@given(EVENTS)
+@given(SOLVES)
 @settings(deadline=None, max_examples=20)
 def test_r_o_r_another_way(event):
     """R(x) = min over gamma of gamma x + H(gamma), and H(gamma) = max over x of R(R(x)) - gamma x, on grids."""

@@ -5,6 +5,7 @@ import math
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,7 +13,9 @@ from hypothesis import strategies as st
 from distadmm import istdp, radmm, sharing
 from distadmm.commands import ledger
 from distadmm.errors import InputError
+from distadmm.methods.sharing.moments import Bounds, Rows
 from distadmm.privacy.accounting.accountant import (
+    DiscreteGaussian,
     Gaussian,
     Leakage,
     ObjectivePerturbation,
@@ -25,6 +28,7 @@ from distadmm.privacy.accounting.accountant import (
 )
 from distadmm.privacy.accounting.scopes import HYPOTHESES, SCOPES, Hypothesis, claim, established
 from distadmm.privacy.accounting.statements import (
+    EXACT,
     NOT_COVERED,
     of_claim,
     rounded_down,
@@ -85,6 +89,33 @@ def test_one_unverified_hypothesis_is_infinity_with_its_name(scope):
         assert found.unverified == (name,)
         assert name in found.text
         assert "-DP" not in found.text  # no number beside it
+
+
+def test_arithmetic_is_assumed_exact_unless_whole_numbers_are_summed_and_released():
+    grid = DiscreteGaussian(40.0, 1.0, 50)
+    for events, whole in (([grid], False), ([STEPS], True), ([grid, STEPS], True), ([grid], True)):
+        found = said("certificate", events, "replace", "istdp", exact=whole)
+        assert ("exact arithmetic" in found.text.lower()) == (not whole or STEPS in events)
+        assert found.not_covered == (NOT_COVERED if STEPS in events else EXACT)
+    whole = claim("moments", [h for h in HYPOTHESES if h != "committed-schedule"], exact=True)
+    floats = {key: value for key, value in whole.items() if key != "exact"}  # as older ledgers have it
+    texts = [
+        of_claim("certificate", c, [grid], "replace", DELTA, committed=True).text for c in (whole, floats)
+    ]
+    assert texts[0].endswith("not peer-reviewed.")
+    assert texts[1] == f"{texts[0][:-1]}; exact arithmetic."
+
+
+@pytest.mark.parametrize(("row", "exactly"), [(3.0, True), (1e7, False)])
+def test_sums_are_called_exact_where_their_order_does_not_matter(row, exactly):
+    rng = np.random.default_rng(0)
+    bounds, matrix, weights = Bounds(row, 1.0, 1.0), row * rng.standard_normal((300, 4)), rng.random(300)
+    assert bounds.sums_exactly(len(matrix), 1.0) == exactly
+    sums = []
+    for order in (np.arange(300), rng.permutation(300)):
+        rows = Rows(matrix[order], bounds, exact=True)
+        sums.append(rows.curvature(rows.fine(weights[order])))
+    assert np.array_equal(*sums) == exactly
 
 
 def test_hypotheses_follow_the_events():

@@ -293,7 +293,7 @@ def test_nothing_that_is_written_tells_how_many_records_a_shard_has(tmp_path: Pa
         told.append([line for line in out.splitlines() if not line.startswith(("time", "run directory"))])
         run = tmp_path / name / "run"
         content = json.loads((run / "config.json").read_text())
-        for key in ("data_id", "config", "t", "started"):
+        for key in ("run", "data_id", "config", "t", "started"):
             content.pop(key, None)
         written.append(json.dumps(content, sort_keys=True).replace(str(tmp_path / name), ""))
         reserved.append([events(run, i) for i in range(3)])

@@ -21,23 +21,14 @@ from distadmm.privacy.ledger.rules import MemoryLedger, Receipt
 from distadmm.privacy.noise.protected import Protected
 from distadmm.problems.consensus import Problem
 from distadmm.run.config import Config
+from tests.common import SMALL
 
-SMALL: dict[str, Any] = {
-    "data": "tiny",
-    "topology": "er5",
-    "weight": 20.0,
-    "rho": 1.0,
-    "eta": "0.5",
-    "iterations": 6,
-    "progress": "none",
-    "alpha": "1",
-    "adjacency": "label",
-}
+FLAGS = {**SMALL, "alpha": "1", "adjacency": "label"}
 PRIVATE = [name for name in names() if find(name).cls.releases]  # masked sums have tests of their own
 
 
 def config(name: str = "radmm", **flags: Any) -> Config:
-    return radmm.configure(name, **{**SMALL, **flags})
+    return radmm.configure(name, **{**FLAGS, **flags})
 
 
 def kinds(verdict: Verdict) -> set[str]:

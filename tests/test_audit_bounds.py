@@ -23,6 +23,7 @@ from distadmm.privacy.accounting.events import Gaussian
 from distadmm.privacy.accounting.objective_perturbation import ObjectivePerturbation
 from distadmm.privacy.noise.protected import Protected
 from distadmm.problems.losses import HuberHinge, Logistic
+from tests.common import SMALL
 
 seeds = st.integers(0, 10_000)
 DELTA = 1e-5
@@ -145,23 +146,13 @@ def test_both_ways_to_the_inverse_agree(seed: int, m: int) -> None:
 
 # -- R-ADMM's transcripts ----------------------------------------------------------------------------------
 
-SMALL: dict[str, Any] = {
-    "data": "tiny",
-    "topology": "er5",
-    "weight": 20.0,
-    "rho": 1.0,
-    "eta": "0.5",
-    "public_rows": 20,
-    "iterations": 6,
-    "progress": "none",
-    "delta": DELTA,
-}
+FLAGS = {**SMALL, "public_rows": 20, "delta": DELTA}
 
 
 def attacked(
     runs: int = 250, columns: int = 3, which: str = "worst", name: str = "radmm", **flags: Any
 ) -> Any:
-    config = radmm.configure(name, **{**SMALL, **flags}, rng="simulation")
+    config = radmm.configure(name, **{**FLAGS, **flags}, rng="simulation")
     options = audit.Options(runs=runs, audit_columns=columns, canary=which)
     found = audit.attack(config, options)
     return found, bounds.claim_of(found.events, config.privacy.adjacency, "ledger")
@@ -188,6 +179,7 @@ def test_sound_runs_stand_and_their_ratios_are_likelihood_ratios(
     assert found.here.mean() < 0 < found.there.mean()
 
 
+@pytest.mark.slow
 def test_half_of_sigma_is_caught_with_a_thousand_transcripts(monkeypatch: Any) -> None:
     sound, claim = attacked(runs=1000, adjacency="label", noise="gaussian", alpha="0.4")
     assert not bounds.trade_off(claim, sound.here, sound.there, delta=DELTA).refuted
@@ -293,6 +285,7 @@ def test_sound_thresholding_stands_and_half_its_noise_does_not(adjacency: Any, m
     assert audit.verdict_of(one.noises, one.findings).refuted
 
 
+@pytest.mark.slow
 def test_losses_other_than_the_logistic_have_their_ratio() -> None:
     found, claim = attacked(loss="huber", adjacency="add-remove", alpha="0.6")
     assert isinstance(audit.loss_named("huber"), HuberHinge)

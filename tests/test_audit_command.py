@@ -14,18 +14,9 @@ from distadmm.commands import audit
 from distadmm.files import read_npz
 from distadmm.privacy.noise.protected import Protected
 from distadmm.ranks.world import World
+from tests.common import SMALL
 
-SMALL: dict[str, Any] = {
-    "data": "tiny",
-    "topology": "er5",
-    "weight": 20.0,
-    "rho": 1.0,
-    "eta": "0.5",
-    "iterations": 4,
-    "progress": "none",
-    "alpha": "1",
-    "adjacency": "label",
-}
+FLAGS = {**SMALL, "iterations": 4, "alpha": "1", "adjacency": "label"}
 FEW = ["--runs", "40", "--audit-columns", "2"]
 
 
@@ -35,7 +26,7 @@ def words(values: dict[str, Any]) -> list[str]:
 
 def test_a_sound_run_is_not_refuted_and_the_report_has_it_all(tmp_path: Path, capsys: Any) -> None:
     out = tmp_path / "audit"
-    seeded = [*words(SMALL), "--rng", "simulation"]
+    seeded = [*words(FLAGS), "--rng", "simulation"]
     assert audit.main([*seeded, *FEW, "--confidence", "0.999", "--out", str(out)]) == 0
     told = capsys.readouterr().out
     assert told.count("NOT REFUTED") == 3
@@ -55,7 +46,7 @@ def test_a_sound_run_is_not_refuted_and_the_report_has_it_all(tmp_path: Path, ca
 def test_a_refuted_claim_is_exit_code_one(tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
     draw = Protected.draw
     monkeypatch.setattr(Protected, "draw", lambda self, *given: 0.25 * draw(self, *given))
-    assert audit.main([*words(SMALL), "--level", "0", "--out", str(tmp_path / "audit")]) == 1
+    assert audit.main([*words(FLAGS), "--level", "0", "--out", str(tmp_path / "audit")]) == 1
     assert "REFUTED" in capsys.readouterr().out
     report = json.loads((tmp_path / "audit" / "audit.json").read_text())
     assert {finding["kind"] for finding in report["levels"][0]["findings"]} >= {"inexact"}
@@ -78,7 +69,7 @@ def test_the_sound_mechanisms_stand(arguments: list[str], tmp_path: Path, capsys
 
 def test_a_finished_secure_run_is_audited_from_its_own_bytes(tmp_path: Path, capsys: Any) -> None:
     out = tmp_path / "run"
-    radmm.solve("radmm", **SMALL, out=out)
+    radmm.solve("radmm", **FLAGS, out=out)
     assert audit.main([str(out), "--out", str(tmp_path / "audit")]) == 0
     told = capsys.readouterr().out
     assert "NOT REFUTED (10 releases" in told
@@ -93,12 +84,12 @@ def test_a_finished_run_with_too_little_noise_is_refuted_by_its_own_bytes(
     draw = Protected.draw
     with monkeypatch.context() as cheating:
         cheating.setattr(Protected, "draw", lambda self, *given: 0.25 * draw(self, *given))
-        radmm.solve("radmm", **SMALL, out=out)
+        radmm.solve("radmm", **FLAGS, out=out)
     assert audit.main([str(out), "--out", str(tmp_path / "audit")]) == 1
 
 
 def test_what_claims_nothing_is_said_to_claim_nothing(tmp_path: Path, capsys: Any) -> None:
-    given = [*words(SMALL), *FEW, "--form", "paper", "--out", str(tmp_path / "audit")]
+    given = [*words(FLAGS), *FEW, "--form", "paper", "--out", str(tmp_path / "audit")]
     assert audit.main(given) == 0
     told = capsys.readouterr().out
     assert told.count("NOTHING IS CLAIMED") == 3
@@ -109,12 +100,12 @@ def test_what_claims_nothing_is_said_to_claim_nothing(tmp_path: Path, capsys: An
     ("arguments", "part"),
     [
         (["nothing-like-it"], "nothing to audit"),
-        (words({k: v for k, v in SMALL.items() if k not in ("alpha", "adjacency")}), "no claim"),
-        ([*words(SMALL), "--runs", "3"], "--runs"),
-        ([*words(SMALL), "--canary", "yellow"], "--canary"),
-        ([*words({**SMALL, "mechanism": "output"}), *FEW, "--level", "1"], "--level 0"),
+        (words({k: v for k, v in FLAGS.items() if k not in ("alpha", "adjacency")}), "no claim"),
+        ([*words(FLAGS), "--runs", "3"], "--runs"),
+        ([*words(FLAGS), "--canary", "yellow"], "--canary"),
+        ([*words({**FLAGS, "mechanism": "output"}), *FEW, "--level", "1"], "--level 0"),
         (
-            [*words({**SMALL, "adjacency": "add-remove", "public_rows": 20}), *FEW, "--canary", "label"],
+            [*words({**FLAGS, "adjacency": "add-remove", "public_rows": 20}), *FEW, "--canary", "label"],
             "label",
         ),
         (["istdp", "--epsilon", "-1"], "--epsilon"),
@@ -132,7 +123,7 @@ def test_bad_input_is_one_line(arguments: list[str], part: str, capsys: Any, tmp
 @pytest.mark.mpi(min_size=2, sizes=[2])
 def test_the_scores_are_the_same_bits_on_any_number_of_ranks(world: World, monkeypatch: Any) -> None:
     monkeypatch.setattr(audit, "_BATCH", 10)
-    config = radmm.configure("radmm", **SMALL, rng="simulation")
+    config = radmm.configure("radmm", **FLAGS, rng="simulation")
     options = audit.Options(runs=25, audit_columns=2)
     together = audit.attack(config, options, world)
     if world.is_root:

@@ -310,7 +310,7 @@ BAD_FILES = {
     "ragged": ("t.csv", "a,b,y\n1,2,1\n\n3,4\n", {}, "line 4 has 2 cells, the header has 3"),
     "text": ("t.csv", "a,b,y\n1,2,1\n3,cook,-1\n", {}, "line 3, column 'b': 'cook' is not a number"),
     "empty cell": ("t.csv", "a,b,y\n1,,1\n3,4,-1\n", {}, "line 2, column 'b': the cell is empty"),
-    "nan": ("t.csv", "a,b,y\n1,2,1\n3,nan,-1\n", {}, "line 3, column 'b': the value is nan"),
+    "nan": ("t.csv", "a,b,y\n1,2,1\n3,nan,-1\n", {}, "line 3, column 'b': 'nan' stands for no number"),
     "inf": ("t.csv", "a,b,y\n-inf,2,1\n3,4,-1\n", {}, "line 2, column 'a': the value is -inf"),
     "single class": ("t.csv", "a,b,y\n1,2,1\n3,4,1\n", {}, "one class only"),
     "many values": ("t.csv", "a,b,y\n1,2,1\n3,4,2\n5,6,3\n", {}, "3 distinct values"),

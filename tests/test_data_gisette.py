@@ -19,6 +19,7 @@ def archive(tmp_path_factory):
     return path
 
 
+@pytest.mark.slow
 def test_the_standin_has_the_shape_of_gisette(archive):
     training, test = build_standin(archive)
     assert training.X.shape == (TRAINING, COLUMNS)

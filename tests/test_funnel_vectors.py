@@ -27,7 +27,7 @@ def pytest_generate_tests(metafunc):
             for key, case in table.items()
             if isinstance(case, dict) and "best_isy" in case
         }
-        metafunc.parametrize("problem", found.values(), ids=list(found))
+        metafunc.parametrize("problem", marked(found), ids=list(found))
     if "perfect_problem" in metafunc.fixturenames:
         found = {
             f"{name}-{key}": case
@@ -35,7 +35,7 @@ def pytest_generate_tests(metafunc):
             for key, case in table.items()
             if "R0_perfect" in case
         }
-        metafunc.parametrize("perfect_problem", found.values(), ids=list(found))
+        metafunc.parametrize("perfect_problem", marked(found), ids=list(found))
     if "trajectory" in metafunc.fixturenames:
         found = {
             f"{name}-{k}": case
@@ -43,6 +43,14 @@ def pytest_generate_tests(metafunc):
             for k, case in enumerate(table["trajectory"])
         }
         metafunc.parametrize("trajectory", found.values(), ids=list(found))
+
+
+def marked(found):
+    """The largest tables take most of a minute."""
+    large = {name for name in found if "adult" in name}
+    return [
+        pytest.param(case, marks=pytest.mark.slow) if name in large else case for name, case in found.items()
+    ]
 
 
 @pytest.fixture(scope="module")

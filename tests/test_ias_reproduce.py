@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from distadmm.papers import ias as command
-from distadmm.papers.ias_figures import text
+from distadmm.papers.ias_figures import FIGURES as DRAWN
 from distadmm.papers.ias_runs import FIGURES, RUNS, items
 from distadmm.ranks.world import World
 
-QUICKEST = ("2", "4", "8")
+QUICKEST = ("1", "2", "4", "8")
 
 
 def read(path):
@@ -36,8 +36,8 @@ def test_every_figure_leaves_three_files(made):
         stem = f"figure-{name}"
         assert (out / f"{stem}.csv").stat().st_size > 100
         assert (out / f"{stem}.svg").read_text().count("<path") > 5
-        told = (out / f"{stem}.txt").read_text()
-        for owed in ("Stand-in", "Statement:", "beta_glob" if name != "8" else "beta is not stated", "So:"):
+        told = (out / f"{stem}.md").read_text()
+        for owed in ("Stand-in", "The paper:", "Here:", "--quick"):
             assert owed in told
 
 
@@ -66,8 +66,10 @@ def test_no_method_of_table_1_beats_the_optimum(beta):
         assert row["F"] <= row["optimum"] + 1e-9
         if beta == 2.0:
             assert abs(row["optimum"]) < 1e-9
-    told = text("table1", rows)
-    assert "not reproduced" in told
+    of_algorithm = {**rows[0], "method": "Algorithm 1"}
+    told = DRAWN["table1"].text("Table I", [of_algorithm, *rows])
+    assert "below -0.2 at steps of 0.05 to 0.15" in told
+    assert "does not agree" in told
 
 
 def test_every_figure_has_something_to_run():
@@ -78,7 +80,7 @@ def test_every_figure_has_something_to_run():
 
 def test_the_command_refuses_a_figure_it_does_not_know(capsys):
     assert command.main(["--figure", "9"]) == 2
-    assert "choose one of: all, 2" in capsys.readouterr().err
+    assert "choose one of: all, 1, 2" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -54,6 +54,7 @@ def test_facts_of_the_tables(files):
             assert abs(problem.rho_m2 - table["rho_m2"]) < 1e-10
 
 
+@pytest.mark.slow
 def test_default_settings_reach_the_values(files, request):
     """Without a certificate: at least 95 % of the entries within 1e-6 (unless asked, where eps is no bound)."""
     everything = request.config.getoption("--vectors", default=None)

@@ -144,6 +144,32 @@ def test_a_batch_job_goes_on_from_another(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("code", "summary", "requeued"), [(1, "signal 15", True), (1, "divergence", False), (75, "", True)]
+)
+def test_a_job_that_was_told_to_stop_goes_back_whatever_its_launcher_makes_of_it(
+    code: int, summary: str, requeued: bool, tmp_path: Path
+) -> None:
+    folder, home = tmp_path / "runs" / "job-7", tmp_path / "bin"
+    folder.mkdir(parents=True)
+    home.mkdir()
+    told = f"""echo '{{"ended": "{summary}"}}' >{folder}/summary.json; """ if summary else ""
+    for name, words in {
+        "srun": f"{told}exit {code}",
+        "squeue": "echo RUNNING",
+        "sleep": ":",
+        "scontrol": "echo $@",
+    }.items():
+        (home / name).write_text(f"#!/bin/bash\n{words}\n")
+        (home / name).chmod(0o755)
+    environment = {**os.environ, "PATH": f"{home}:{os.environ['PATH']}"}
+    environment |= {"SLURM_SUBMIT_DIR": str(tmp_path), "SLURM_JOB_ID": "7"}
+    script = ["bash", ROOT / "launch" / "slurm" / "job.sbatch"]
+    done = subprocess.run(script, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert ("requeue 7" in done.stdout) == requeued
+    assert done.returncode == (143 if "signal" in summary else code)
+
+
+@pytest.mark.parametrize(
     ("flags", "hint"),
     [
         (["--mpi", "lam"], "needed: mpich, openmpi, impi or system"),

@@ -30,7 +30,11 @@ def test_a_name_is_one_loss_in_every_programme(main, name: str, tmp_path, capsys
         (istdp.main, "hinge", "choose smooth-hinge"),
         (sharing.main, "softmax", "use distadmm.radmm"),
         (istdp.main, "softmax", "use distadmm.radmm"),
-        (istdp.main, "hunge", "choose one of: logistic, huber, smooth-hinge, squared, or FILE.py:Name"),
+        (
+            istdp.main,
+            "hunge",
+            "choose one of: logistic, huber, smooth-hinge, squared, sigmoid, or FILE.py:Name",
+        ),
         (
             sharing.main,
             "mine.py:Short",

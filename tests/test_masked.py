@@ -41,6 +41,7 @@ from distadmm.ranks.world import World
 from distadmm.run import model, shell
 from distadmm.run.setup import prepare
 from distadmm.testing import contracts
+from tests.common import whole_and_parted
 
 LOSSES = [("logistic", "centred", 1), ("logistic", "first", 1), ("squared", "centred", 1), ("huber", "centred", 1),
           ("softmax", "centred", 3)]  # fmt: skip
@@ -463,15 +464,7 @@ def test_a_real_run_is_certified_and_its_ledgers_say_the_table(tmp_path: Path, c
 def test_the_same_bits_on_ranks_and_after_a_resume(world: World, shared_path: Path) -> None:
     flags = {key: value for key, value in RUN.items() if key not in ("data", "topology")}
     contracts.same_bits("masked", world, **flags)
-    whole, parted = shared_path / "whole", shared_path / "parted"
-    if world.is_root:
-        radmm.solve("masked", **RUN, out=whole)
-        radmm.solve("masked", **RUN, out=parted, iterations=6, checkpoint_every=6)
-    world.barrier()
-    argv = ["--resume", str(parted), "--iterations", "100"]
-    packed = world.on_root(lambda: radmm.PROGRAMME.pack(radmm.PROGRAMME.read(argv)))
-    shell.work(radmm.PROGRAMME, radmm.PROGRAMME.unpack(packed), world)
-    world.barrier()
+    whole, parted = whole_and_parted(world, shared_path, 6, **RUN)
     if world.is_root:
         one, two = (read_npz(folder / "models.npz")["models"] for folder in (whole, parted))
         assert np.array_equal(one, two)

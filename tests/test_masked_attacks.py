@@ -131,6 +131,7 @@ def test_labels_are_looked_at_where_they_are_not_folded_in() -> None:
         share_variances=lambda *_: np.full(1, 2**20),
         least_share=2**30,
         of_labels=False,
+        of_nodes=False,
     )
 
     def found(*labels: float) -> bool:

@@ -18,7 +18,7 @@ from distadmm.privacy.ledger import chain
 from distadmm.privacy.noise.masks import Member
 from distadmm.ranks.tree import Tree
 from distadmm.ranks.world import World
-from distadmm.run import shell
+from tests.common import whole_and_parted
 from tests.test_masked import RUN, rule
 
 FLAGS: dict[str, Any] = {**RUN, "topology": "er20", "drop_out": "0.02:0", "min_roster": 12, "seed": 3}
@@ -103,15 +103,7 @@ def test_gradients_that_lost_their_centre_are_whole_ones_at_the_same_price() -> 
 def test_the_same_bits_on_ranks_and_after_a_resume_without_those_who_left(
     world: World, shared_path: Path
 ) -> None:
-    whole, parted = shared_path / "whole", shared_path / "parted"
-    if world.is_root:
-        radmm.solve("masked", **FLAGS, out=whole)
-        radmm.solve("masked", **FLAGS, out=parted, iterations=12, checkpoint_every=12)
-    world.barrier()
-    argv = ["--resume", str(parted), "--iterations", "100"]
-    packed = world.on_root(lambda: radmm.PROGRAMME.pack(radmm.PROGRAMME.read(argv)))
-    shell.work(radmm.PROGRAMME, radmm.PROGRAMME.unpack(packed), world)
-    world.barrier()
+    whole, parted = whole_and_parted(world, shared_path, 12, **FLAGS)
     if world.is_root:
         one, two = (read_npz(folder / "models.npz")["models"] for folder in (whole, parted))
         assert np.array_equal(one, two)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,13 @@ from distadmm.commands import ledger as ledger_command
 from distadmm.commands import report as report_command
 from distadmm.data.source import open_source
 from distadmm.errors import InputError
+from distadmm.files import read_json
 from distadmm.methods.masked.learner import Learner, asks
 from distadmm.methods.masked.rows import Rows
 from distadmm.methods.masked.rule import Rule, choose
+from distadmm.methods.masked.sums import Sums
 from distadmm.privacy.accounting import gaussian
+from distadmm.privacy.ledger import chain
 from distadmm.privacy.ledger.filter import GaussianFilter
 from distadmm.privacy.ledger.rules import MemoryLedger
 from distadmm.ranks.world import World
@@ -164,8 +168,6 @@ def test_small_tables_are_doubted_before_anything_is_spent_and_smaller_ones_refu
 def test_a_finished_run_taken_up_again_has_it_still(run: Any) -> None:
     made, folder = run
     assert radmm.main(["--resume", str(folder), "--progress", "none"]) == 0
-    from distadmm.files import read_json
-
     assert read_json(folder / "summary.json")["evaluation"] == made.summary["evaluation"]
 
 
@@ -184,6 +186,27 @@ def test_rounds_that_are_lost_leave_its_budget_alone() -> None:
     assert learner.told["rows"] == 3200
     assert learner.told["error"] == 400 / 3200
     assert [ask.kind for ask in asks(of)].count("evaluation") == 1
+
+
+def test_an_evaluation_that_was_cut_short_is_paid_for_and_not_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Training ended early, its evaluation was charged, and the process ended before any total: rounds are left."""
+    folder = tmp_path / "run"  # copied, for this process keeps the first one's ledgers open
+    with monkeypatch.context() as patch:
+        patch.setattr(Sums, "affords", lambda self, *asks: self.round < 8 or asks[0].kind == "evaluation")
+        agreed = Sums._agreed
+        patch.setattr(Sums, "_agreed", lambda self, *a: 1 / (self.round < 9) and agreed(self, *a))
+        with pytest.raises(ZeroDivisionError):
+            radmm.solve("masked", **{**RUN, "rng": "secure"}, out=tmp_path / "cut", checkpoint_every=1)
+    shutil.copytree(tmp_path / "cut", folder)
+    assert radmm.main(["--resume", str(folder), "--progress", "none"]) == 0
+    for path in sorted((folder / "ledger").glob("node-*.jsonl")):
+        paid = [entry for entry in chain.read(path).entries if entry["kind"] == "charge"]
+        kinds = [entry["params"]["kind"] for entry in paid]
+        assert kinds.count("evaluation") == 1
+        assert len(kinds) > 9  # what was left of training went on
+    assert not read_json(folder / "summary.json")["evaluation"]
 
 
 def test_nodes_that_drop_out_are_survived_by_it() -> None:

@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 
 from distadmm import radmm
-from distadmm.commands import check, ledger, plan, plan_masked
+from distadmm.commands import check, compare, ledger, plan
 from distadmm.data import synthetic
 from distadmm.methods.masked import forecast
 from distadmm.methods.masked.rule import Rule, choose
 from distadmm.privacy.accounting.gaussian import mu_at
-from distadmm.ranks.world import World
 
 
 def rule(epsilon: float = 2.0, colluding: int = 3, rows: int = 4000, columns: int = 6, **more) -> Rule:
@@ -60,58 +59,50 @@ def test_what_is_forecast_of_rows_is_what_runs_on_them_lose(tmp_path) -> None:
 WORDS = "--epsilon 8 --adjacency replace --topology ring:4 --data tiny --weight 20 --eta 1 --iterations 8 --runs 2"
 
 
-def test_plan_says_which_to_use_and_a_command_that_runs(capsys, monkeypatch, tmp_path) -> None:
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compare, "FORECASTS", 1)
+    monkeypatch.setattr(compare, "_TEST_ROWS", 200)
+    monkeypatch.setattr(compare.Options, "methods", property(lambda self: ["gossip", "masked"]))
+
+
+@pytest.mark.usefixtures("quick")
+def test_plan_names_the_winner_of_the_one_forecast_and_a_command_that_runs(
+    capsys, monkeypatch, tmp_path
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert plan.main([*WORDS.split(), "--trust", "coalition:1"]) == 0
-    shown = capsys.readouterr().out
-    verdict = next(line for line in shown.splitlines() if line.startswith("use "))
-    assert "masked: its loss is lower by" in verdict
-    assert "at most 1 of 4 nodes collude" in verdict
-    command = shown.splitlines()[shown.splitlines().index(verdict) + 1].split("distadmm.radmm")[1].split()
+    told = capsys.readouterr().out.splitlines()
+    verdict = next(line for line in told if line.startswith("use ")).split(maxsplit=1)[1]
+    command = told[-3].split("distadmm.radmm")[1].split()
     assert radmm.main([*command, "--dry-run"]) == 0
-    assert "forecast   mean log loss" in capsys.readouterr().out
+    capsys.readouterr()
+    shape = "--topology ring:4 --data tiny --weight 20 --iterations 8"
+    asked = f"--epsilon 8 --adjacency replace --trust coalition:1 {shape} --forecast"
+    assert compare.main([*asked.split(), "--out", str(tmp_path / "runs")]) == 0
+    listed = {line.split("  ")[0]: line.split() for line in capsys.readouterr().out.splitlines() if line}
+    said = next(line for line in told if line.startswith("methods "))
+    for name in ("gossip", "masked"):
+        assert f"{name} {listed[name][5]}" in said
+    best = min(("gossip", "masked"), key=lambda name: float(listed[name][5]))
+    assert verdict.startswith(f"{best}: its loss is lower by")
+    assert verdict.endswith("it is forecast for --trust coalition:1, and assumes that")
     assert plan.main(WORDS.split()) == 0
-    assert "masked" not in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("margin", "said"),
-    [(0.1, "masked: its loss is lower"), (-0.1, "radmm: its loss is lower"), (0.0, "cannot be told apart")],
-)
-def test_the_verdict_follows_the_margin(margin: float, said: str) -> None:
-    options = plan.Options(epsilon=1.0, adjacency="replace", rows=200, columns=6, trust="any")
-    beside = plan_masked.Beside(rule(colluding=19), "", "")
-    found = [(0.5, 0.4), (0.6, 0.45)]
-    other = [0.5 + margin + 0.01, 0.6 + margin - 0.01]
-    assert said in "\n".join(plan_masked.lines(options, beside, found, other))
-    assert "out of reach" in "\n".join(plan_masked.lines(options, beside, found, []))
-
-
-def test_a_table_too_small_is_told_before_anything_is_planned(capsys) -> None:
-    small = plan.Options(
-        epsilon=0.1, adjacency="replace", rows=20, columns=30, trust="coalition:1", topology="ring:4"
-    )
-    beside = plan_masked.rule_for(small, 20, 30)
-    assert "nothing beats the base rate" in beside.refused
-    assert plan_masked.losses(beside, [None, None], World()) == []
-    assert "use         radmm" in "\n".join(plan_masked.lines(small, beside, [], [0.5]))
+    assert "methods " not in capsys.readouterr().out
     assert plan.main([*WORDS.split(), "--trust", "coalition:4"]) == 2
     assert "coalition:0 to coalition:3" in capsys.readouterr().err
 
 
-def test_two_files_of_one_shape_have_one_plan(tmp_path) -> None:
-    """No row is read: only how many there are, and of how many columns."""
-    found = []
-    for fill in (0.0, 0.5):
-        path = tmp_path / f"{fill}.csv"
-        rows = np.column_stack([np.full((120, 3), fill), np.tile([0, 1], 60)])
-        np.savetxt(path, rows, delimiter=",", header="a,b,c,target", comments="")
-        options = plan.Options(
-            epsilon=4.0, adjacency="replace", data=str(path), trust="any", topology="ring:4"
-        )
-        beside = plan_masked.rule_for(options, *plan.shape(options))
-        found.append(plan_masked.losses(beside, [plan.surrogate(options, 0)], World()))
-    assert found[0] == found[1]
+def test_forecasts_are_of_as_many_rows_as_a_run_uses() -> None:
+    options = {"epsilon": 1.0, "adjacency": "replace", "data": "adult", "topology": "ring:4"}
+    assert plan.shape(plan.Options(**options)) == (10_000, 105)
+    assert plan.shape(plan.Options(**options, rows_per_node=300)) == (300, 105)
+    words = [f"--{name}={value}" for name, value in options.items()]
+    request = compare.read([*words, "--trust=any", "--rows-per-node=300", "--algorithm=gossip"])
+    assert request.options.size == (1200, 105)
+    assert request.runs is not None
+    assert all("--rows-per-node=300" in point.words for point in request.runs.points)
+    assert not any("--rows-per-node" in word for point in request.forecasts.points for word in point.words)
 
 
 def test_check_tells_what_a_run_will_send_and_cost(capsys, tmp_path) -> None:

@@ -1,6 +1,7 @@
 """Masked sums that protect labels alone: one noisy sum, and others that no label moves by a bit."""
 
 import math
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +11,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
+from distadmm import radmm
 from distadmm.audit.masked import reach
 from distadmm.commands import ledger as ledger_command
 from distadmm.errors import InputError
+from distadmm.files import read_npz
 from distadmm.methods.masked import private
 from distadmm.methods.masked import rows as rows_module
 from distadmm.methods.masked.learner import Ask, Learner
 from distadmm.methods.masked.masked import rows_sum
 from distadmm.methods.masked.rows import Rows, slope_of
 from distadmm.methods.masked.rule import LABEL_ROUNDS, Rule, choose
+from distadmm.methods.masked.sums import Sums
 from distadmm.privacy.accounting.shared_discrete_gaussian import SharedDiscreteGaussian
 from distadmm.privacy.ledger import chain
 from tests.test_masked import solved
@@ -111,6 +115,20 @@ def test_a_run_spends_its_budget_on_one_sum_and_says_what_is_not_protected(
     shown = capsys.readouterr().out
     assert "is (2.000, 1e-05)-DP for changing the label of one record held by another node" in shown
     assert "Features, and who is in the data, are not protected at all." in shown
+
+
+def test_a_kill_in_the_noisy_round_leaves_no_model_and_no_budget(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    with monkeypatch.context() as patch:
+        agreed = Sums._agreed
+        patch.setattr(Sums, "_agreed", lambda self, *a: 1 / (self.round < 3) and agreed(self, *a))
+        with pytest.raises(ZeroDivisionError):
+            solved(**{**FLAGS, "rng": "secure"}, out=tmp_path / "cut", checkpoint_every=1)
+    shutil.copytree(tmp_path / "cut", tmp_path / "run")  # this process keeps the first one's ledgers open
+    assert radmm.main(["--resume", str(tmp_path / "run"), "--progress", "none"]) == 0
+    assert "1 of 3 rounds were lost and are paid for" in capsys.readouterr().out
+    assert not read_npz(tmp_path / "run" / "models.npz")["models"].any()
 
 
 def test_without_noise_the_rounds_end_at_the_minimum() -> None:

@@ -146,12 +146,45 @@ def test_a_hessian_is_asked_for_after_poor_steps_alone_and_in_double_precision_w
         return [int(state.asked[0, 0]) for state in states(node_of(parts))]
 
     usual = asked(X, 0.01)
-    assert usual[:2] == [newton.HALF] * 2
+    assert usual[:2] == [8] * 2
+    assert 0 < max(usual[3:-2]) < 8  # more rows as the end comes near
     assert usual[-2:] == [newton.NONE] * 2
     assert newton.WHOLE not in usual
     alike = X.copy()
     alike[:, 4] = alike[:, 3] + 1e-5 * alike[:, 4]
     assert asked(alike, 1e-9)[1] == newton.WHOLE
+
+
+@pytest.mark.parametrize("every", [2, 4, 8])
+def test_a_hessian_of_some_rows_is_near_that_of_all_and_exact_where_a_column_is_rare(every: int) -> None:
+    X, y = rows(4000, 6, 5)
+    X[:, 5] = 0.0
+    X[[3, 7, 1001], 5] = 1.0  # none of them among every eighth row, nor every second
+    part = GeneralisedLinear(X, y, LOSSES["logistic"], weight=4000.0, ridge=0.01)
+    f = np.linspace(-1, 1, 6)
+    whole, some = part.hess(f), part.hess(f, every)
+    assert not np.array_equal(whole, some)
+    assert some[5, 5] == pytest.approx(whole[5, 5], rel=1e-12)
+    unit = np.linalg.cholesky(np.linalg.inv(whole[:5, :5]))
+    assert np.abs(np.linalg.eigvalsh(unit.T @ some[:5, :5] @ unit) - 1).max() < 4 * np.sqrt(6 * every / 4000)
+    few = GeneralisedLinear(X[:383], y[:383], LOSSES["logistic"])
+    np.testing.assert_array_equal(few.hess(f, every), few.hess(f))  # less than 64 rows a column
+
+
+def test_nodes_with_many_rows_end_where_a_quasi_newton_method_on_all_rows_does() -> None:
+    X, y = rows(4000, 6, 6)
+    parts = [
+        GeneralisedLinear(X[i::4], y[i::4], LOSSES["logistic"], weight=1000.0, ridge=1e-3) for i in range(4)
+    ]
+    last = states(node_of(parts))
+    other = minimize(
+        lambda f: sum(part.value(f) for part in parts),
+        last[-1].f[0],
+        jac=lambda f: sum(p.grad(f) for p in parts),
+    )
+    assert last[-1].over.all()
+    assert len(last) <= 16  # 12 with every row in every Hessian
+    assert sum(part.value(last[-1].f[0]) for part in parts) <= other.fun * (1 + 1e-12)
 
 
 def test_objectives_that_only_multiply_by_their_hessian() -> None:

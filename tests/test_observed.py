@@ -261,7 +261,7 @@ def test_one_record_less_shows_in_nothing_but_the_noise(programme: str, tmp_path
             for line in path.read_text().splitlines()
         ]
         described = {
-            key: value for key, value in told.items() if key not in ("data_id", "versions", "config")
+            key: value for key, value in told.items() if key not in ("run", "data_id", "versions", "config")
         }
         described["data"] = {k: v for k, v in told["data"].items() if k != "source"}
         found.append((described, [{k: v for k, v in entry.items() if k not in TOLD} for entry in entries]))

@@ -16,6 +16,7 @@ from distadmm.privacy.accounting.accountant import published_epsilon
 from distadmm.privacy.accounting.events import Unbounded, event_from_json
 from distadmm.privacy.ledger import chain
 from distadmm.privacy.ledger.tally import Tally
+from tests.common import PRINTED, own_algorithm
 
 GRAPH = ["--data", "tiny", "--topology", "er5", "--weight", "20", "--rho", "1", "--eta", "0.5"]
 PAPER = [
@@ -117,20 +118,8 @@ def test_b1_scales_the_noise_and_is_looked_at(tmp_path, capsys):
 
 
 def test_thresholding_in_print_claims_its_epsilon_of_all_iterations(tmp_path, capsys):
-    flags = [
-        "--data",
-        "tiny",
-        "--epsilon",
-        "1",
-        "--adjacency",
-        "replace",
-        "--form",
-        "paper",
-        "--lambda",
-        "0.01",
-    ]
     out = tmp_path / "r"
-    assert istdp.main([*flags, "--rng", "simulation", "--iterations", "12", "--out", str(out)]) == DONE
+    assert istdp.main([*PRINTED, "--rng", "simulation", "--iterations", "12", "--out", str(out)]) == DONE
     events = spent(out, 0)
     assert all(event.unbounded for event in events)
     assert published_epsilon(events, "replace") == 1.0
@@ -199,15 +188,8 @@ def test_a_nan_is_no_certificate():
         S2().certify(1, Loose(), problem, np.zeros(1), np.zeros(3), 1.0)
 
 
-FORGED = '''
-from dataclasses import dataclass
-from typing import NamedTuple
-import numpy as np
-import distadmm
-
-class State(NamedTuple):
-    f: np.ndarray
-
+FORGED = own_algorithm(
+    '''
 @distadmm.register("NAME")
 @dataclass(frozen=True)
 class Forged:
@@ -225,7 +207,9 @@ class Forged:
         sent = node.release.seal(k, f, RESIDUAL)
         node.network.exchange(sent)
         return State(sent)
-'''
+''',
+    "f: np.ndarray",
+)
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,7 @@ def norm_one(X: np.ndarray) -> np.ndarray:
     return X / np.maximum(1, np.linalg.norm(X, axis=1, keepdims=True))
 
 
-@pytest.mark.parametrize("node", [None, 2])
+@pytest.mark.parametrize("node", [None, 2, "mean"])
 def test_a_score_is_the_model_times_the_row_as_the_schema_makes_it(folder, capsys, node):
     """Columns may stand in any order, more may be there, and no target."""
     new = rows(40, seed=1)
@@ -87,14 +87,28 @@ def test_a_score_is_the_model_times_the_row_as_the_schema_makes_it(folder, capsy
     which = [] if node is None else ["--node", node]
     code, said, _ = call(capsys, "predict", folder / "radmm", "--data", table, "--out", out, *which)
     assert code == 0
-    assert "node 2's own" in said if node else "the mean of 4 nodes" in said
+    assert ("the mean of 4 nodes" if node == "mean" else f"node {node or 0}'s own") in said
     arrays = np.load(folder / "radmm" / "models.npz")
-    theta = arrays["mean"] if node is None else arrays["models"][node]
+    theta = arrays["mean"] if node == "mean" else arrays["models"][node or 0]
     z = norm_one(np.hstack([by_hand(new), np.ones((40, 1))])) @ theta
     found = scores(out)
     assert [float(line["score"]) for line in found] == pytest.approx(z.tolist(), rel=1e-9)
     assert [line["class"] for line in found] == ["yes" if each > 0 else "no" for each in z]
     assert [float(line["p(yes)"]) for line in found] == pytest.approx((1 / (1 + np.exp(-z))).tolist())
+
+
+def test_a_model_of_files_a_node_scores_new_rows_by_their_schema(folder, tmp_path, capsys):
+    for node in range(2):
+        write(tmp_path / f"t-{node}.csv", ["a", "b", "c", "y"], rows())
+    own = ["--data", str(tmp_path / "t-{rank}.csv"), "--schema", str(folder / "s.toml"), "--iterations", "2"]
+    assert radmm.main([*own, "--topology", "path:2", "--out", str(tmp_path / "run")]) == 0
+    new = rows(9, seed=4)
+    table = write(tmp_path / "new.csv", ["a", "b", "c"], [line[:3] for line in new])
+    assert call(capsys, "predict", tmp_path / "run", "--data", table, "--out", tmp_path / "s.csv")[0] == 0
+    z = norm_one(by_hand(new)) @ np.load(tmp_path / "run" / "models.npz")["mean"]
+    assert [float(line["score"]) for line in scores(tmp_path / "s.csv")] == pytest.approx(
+        z.tolist(), rel=1e-9
+    )
 
 
 def test_an_intercept_beyond_the_norm_is_added_after_it(folder, capsys):
@@ -121,7 +135,8 @@ def test_the_run_s_own_test_error_comes_back(tmp_path, capsys):
         [[cell(r, name) for name in ATTRIBUTES] for r in records[:200]],
     )
     for data, count in (("adult", len(records)), (published, 200)):
-        assert call(capsys, "predict", run, "--data", data, "--out", tmp_path / "s.csv")[0] == 0
+        asked = ["--data", data, "--node", "mean", "--out", tmp_path / "s.csv"]
+        assert call(capsys, "predict", run, *asked)[0] == 0
         found = scores(tmp_path / "s.csv")
         wrong = [
             (line["class"] == "1") != (r["income"] == 1) for line, r in zip(found, records, strict=False)
@@ -144,7 +159,7 @@ def test_classes_of_a_softmax_and_numbers_of_a_regression(tmp_path, capsys):
     assert radmm.main([*plain, str(table), *several, "--out", str(tmp_path / "soft")]) == 0
     assert call(capsys, "predict", tmp_path / "soft", "--data", table, "--out", tmp_path / "s.csv")[0] == 0
     X = norm_one(np.array([list(map(float, line[:2])) for line in lines]))
-    z = X @ np.load(tmp_path / "soft" / "models.npz")["mean"].reshape(3, 2).T
+    z = X @ np.load(tmp_path / "soft" / "models.npz")["models"][0].reshape(3, 2).T
     found = scores(tmp_path / "s.csv")
     assert [line["class"] for line in found] == [["blue", "green", "red"][k] for k in z.argmax(axis=1)]
     p = np.exp(z) / np.exp(z).sum(axis=1, keepdims=True)
@@ -152,7 +167,7 @@ def test_classes_of_a_softmax_and_numbers_of_a_regression(tmp_path, capsys):
     numbers = write(tmp_path / "n.csv", ["a", "b", "y"], [[*line[:2], line[0]] for line in lines])
     assert radmm.main([*plain, str(numbers), "--loss", "squared", "--out", str(tmp_path / "reg")]) == 0
     assert call(capsys, "predict", tmp_path / "reg", "--data", numbers, "--out", tmp_path / "r.csv")[0] == 0
-    theta = np.load(tmp_path / "reg" / "models.npz")["mean"]
+    theta = np.load(tmp_path / "reg" / "models.npz")["models"][0]
     assert [float(line["prediction"]) for line in scores(tmp_path / "r.csv")] == pytest.approx(
         (X @ theta).tolist()
     )
@@ -262,7 +277,7 @@ def test_rows_that_the_model_cannot_score_are_named(folder, capsys, header, line
     [
         (["predict", "RUN"], "give them by --data"),
         (["predict", "RUN", "--data", "adult"], "the model was trained on t.csv"),
-        (["predict", "RUN", "--data", "t.csv", "--node", "9"], "nodes 0 to 3"),
+        (["predict", "RUN", "--data", "t.csv", "--node", "9"], "needed: 0 to 3, or mean"),
         (["predict", "."], "give them by --data"),
         (["predict", ".", "--data", "t.csv"], "no run directory"),
         (["apply", "RUN", "--data", "t.csv"], "python -m distadmm predict"),

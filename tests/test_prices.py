@@ -240,8 +240,14 @@ def test_sums_of_discrete_shares(count, parts):
     )
 
 
-@pytest.mark.parametrize("count", QUICK)
-@pytest.mark.parametrize("colluding", [0, 1, 2])
+@pytest.mark.parametrize(
+    ("count", "colluding"),
+    [
+        pytest.param(k, q, marks=[] if (k, q) == (50, 1) else pytest.mark.slow)
+        for k in COUNTS
+        for q in (0, 1, 2)
+    ],
+)
 def test_noise_on_edges(count, colluding):
     """A wheel of six: the losses of what is left when a coalition takes off the noise of its edges, edge by edge."""
     n, s, c, moved = 6, 400.0, 1200.0, 60.0

@@ -26,6 +26,7 @@ from distadmm.privacy.accounting.accountant import (
     r_o_r,
 )
 from distadmm.privacy.ledger.filter import budget
+from tests.common import SOLVES
 
 DELTA = 1e-5
 PAPER = ObjectivePerturbation("gamma", 105, 1.0, 1750 / 8000, 0.25, 8.2, 50, logistic=True)
@@ -216,19 +217,7 @@ def test_the_two_bounds_apart_and_together():
     assert spent(curves.Pair(alone, alone)) < epsilon([PAPER], DELTA, "replace")
 
 
-EVENTS = st.builds(
-    ObjectivePerturbation,
-    noise=st.sampled_from(["gamma", "gaussian"]),
-    dimension=st.sampled_from([1, 2, 30, 1000]),
-    scale=st.sampled_from([0.5, 1.0, 2.0]),
-    weight=st.sampled_from([0.2, 1.0]),
-    curvature=st.just(0.25),
-    floor=st.sampled_from([0.05, 0.5, 8.2, 1e3]),
-    one_signed=st.booleans(),
-)
-
-
-@given(EVENTS)
+@given(SOLVES)
 @settings(deadline=None, max_examples=12)
 def test_it_is_below_r_o_r_and_a_pair_of_distributions(event):
     (swap,), (earlier,) = (profiles.pairs_of(event, "replace", route) for route in ("profile", "r-o-r"))
@@ -244,7 +233,7 @@ def test_it_is_below_r_o_r_and_a_pair_of_distributions(event):
     assert m.p @ np.exp(-m.loss) <= 1 + 1e-12
 
 
-@given(EVENTS, st.sampled_from([1, 7, 60]))
+@given(SOLVES, st.sampled_from([1, 7, 60]))
 @settings(deadline=None, max_examples=6)
 def test_no_filter_and_no_adaptive_statement_uses_it(event, count):
     """Renyi curves, which filters add up, start from R o R as they did; so does what is said after adaptive choices."""

@@ -5,9 +5,12 @@ from __future__ import annotations
 import csv
 import json
 import re
+import shutil
 import statistics
+import subprocess
 import xml.etree.ElementTree as ET
 from collections import defaultdict
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -54,6 +57,10 @@ def reported(capsys, *argv: Any) -> tuple[int, list[dict[str, str]], str, str]:
     lines = out.strip("\n").split("\n")
     heads = re.split(r"\s{2,}", lines[0].strip())
     rows = [dict(zip(heads, re.split(r"\s{2,}", line.strip()))) for line in lines[1:] if "  " in line]
+    for line in lines:  # what all rows would say stands below them
+        if line.startswith("in every row: "):
+            same = [one.split(" = ", 1) for one in line[14:].split("; ")]
+            rows = [row | dict(same) for row in rows]
     return code, rows, out, err
 
 
@@ -124,7 +131,7 @@ def test_what_sets_runs_apart_is_named_and_nothing_else(runs: Path, tmp_path: Pa
     )
     assert [group.label for group in found] == [
         "admm, iterations 40, eta auto",
-        "radmm, iterations 20, eta auto, gamma 0.5",
+        "radmm, iterations 20, eta auto, gamma 0.5, epsilon 4",
         "radmm, iterations 100, eta 8, gamma 1",
     ]
     assert dict(report_runs.common(found))["topology"] == "ring:5"
@@ -155,7 +162,7 @@ def test_a_run_nobody_observed_has_dashes(tmp_path: Path, capsys) -> None:
     assert code == 0
     assert rows[0]["setting"] == "admm on ring:5"
     assert "gap of mean" not in rows[0]
-    assert "<svg" not in (tmp_path / "page.html").read_text()
+    assert (tmp_path / "page.html").read_text().count("<svg") == 1  # what its edges carried
 
 
 class _Tags(HTMLParser):
@@ -182,13 +189,99 @@ def test_the_page_stands_alone_and_is_the_same_each_time(runs: Path, tmp_path: P
     assert not tags.links
     assert "script" not in tags.names
     drawings = re.findall(r"<svg.*?</svg>", text, flags=re.S)
-    assert len(drawings) == 4  # gap over iterations and bytes, test error, gap over epsilon
+    assert len(drawings) == 6  # gap, loss and error over iterations, gap over bytes, loss over epsilon, edges
+    names: set[str] = set()
     for drawing in drawings:
-        ET.fromstring(drawing)
-        assert "epsilon 20" in drawing
+        root = ET.fromstring(drawing)
+        assert root.get("role") == "img"
+        title, told = root[0], root[1]
+        assert title.text
+        assert told.text
+        assert (root.get("aria-labelledby"), root.get("aria-describedby")) == (
+            title.get("id"),
+            told.get("id"),
+        )
+        mine = {each.get("id") for each in root.iter() if each.get("id")}
+        assert not mine & names  # every name of the page once
+        names |= mine
+    assert all("epsilon 20" in drawing for drawing in drawings[:4])
+    assert text.count("<figure>") == text.count("<figcaption>") == 6
+    assert {"main", "header", "caption"} <= set(tags.names)
+    assert "prefers-color-scheme: dark" in text
+    assert "@media print" in text
     assert str(runs / "noisy" / "e4s2") in text
     assert reported(capsys, runs / "noisy", "--out", page)[0] == 0  # a report is replaced
     assert page.read_text() == text
+
+
+@pytest.mark.parametrize("ending", [".pdf", ".svg", ".csv", ".json", ".md"])
+def test_what_is_written_is_what_the_ending_says(ending: str, runs: Path, tmp_path: Path, capsys) -> None:
+    out = tmp_path / f"x{ending}"
+    for _ in range(2):  # a report is replaced
+        assert reported(capsys, runs / "plain", "--out", out)[0] == 0
+    content = out.read_bytes()
+    if ending == ".pdf":
+        assert content.startswith(b"%PDF")
+        assert b"/FontFile2" in content
+        assert float(re.search(rb"MediaBox \[ 0 0 ([\d.]+)", content)[1]) == pytest.approx(3.4 * 72)
+    elif ending == ".svg":
+        assert ET.fromstring(content).get("width") == "244.8pt"
+    elif ending == ".md":
+        assert "| setting | to 1e-06 |" in content.decode()
+        assert "In every row: iterations = 40" in content.decode()
+    else:
+        lines = list(csv.DictReader(content.decode().splitlines())) if ending == ".csv" else []
+        lines = lines or json.loads(content)["kinds"][0]["runs"]
+        assert len(lines) == 3
+        for line in lines:
+            summary = json.loads((Path(line["directory"]) / "summary.json").read_text())
+            assert float(line["test_loss"]) == summary["test_loss"]
+            assert int(float(line["bytes"])) == summary["bytes"]
+    other = tmp_path / f"thesis{ending}"
+    other.write_text("chapter one")
+    assert reported(capsys, runs / "plain", "--out", other)[0] == 2
+    assert other.read_text() == "chapter one"
+
+
+def test_edges_carry_what_the_run_sent_and_a_tree_uses_its_own(runs: Path, tmp_path: Path) -> None:
+    newton = run(tmp_path / "newton", "--algorithm", "newton", "--topology", "er5", "--iterations", "3")
+    for folder, used in ((runs / "plain" / "ring5", 10), (newton, 8)):
+        with np.load(folder / "traffic.npz") as kept:
+            assert kept["bytes"].sum() == json.loads((folder / "summary.json").read_text())["bytes"]
+            assert (
+                kept["bytes"] > 0
+            ).sum() == used  # directed: all of a ring, of er5 a tree's 4 edges both ways
+            assert len(set(zip(kept["sender"].tolist(), kept["receiver"].tolist()))) == len(kept["bytes"])
+
+
+def test_a_browser_shows_the_page_without_a_sideways_scroll(runs: Path, tmp_path: Path) -> None:
+    browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if browser is None:
+        pytest.skip("no Chromium on this machine")
+    assert (
+        report.main([str(runs), "--out", str(tmp_path / "page.html")]) == 2
+    )  # of folders of folders nothing
+    assert report.main([str(runs / "plain"), str(runs / "noisy"), "--out", str(tmp_path / "page.html")]) == 0
+    (tmp_path / "frame.html").write_text(
+        "<iframe src=page.html style='width:390px;height:800px;border:0'></iframe><p id=w></p><script>"
+        "onload=()=>{const d=document.querySelector('iframe').contentDocument.documentElement;"
+        "w.textContent='WIDTH '+d.scrollWidth}</script>"
+    )
+    flags = [
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--allow-file-access-from-files",
+        f"--user-data-dir={tmp_path}/b",
+    ]
+    shown = subprocess.run(
+        [browser, *flags, "--virtual-time-budget=5000", "--dump-dom", f"file://{tmp_path}/frame.html"],
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    found = re.search(r"WIDTH (\d+)", shown.stdout)
+    if found is None:
+        pytest.skip(f"Chromium does not start here: {shown.stderr[-200:]}")
+    assert int(found[1]) <= 390
 
 
 def test_names_are_text_and_not_markup(runs: Path, tmp_path: Path) -> None:
@@ -266,3 +359,29 @@ def test_a_loss_is_never_shown_below_what_was_spent(spent: float) -> None:
     )
     heads, (row,) = report.table([report_runs.Group((("epsilon", "4"),), (trace,))], ())
     assert spent <= float(row[heads.index("epsilon")]) <= 1.001 * spent
+
+
+def test_every_row_says_whether_it_tuned_itself_and_like_is_compared_with_like(tmp_path: Path) -> None:
+    """On links that change ADMM runs with a plain penalty: the table, the warning and the run itself say so."""
+    changing = "links:p=0.8:seed=1:ring:5"
+    for name, topology, flags in (("a", "ring:5", ()), ("b", changing, ()), ("c", "ring:5", ("--no-tune",))):
+        run(tmp_path / name, "--algorithm", "admm", "--topology", topology, "--iterations", "5", *flags)
+    traces = {name: report_runs.read(tmp_path / name) for name in "abc"}
+    found = report_runs.groups([traces["a"], traces["b"]])
+    assert [dict(group.settings)["tune"] for group in found] == ["no", "yes"]
+    assert any("--no-tune compares like with like" in line for line in report_runs.warnings(found))
+    alike = report_runs.groups([traces["b"], traces["c"]])
+    assert all("tune" not in dict(group.settings) for group in alike)
+    assert not any("--no-tune" in line for line in report_runs.warnings(alike))
+    notes = {name: json.loads((tmp_path / name / "summary.json").read_text())["note"] for name in "abc"}
+    assert "penalties are plain and not self-tuned" in notes["b"]
+    assert notes["a"] == notes["c"] == ""
+
+
+def test_runs_with_and_without_noise_are_never_one_row(runs: Path) -> None:
+    plain, noisy = runs / "plain" / "ring5", [runs / "noisy" / f"e4s{seed}" for seed in range(3)]
+    traces = [report_runs.read(folder) for folder in (plain, *noisy)]
+    alike = [replace(t, config={**t.config, "algorithm": "admm", "iterations": 20}) for t in traces]
+    found = report_runs.groups(alike)
+    assert sorted(len(group.traces) for group in found) == [1, 3]
+    assert {dict(group.settings)["epsilon"] for group in found} == {"none", "4"}

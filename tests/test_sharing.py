@@ -15,6 +15,7 @@ from distadmm.methods.sharing import admm
 from distadmm.methods.sharing.jacobi import Corrected, Paper
 from distadmm.privacy.ledger import chain
 from distadmm.problems.losses import Logistic
+from tests.common import own_algorithm
 
 
 def run(*arguments):
@@ -304,6 +305,10 @@ def test_bad_flags_are_one_line_and_code_two(name, tmp_path, capsys, monkeypatch
     [
         (
             lambda header, rows: (header, [[*row[:2], "nan", *row[3:]] for row in rows]),
+            'missing = ["nan"]',
+        ),
+        (
+            lambda header, rows: (header, [[*row[:2], "inf", *row[3:]] for row in rows]),
             "needed: a finite number",
         ),
         (lambda header, rows: (header, [[*row[:-1], 7] for row in rows]), "7"),
@@ -338,16 +343,8 @@ def test_blocks_of_different_length_are_refused():
         sharing.solve(blocks, labels * 2)
 
 
-OWN = """
-from dataclasses import dataclass
-from typing import NamedTuple
-import numpy as np
-import distadmm
-
-class State(NamedTuple):
-    x: dict
-    b: float
-
+OWN = own_algorithm(
+    """
 @distadmm.register("ridge", family="star")
 @dataclass(frozen=True)
 class Ridge:
@@ -363,7 +360,10 @@ class Ridge:
         pull = seat.down(seat.labels - total if total is not None else np.zeros(0))
         x = {m: st.x[m] + self.weight * block.adjoint(pull) / seat.rows for m, block in seat.blocks.items()}
         return State(x, st.b)
-"""
+""",
+    "x: dict",
+    "b: float",
+)
 
 
 @pytest.mark.parametrize("seal", ["v = {m: seat.release.seal(k, m, sent) for m, sent in v.items()}", "pass"])

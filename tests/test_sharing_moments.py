@@ -15,6 +15,7 @@ from distadmm.errors import BudgetExhausted, InputError
 from distadmm.methods.sharing import admm, private
 from distadmm.methods.sharing.moments import (
     Bounds,
+    Desk,
     Reply,
     Rows,
     admm_reply,
@@ -148,12 +149,12 @@ def test_a_party_bounds_what_a_malicious_centre_sends():
     assert h.max() <= 0.25
     rows, out = Rows(np.eye(4), bounds), _releases()
     plan = schedule(4, bounds, None, "simulation", gram=True, slope=1.0)
-    answer = mutual_reply(rows, np.array([np.nan, np.inf, 1.0, 0.0]), 0.0, bounds, plan, out, 1.0)
+    answer = mutual_reply(Desk(rows, bounds, plan, out), np.array([np.nan, np.inf, 1.0, 0.0]), 0.0, 1.0)
     assert np.isfinite(answer.message).all()
     for reply in (one_reply, admm_reply):
         for rounds in (1, 3):
             several = schedule(4, bounds, None, "simulation", rounds=rounds, gram=reply is admm_reply)
-            assert np.isfinite(reply(rows, z, y, loss, 1.0, bounds, several, out).message).all()
+            assert np.isfinite(reply(Desk(rows, bounds, several, out), z, y, loss, 1.0).message).all()
 
 
 def test_without_noise_the_reply_is_the_first_x_update():
@@ -162,9 +163,8 @@ def test_without_noise_the_reply_is_the_first_x_update():
     matrix, z1, y = rng.normal(size=(50, 4)), rng.normal(size=50), rng.choice([-1.0, 1.0], 50)
     bounds = Bounds(100.0, 1.0, 0.25)
     out = _releases()
-    answer = one_reply(
-        Rows(matrix, bounds), z1, y, Logistic(), 0.7, bounds, schedule(4, bounds, None, "simulation"), out
-    )
+    desk = Desk(Rows(matrix, bounds), bounds, schedule(4, bounds, None, "simulation"), out)
+    answer = one_reply(desk, z1, y, Logistic(), 0.7)
     g, h = slopes(Logistic(), z1, y, bounds)
     stacked = np.vstack([np.sqrt(h)[:, None] * matrix, np.sqrt(0.7) * np.eye(4)])
     expected = np.linalg.lstsq(stacked, np.concatenate([-g / np.sqrt(h), np.zeros(4)]), rcond=None)[0]
@@ -179,24 +179,17 @@ def test_several_rounds_approach_the_fitted_model():
     bounds = Bounds(100.0, 1.0, 0.25)
     out = _releases()
     rows = Rows(matrix, bounds)
-    plan = schedule(3, bounds, None, "simulation", rounds=60)
-    fitted = admm_reply(
-        rows,
-        z1,
-        y,
-        Logistic(),
-        1.0,
-        bounds,
-        schedule(3, bounds, None, "simulation", rounds=400, gram=True),
-        out,
+    one, many, whole = (
+        Desk(rows, bounds, schedule(3, bounds, None, "simulation", rounds=rounds, gram=rounds == 400), out)
+        for rounds in (1, 60, 400)
     )
+    fitted = admm_reply(whole, z1, y, Logistic(), 1.0)
     x = np.zeros(3)
     for _ in range(50):
         slope, h = Logistic().slope(z1 + matrix @ x, y), Logistic().curvature(z1 + matrix @ x, y)
         x -= np.linalg.solve(matrix.T @ (h[:, None] * matrix) + np.eye(3), matrix.T @ slope + x)
-    one = one_reply(rows, z1, y, Logistic(), 1.0, bounds, schedule(3, bounds, None, "simulation"), out)
-    many = one_reply(rows, z1, y, Logistic(), 1.0, bounds, plan, out)
-    assert np.linalg.norm(many.x - x) < 0.5 * np.linalg.norm(one.x - x)
+    short, long = (one_reply(desk, z1, y, Logistic(), 1.0) for desk in (one, many))
+    assert np.linalg.norm(long.x - x) < 0.5 * np.linalg.norm(short.x - x)
     assert np.linalg.norm(fitted.x - x) < 0.1 * np.linalg.norm(x)
 
 

@@ -5,13 +5,14 @@ import pytest
 
 from distadmm.errors import InputError
 from distadmm.ranks.star import Star
+from distadmm.ranks.watch import Watchdog
 
 
 class _World:
     """Enough of a world to ask where parties sit."""
 
     def __init__(self, rank, size):
-        self.rank, self.size = rank, size
+        self.rank, self.size, self.dog = rank, size, Watchdog()
 
 
 def test_parties_sit_on_the_ranks_after_the_centre_in_turn():

@@ -114,10 +114,10 @@ def _words(flags: dict) -> list[str]:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["--mixing", "some"], "a number of rounds"),
+        (["--mixing", "some"], "a whole number"),
         (["--mixing", "1.5"], "a whole number"),
         (["--average", "-1"], "0 or more"),
-        (["--average", "first"], "'last' or a number"),
+        (["--average", "first"], "'last' or a finite number"),
         (["--mixing", "2", "--message-loss", "0.1"], "stays as it is"),
         (["--algorithm", "admm", "--average", "1"], "--tune has none"),
     ],

@@ -51,7 +51,7 @@ def test_a_run_is_followed_from_its_start_to_its_end(tmp_path, capsys):
             assert time.monotonic() < until
             time.sleep(0.1)
         going = said(capsys, run)
-        assert "running: its ledgers are in use" in going
+        assert "running: its directory is in use" in going
         assert "of 100000 after which all is kept" in going
         process.send_signal(signal.SIGKILL)
         process.wait(60)

@@ -94,6 +94,55 @@ def test_a_file_and_the_command_line_say_the_same(tmp_path: Path) -> None:
     ] * 4
 
 
+MIXED = """
+data = "tiny"
+topology = "ring:5"
+weight = 20
+seed = [0, 1]
+[[run]]
+algorithm = "{mine}"
+iterations = 8
+rate = [0.2, 0.5]
+[[run]]
+algorithm = "radmm"
+iterations = 8
+gamma = 1.0
+"""
+
+
+def test_tables_of_a_file_mix_algorithms_with_flags_of_their_own(tmp_path: Path, capsys) -> None:
+    mine = ROOT / "docs" / "examples" / "gradient_tracking.py"
+    (tmp_path / "mixed.toml").write_text(MIXED.format(mine=mine))
+    words = [str(tmp_path / "mixed.toml"), "--out", str(tmp_path / "runs")]
+    found = sweep.read(words).points
+    assert [len([p for p in found if f"--algorithm={name}" in p.words]) for name in (mine, "radmm")] == [4, 2]
+    assert all(("--gamma=1.0" in p.words) != any("--rate" in w for w in p.words) for p in found)
+    assert len({p.name for p in found}) == 6
+    told = sweep.read(
+        [*words, "--seed", "7", "--iterations", "3"]
+    ).points  # the command line wins over the tables
+    assert [("--iterations=3" in p.words, "--seed=7" in p.words) for p in told] == [(True, True)] * 3
+    assert sweep.main([*words, "--seed", "1", "--rate", "0.5"]) == 2  # a flag of all, which radmm has not
+    assert "--algorithm radmm has no --rate" in capsys.readouterr().err
+    assert sweep.main([*words, "--seed", "1"]) == 0
+    radmm_alone = alone(
+        tmp_path / "alone",
+        *TINY[:4],
+        "--topology",
+        "ring:5",
+        "--seed",
+        "1",
+        "--gamma",
+        "1",
+        "--iterations",
+        "8",
+    )
+    (made,) = (p for p in sweep.read([*words, "--seed", "1"]).points if "--gamma=1.0" in p.words)
+    np.testing.assert_array_equal(models(made.folder(tmp_path / "runs")), models(radmm_alone))
+    said = capsys.readouterr().out
+    assert said.count("rate 0.2") == 1
+
+
 def test_the_file_that_comes_with_the_package_is_a_grid() -> None:
     found = sweep.read([str(ROOT / "launch" / "sweep.toml"), "--seed", "0"])
     assert len(found.points) == 10
@@ -114,6 +163,8 @@ def test_the_file_that_comes_with_the_package_is_a_grid() -> None:
         (["--config", "nowhere.toml"], "cannot read --config nowhere.toml"),
         (["--config", "section.toml"], "[seed] is a section"),
         (["--config", "empty.toml"], "seed has no value"),
+        (["--config", "own.toml"], "[[run]] 1: jobs is the sweep's own"),
+        (["--config", "single.toml"], "under [[run]], in double brackets"),
         (["--alpha", "1", "--algorithm", "radmm"], "--adjacency is None"),
         (["--seed", "1", "--launcher", "nowhere-at-all -n 3"], "cannot start nowhere-at-all -n 3"),
         (["--seed", "1", "--launcher", "'srun"], "No closing quotation"),
@@ -123,6 +174,8 @@ def test_bad_grids_are_refused_before_anything_runs(words, told, tmp_path, monke
     monkeypatch.chdir(tmp_path)
     Path("section.toml").write_text("[seed]\nfirst = 1\n")
     Path("empty.toml").write_text("seed = []\n")
+    Path("own.toml").write_text("[[run]]\njobs = 2\n")
+    Path("single.toml").write_text("[run]\nseed = 2\n")
     assert sweep.main(words) == 2
     shown = capsys.readouterr()
     assert (shown.out, shown.err.count("\n")) == ("", 1), shown
@@ -152,12 +205,12 @@ def test_what_is_finished_is_left_alone_and_the_grid_may_grow(tmp_path: Path, ca
     out = tmp_path / "sweep"
     command = [*TINY, *NETS, "--out", str(out)]
     assert sweep.main([*command, "--seed", "0", "1"]) == 0
-    before = {path: path.stat().st_mtime_ns for path in out.rglob("*.npz")}
+    before = {path: path.stat().st_mtime_ns for path in out.rglob("models.npz")}
     assert len(before) == 4
     capsys.readouterr()
     assert sweep.main([*command, "--seed", "0", "1", "2"]) == 0
     assert capsys.readouterr().out.count("finished before") == 4
-    after = {path: path.stat().st_mtime_ns for path in out.rglob("*.npz")}
+    after = {path: path.stat().st_mtime_ns for path in out.rglob("models.npz")}
     assert before.items() <= after.items()
     assert len(after) == 6
     assert sweep.main([*command, "--seed", "0", "1", "--rho", "0.5"]) == 2
@@ -392,7 +445,7 @@ def test_a_sweep_over_sharing_and_its_report(tmp_path: Path, capsys) -> None:
     capsys.readouterr()
     assert report.main([str(out), "--out", str(tmp_path / "report.html")]) == 0
     shown = capsys.readouterr().out.splitlines()
-    assert shown[1].split()[:4] == ["setting", "runs", "iterations", "objective/N"]
+    assert shown[1].split()[:2] == ["setting", "objective/N"]
     assert "test error %" in shown[1]
     assert "note: the objectives differ (lambda): compare errors, not objectives" in shown
     page = (tmp_path / "report.html").read_text()

@@ -1,4 +1,4 @@
-"""Network files: five formats that agree, the bundled ones, and everything that is refused."""
+"""Network files: formats that agree, the bundled ones, and everything that is refused."""
 
 import contextlib
 import importlib.util
@@ -6,12 +6,13 @@ import json
 from pathlib import Path
 
 import networkx as nx
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distadmm.errors import InputError
-from distadmm.graphs.topology import bundled, load, provenance
+from distadmm.graphs.topology import FORMATS, bundled, load, provenance
 
 ROOT = Path(__file__).parents[1]
 
@@ -22,17 +23,34 @@ def write(path: Path, graph: nx.Graph) -> Path:
         nx.write_graphml(graph, path)
     elif path.suffix == ".gml":
         nx.write_gml(graph, path)
-    elif path.suffix in (".edges", ".edgelist"):
+    elif path.suffix == ".gexf":
+        nx.write_gexf(graph, path)
+    elif path.suffix == ".net":
+        nx.write_pajek(graph, path)
+    elif path.suffix in (".edges", ".edgelist", ".txt"):
         nx.write_edgelist(graph, path)
     elif path.suffix == ".adjlist":
         nx.write_adjlist(graph, path)
+    elif path.suffix == ".npy":
+        np.save(path, nx.to_numpy_array(graph, sorted(graph)))
+    elif path.suffix == ".csv":
+        lines = [",".join(["", *map(str, graph)])]
+        for name, row in zip(graph, nx.to_numpy_array(graph).tolist()):
+            lines.append(",".join(map(str, [name, *row])))
+        path.write_text("\n".join(lines))
     else:
         name = {"edges": "edges" if path.stem.startswith("e") else "links"}
         path.write_text(json.dumps(nx.node_link_data(graph, **name)))
     return path
 
 
-FILES = ["g.graphml", "g.gml", "g.edges", "g.edgelist", "g.adjlist", "e.json", "l.json"]
+NUMBERED = "g.npy"  # nodes have no other names there
+FILES = [
+    f"g.{end}" for end in ["graphml", "gml", "gexf", "net", "edges", "edgelist", "txt", "adjlist", "csv"]
+] + [
+    "e.json",
+    "l.json",
+]
 
 
 @settings(deadline=None, max_examples=20)
@@ -41,7 +59,7 @@ def test_all_formats_hold_the_same_network(tmp_path_factory, n, seed):
     folder = tmp_path_factory.mktemp("formats")
     tree = nx.random_labeled_tree(n, seed=seed)
     graph = nx.compose(tree, nx.gnp_random_graph(n, 0.3, seed=seed))
-    prints = {load(str(write(folder / name, graph))).fingerprint for name in FILES}
+    prints = {load(str(write(folder / name, graph))).fingerprint for name in [*FILES, NUMBERED]}
     assert len(prints) == 1
     assert load(str(folder / "g.edges")).edges.tolist() == sorted(sorted(edge) for edge in graph.edges())
 
@@ -137,7 +155,20 @@ BAD = {
     "eta.json": '{"nodes": [{"id": 0, "eta": 1}, {"id": 1, "eta": 0}], "links": [{"source": 0, "target": 1}]}',
     "some-eta.json": '{"nodes": [{"id": 0, "eta": 1}, {"id": 1}], "links": [{"source": 0, "target": 1}]}',
     "null.json": '{"nodes": [{"id": null}, {"id": 1}], "links": []}',
-    "graph.txt": "0 1\n",
+    "graph.png": "0 1\n",
+    "list.csv": "0,1\n1,2\n0,2\n",
+    "words.csv": "a,b\nb,a\n",
+    "torn.csv": "0,1\n1\n",
+    "empty.csv": "",
+    "directed.csv": "0,1\n0,0\n",
+    "loop.csv": "1,1\n1,0\n",
+    "negative.csv": "0,-1\n-1,0\n",
+    "nan.csv": "0,nan\nnan,0\n",
+    "twins.csv": ",a,a\na,0,1\na,1,0\n",
+    "text.npy": "0,1\n1,0\n",
+    "torn.gexf": "<gexf>",
+    "directed.net": '*vertices 2\n1 "a"\n2 "b"\n*arcs\n1 2\n',
+    "multi.txt": "0 1\n1 0\n",
     "graph": "0 1\n",
 }
 
@@ -155,13 +186,15 @@ def test_a_bad_file_is_one_line_that_names_it(tmp_path, name):
 def test_what_is_no_text_or_no_file_is_refused(tmp_path):
     (tmp_path / "raw.edges").write_bytes(b"\xff\xfe0 1")
     (tmp_path / "folder.json").mkdir()
-    for name in ("raw.edges", "folder.json", "absent.gml"):
+    np.save(tmp_path / "pickled.npy", np.array([[None]]), allow_pickle=True)
+    np.save(tmp_path / "line.npy", np.ones(4))
+    for name in ("raw.edges", "folder.json", "absent.gml", "pickled.npy", "line.npy"):
         with pytest.raises(InputError, match=name):
             load(str(tmp_path / name))
 
 
 @settings(deadline=None, max_examples=50)
-@given(st.sampled_from([".edges", ".adjlist", ".json", ".gml", ".graphml"]), st.text(max_size=60))
+@given(st.sampled_from(list(FORMATS)), st.text(max_size=60))
 def test_no_text_whatever_raises_anything_else(tmp_path_factory, suffix, text):
     path = tmp_path_factory.mktemp("any") / f"any{suffix}"
     path.write_text(text)

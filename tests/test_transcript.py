@@ -14,16 +14,8 @@ from distadmm.audit.play import elsewhere
 from distadmm.commands import transcript
 from distadmm.files import read_npz
 from distadmm.privacy.ledger.replay import read_all
+from tests.common import SMALL
 
-SMALL: dict[str, Any] = {
-    "data": "tiny",
-    "topology": "er5",
-    "weight": 20.0,
-    "rho": 1.0,
-    "eta": "0.5",
-    "iterations": 6,
-    "progress": "none",
-}
 PRIVATE: dict[str, Any] = {**SMALL, "alpha": "1", "adjacency": "label"}
 
 

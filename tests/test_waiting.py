@@ -9,7 +9,7 @@ import time
 import pytest
 
 from distadmm.ranks import waiting
-from distadmm.ranks.launch import _waiting
+from distadmm.ranks.launch import _ahead
 
 NAME = "MPIR_CVAR_ENABLE_HEAVY_YIELD"
 
@@ -78,14 +78,14 @@ def test_auto_counts_the_hosts_cores_where_it_cannot_ask(monkeypatch: pytest.Mon
     ],
 )
 def test_the_flag_is_read_ahead(argv: list[str], mode: str) -> None:
-    assert _waiting(argv) == mode
+    assert _ahead(argv) == (mode, None)
 
 
 def test_a_configuration_file_is_read_ahead(tmp_path) -> None:
-    (tmp_path / "run.toml").write_text('yield = "spin"\n')
-    assert _waiting(["--config", str(tmp_path / "run.toml")]) == "spin"
-    assert _waiting(["--config", str(tmp_path / "run.toml"), "--yield", "yield"]) == "yield"
-    assert _waiting(["--config", str(tmp_path / "absent.toml")]) == "auto"
+    (tmp_path / "run.toml").write_text('yield = "spin"\nstall_timeout = 7\n')
+    assert _ahead(["--config", str(tmp_path / "run.toml")]) == ("spin", 7.0)
+    assert _ahead(["--config", str(tmp_path / "run.toml"), "--yield", "yield"]) == ("yield", 7.0)
+    assert _ahead(["--config", str(tmp_path / "absent.toml")]) == ("auto", None)
 
 
 def test_a_pipe_is_waited_for_until_it_is_read() -> None:

@@ -191,14 +191,5 @@ def _outcome(
     mu = None
     if found.power > 0 and found.level < 1:
         mu = max(0.0, float(special.ndtri(found.power) - special.ndtri(found.level)))
-    return Outcome(
-        excess > 0,
-        float(_epsilon(found.power, found.level, delta)),
-        delta,
-        at,
-        excess,
-        mu,
-        confidence,
-        test,
-        found,
-    )
+    least = float(_epsilon(found.power, found.level, delta))
+    return Outcome(excess > 0, least, delta, at, excess, mu, confidence, test, found)

@@ -48,9 +48,7 @@ def tables(canary: str, adjacency: str, dimension: int) -> Neighbours:
     crowd = -np.repeat(e[:1], _CROWD, axis=0)  # the model goes against e_1, where e_1's slope is steepest
     if adjacency == "add-remove":
         return Neighbours(crowd, none, -e[:1] if canary == "duplicate" else e[:1])
-    if canary == "duplicate":
-        return Neighbours(crowd, e[:1], -e[:1])
-    if dimension == 1:
+    if canary == "duplicate" or dimension == 1:
         return Neighbours(crowd, e[:1], -e[:1])
     half, side = 0.5, np.sqrt(0.75)  # 120 degrees apart, both steep when the model goes against e_1
     return Neighbours(crowd, (half * e[0] + side * e[1])[None], (half * e[0] - side * e[1])[None])
@@ -68,14 +66,6 @@ class Setting(NamedTuple):
     iterations: int
     tolerance: float
     phases: int
-
-
-class Attack(NamedTuple):
-    """Scores of both worlds and the claim of the victim's ledger."""
-
-    here: Array
-    there: Array
-    events: list[Event]
 
 
 def transcripts(
@@ -99,13 +89,9 @@ def _pairs(setting: Setting, victim: Array, neighbour: Array, runs: int) -> Node
     network = Network(split(indptr, indices, [np.arange(n)])[0])
     facts = setting.facts._replace(n_nodes=n, degrees=np.ones(n, dtype=int))
 
-    def objective(rows: Array, weight: float) -> GeneralisedLinear:
-        return GeneralisedLinear(
-            rows, np.ones(len(rows)), setting.loss, weight=weight, ridge=facts.ridge, divisor=1
-        )
-
     pair = [
-        objective(rows, float(weight)) for rows, weight in zip((victim, neighbour), setting.recipe.weight)
+        GeneralisedLinear(rows, np.ones(len(rows)), setting.loss, weight=weight, ridge=facts.ridge, divisor=1)
+        for rows, weight in zip((victim, neighbour), setting.recipe.weight.tolist())
     ]
     problem = Problem([pair[i % 2] for i in range(n)], tolerance=setting.tolerance)
 

@@ -27,9 +27,8 @@ from distadmm.privacy.accounting.shared_discrete_gaussian import SharedDiscreteG
 from distadmm.privacy.noise.masks import Member, mask
 
 _NODES, _QUIET = 4, 3
-_CANARY = 50 * np.array(
-    [0.2, math.sqrt(1 - 0.04)]
-)  # and its mirror image: opposite, but for a part that both have
+# And its mirror image: opposite, but for a part that both have.
+_CANARY = 50 * np.array([0.2, math.sqrt(1 - 0.04)])
 _PUSH = 1e4  # in units of 1, of the coalition on the first coordinate
 
 
@@ -49,6 +48,8 @@ def worlds(rule: Rule) -> list[Rows]:
     X = np.zeros((_QUIET + 1, rule.columns))
     other, y = X.copy(), np.zeros(len(X)) if rule.loss == "softmax" else np.ones(len(X))
     X[-1, :2], other[-1, :2] = _CANARY, _CANARY * (-1 if rule.of_labels else [1, -1])
+    if rule.of_nodes:  # all its rows
+        X[:], other[:] = X[-1], other[-1]
     tables = [X[:-1], X] if rule.adjacency == "add-remove" else [X, other]
     return [Rows(rows, y[: len(rows)], rule, rule.bits) for rows in tables]
 
@@ -70,7 +71,7 @@ def _play(
 ) -> Iterator[float]:
     """The score of each round of one play."""
     rule, learner = plan.rule, Learner(plan.rule)
-    members, units = _members(plan, run), 4.0**rule.bits
+    members = _members(plan, run)
     honest = range(rule.colluding, _NODES)
     still = Rows(np.zeros((1, rule.columns)), tables[0].targets[:1], rule, rule.bits)
     for r, event in enumerate(events):
@@ -83,7 +84,7 @@ def _play(
             if i in honest:
                 value = value + event.sample(source.at(i, 0, r))
             elif ask.kind == "gradient":
-                value[0] += int(_PUSH * units)
+                value[0] += int(_PUSH / rule.grain(ask.kind))
             sent = member.masked(value)
             total += sent
             if i in honest:
@@ -101,7 +102,7 @@ def _play(
                 variance[~diagonal(rule.columns)] /= 2
             far = [((S - m) ** 2 / variance).sum() for m in mine]
             yield float(far[0] - far[1]) / 2
-        learner.take(told / units, _NODES)
+        learner.take(told * rule.grain(ask.kind), _NODES)
 
 
 def _known(member: Member, ask: Ask, honest: set[int]) -> Array:
@@ -117,14 +118,9 @@ def _known(member: Member, ask: Ask, honest: set[int]) -> Array:
 def _members(plan: Plan, run: int) -> list[Member]:
     """Nodes that have agreed on keys already."""
     pairs = {(i, j): bytes([i, j]) + bytes(30) for i in range(_NODES) for j in range(i)}
+    keys = [{j: pairs[max(i, j), min(i, j)] for j in range(_NODES) if j != i} for i in range(_NODES)]
+    session, nobody = run.to_bytes(16, "big"), bytes(32)
     return [
-        Member(
-            i,
-            run.to_bytes(16, "big"),
-            bytes(32),
-            {j: pairs[max(i, j), min(i, j)] for j in range(_NODES) if j != i} if plan.masks else {},
-            list(range(_NODES)),
-            _NODES,
-        )
+        Member(i, session, nobody, keys[i] if plan.masks else {}, list(range(_NODES)), _NODES)
         for i in range(_NODES)
     ]

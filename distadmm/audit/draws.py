@@ -1,5 +1,6 @@
 """Where the noise of an audit's own plays comes from: what a run of that mode draws from."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from distadmm.audit.bounds import Array
@@ -40,5 +41,5 @@ class Played(NamedTuple):
     here: Array  # log-likelihood ratios of plays under D
     there: Array  # under D'
     events: list[Event]  # what the ledger of a play says
-    noises: list[Noise]  # recovered from the plays, level 0
-    findings: list[Finding]  # what needs no statistics
+    noises: Sequence[Noise] = ()  # recovered from the plays, level 0
+    findings: Sequence[Finding] = ()  # what needs no statistics

@@ -38,15 +38,11 @@ _LONG = 50.0  # norm of the canary, in units of the clip: its gradient is clippe
 
 def worlds(plan: Plan, rows: int) -> list[tuple[Array, Array]]:
     """(X, y) of D and D'."""
-    quiet = np.zeros((rows - 1, plan.dimension))
-    canary = np.zeros((1, plan.dimension))
-    canary[0, 0] = _LONG * plan.clip
+    X, y = np.zeros((rows, plan.dimension)), np.ones(rows)
+    X[-1, 0] = _LONG * plan.clip
     if plan.adjacency == "add-remove":
-        return [(quiet, np.ones(rows - 1)), (np.concatenate([quiet, canary]), np.ones(rows))]
-    X = np.concatenate([quiet, canary])
-    flipped = np.ones(rows)
-    flipped[-1] = -1.0
-    return [(X, np.ones(rows)), (X, flipped)]
+        return [(X[:-1], y[:-1]), (X, y)]
+    return [(X, y), (X, np.append(y[:-1], -1.0))]
 
 
 class Seen(NamedTuple):
@@ -113,9 +109,8 @@ def played(plan: Plan, rows: int, runs: int, draws: Draws, claimed: Event | None
             found[r] = (math.fsum(far[0]) - math.fsum(far[1])) / (2 * seen.sigma**2)
             event = (claimed or seen.event).single()
             rate = rate_on(event, plan.sensitivity, seen.unit)
-            noises += [
-                Noise(r, k, xi - m, event, rate) for k, (xi, m) in enumerate(zip(seen.told, means[world]))
-            ]
+            told = enumerate(zip(seen.told, means[world]))
+            noises += [Noise(r, k, xi - m, event, rate) for k, (xi, m) in told]
             moved = max(moved, *(float(np.linalg.norm(one - two)) for one, two in zip(*means)))
             missing = max(missing, len(seen.told) - seen.ledger.tally.releases)
             findings += off_grid(r, seen.told, seen.unit)
@@ -153,17 +148,10 @@ def as_printed(
             start = np.zeros(dimension)
             start[0] = 0.01
             steps = printed.iterate(
-                X,
-                y,
-                Logistic(),
-                MCP(0.0, 3.0),
-                partial(_gaussian, stream, sigma, dimension),
-                before=np.zeros(dimension),
-                start=start,
-                shortest=1e-3,
-                longest=1e6,
+                X, y, Logistic(), MCP(0.0, 3.0), partial(_gaussian, stream, sigma, dimension),
+                before=np.zeros(dimension), start=start, shortest=1e-3, longest=1e6,
                 beta=1e-4 if search else -math.inf,
-            )
+            )  # fmt: skip
             theta = start
             for _ in range(iterations if search else 1):
                 theta = next(steps).theta

@@ -194,22 +194,23 @@ def _told(learner: Learner) -> Iterable[Learner]:
 
 
 def reach(rule: Rule, ask: Ask, learner: Learner) -> float:
-    """How far the worst of some records moves a sum, in units of 1."""
+    """How far the worst of some records, or tables of a node, moves a sum, in its units."""
     d = rule.columns
     e = np.eye(d)[:2] if d > 1 else np.eye(1)
     ahead = np.full((1, d), 1 / math.sqrt(d))
     halves = np.concatenate([e, _FAR * e, ahead, _FAR * ahead])
     rows = np.concatenate([halves, -halves])
     targets = {"softmax": range(rule.outputs), "squared": (-1.0, 1.0)}.get(rule.loss, (1.0,))
+    many = 4 * rule.rows // rule.nodes if rule.of_nodes else 1
     weight = np.ones(ask.words)
     if ask.kind == "curvature":
         weight = np.where(diagonal(d), 1.0, 2.0)
     sums = [
-        rows_sum(Rows(x[None], np.array([float(y)]), rule, rule.bits), ask, learner).astype(float)
+        rows_sum(Rows(np.tile(x, (many, 1)), np.full(many, float(y)), rule, rule.bits), ask, learner)
         for x in rows
         for y in targets
     ]
-    found = np.stack(sums) * np.sqrt(weight) * 4.0**-rule.bits
+    found = np.stack(sums).astype(float) * np.sqrt(weight) * 4.0**-rule.bits
     if rule.adjacency == "add-remove":
         return float(np.linalg.norm(found, axis=1).max())
     if rule.of_labels:  # only its label: e and -e, as rows times their labels

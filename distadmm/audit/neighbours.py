@@ -49,13 +49,12 @@ def of_plan(prepared: Prepared, plan: protect.Plan) -> list[Finding]:
         for field in fields(plan.recipe)
         if not np.array_equal(getattr(plan.recipe, field.name), getattr(other.recipe, field.name))
     ]
-    if not _same(plan.releases, other.releases):
+    schedules = [[part for release in one.releases for part in release] for one in (plan, other)]
+    if not _same(*schedules):
         changed.append("releases")
     text = "another record there, and the plan is another one: its "
     return [Finding("schedule", first, -1, text + ", ".join(changed))] if changed else []
 
 
 def _same(one: Any, two: Any) -> bool:
-    return len(one) == len(two) and all(
-        np.array_equal(a, b) for left, right in zip(one, two) for a, b in zip(left, right)
-    )
+    return len(one) == len(two) and all(map(np.array_equal, one, two))

@@ -95,15 +95,9 @@ def run_through(algorithm: Any, node: Node, iterations: int) -> tuple[int, list[
 def fresh(node: Node, *, problem: Any = None, release: Any = None) -> Node:
     """The same nodes in one process, before their first step."""
     network = node.network
-    part = Neighbourhood(
-        network.n_nodes,
-        network.nodes,
-        network.indptr,
-        network.indices,
-        np.zeros(len(network.indices), dtype=np.int64),
-        network.slots,
-    )
-    anew = Network(part)
+    here = np.zeros(len(network.indices), dtype=np.int64)
+    graph = network.n_nodes, network.nodes, network.indptr, network.indices
+    anew = Network(Neighbourhood(*graph, here, network.slots))
     if network.conditions is not None:
         anew.endure(replace(network.conditions, _presence=[]))
     return Node(
@@ -259,19 +253,11 @@ def twin(
 def elsewhere(objective: Any) -> Any:
     """An objective with the same public constants over other data."""
     if isinstance(objective, GeneralisedLinear):
-        labels = (
-            np.ones(objective.rows)
-            if objective.loss.labels
-            else -np.broadcast_to(objective.y, objective.rows)
-        )
-        return GeneralisedLinear(
-            -objective.A[:, ::-1],
-            labels,
-            objective.loss,
-            weight=objective.scale,
-            ridge=objective.ridge,
-            divisor=1,
-        )
+        turned, y = -objective.A[:, ::-1], np.ones(objective.rows)
+        if not objective.loss.labels:
+            y = -np.broadcast_to(objective.y, objective.rows)
+        scale, ridge = objective.scale, objective.ridge
+        return GeneralisedLinear(turned, y, objective.loss, weight=scale, ridge=ridge, divisor=1)
     return _Tilted(objective)
 
 

@@ -12,6 +12,7 @@ from distadmm.audit.noises import LEVEL, Array, Verdict
 from distadmm.files import write_json, write_npz
 from distadmm.graphs import figures
 from distadmm.privacy.accounting.statements import rounded_down, rounded_up
+from distadmm.privacy.ledger.chain import plain
 
 REFUTED, STANDS, NOTHING = "refuted", "not refuted", "nothing is claimed"
 _SHOWN = 5  # findings in the table; the JSON has all
@@ -22,14 +23,14 @@ class Level(NamedTuple):
 
     level: int
     claim: str
-    claimed_epsilon: float | None
-    lower_bound: float | None
-    delta: float | None
     confidence: float
     runs: int
     verdict: str
     text: str
     more: dict[str, Any]
+    claimed_epsilon: float | None = None
+    lower_bound: float | None = None
+    delta: float | None = None
 
 
 class Audit(NamedTuple):
@@ -50,19 +51,8 @@ def level_zero(found: Verdict, runs: int = 1) -> Level:
     text = f"{found.releases} releases against their noise-off twins; smallest corrected p-value {found.least:.2g}"
     if found.unclaimed:
         text += f"; {found.unclaimed} releases of infinite cost claim nothing"
-    findings = [finding._asdict() for finding in found.findings]
-    return Level(
-        0,
-        "the noise that each ledger entry states",
-        None,
-        None,
-        None,
-        1 - LEVEL,
-        runs,
-        verdict,
-        text,
-        {"findings": findings},
-    )
+    more = {"findings": [finding._asdict() for finding in found.findings]}
+    return Level(0, "the noise that each ledger entry states", 1 - LEVEL, runs, verdict, text, more)
 
 
 def _of(level: int, claim: Claim, found: Outcome, runs: int, nothing: str, text: str) -> Level:
@@ -79,9 +69,8 @@ def _of(level: int, claim: Claim, found: Outcome, runs: int, nothing: str, text:
     if nothing:
         text += f"; the ledger says infinity: {nothing}"
     claimed = claim.epsilon(found.delta) if not nothing else math.inf
-    return Level(
-        level, claim.words, claimed, found.epsilon, found.delta, found.confidence, runs, verdict, text, more
-    )
+    bound = claimed, found.epsilon, found.delta
+    return Level(level, claim.words, found.confidence, runs, verdict, text, more, *bound)
 
 
 def level_one(claim: Claim, found: Outcome, runs: int, nothing: str = "") -> Level:
@@ -113,12 +102,8 @@ def table(found: Audit, folder: Path) -> str:
         if rest > 0:
             rows.append(("", f"and {rest} more: see audit.json"))
         if level.level:
-            rows.append(
-                (
-                    "",
-                    f"claim: {level.claim}; {level.runs} transcripts a world, confidence {level.confidence:g}",
-                )
-            )
+            plays = f"{level.runs} transcripts a world, confidence {level.confidence:g}"
+            rows.append(("", f"claim: {level.claim}; {plays}"))
     if found.watermark:
         rows.append(("note", found.watermark))
     rows.append(("", "An audit refutes or fails to refute; it proves no guarantee."))
@@ -139,12 +124,8 @@ def as_json(found: Audit) -> dict[str, Any]:
         "subject": found.subject,
         "refuted": found.refuted,
         "watermark": found.watermark,
-        "levels": [{key: _plain(value) for key, value in level.items()} for level in levels],
+        "levels": [plain(level) for level in levels],
     }
-
-
-def _plain(value: Any) -> Any:
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def write(found: Audit, folder: Path) -> None:
@@ -194,13 +175,8 @@ def _trade_off(found: Audit, ax: Any) -> None:
             text = f"held out, {100 * level.confidence:g} %"
             at = corner[::-1] if level.more["first"] else corner
             ax.plot(*at, "s", color="C0", markersize=5, label=text, clip_on=False)
-    ax.set(
-        xlabel="D taken for D'",
-        ylabel="D' taken for D",
-        xlim=(0, 1),
-        ylim=(0, 1),
-        title="errors of the best test",
-    )
+    ax.set(xlabel="D taken for D'", ylabel="D' taken for D", title="errors of the best test")
+    ax.set(xlim=(0, 1), ylim=(0, 1))
     ax.legend(frameon=False, fontsize=8)
 
 
@@ -213,9 +189,6 @@ def _p_values(found: Audit, ax: Any) -> None:
     limit = LEVEL / (3 * len(p))
     ax.axhline(limit, color="C3", linewidth=1, label="refuted below")
     ax.set(xscale="log", yscale="log", ylim=(max(min(p[0], limit), 1e-30) / 10, 2))
-    ax.set(
-        xlabel="expected p-value",
-        ylabel="p-value of a release's noise",
-        title="noise against its ledger entry",
-    )
+    ax.set(xlabel="expected p-value", ylabel="p-value of a release's noise")
+    ax.set(title="noise against its ledger entry")
     ax.legend(frameon=False, fontsize=8)

@@ -20,7 +20,7 @@ from distadmm.audit.noises import Finding, Noise, off_grid, rate_on
 from distadmm.methods.sharing import private, vectors
 from distadmm.methods.sharing.admm import Problem
 from distadmm.methods.sharing.equation10 import claimed_sensitivity, claimed_sigma, degenerate_noise
-from distadmm.methods.sharing.moments import Rows, admm_reply, mutual_reply, one_reply
+from distadmm.methods.sharing.moments import Desk, Rows, admm_reply, mutual_reply, one_reply
 from distadmm.methods.sharing.release import Release
 from distadmm.privacy.accounting.events import Event
 from distadmm.privacy.ledger.rules import MemoryLedger
@@ -127,22 +127,22 @@ def of_moments(
     """The reply of party m: one record, too long, points the other way, or is blank; `spread` is the noise in V2's
     slopes."""
     bounds, width = agreed.bounds[m], max(width, 2)
-    tables = [np.zeros((rows, width)), np.zeros((rows, width))]
-    tables[0][0, 0] = _LONG * bounds.row
+    tables = np.zeros((2, rows, width))
+    tables[0, 0, 0] = _LONG * bounds.row
     if bounds.neighbours == "replace":
         sign = 1 if bounds.nonnegative else -1
-        tables[1][0, int(bounds.nonnegative)] = sign * _LONG * bounds.row
+        tables[1, 0, int(bounds.nonnegative)] = sign * _LONG * bounds.row
     work, labels = private.plan(agreed, m, width, mode, spread), np.ones(rows)
 
     def answer(world: int, out: Releases) -> None:
-        held = Rows(tables[world], bounds, exact=mode == "secure")
+        desk = Desk(Rows(tables[world], bounds, exact=mode == "secure"), bounds, work, out)
         if agreed.mechanism == "v2":
             clip = private.slope_clip(spread)
-            mutual_reply(held, np.full(rows, _LONG * clip), spread, bounds, work, out, clip)
+            mutual_reply(desk, np.full(rows, _LONG * clip), spread, clip)
             return
         reply = admm_reply if agreed.mechanism == "v1-admm" else one_reply
         # Scores at which every slope is as steep as it gets.
-        reply(held, -30.0 * labels, labels, problem.loss, problem.lam, bounds, work, out)
+        reply(desk, -30.0 * labels, labels, problem.loss, problem.lam)
 
     adjacency = "replace" if bounds.neighbours == "replace" else "add-remove"
     return Party(agreed.mechanism, answer, work.queries(mode, width), adjacency, adaptive=work.rounds > 1)

@@ -82,9 +82,8 @@ def _long_rows(node: Node) -> list[Finding]:
     """Rows that reach further than any price allows for."""
     found = []
     for name, objective in zip(node.network.nodes.tolist(), node.problem.objectives):
-        longest = (
-            float(np.linalg.norm(objective.A, axis=1).max(initial=0.0)) if hasattr(objective, "A") else 0.0
-        )
+        rows = getattr(objective, "A", np.zeros((0, 1)))
+        longest = float(np.linalg.norm(rows, axis=1).max(initial=0.0))
         if longest > 1 + 1e-9:
             text = f"a row has norm {longest:.6g}; every entry is priced for norms of at most 1"
             found.append(Finding("entry", name, -1, text))
@@ -147,11 +146,7 @@ class _Release:
 
     def allowed(self) -> float:
         """The tolerance, and what rounding f = (f + e) - e does to the gradient."""
-        steep = (
-            self.objective.scale * self.objective.rows * self.curvature
-            if hasattr(self.objective, "rows")
-            else 0.0
-        )
+        steep = self.objective.scale * getattr(self.objective, "rows", 0) * self.curvature
         rounding = np.finfo(float).eps * (
             (steep + self.floor) * np.linalg.norm(self.sent) + np.linalg.norm(self.linear)
         )

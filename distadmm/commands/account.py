@@ -1,8 +1,8 @@
 """What a mechanism costs, before anything is run: epsilon at delta by every bound that is proved for it.
 
-python -m distadmm account                                    the setting of the R-ADMM paper's experiments
+Without flags it is the setting of the R-ADMM paper's experiments.
+
 python -m distadmm account --mechanism gaussian --sigma 10    Gaussian objective perturbation
-python -m distadmm account --mechanism gaussian-query --noise-multiplier 26.4 --count 50
 python -m distadmm account --mechanism gamma --epsilon 2 --adjacency replace --count 25
                                                               the largest alpha that spends at most 2
 python -m distadmm account --mechanism masked --nodes 20 --trust coalition:5 --epsilon 1 --adjacency replace
@@ -22,15 +22,15 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from distadmm.errors import DONE, require
+from distadmm.errors import require
 from distadmm.files import finite
-from distadmm.flags import again, flag, parse
+from distadmm.flags import again, flag
 from distadmm.privacy.accounting import accountant
-from distadmm.privacy.accounting.accountant import ADJACENCIES, Adjacency, Event
+from distadmm.privacy.accounting.accountant import ADJACENCIES
+from distadmm.privacy.accounting.events import Adjacency, Event, Gaussian
 from distadmm.privacy.accounting.statements import EXACT, NOT_COVERED, held, rounded_up
 from distadmm.privacy.accounting.trust import ANY, Trust
-from distadmm.ranks.launch import launch
-from distadmm.ranks.world import World
+from distadmm.ranks.launch import say
 from distadmm.run.groups import Shared
 from distadmm.structs import struct
 
@@ -94,11 +94,9 @@ class Options:
     )
     count: int = flag(50, help="releases: K solves, or queries", at_least=1)
     delta: float = flag(1e-5, help="delta of the (epsilon, delta) statements", at_least=0, below=1)
-    adjacency: str | None = flag(None, help="one adjacency only (default: all)", choices=ADJACENCIES)
+    adjacency: str | None = flag(None, help="one only (default: all)", choices=(*ADJACENCIES, "node"))
     records: int = flag(1, help="records of one person at this node (group privacy)", at_least=1)
-    epsilon: float | None = flag(
-        None, help="find the noise that spends at most this; needs --adjacency", above=0
-    )
+    epsilon: float | None = flag(None, help="find the noise that spends this; needs --adjacency", above=0)
     json: bool = flag(False, help="print one JSON object instead of a table")
 
     def __post_init__(self) -> None:
@@ -115,6 +113,8 @@ class Options:
             self.epsilon is None or self.adjacency is not None,
             f"--epsilon needs --adjacency, for there is no default; choose one of {', '.join(ADJACENCIES)}",
         )
+        own = self.adjacency != "node" or self.mechanism == "masked"
+        require(own, f"--adjacency node: {self.mechanism} has no price for it; choose --mechanism masked")
         require(
             self.mechanism != "masked" or (self.epsilon and self.delta and self.trust),
             "--mechanism masked needs --epsilon, --adjacency and --trust: what is to be spent, and against whom",
@@ -161,13 +161,12 @@ def event(options: Options, adjacency: Adjacency) -> Event:
     if mechanism in ("output-gamma", "output-gaussian"):
         noise = mechanism.removeprefix("output-")
         scale = o.value("alpha" if noise == "gamma" else "sigma")
-        return accountant.output_perturbation(
-            noise, o.value("dimension"), scale, o.weight, o.phi, adjacency, o.count
-        )
+        given = o.value("dimension"), scale, o.weight, o.phi
+        return accountant.output_perturbation(noise, *given, adjacency, o.count)
     if mechanism == "k-norm":
         return accountant.KNorm(o.value("dimension"), o.value("alpha"), o.value("sensitivity"), o.count)
     if mechanism == "gaussian-query":
-        return accountant.Gaussian(o.value("noise_multiplier"), o.count)
+        return Gaussian(o.value("noise_multiplier"), o.count)
     if mechanism == "discrete-gaussian":
         return accountant.DiscreteGaussian(
             o.value("sigma"), o.value("sensitivity"), o.count, o.value("dimension")
@@ -178,7 +177,7 @@ def event(options: Options, adjacency: Adjacency) -> Event:
 def adjacencies(options: Options) -> tuple[Adjacency, ...]:
     """Those that are shown: the event of a plain query states its own sensitivity, so one is as good as all."""
     if options.adjacency is not None:
-        return tuple(a for a in ADJACENCIES if a == options.adjacency)
+        return (options.adjacency,)  # type: ignore[return-value]
     if options.mechanism in ("gamma", "gaussian", "output-gamma", "output-gaussian"):
         return ADJACENCIES
     return ("replace",)
@@ -222,17 +221,16 @@ def calibrated(options: Options) -> Options:
         f"--epsilon finds noise for gamma, gaussian, gaussian-query and discrete-gaussian; not for {o.mechanism}",
     )
     given = {k: v for k, v in asdict(o).items() if k != "epsilon"}
+    budget = o.epsilon, o.delta
     if o.mechanism == "gaussian-query":
-        return Options(
-            **{**given, "noise_multiplier": accountant.gaussian_noise_multiplier(o.epsilon, o.delta, o.count)}
-        )
-    if o.mechanism == "discrete-gaussian":
-        sigma = accountant.gaussian_discrete_sigma(
-            o.epsilon, o.delta, o.value("sensitivity"), o.count, o.value("dimension")
-        )
-        return Options(**{**given, "sigma": sigma})
-    scale = accountant.objective_scale(o.epsilon, o.delta, adjacency, **_solves(o))
-    return Options(**{**given, "alpha" if o.mechanism == "gamma" else "sigma": scale})
+        name, found = "noise_multiplier", accountant.gaussian_noise_multiplier(*budget, o.count)
+    elif o.mechanism == "discrete-gaussian":
+        query = o.value("sensitivity"), o.count, o.value("dimension")
+        name, found = "sigma", accountant.gaussian_discrete_sigma(*budget, *query)
+    else:
+        name = "alpha" if o.mechanism == "gamma" else "sigma"
+        found = accountant.objective_scale(*budget, adjacency, **_solves(o))
+    return Options(**{**given, name: found})
 
 
 def assumptions(options: Options) -> list[str]:
@@ -375,24 +373,18 @@ def coalitions(options: Options) -> dict[int, float]:
     return shares_of(mu, options.delta, n, c, least, mask_degree(n, c, least))
 
 
-def work(options: Options, world: World) -> int:
-    if world.is_root and options.mechanism == "masked":
-        shares, trust = coalitions(options), Trust.parse(options.trust)
-        said = f"epsilon {options.epsilon:g} at delta {options.delta:g}. {held(adjacencies(options), trust)}"
-        if options.json:
-            told = {"epsilon_by_coalition": shares, "delta": options.delta, "trust": str(trust)}
-            print(json_.dumps(told | {"adjacency": adjacencies(options), "held": said}, indent=2))
-        else:
-            lines = [f"{size:>12}  {rounded_up(share):>10}" for size, share in shares.items()]
-            print("\n".join([f"   colluding  epsilon at delta = {options.delta:g}", *lines, "", said, EXACT]))
-    elif world.is_root:
+def shown(options: Options) -> str:
+    if options.mechanism != "masked":
         found = answer(options)
-        if options.json:
-            print(json_.dumps(finite(found), indent=2))
-        else:
-            print(table(options, found))
-    return DONE
+        return json_.dumps(finite(found), indent=2) if options.json else table(options, found)
+    shares, trust = coalitions(options), Trust.parse(options.trust)
+    said = f"epsilon {options.epsilon:g} at delta {options.delta:g}. {held(adjacencies(options), trust)}"
+    if options.json:
+        told = {"epsilon_by_coalition": shares, "delta": options.delta, "trust": str(trust)}
+        return json_.dumps(told | {"adjacency": adjacencies(options), "held": said}, indent=2)
+    lines = [f"{size:>12}  {rounded_up(share):>10}" for size, share in shares.items()]
+    return "\n".join([f"   colluding  epsilon at delta = {options.delta:g}", *lines, "", said, EXACT])
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    return launch(PROG, lambda arguments: parse(PROG, __doc__ or "", [Options], arguments)[0], work, argv)
+    return say(PROG, __doc__, Options, shown, argv)

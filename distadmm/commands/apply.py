@@ -1,7 +1,5 @@
 """`python -m distadmm apply`: a column of new rows, sanitised by the mapping that a run of ias or funnel designed.
 
-python -m distadmm apply runs/ias --data new.csv --out sanitised.csv
-
 Each row's symbol is drawn afresh from the system's randomness; `--seed` repeats draws, and then who knows the seed may
 undo part of what they hide.  A model that was trained with --sanitise COLUMN=... scores the file as it is written.
 """
@@ -14,12 +12,11 @@ import numpy as np
 
 from distadmm.data.csvfile import CsvFile
 from distadmm.data.mapping import Mapping, generator, symbol_names
-from distadmm.errors import DONE, require
+from distadmm.errors import require
 from distadmm.files import write_csv
-from distadmm.flags import flag, parse, positional
+from distadmm.flags import flag, positional
 from distadmm.privacy.noise.sources import Secure
-from distadmm.ranks.launch import launch
-from distadmm.ranks.world import World
+from distadmm.ranks.launch import say
 from distadmm.run import kinds, model
 from distadmm.structs import struct
 
@@ -65,7 +62,7 @@ def chosen(asked: Apply) -> Mapping:
     return Mapping.load(described.path.parent / files[asked.mapping or next(iter(files))])
 
 
-def applied(asked: Apply) -> list[str]:
+def applied(asked: Apply) -> str:
     mapping = chosen(asked)
     column = asked.column or mapping.column
     require(column, "the mapping does not name its column; give it by --column")
@@ -77,16 +74,9 @@ def applied(asked: Apply) -> list[str]:
     columns = [[cell.strip() for cell in cells] for cells in table.cells()[1]]
     columns[table.header.index(column)] = [symbols[symbol] for symbol in drawn]
     write_csv(Path(asked.out), table.header, list(zip(*columns)))
-    said = mapping.leakage().text().splitlines()
-    return [f"{len(drawn)} rows with {column} as one of {mapping.n_outputs} symbols: {asked.out}", *said]
-
-
-def work(asked: Apply, world: World) -> int:
-    lines = world.on_root(lambda: applied(asked))
-    if world.is_root:
-        print("\n".join(lines))
-    return DONE
+    what = f"{len(drawn)} rows with {column} as one of {mapping.n_outputs} symbols: {asked.out}"
+    return f"{what}\n{mapping.leakage().text()}"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    return launch(PROG, lambda words: parse(PROG, __doc__ or "", [Apply], words)[0], work, argv)
+    return say(PROG, __doc__, Apply, applied, argv)

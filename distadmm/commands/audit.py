@@ -25,7 +25,7 @@ import numpy as np
 
 from distadmm import radmm
 from distadmm.audit import bounds, canary, neighbours, play, runs, whitebox
-from distadmm.audit.draws import Draws
+from distadmm.audit.draws import Draws, Played
 from distadmm.audit.noises import Finding, Verdict, verdict_of
 from distadmm.audit.report import Audit, Level, level_one, level_two, level_zero, table, write
 from distadmm.audit.runs import Play
@@ -130,20 +130,22 @@ def _draws(config: Config) -> Draws:
 def white_box_of_run(folder: str | Path, *, run_code: bool = False) -> Verdict:
     """Level 0 of a finished run, by somebody who holds its data: the messages are the ones that were sent."""
     found = transcript.of_run(folder, "audit", run_code=run_code)
-    require(
-        found.recording is not None,
-        f"{folder} is a run without noise: its ledger claims nothing to be audited",
-    )
+    require(found.recording is not None, _silent(folder))
     assert found.recording is not None
     return _inspected(found.prepared, _plan(found.prepared), found.recording)
+
+
+NO_CLAIM = "there is no claim to audit without noise; give --alpha or --epsilon, and --adjacency"
+
+
+def _silent(folder: str | Path) -> str:
+    return f"{folder} is a run without noise: its ledger claims nothing to be audited"
 
 
 def _plan(prepared: Prepared) -> protect.Plan:
     plan = protect.plan_of(prepared)
     if plan is None:
-        raise InputError(
-            "there is no claim to audit without noise; give --alpha or --epsilon, and --adjacency"
-        )
+        raise InputError(NO_CLAIM)
     return plan
 
 
@@ -176,7 +178,7 @@ def setting_of(config: Config, options: Options) -> canary.Setting:
     )
 
 
-def attack(config: Config, options: Options, world: World | None = None) -> canary.Attack:
+def attack(config: Config, options: Options, world: World | None = None) -> Played:
     """Exact log-likelihood ratios of both worlds, on rank 0; a seed's are the same bits on any number of ranks."""
     world, draws = world or World(), _draws(config)
 
@@ -194,10 +196,10 @@ def attack(config: Config, options: Options, world: World | None = None) -> cana
 
     parts = world.share_out(one, batches)
     if parts is None:
-        return canary.Attack(np.zeros(0), np.zeros(0), [])
+        return Played(np.zeros(0), np.zeros(0), [])
     half = len(batches) // 2
     sides = [np.concatenate([scores for scores, _ in side]) for side in (parts[:half], parts[half:])]
-    return canary.Attack(sides[0], sides[1], parts[0][1])
+    return Played(sides[0], sides[1], parts[0][1])
 
 
 def _seed(seed: int, world: int, batch: int) -> int:
@@ -268,14 +270,9 @@ def _other(subject: str, query: Query, options: Options) -> Play:
     printed: dict[str, Any] = {"epsilon": query.epsilon, "delta": query.delta}
     if subject == "istdp":
         plan = make_plan(
-            **printed,
-            adjacency=query.adjacency,  # type: ignore[arg-type]
-            dimension=options.audit_columns or _WIDEST,
-            rows=query.rows,
-            divisor=query.rows,
-            loss=Logistic(),
-            iterations=query.iterations,
-        )
+            **printed, adjacency=query.adjacency, dimension=options.audit_columns or _WIDEST,  # type: ignore[arg-type]
+            rows=query.rows, divisor=query.rows, loss=Logistic(), iterations=query.iterations,
+        )  # fmt: skip
         claim = partial(bounds.claim_of, adjacency=plan.adjacency, words="the ledger of a run")
         return Play(subject, partial(istdp.played, plan, query.rows), claim, query.rng)
     if subject == "sharing":
@@ -347,10 +344,7 @@ def audited(asked: dict[str, Any], world: World) -> Audit | None:
     (options,) = build([Options], asked["options"])
     if subject == "consensus":
         config = radmm.configure(**values)
-        if not config.privacy.wanted:
-            raise InputError(
-                "there is no claim to audit without noise; give --alpha or --epsilon, and --adjacency"
-            )
+        require(config.privacy.wanted, NO_CLAIM)
         if isinstance(config.algorithm, Masked):
             return world.on_root(lambda: masked_audit(config, options, _levels))
         return _consensus(config, options, world)
@@ -382,9 +376,7 @@ def _run(folder: str, options: Options, *, run_code: bool) -> Audit:
         return _attacked(play, options, 0, float(run.config["delta"]))
     config = transcript.configuration_of(folder, "audit", run_code=run_code)
     if run.config.get("algorithm") == "masked":
-        require(
-            config.privacy.wanted, f"{folder} is a run without noise: its ledger claims nothing to be audited"
-        )
+        require(config.privacy.wanted, _silent(folder))
         return masked_audit(config, options, _levels, Path(folder))
     if config.algorithm.house == GOSSIP and config.privacy.wanted:
         return _gossip(config, options)

@@ -4,11 +4,13 @@ Prints the smallest gamma that meets conditions (i) and (ii) of the theorem for 
 factor by which each iteration shrinks the error near the optimum, from the spectrum of the iteration matrix.
 Without --data nothing is read: Lipschitz constants and curvatures come from public bounds.
 With --algorithm masked: what masked sums will assume, send and cost (its flags: add --help).
+Of another programme, check sharing, istdp, funnel or ias: what its paper claims, what holds, what was measured.
 """
 
 import json as json_format
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -56,12 +58,25 @@ class Options:
     loss: str = again(Shared, "loss", note=": logistic, huber, smooth-hinge, squared")
     weight: float = again(Problem, "weight")
     rho: float = again(Problem, "rho")
+    excess: float | None = flag(
+        None, help="tau of Theorems VI.1 and VI.2: how much worse than a reference each node may be", above=0
+    )
+    failure: float = flag(
+        0.05, help="delta of VI.1 and VI.2, the probability of being worse", above=0, below=1
+    )
+    reference_norm: float = flag(10.0, help="length of the reference classifier", above=0)
+    alpha: float | None = flag(None, help="inverse noise of VI.2; with --columns", above=0)
+    columns: int | None = flag(None, help="d of VI.2", at_least=1)
     json: bool = flag(False, help="print one JSON object instead of a table")
 
     def __post_init__(self) -> None:
         require(
             self.data is None or not self.curvature,
             "--curvature and --data both give curvatures; leave one of them out",
+        )
+        require(
+            self.alpha is None or (self.excess is not None and self.columns is not None),
+            "--alpha is the noise of Theorem VI.2; give --excess and --columns too",
         )
 
 
@@ -110,6 +125,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _read(words: Sequence[str]) -> Any:
+    if words and not words[0].startswith("-"):
+        from distadmm.commands import check_papers
+
+        name, known = words[0], check_papers.GROUPS
+        require(
+            name in known,
+            f"check {name}: no such programme; choose one of: {', '.join(known)}, or none for radmm",
+        )
+        return name, parse(f"{PROG} {name}", check_papers.__doc__ or "", known[name][0], words[1:])
     if value_of(words, "--algorithm") == "masked":
         return parse(PROG, check_masked.__doc__ or "", [check_masked.Options], words)[0]
     return parse(PROG, __doc__ or "", [Options], words)[0]
@@ -117,8 +141,15 @@ def _read(words: Sequence[str]) -> Any:
 
 def _work(options: Any, world: Any) -> int:
     if isinstance(options, Options):
-        return world.on_root(lambda: _print(check(options)))
-    world.on_root(lambda: print("\n".join(check_masked.lines(options))))
+        return world.on_root(lambda: _print(check(options)))  # type: ignore[no-any-return]
+    if isinstance(options, tuple):
+        from distadmm.commands.check_papers import GROUPS
+
+        name, parts = options
+        lines = partial(GROUPS[name][1], parts)
+    else:
+        lines = partial(check_masked.lines, options)
+    world.on_root(lambda: print("\n".join(lines())))
     return DONE
 
 
@@ -155,10 +186,8 @@ def rates(
     topology: Topology, penalties: Penalties, gamma: float, hessians: Sequence[Array]
 ) -> dict[str, float]:
     """The worst rate over the given curvatures: of one iteration of ADMM, of one pair of R-ADMM."""
-    settings = {
-        "admm": Setting(penalties.last, penalties.theta),
-        "radmm": Setting(penalties.last, penalties.theta, gamma),
-    }
+    ends = penalties.last, penalties.theta
+    settings = {"admm": Setting(*ends), "radmm": Setting(*ends, gamma)}
     return {
         name: float(np.max([linear_rate(topology, H, setting) for H in hessians]))
         for name, setting in settings.items()
@@ -207,17 +236,10 @@ def bounds_of(options: Options, topology: Topology) -> Bounds:
     lipschitz_from = f"C c1 + rho/N, from the loss alone (rows no longer than 1, c1 = {c1:g})"
     if options.data is not None:
         hessians, lipschitz = _from_data(options)
-        lipschitz_from = hessians_from = (
-            f"the rows of {options.data}: for an observer who may see all of them"
-        )
-        lipschitz_from += ", at f = 0"
-        hessians_from += ", at their optimum"
+        rows = f"the rows of {options.data}: for an observer who may see all of them"
+        lipschitz_from, hessians_from = f"{rows}, at f = 0", f"{rows}, at their optimum"
     if options.lipschitz:
-        require(
-            len(options.lipschitz) in (1, n),
-            f"--lipschitz has {len(options.lipschitz)} numbers; needed: one, or one for each of {n} nodes",
-        )
-        lipschitz, lipschitz_from = np.broadcast_to(np.array(options.lipschitz), n), "--lipschitz"
+        lipschitz, lipschitz_from = _spread(options.lipschitz, "--lipschitz", n), "--lipschitz"
     require(
         bool(np.all(np.isfinite(lipschitz) & (lipschitz > 0))),
         f"the curvature of --loss {options.loss} has no public bound; give --lipschitz",
@@ -229,9 +251,8 @@ def bounds_of(options: Options, topology: Topology) -> Bounds:
         require(low > 0, "--rho is 0, so no curvature is known from below; give --curvature or --data")
         high = float(np.max(lipschitz))
         hessians = [np.full(n, h) for h in np.geomspace(min(low, high), high, LEVELS)]
-        hessians_from = (
-            f"{LEVELS} values from rho/N = {low:.4g} to the greatest M_i = {high:.4g}, common to all nodes"
-        )
+        ends = f"rho/N = {low:.4g} to the greatest M_i = {high:.4g}"
+        hessians_from = f"{LEVELS} values from {ends}, common to all nodes"
     return Bounds(lipschitz, lipschitz_from, hessians, hessians_from)
 
 
@@ -251,7 +272,11 @@ def _from_data(options: Options) -> tuple[list[Array], Array]:
     )
     flags = {name: getattr(options, name) for name in ("topology", "data", "loss", "weight", "rho")}
     config = radmm.configure("admm", eta="1", progress="none", **flags)
-    objectives = prepare(config, World()).node.problem.objectives
+    return at_optimum(prepare(config, World()).node.problem.objectives, f"the rows of {options.data}")
+
+
+def at_optimum(objectives: Sequence[Any], whose: str) -> tuple[list[Array], Array]:
+    """The Hessians of all nodes at the pooled optimum, and the greatest curvature of each objective at 0."""
     f = np.zeros(objectives[0].dimension)
     hessians = np.array([objective.hess(f) for objective in objectives])
     lipschitz = np.array([np.linalg.eigvalsh(H)[-1] for H in hessians])
@@ -261,7 +286,7 @@ def _from_data(options: Options) -> tuple[list[Array], Array]:
             step = np.linalg.solve(hessians.sum(axis=0), gradient)
         except np.linalg.LinAlgError:
             raise InputError(
-                f"the rows of {options.data} leave a direction without curvature and --rho is {options.rho:g}; "
+                f"{whose} leave a direction without curvature, and --rho adds none; "
                 "give --rho above 0, or --curvature and --lipschitz instead of --data"
             ) from None
         f = f - step
@@ -269,7 +294,7 @@ def _from_data(options: Options) -> tuple[list[Array], Array]:
         gradient = sum(objective.grad(f) for objective in objectives)
         if np.linalg.norm(step) <= 1e-9 * (1 + np.linalg.norm(f)):
             return [hessians], lipschitz
-    raise InputError(f"Newton's method did not find the optimum of {options.data}; give --curvature instead")
+    raise InputError(f"Newton's method did not find the optimum of {whose}; give --curvature instead")
 
 
 def _one_a_node(text: str, option: str, attribute: str, topology: Topology) -> Array:
@@ -280,12 +305,13 @@ def _one_a_node(text: str, option: str, attribute: str, topology: Topology) -> A
                 f"{option} node: the nodes of {topology.source} have no {attribute}; give a number"
             )
         return values
-    values = np.array([_number(part, option) for part in text.split(",")])
-    require(
-        len(values) in (1, topology.n),
-        f"{option} has {len(values)} numbers; needed: one, or one for each of {topology.n} nodes",
-    )
-    return np.broadcast_to(values, topology.n).copy()
+    return _spread([_number(part, option) for part in text.split(",")], option, topology.n)
+
+
+def _spread(values: Sequence[float], option: str, n: int) -> Array:
+    right = len(values) in (1, n)
+    require(right, f"{option} has {len(values)} numbers; needed: one, or one for each of {n} nodes")
+    return np.broadcast_to(np.array(values), n).copy()
 
 
 def _number(text: str, option: str) -> float:

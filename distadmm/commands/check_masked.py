@@ -7,18 +7,17 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from distadmm.commands.plan import shape
-from distadmm.commands.plan_masked import rule_for
-from distadmm.errors import require
+from distadmm.commands.compare import shape
+from distadmm.errors import InputError, require
 from distadmm.flags import again, flag
 from distadmm.graphs.topology import load
 from distadmm.methods.masked.forecast import expected_excess
 from distadmm.methods.masked.masked import Masked
-from distadmm.methods.masked.rule import SHRINK, diagonal
+from distadmm.methods.masked.rule import ADJACENCIES, SHRINK, Rule, choose, diagonal
 from distadmm.privacy.accounting import gaussian
 from distadmm.privacy.accounting.masked_statements import shares_in_words
 from distadmm.privacy.accounting.scopes import HYPOTHESES, SCOPES
-from distadmm.privacy.accounting.shared_discrete_gaussian import least_roster, table
+from distadmm.privacy.accounting.shared_discrete_gaussian import colluding_of, least_roster, table
 from distadmm.privacy.noise.masks import mask_degree
 from distadmm.ranks.tree import spanning
 from distadmm.run.config import Problem
@@ -34,7 +33,7 @@ class Options:
 
     algorithm: str = again(Shared, "algorithm", default="masked", choices=("masked",))
     epsilon: float = flag(help="privacy budget of training", above=0)
-    adjacency: str = flag(help="what one record may do", choices=("add-remove", "replace", "label"))
+    adjacency: str = flag(help="what one record may do", choices=ADJACENCIES)
     trust: str | None = again(Shared, "trust", note="; no default")
     delta: float = again(Budget, "delta")
     evaluate: float | None = again(Masked, "evaluate")
@@ -51,9 +50,14 @@ class Options:
 
 def lines(options: Options) -> list[str]:
     """For people."""
-    beside, topology = rule_for(options, *shape(options)), load(options.topology)
+    topology, (rows_each, columns) = load(options.topology), shape(options)
     told = gaussian.mu_at(options.evaluate, options.delta) if options.evaluate else 0.0
-    rule = replace(beside.rule, evaluation=told * SHRINK)
+    trained = choose(
+        name="centred", loss="logistic", adjacency=options.adjacency, nodes=topology.n, rows=topology.n * rows_each,
+        columns=columns, colluding=colluding_of(options.trust, topology.n),
+        mu=gaussian.mu_at(options.epsilon, options.delta),
+    )  # fmt: skip
+    rule = replace(trained, evaluation=told * SHRINK)
     tree = spanning(topology.indptr, topology.indices, list(range(topology.n)))
     mu = float((gaussian.mu_at(options.epsilon, options.delta) ** 2 + told**2) ** 0.5)
     least = least_roster(rule.nodes, options.min_roster)
@@ -82,8 +86,9 @@ def lines(options: Options) -> list[str]:
     ]  # fmt: skip
     if not math.isnan(excess):
         rows.append(("expected", f"mean log loss {excess:.3g} above the best model's, on synthetic rows"))
-    if beside.refused or beside.words:
-        rows.insert(2, ("doubt", beside.refused or beside.words))
+    doubt = _doubt(trained)
+    if doubt:
+        rows.insert(2, ("doubt", doubt))
     text = [f"{label:12}{value}" for label, value in rows]
     text += ["", *shares_in_words(facts, shares), "", "Checked by code before and in every run:"]
     text += [f"  {name:22}{HYPOTHESES[name]}" for name in SCOPES["masked"].hypotheses]
@@ -93,10 +98,18 @@ def lines(options: Options) -> list[str]:
     ]
 
 
+def _doubt(rule: Rule) -> str:
+    """Why a run would be refused, or warned of."""
+    try:
+        return rule.check()
+    except InputError as error:
+        return str(error)
+
+
 def _noise(rule: Any, kind: str) -> str:
     """Standard deviation of one node's share, and of all honest ones, in units of the sum."""
     variance = rule.share_variances(kind, 1, rule.nodes)
     if kind == "curvature":
         variance = variance[diagonal(rule.columns)]
-    share = float(variance.max()) ** 0.5 / 4.0**rule.bits
+    share = float(variance.max()) ** 0.5 * rule.grain(kind)
     return f"{kind} {share:.3g} a node, {share * rule.nodes**0.5:.3g} in the total"

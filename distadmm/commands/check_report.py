@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from distadmm.methods.consensus.rate import Array, iterations_for
+from distadmm.graphs.facts import Array
+from distadmm.methods.consensus.rate import iterations_for
 from distadmm.methods.consensus.theory import NODES_MOST
 
 if TYPE_CHECKING:
-    from distadmm.commands.check import Penalties, Report, Verdict
+    from distadmm.commands.check import Options, Penalties, Report, Verdict
 
 THEOREM = "Theorem IV.1 of Recycled ADMM (claimed by the paper, not proved; sufficient, not necessary, loose)"
 
@@ -81,7 +82,35 @@ def lines(report: Report) -> list[str]:
     text.append("  a pair is a solve, which reads data, and a recycled step, which does not: two messages")
     if penalties.own and np.ptp(penalties.last) > 0:
         text.append("  dual steps differ: the limit is the optimum of sum_i O_i/eta_i, not of sum_i O_i")
-    return text
+    return text + samples(options, topology.n)
+
+
+def samples(options: Options, nodes: int) -> list[str]:
+    """Theorems VI.1 and VI.2: rows a node for tau and delta, in units of their constant w and with Delta = 0."""
+    if options.excess is None:
+        return []
+    tau, length, fail = options.excess, options.reference_norm, math.log(1 / options.failure)
+    text = [
+        "",
+        "Theorems VI.1 and VI.2 of Recycled ADMM (claimed; the constant w is given nowhere: rows are w times these)",
+        f"  within {tau:g} of a reference of length {length:g}, with probability {1 - options.failure:g}",
+        f"  VI.1, without noise   {length**2 * fail / tau**2:.4g} rows a node",
+    ]
+    if options.alpha is not None and options.columns is not None:
+        d, C = options.columns, options.weight
+        noise = nodes * d**2 / (C * options.alpha**2) * math.log(d / options.failure) ** 2
+        room = nodes * C * tau**2 / (2 * length**2) - noise  # a > 0 is as small as can be
+        least = math.sqrt(2 * noise / (nodes * C)) * length
+        found = (
+            f"{C * nodes * fail / room:.4g} rows a node"
+            if room > 0
+            else f"none: no number of rows; tau above {least:.4g}"
+        )
+        text.append(f"  VI.2, alpha = {options.alpha:g}     {found}")
+    return [
+        *text,
+        "  measured: what noise costs on rows like yours is what python -m distadmm plan forecasts",
+    ]
 
 
 def _theorem_lines(theorem: Verdict, penalties: Penalties, gamma: float) -> list[str]:

@@ -12,6 +12,7 @@ The same command goes on where it stopped; other flags go to the runs.
 """
 
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,10 +21,10 @@ import numpy as np
 
 from distadmm.algorithm import find, names
 from distadmm.commands import grid, sweep
-from distadmm.commands.plan import shape
 from distadmm.commands.report import aligned
 from distadmm.data import synthetic
-from distadmm.errors import require
+from distadmm.data.source import BUNDLED
+from distadmm.errors import InputError, require
 from distadmm.files import read_json, write_npz
 from distadmm.flags import again, fields_of, flag, parse
 from distadmm.privacy.accounting.statements import rounded_up
@@ -40,7 +41,7 @@ LARGEST = 5e7  # numbers in a table that is made up
 _TEST_ROWS = 5000
 _OF_ROWS = {  # flags that say which rows and how they are read: made-up rows have none
     *("account", "rng", "test-data", "target", "labels", "schema", "features", "stated", "sanitise"),
-    *("test-fraction", "rows-per-node"),
+    "test-fraction",
 }
 
 
@@ -49,12 +50,17 @@ class Options:
     flags_title = "compare"
 
     epsilon: float = flag(help="privacy budget of each run", above=0)
-    adjacency: str = flag(help="what one record may do", choices=ADJACENCIES)
+    adjacency: str = flag(
+        help="what one record may do; node: all rows of a node", choices=(*ADJACENCIES, "node")
+    )
     trust: str = flag(help="against whom: any (all other nodes collude), coalition:C or centre")
     topology: str = again(Data, "topology")
     data: str | None = flag(None, help="the rows; with --forecast their shape alone is looked at")
-    rows: int | None = flag(None, help="rows a node, where --forecast has no --data", at_least=1)
+    rows: int | None = flag(
+        None, help="rows a node, where --forecast has no --data, or their number is protected", at_least=1
+    )
     columns: int | None = flag(None, help="columns, where --forecast has no --data", at_least=1)
+    rows_per_node: int | None = again(Data, "rows_per_node")
     delta: float = again(Budget, "delta")
     seeds: int = flag(5, help="runs of each method", at_least=1)
     algorithm: tuple[str, ...] = flag((), help="files of yours, which stand beside all; or names of methods")
@@ -104,6 +110,34 @@ class Options:
         return {"data": folder / f"rows-{end}", "test-data": folder / f"test-{end}"}
 
 
+def require_public_count(options: Any) -> None:
+    """Where the number of rows is what is protected, nothing that is printed may follow from it."""
+    require(
+        options.adjacency not in ("add-remove", "node") or options.rows or options.data in BUNDLED,
+        f"--adjacency {options.adjacency} protects how many rows there are, and a plan made from their number tells "
+        "it; give --rows, a number known without them",
+    )
+
+
+def shape(options: Any) -> tuple[int, int]:
+    """Rows a node and columns; public numbers."""
+    require_public_count(options)
+    most = getattr(options, "rows_per_node", None) or sys.maxsize
+    if options.rows is not None and options.columns is not None:
+        return min(options.rows, most), options.columns
+    from distadmm.data.source import open_source
+    from distadmm.graphs.topology import load_changing
+
+    source = open_source(str(options.data))
+    if options.rows is not None:
+        return min(options.rows, most), source.n_features
+    if source.n_rows is None:
+        raise InputError(
+            f"--data {options.data}: each node holds its own file; give --rows and --columns instead"
+        )
+    return min(source.n_rows // load_changing(options.topology).union.n, most), source.n_features
+
+
 class Request(NamedTuple):
     options: Options
     runs: sweep.Request | None  # on the rows themselves; None: forecasts alone
@@ -123,7 +157,7 @@ def read(argv: Sequence[str]) -> Request:
             name not in {*sweep.OWN_BUSINESS, "seed"},
             f"--{name} is not for compare, which makes and resumes its runs itself; --seeds N gives each method N runs",
         )
-    own = [word for name in fields_of(Options) for word in flags.pop(name, [])]
+    own = [word for name in fields_of(Options) for word in flags.pop(name.replace("_", "-"), [])]
     (options,) = parse(PROG, __doc__ or "", [Options], [*own, *([f"--algorithm={files}"] if files else [])])
     rest, out = {name: values[0] for name, values in flags.items()}, Path(options.out)
     of_shape = [word for name, word in rest.items() if name not in _OF_ROWS]
@@ -143,14 +177,21 @@ def _request(
     points, secret = [], 0
     for method in options.methods:
         shared = {name: getattr(options, name) for name in ("topology", "epsilon", "delta", "adjacency")}
-        own = {"trust": options.trust} if "trust" in fields_of(find(method).cls) else {}
+        own = {"trust": options.trust} if has_trust(method) else {}
         flags = {"algorithm": method, **shared, **own, **rows, "observe": "none"}
+        if "rng" not in rows and options.rows_per_node:  # made-up rows are as few already
+            flags["rows-per-node"] = options.rows_per_node
         words = (*(f"--{name}={value}" for name, value in flags.items()), *rest)
         points += [grid.Point(f"{Path(method).stem}_s{s}", (*words, f"--seed={s}")) for s in range(seeds)]
         secret += seeds * sweep.spends("radmm", sweep.checked("radmm", words))
     given = [f"--out={out}", f"--ranks={options.ranks}", f"--jobs={options.jobs}"]
     given += [] if options.launcher is None else [f"--launcher={options.launcher}"]
     return sweep.Request(parse(PROG, "", [sweep.Options], given)[0], points, secret)
+
+
+def has_trust(method: str) -> bool:
+    """Whether it is told whom to trust; others trust nobody."""
+    return "trust" in fields_of(find(method).cls)
 
 
 class Line(NamedTuple):
@@ -184,18 +225,23 @@ class Line(NamedTuple):
 
 
 def work(request: Request, world: World) -> int:
-    options, runs, forecasts = request
+    options, runs, _ = request
+    code, made_up = foretold(request, world)
+    if runs is not None and code < 128:
+        code = sweep.work(runs, world, lambda out, folders: [])
+    print("\n".join(["", *told(options, made_up if runs is None else _lines(options, runs), made_up)]))
+    return code
+
+
+def foretold(request: Request, world: World) -> tuple[int, list[Line]]:
+    """The runs of each method on made-up rows, and how they ended."""
+    options = request.options
     X, y = synthetic.table(options.size[0] + _TEST_ROWS, options.size[1], 0)
     for path, part in zip(options.tables.values(), (slice(_TEST_ROWS, None), slice(_TEST_ROWS))):
         path.parent.mkdir(parents=True, exist_ok=True)
         write_npz(path, {"X": X[part], "y": y[part]})
-    code = 0
-    for each in (forecasts, runs):
-        if each is not None and code < 128:
-            code = sweep.work(each, world, lambda out, folders: [])
-    made_up = _lines(options, forecasts)
-    print("\n".join(["", *told(options, made_up if runs is None else _lines(options, runs), made_up)]))
-    return code
+    code = sweep.work(request.forecasts, world, lambda out, folders: [])
+    return code, _lines(options, request.forecasts)
 
 
 def _lines(options: Options, request: sweep.Request) -> list[Line]:
@@ -210,7 +256,7 @@ def _lines(options: Options, request: sweep.Request) -> list[Line]:
 def told(options: Options, lines: Sequence[Line], made_up: Sequence[Line]) -> list[str]:
     """The table, the least loss first, and what it says."""
     forecast = {line.name: line.cell("test_loss") for line in made_up}
-    shown, guessed = _ranked(lines), _ranked(made_up)
+    shown, guessed = ranked(lines), ranked(made_up)
     columns = {
         "method": [line.name for line in shown],
         **{f"eps {trust}": [line.spent(trust) for line in shown] for trust in TOLD},
@@ -239,7 +285,16 @@ def told(options: Options, lines: Sequence[Line], made_up: Sequence[Line]) -> li
     return said if lines is made_up else said + _winner("measured", shown)
 
 
-def _ranked(lines: Sequence[Line]) -> list[Line]:
+def margin(ranked: Sequence[Line]) -> str:
+    """By how much the first is better than the second; empty where one of them has no figure."""
+    if len(ranked) < 2 or math.isnan(ranked[1].interval("test_loss")[0]):
+        return ""
+    (first, half), (second, other) = (line.interval("test_loss") for line in ranked[:2])
+    apart = "" if second - first > half + other else ", which their intervals do not tell apart"
+    return f"its loss is lower by {second - first:.4f} than {ranked[1].name}'s{apart}"
+
+
+def ranked(lines: Sequence[Line]) -> list[Line]:
     def loss(line: Line) -> float:
         mean = line.interval("test_loss")[0]
         return math.inf if math.isnan(mean) else mean
@@ -248,13 +303,8 @@ def _ranked(lines: Sequence[Line]) -> list[Line]:
 
 
 def _winner(what: str, ranked: Sequence[Line]) -> list[str]:
-    if len(ranked) < 2 or math.isnan(ranked[1].interval("test_loss")[0]):
-        return []
-    (first, half), (second, other) = (line.interval("test_loss") for line in ranked[:2])
-    apart = "" if second - first > half + other else ", which their intervals do not tell apart"
-    return [
-        f"{what}: {ranked[0].name}, whose loss is lower by {second - first:.4f} than {ranked[1].name}'s{apart}"
-    ]
+    by = margin(ranked)
+    return [f"{what}: {ranked[0].name}, {by.replace('its', 'whose', 1)}"] if by else []
 
 
 def main(argv: Sequence[str] | None = None) -> int:

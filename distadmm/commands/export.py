@@ -1,20 +1,18 @@
 """`python -m distadmm export`: the model of a finished run in one file, for those who do not have distadmm.
 
-python -m distadmm export runs/a --format json --out model.json        all numbers, and what they mean
-python -m distadmm export runs/a --format sklearn --out model.py       a module that rebuilds a scikit-learn estimator
-
-The module holds numbers and text alone: no pickle, and nothing is run but scikit-learn's own classes.
+json: all numbers, and what they mean.  sklearn: a module that rebuilds a scikit-learn estimator;
+it holds numbers and text alone: no pickle, and nothing is run but scikit-learn's own classes.
 """
 
 import pprint
 from collections.abc import Sequence
 from pathlib import Path
 
-from distadmm.errors import DONE, require
+from distadmm.commands.predict import Predict
+from distadmm.errors import require
 from distadmm.files import write_json, write_text
-from distadmm.flags import flag, parse, positional
-from distadmm.ranks.launch import launch
-from distadmm.ranks.world import World
+from distadmm.flags import again, flag, positional
+from distadmm.ranks.launch import say
 from distadmm.run import kinds, model
 from distadmm.run.scoring import Scorer
 from distadmm.structs import struct
@@ -28,7 +26,7 @@ class Export:
 
     run: str = positional("RUN", help="directory of a finished run of radmm or istdp")
     format: str = flag("json", help="json, or sklearn: a Python file", choices=("json", "sklearn"))
-    node: int | None = flag(None, help="this node's own model (default: the mean of all)", at_least=0)
+    node: str | None = again(Predict, "node")
     out: str | None = flag(None, help="file to write (default: exported.json or exported.py)")
 
 
@@ -94,7 +92,7 @@ def module(scorer: Scorer, stem: str) -> str:
     return MODULE.format(stem=stem, family=family(told["link"]), **literals)
 
 
-def exported(asked: Export) -> list[str]:
+def exported(asked: Export) -> str:
     scorer = Scorer.of(model.read(kinds.opened(asked.run, "export").path), asked.node)
     out = Path(asked.out or f"exported.{'json' if asked.format == 'json' else 'py'}")
     if asked.format == "json":
@@ -105,15 +103,8 @@ def exported(asked: Export) -> list[str]:
             out.stem.isidentifier(), f"--out {out}: a module's name is letters and digits; as in model.py"
         )
         write_text(out, module(scorer, out.stem))
-    return [f"{scorer.whose}, as {asked.format}: {out}"]
-
-
-def work(asked: Export, world: World) -> int:
-    lines = world.on_root(lambda: exported(asked))
-    if world.is_root:
-        print("\n".join(lines))
-    return DONE
+    return f"{scorer.whose}, as {asked.format}: {out}"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    return launch(PROG, lambda words: parse(PROG, __doc__ or "", [Export], words)[0], work, argv)
+    return say(PROG, __doc__, Export, exported, argv)

@@ -56,11 +56,22 @@ def from_table(table: Mapping[str, Any]) -> dict[str, list[str]]:
     found = {}
     for key, value in table.items():
         name = key.replace("_", "-")
-        require(not isinstance(value, dict), f"[{key}] is a section; a sweep file has key = value lines only")
+        require(
+            not isinstance(value, dict),
+            f"[{key}] is a section; a sweep file has key = value lines, and [[run]] tables of such lines",
+        )
         values = value if isinstance(value, list) else [value]
         require(values, f"{name} has no value; give at least one, or leave the line out")
         found[name] = [_word(name, one) for one in values]
     return found
+
+
+def from_file(content: Mapping[str, Any]) -> tuple[dict[str, list[str]], list[dict[str, list[str]]]]:
+    """The flags of all runs, and those of each [[run]] table besides; one without any where there is no table."""
+    runs = content.get("run", [{}])
+    good = isinstance(runs, list) and runs and all(isinstance(one, dict) for one in runs)
+    require(good, f"run is {runs!r}; needed: the lines of some runs under [[run]], in double brackets")
+    return from_table({k: v for k, v in content.items() if k != "run"}), [from_table(one) for one in runs]
 
 
 def _word(name: str, value: Any) -> str:
@@ -71,26 +82,33 @@ def _word(name: str, value: Any) -> str:
     return f"--{name}={value}"
 
 
-def points(flags: Mapping[str, Sequence[str]]) -> list[Point]:
-    """All combinations, the flag given last changing fastest."""
-    choices = {name: list(dict.fromkeys(values)) for name, values in flags.items()}
-    varied = [name for name, values in choices.items() if len(values) > 1]
-    found = []
-    for words in product(*choices.values()):
-        chosen = dict(zip(choices, words))
-        told = [_told(name, chosen[name]) for name in varied]
-        found.append(Point("_".join(told) or "run", words))
-    often = Counter(point.name for point in found)
-    return [point if often[point.name] == 1 else _told_apart(point) for point in found]
+def points(*grids: Mapping[str, Sequence[str]]) -> list[Point]:
+    """All combinations of each grid, the flag given last changing fastest; the same one twice counts once."""
+    apart = {name for one in grids for name in one if any(one[name] != other.get(name) for other in grids)}
+    found: dict[tuple[str, ...], Point] = {}
+    for flags in grids:
+        choices = {name: list(dict.fromkeys(values)) for name, values in flags.items()}
+        varied = [name for name, values in choices.items() if len(values) > 1 or name in apart]
+        for words in product(*choices.values()):
+            chosen = dict(zip(choices, words))
+            told = [_told(name, chosen[name]) for name in varied]
+            found.setdefault(words, Point("_".join(told) or "run", words))
+    often = Counter(point.name for point in found.values())
+    return [point if often[point.name] == 1 else _told_apart(point) for point in found.values()]
 
 
 def _told(name: str, word: str) -> str:
     """What of a directory's name says that a flag has this value."""
     option, equals, value = word.partition("=")
-    value = _UNSAFE.sub("-", value).strip("-.")
+    value = plain(value)
     if name in _TELLING:
         return value
     return f"{name}-{value}" if equals else option.strip("-")
+
+
+def plain(text: str) -> str:
+    """`text` as a part of a file's name."""
+    return _UNSAFE.sub("-", text).strip("-.")
 
 
 def _told_apart(point: Point) -> Point:

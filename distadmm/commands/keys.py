@@ -4,12 +4,11 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from distadmm.errors import DONE, InputError, require
+from distadmm.errors import require, told
 from distadmm.files import write_json
-from distadmm.flags import flag, parse, positional
+from distadmm.flags import flag, positional
 from distadmm.privacy.noise.signing import PEERS, own_key_path, public_keys, require_cryptography
-from distadmm.ranks.launch import launch
-from distadmm.ranks.world import World
+from distadmm.ranks.launch import say
 from distadmm.structs import struct
 
 
@@ -31,12 +30,10 @@ class Keys:
 def numbers(text: str) -> list[int]:
     """0-19, 3, or 0,4,7."""
     found: list[int] = []
-    try:
+    with told(f"--make is {text!r}; needed: numbers of nodes such as 0-19, or 0,4,7", ValueError):
         for part in text.split(","):
             first, _, last = part.partition("-")
             found += range(int(first), int(last or first) + 1)
-    except ValueError:
-        raise InputError(f"--make is {text!r}; needed: numbers of nodes such as 0-19, or 0,4,7") from None
     require(found, f"--make is {text!r}; needed: at least one node")
     return found
 
@@ -73,25 +70,16 @@ def _write(folder: Path, known: dict[int, bytes]) -> None:
     write_json(folder / PEERS, {str(node): known[node].hex() for node in sorted(known)})
 
 
-def work(asked: Keys, world: World) -> int:
-    def alone() -> str:
-        require_cryptography()
-        folder = Path(asked.folder)
-        if asked.make is not None:
-            made(folder, numbers(asked.make))
-        if asked.join is not None:
-            joined(folder, Path(asked.join))
-        lines = [f"{node:>6}  {key.hex()}" for node, key in public_keys(folder / PEERS).items()]
-        return "\n".join(["  node  public signing key", *lines])
-
-    shown = world.on_root(alone)
-    if world.is_root:
-        print(shown)
-    return DONE
+def done(asked: Keys) -> str:
+    require_cryptography()
+    folder = Path(asked.folder)
+    if asked.make is not None:
+        made(folder, numbers(asked.make))
+    if asked.join is not None:
+        joined(folder, Path(asked.join))
+    lines = [f"{node:>6}  {key.hex()}" for node, key in public_keys(folder / PEERS).items()]
+    return "\n".join(["  node  public signing key", *lines])
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    def read(words: list[str]) -> Keys:
-        return parse("distadmm keys", __doc__ or "", [Keys], words)[0]
-
-    return launch("distadmm keys", read, work, argv)
+    return say("distadmm keys", __doc__, Keys, done, argv)

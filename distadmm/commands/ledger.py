@@ -19,7 +19,7 @@ from typing import Any
 
 from distadmm.commands import ledger_account, ledger_merge, ledger_report
 from distadmm.errors import DONE, FAILURE, require
-from distadmm.files import write_json, write_text
+from distadmm.files import examples, write_json, write_text
 from distadmm.flags import again, flag, parse, positional
 from distadmm.privacy.ledger import check as ledger_check
 from distadmm.privacy.ledger.account import Account
@@ -93,7 +93,7 @@ class Request:
 def read(argv: list[str]) -> Request:
     """The verb, the ledger files and the flags."""
     if not argv or argv[0] in ("-h", "--help"):
-        print(__doc__)
+        print(__doc__, examples(PROG), sep="\n")
         raise SystemExit(DONE if argv else 2)
     verb = argv[0]
     if verb == "account":

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, cast, get_args
 
 from distadmm.commands.ledger_report import cell
-from distadmm.errors import DONE, require
+from distadmm.errors import DONE, number, require
 from distadmm.flags import again, flag, positional
 from distadmm.privacy.accounting.events import Adjacency
 from distadmm.privacy.accounting.trust import Trust
@@ -48,11 +48,9 @@ class Asked:
     def __post_init__(self) -> None:
         if self.limit in (None, "off"):
             return
-        try:
-            right = float(self.limit or "") > 0 and math.isfinite(float(self.limit or ""))
-        except ValueError:
-            right = False
-        require(right, f"--limit is {self.limit!r}; needed: a number above 0, or off")
+        require(
+            0 < number(self.limit) < math.inf, f"--limit is {self.limit!r}; needed: a number above 0, or off"
+        )
         require(
             self.adjacency is not None,
             "--limit needs --adjacency and there is no default: add-remove, replace or label",
@@ -120,15 +118,12 @@ def _text(report: dict[str, Any]) -> Iterable[str]:
         yield f"limit of each table: {_words(limit)}"
     if not report["tables"]:
         yield "no run was entered"
-    for number, table in enumerate(report["tables"], 1):
+    for place, table in enumerate(report["tables"], 1):
         yield ""
-        yield f"table {number}: {table['words']}"
+        yield f"table {place}: {table['words']}"
         for run in table["runs"]:
-            spent = (
-                f"no bound: {run['why']}"
-                if run["why"]
-                else f"epsilon {cell(run['epsilon'])} ({run['adjacency']})"
-            )
+            spent = f"epsilon {cell(run['epsilon'])} ({run['adjacency']})"
+            spent = f"no bound: {run['why']}" if run["why"] else spent
             yield f"  run {run['run']}: {spent}; {run['where'] or 'kept no directory'}"
         for limit in table["limits"]:
             yield f"  limit {_words(limit)}: {'kept' if limit['left'] else 'exceeded'}"

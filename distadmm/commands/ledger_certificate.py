@@ -32,6 +32,7 @@ UNBOUND = {  # what a ledger's number is otherwise, by the kind of it
     "simulation": "A simulation: a seed repeats its noise, so nothing is protected",
     "odometer": "A reading of what was spent so far, which is no guarantee",
 }
+_FACTS = ["what", "is"]
 _PRINT = """
 @media print { body { margin: 0; max-width: none } section { break-inside: avoid } }
 blockquote { border-left: 4px solid #444; margin-left: 0; padding-left: 0.75rem }
@@ -57,10 +58,7 @@ def page(files: Sequence[Path], account: Account, delta: float, owner: str, toda
         '<!doctype html>\n<html lang="en">\n<meta charset="utf-8">',
         '<meta name="viewport" content="width=device-width">',
         f"<title>{title}</title>\n<style>{STYLE}{_PRINT}</style>\n<main><h1>{title}</h1>",
-        table(
-            ["what", "is"],
-            [["made", today], ["responsible", owner], ["account of the rows", str(account.path)]],
-        ),
+        table(_FACTS, [["made", today], ["responsible", owner], ["account of the rows", str(account.path)]]),
     ]
     for folder, its, told in runs:
         parts += ["<section>", *_run(folder, its, told, delta), "</section>"]
@@ -68,8 +66,6 @@ def page(files: Sequence[Path], account: Account, delta: float, owner: str, toda
         "<section><h2>All that was spent on these rows</h2>",
         *_history(books, account, delta),
         "</section>",
-    ]
-    parts += [
         "<section><h2>What no number here covers</h2>",
         f"<p>{escape(ledger_report.NOT_COVERED)}</p>",
         "<p>A number bounds what can be learnt about one record from what was released, whatever else is known. It "
@@ -96,7 +92,7 @@ def _run(folder: Path, books: Sequence[Book], told: dict[str, Any], delta: float
     began = min(str(book.header["t"]) for book in books)
     summary = (found and found.summary) or {}
     yield table(
-        ["what", "is"],
+        _FACTS,
         [
             ["began", began],
             ["where", str(folder)],

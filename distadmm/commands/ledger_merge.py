@@ -8,7 +8,7 @@ the worst of all ways.  Only --disjoint makes runs compose by maximum, and not t
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from distadmm.commands.ledger_report import Book, cell, float_exact
+from distadmm.commands.ledger_report import Book, cell, float_exact, name_of
 from distadmm.privacy.accounting.events import Adjacency, Event, event_from_json
 from distadmm.privacy.accounting.statements import EXACT, NOT_COVERED, weakest, worth
 from distadmm.privacy.accounting.trust import ADJACENCY_WORDS, common, composed, restated
@@ -56,7 +56,7 @@ def _together(runs: Sequence[Run], delta: float) -> dict[str, Any]:
     scope = scopes.pop() if len(scopes) == 1 else "unknown"
     nodes = [_nodes(run, adjacency) for run in runs]
     several = sum(any(node.spent for node in each) for each in nodes) > 1
-    committed = not several and all(is_committed(book.tally) for book in books)
+    committed = not several and _committed(books)
     kinds = {statement_kind(book.tally) for book in books}
     if several or not committed:  # a later schedule may have been chosen for what an earlier run showed
         kinds.add("odometer")
@@ -70,13 +70,9 @@ def _together(runs: Sequence[Run], delta: float) -> dict[str, Any]:
         "same_rows": sum(len(group) > 1 for group in same),
         "runs": [
             {
-                "run": run[0].header["run"]
-                if len({b.header["run"] for b in run}) == 1
-                else str(run[0].path.parent),
+                "run": name_of(run),
                 "nodes": len(each),
-                "epsilon": compose.over_nodes(
-                    each, scope, delta, adjacency, all(is_committed(book.tally) for book in run)
-                ),
+                "epsilon": compose.over_runs([each], scope, delta, adjacency, _committed(run)),
             }
             for run, each in zip(runs, nodes)
         ],
@@ -86,6 +82,10 @@ def _together(runs: Sequence[Run], delta: float) -> dict[str, Any]:
         "several": several,
         "unbounded": sorted({e.words for each in nodes for node in each for e in node.spent if e.unbounded}),
     }
+
+
+def _committed(books: Run) -> bool:
+    return all(is_committed(book.tally) for book in books)
 
 
 def _nodes(run: Run, adjacency: Adjacency) -> list[compose.Node]:

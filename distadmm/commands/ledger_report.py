@@ -69,13 +69,9 @@ def shown(books: Sequence[Book], delta: float, records: int = 1) -> dict[str, An
     for book in books:
         claimed = (book.header["claim"] or {}).get("scope")
         runs.setdefault((book.path.parent, book.header["adj"], claimed), []).append(book)
-    found = [
-        {
-            **_run(those, delta, records),
-            "apart": sorted(other[1] for other in runs if other[0] == place[0] and other != place),
-        }
-        for place, those in runs.items()
-    ]
+    found = [_run(those, delta, records) for those in runs.values()]
+    for place, run in zip(runs, found):
+        run["apart"] = sorted(other[1] for other in runs if other[0] == place[0] and other != place)
     exact = all(run["float_exact"] for run in found)
     return {"delta": delta, "records": records, "runs": found, "not_covered": EXACT if exact else NOT_COVERED}
 
@@ -88,7 +84,7 @@ def _one(books: Sequence[Book], key: str) -> Any:
     return next(iter(values.values()))
 
 
-def _name(books: Sequence[Book]) -> str:
+def name_of(books: Sequence[Book]) -> str:
     """The name of a run; of parties that named theirs each for itself, their folder."""
     names = {book.header["run"] for book in books}
     return names.pop() if len(names) == 1 else str(books[0].path.parent)
@@ -102,8 +98,9 @@ def _run(books: Sequence[Book], delta: float, records: int) -> dict[str, Any]:
     kind = weakest([statement_kind(book.tally) for book in books])
     nodes = [_node(book, each.spent, delta, adjacency) for book, each in zip(books, held)]
     said = _statement(books, kind, committed, delta) if records == 1 else None
+    bound = min(said.epsilon, said.would_be) if said else math.inf  # with secret noise, if this is none
     return {
-        "run": _name(books),
+        "run": name_of(books),
         "adjacency": adjacency,
         "adjacency_words": ADJACENCY_WORDS[adjacency],
         "trust": str(trust),
@@ -121,12 +118,12 @@ def _run(books: Sequence[Book], delta: float, records: int) -> dict[str, Any]:
         "nodes": nodes,
         "together": {
             "published_epsilon": compose.published([held], scope, adjacency),
-            "epsilon": compose.over_nodes(held, scope, delta, adjacency, committed),
+            "epsilon": compose.over_runs([held], scope, delta, adjacency, committed),
             "r_o_r": _earlier(held, scope, delta, adjacency) if committed else math.inf,
         },
         "statement": kind,
         "sentence": said.text if said else None,
-        "by_coalition": _by_coalition(books, delta) if said and _bounded(said) else [],
+        "by_coalition": _by_coalition(books, delta) if said and math.isfinite(bound) else [],
     }
 
 
@@ -175,11 +172,6 @@ def _statement(books: Sequence[Book], kind: str, committed: bool, delta: float) 
     return of_claim(kind, claim, events, adjacency, delta, committed=committed)  # type: ignore[arg-type]
 
 
-def _bounded(said: Statement) -> bool:
-    """Whether anything is bounded, or would be with secret noise."""
-    return math.isfinite(said.epsilon) or math.isfinite(said.would_be)
-
-
 def _by_coalition(books: Sequence[Book], delta: float) -> list[str]:
     """epsilon by how many collude: of masked sums, what was known before the run."""
     claim = _one(books, "claim")
@@ -204,12 +196,10 @@ def tables(report: dict[str, Any], rows: int = 30) -> str:
 
 
 def _block(run: dict[str, Any], delta: float, records: int, rows: int) -> Iterable[str]:
-    yield f"run {run['run']}   noise: {run['rng']['mode']}" + (
-        f" ({run['rng']['source']})" if run["rng"]["source"] else ""
-    )
-    yield f"neighbouring data: {run['adjacency_words']} ({run['adjacency']})" + (
-        f"; {records} records of one person a node" if records > 1 else ""
-    )
+    source = f" ({run['rng']['source']})" if run["rng"]["source"] else ""
+    yield f"run {run['run']}   noise: {run['rng']['mode']}{source}"
+    group = f"; {records} records of one person a node" if records > 1 else ""
+    yield f"neighbouring data: {run['adjacency_words']} ({run['adjacency']}){group}"
     if run["trust"] != "any":
         yield f"held against: {run['trust_words']} ({run['trust']})"
     head = ["node", "releases", "to come", "free", "published", f"eps({delta:g})", "left", "says"]
@@ -228,8 +218,8 @@ def _block(run: dict[str, Any], delta: float, records: int, rows: int) -> Iterab
     yield f"{run['nodes_compose']}: {bounds} at delta {delta:g}"
     if math.isfinite(total["r_o_r"]):
         yield f"by R o R, as 0.1 had it, for comparison: {cell(total['r_o_r'])}"
-    for group in run["same_rows"]:
-        here = ", ".join(str(run["nodes"][at]["node"]) for at in group)
+    for same in run["same_rows"]:
+        here = ", ".join(str(run["nodes"][at]["node"]) for at in same)
         yield f"nodes {here} hold the same rows, by their keyed names: what they spend adds up"
     if run["apart"]:
         yield f"ledgers of this run for {' and '.join(run['apart'])} are shown apart: whom both touch pays both"
@@ -257,11 +247,8 @@ _ODD = {
 def _row(node: dict[str, Any]) -> list[Any]:
     left = "-" if node["budget"] is None else f"{node['budget_left']:.0%}"
     names = ("node", "releases", "to_come", "posts", "published_epsilon", "epsilon")
-    return [
-        *(node[name] for name in names),
-        left,
-        worth(node["statement"], node["epsilon"]).partition(":")[0],
-    ]
+    says = worth(node["statement"], node["epsilon"]).partition(":")[0]
+    return [*(node[name] for name in names), left, says]
 
 
 def cell(value: Any) -> str:
@@ -273,12 +260,8 @@ def cell(value: Any) -> str:
 
 def _columns(table: Sequence[Sequence[str]]) -> Iterable[str]:
     widths = [max(len(row[at]) for row in table) for at in range(len(table[0]))]
-    for row in table:
-        cells = [
-            cell.ljust(width) if at == len(row) - 1 else cell.rjust(width)
-            for at, (cell, width) in enumerate(zip(row, widths))
-        ]
-        yield "  ".join(cells).rstrip()
+    for *row, last in table:
+        yield "  ".join([*map(str.rjust, row, widths), last])
 
 
 # -- export -------------------------------------------------------------------------------------------
@@ -286,20 +269,16 @@ def _columns(table: Sequence[Sequence[str]]) -> Iterable[str]:
 
 def exported(books: Sequence[Book]) -> dict[str, Any]:
     """Each node's events, raw and in dp-accounting's words."""
+    return {"format": "distadmm ledger export 1", "nodes": [_exported(book) for book in books]}
+
+
+def _exported(book: Book) -> dict[str, Any]:
+    head, events = book.header, book.tally.events
     return {
-        "format": "distadmm ledger export 1",
-        "nodes": [
-            {
-                "run": book.header["run"],
-                "node": book.header["node"],
-                "adjacency": book.header["adj"],
-                "scope": book.header["scope"],
-                "dataset": book.header["dataset"],
-                "statement": statement_kind(book.tally),
-                "head": book.found.head,
-                "events": [event.to_json() for event in book.tally.events],
-                "dp_event": dp_event(book.tally.events),
-            }
-            for book in books
-        ],
+        **{name: head[name] for name in ("run", "node", "scope", "dataset")},
+        "adjacency": head["adj"],
+        "statement": statement_kind(book.tally),
+        "head": book.found.head,
+        "events": [event.to_json() for event in events],
+        "dp_event": dp_event(events),
     }

@@ -2,10 +2,11 @@
 
 Nothing here reads private data.  Candidates (K, eta) get the alpha that spends the budget, are ranked by a
 noise-limited error worked out from the graph and public constants alone, and the best are run on a synthetic
-surrogate of the same shape, whose accuracy band is printed.  With --trust, masked sums are forecast on the same
-surrogate beside it, and it is said which of the two to use.
+surrogate of the same shape, whose accuracy band is printed.  With --trust every private method is forecast, as
+`compare --forecast` does, and it is said which to use.  plan istdp plans that programme.
 """
 
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -14,7 +15,8 @@ import numpy as np
 
 from distadmm import radmm
 from distadmm.algorithm import Array, find, planned
-from distadmm.commands import plan_masked
+from distadmm.commands import plan_trust
+from distadmm.commands.compare import shape
 from distadmm.data import synthetic
 from distadmm.errors import DONE, InputError, require
 from distadmm.flags import again, flag, parse
@@ -52,14 +54,17 @@ class Options:
         "radmm", help="radmm, mradmm, admm or madmm", choices=("radmm", "mradmm", "admm", "madmm")
     )
     data: str | None = flag(None, help="take rows a node and columns from this data set's public shape")
-    rows: int | None = flag(None, help="rows a node, where --data is not given", at_least=1)
+    rows: int | None = flag(
+        None, help="rows a node, where --data is not given, or their number is protected", at_least=1
+    )
     columns: int | None = flag(None, help="columns, where --data is not given", at_least=1)
+    rows_per_node: int | None = again(Data, "rows_per_node")
     weight: float = again(Data, "weight")
     rho: float = again(Data, "rho")
     noise: str = again(Privacy, "noise", default="gamma")
     iterations: int | None = flag(None, help="keep this number of iterations", at_least=1)
     eta: float | None = flag(None, help="keep this penalty", above=0)
-    trust: str | None = again(Shared, "trust", note="; forecasts masked sums beside it")
+    trust: str | None = again(Shared, "trust", note="; forecasts every private method")
     runs: int = flag(5, help="surrogate runs for the accuracy band", at_least=1)
     seed: int = flag(0, help="seed of the surrogate", at_least=0)
 
@@ -89,33 +94,34 @@ class Outcome(NamedTuple):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    return launch(PROG, lambda words: parse("distadmm plan", __doc__ or "", [Options], words)[0], work, argv)
+    words = list(sys.argv[1:] if argv is None else argv)
+    if words[:1] == ["istdp"]:
+        from distadmm.commands import plan_istdp
+
+        return plan_istdp.main(words[1:])
+    return launch(PROG, lambda words: parse("distadmm plan", __doc__ or "", [Options], words)[0], work, words)
 
 
 def work(options: Options, world: World) -> int:
-    beside = None if options.trust is None else plan_masked.rule_for(options, *shape(options))
+    request = None if options.trust is None else plan_trust.asked(options, *shape(options))
     surrogates = [surrogate(options, run) for run in range(options.runs)]
-    masked = None if beside is None else plan_masked.losses(beside, surrogates, world)
-    own: tuple[list[str], list[Outcome]] | None
     try:
         own = best_of(options, surrogates, world)
     except InputError as error:  # on every rank
-        if beside is None or beside.refused:
+        if request is None:
             raise
-        own = [f"plan        none: {error}"], []
+        own = [f"plan        none: {error}"]
     if own is None:
         return DONE
-    text, band = own
-    if beside is not None:
-        text += plan_masked.lines(options, beside, masked or [], [o.loss for o in band])
+    text = own
+    if request is not None:
+        text += plan_trust.lines(options, request, world)
     print("\n".join([*head(options, surrogates[0]), *text, "", CAVEAT]))
     return DONE
 
 
-def best_of(
-    options: Options, surrogates: list[Prepared], world: World
-) -> tuple[list[str], list[Outcome]] | None:
-    """The best plan in words, and its runs; on rank 0."""
+def best_of(options: Options, surrogates: list[Prepared], world: World) -> list[str] | None:
+    """The best plan in words; on rank 0."""
     found = candidates(options, surrogates[0], world)
     # The proxy ranks; the surrogate decides among the best, since only it knows the loss's shape.
     made = world.broadcast(world.share_out(lambda plan: affordable(surrogates[0], plan), found[:FINALISTS]))
@@ -130,7 +136,7 @@ def best_of(
         return None
     bands = [outcomes[at * options.runs : (at + 1) * options.runs] for at in range(len(finalists))]
     chosen = int(np.argmin([np.mean([o.excess for o in band]) for band in bands]))
-    return report(options, finalists[chosen], bands[chosen], found), bands[chosen]
+    return report(options, finalists[chosen], bands[chosen], found)
 
 
 def surrogate(options: Options, run: int) -> Prepared:
@@ -161,21 +167,6 @@ def surrogate(options: Options, run: int) -> Prepared:
     node = node_like(small.node, private, Problem(objectives))
     node.start = np.zeros((len(objectives), columns))
     return copy(small, config=private, node=node)
-
-
-def shape(options: Any) -> tuple[int, int]:
-    """Rows a node and columns; public numbers."""
-    if options.rows is not None and options.columns is not None:
-        return options.rows, options.columns
-    from distadmm.data.source import open_source
-    from distadmm.graphs.topology import load_changing
-
-    source = open_source(str(options.data))
-    if source.n_rows is None:
-        raise InputError(
-            f"--data {options.data}: each node holds its own file; give --rows and --columns instead"
-        )
-    return source.n_rows // load_changing(options.topology).union.n, source.n_features
 
 
 def candidates(options: Options, prepared: Prepared, world: World) -> list[Plan]:
@@ -320,5 +311,6 @@ def report(options: Options, best: Plan, band: list[Outcome], found: list[Plan])
         f"--epsilon {options.epsilon:g} --delta {options.delta:g} "
         f"--adjacency {options.adjacency} --noise {options.noise} --weight {options.weight:g} --rho {options.rho:g}"
         + (f" --data {options.data}" if options.data else "")
+        + (f" --rows-per-node {options.rows_per_node}" if options.rows_per_node else "")
         + (f" --public-rows {shape(options)[0]}" if options.adjacency == "add-remove" else ""),
     ]

@@ -1,8 +1,4 @@
-"""`python -m distadmm predict`: scores of new rows by the model of a finished run.
-
-python -m distadmm predict runs/a --data new.csv                    the rows as they are, without a target
-python -m distadmm predict runs/a --data new.csv --node 3 --out scores.csv
-"""
+"""`python -m distadmm predict`: scores of new rows by the model of a finished run."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -32,7 +28,7 @@ class Predict:
     data: str = flag(
         "", help="the new rows: a file with the columns of the training's, or the bundled table's name"
     )
-    node: int | None = flag(None, help="use this node's own model (default: the mean of all)", at_least=0)
+    node: str | None = flag(None, help="whose model: a node's number, or mean (default: node 0's own)")
     out: str = flag("scores.csv", help="file to write")
     release: str = again(PredictOptions, "release", note=" (sharing)")
 

@@ -1,6 +1,8 @@
 """Runs side by side: what differs between them, how fast each came where, and what it spent.
 
 python -m distadmm report RUN [RUN ...]     a table here, and one offline page with curves (report.html)
+python -m distadmm report RUN ... --out x.pdf       or .svg: the curves as wide as a column of a paper
+python -m distadmm report RUN ... --out x.csv       a line a run; .json: that and the tables; .md: the tables
 
 RUN is a run directory of any programme, or a folder that holds several.  Runs that differ in --seed alone are one row:
 its median, and its range in brackets; each kind of run has a table of its own.  Nothing but these directories is read.
@@ -9,7 +11,7 @@ its median, and its range in brackets; each kind of run has a table of its own. 
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,7 +19,7 @@ from distadmm.commands import report_runs
 from distadmm.commands.report_kinds import KINDS, Column
 from distadmm.commands.report_runs import Group, Trace
 from distadmm.errors import DONE, require
-from distadmm.files import write_text
+from distadmm.files import finite, write_csv, write_json, write_text
 from distadmm.flags import flag, parse, positional
 from distadmm.privacy.accounting.statements import rounded_up
 from distadmm.ranks.launch import launch
@@ -26,6 +28,7 @@ from distadmm.structs import struct
 
 PROG = "distadmm report"
 GAPS = (1e-3, 1e-6)
+ENDINGS = (".html", ".pdf", ".svg", ".csv", ".json", ".md")
 MARK = "<!-- a report of distadmm: replaced when it is made anew -->"
 
 
@@ -34,13 +37,19 @@ class Options:
     flags_title = "report"
 
     paths: tuple[str, ...] = positional("RUN", help="give run directories, or folders of them, such as: runs")
-    out: str = flag("report.html", help="page to write; 'none' for the table alone")
+    out: str = flag(
+        "report.html", help="what to write: .html, .pdf, .svg, .csv, .json or .md; 'none' for the table alone"
+    )
     gaps: tuple[float, ...] = flag(
         GAPS, help="relative gaps of the mean model to look for the first iteration at", above=0
     )
 
     def __post_init__(self) -> None:
         require(self.gaps, "--gaps is empty; give at least one relative gap, like 1e-3")
+        require(
+            self.out == "none" or Path(self.out).suffix in ENDINGS or Path(self.out).is_dir(),
+            f"--out {self.out}: its ending says what is written; needed: one of {', '.join(ENDINGS)}, or none",
+        )
 
 
 class Told(NamedTuple):
@@ -51,6 +60,7 @@ class Told(NamedTuple):
     header: list[str]
     rows: list[list[str]]
     notes: list[str]
+    same: list[tuple[str, str]]  # columns that would say this in every row
 
 
 def read(argv: list[str]) -> Options:
@@ -68,11 +78,62 @@ def work(options: Options, world: World) -> int:
     )
     print("\n".join(["", *in_words(told)]))
     if options.out != "none":
+        _write(Path(options.out), told)
+        print(f"\nwritten to {options.out}")
+    return DONE
+
+
+def _write(path: Path, told: Sequence[Told]) -> None:
+    """What the ending says."""
+    if path.suffix == ".html":
         from distadmm.commands import report_page
 
-        write_text(Path(options.out), report_page.page(MARK, told))
-        print(f"\npage  {options.out}")
-    return DONE
+        write_text(path, report_page.page(MARK, told))
+    elif path.suffix in (".pdf", ".svg"):
+        from distadmm.commands.report_figures import for_paper, pictures
+
+        drawn = [picture for one in told for picture in pictures(one.runs)]
+        require(drawn, f"--out {path}: these runs measured nothing that could be drawn; give a .csv or .md")
+        for_paper(drawn, path, MARK)
+    elif path.suffix == ".md":
+        write_text(path, "\n".join([MARK, *(line for one in told for line in _in_markdown(one))]) + "\n")
+    else:
+        runs = {one.kind: [line for group in one.runs for line in _raw(one.kind, group)] for one in told}
+        if path.suffix == ".json":
+            tables = [{**one._asdict(), "runs": runs[one.kind]} for one in told]
+            write_json(path, finite({"made": MARK, "kinds": tables}))
+        else:
+            lines = [line for some in runs.values() for line in some]
+            heads = list(dict.fromkeys(name for line in lines for name in line))
+            write_csv(path, heads, ([line.get(name, "") for name in heads] for line in lines))
+
+
+def _raw(kind: str, group: Group) -> list[dict[str, Any]]:
+    """A run a line, numbers as they are; nothing where nothing is known."""
+    names = [column.name for column in KINDS[kind].columns] + ["bytes", "seconds"]
+    found = []
+    for run in group.traces:
+        at: dict[str, Any] = {"kind": kind, "setting": group.label, "directory": str(run.folder)}
+        at |= {name: run.config.get(name) for name in report_runs.SEEDS} | {"ended": run.ended}
+        numbers = {"iterations": run.iterations, "epsilon": run.epsilon, **{n: run.last(n) for n in names}}
+        known: dict[str, Any] = {name: "" if math.isnan(value) else value for name, value in numbers.items()}
+        found.append(at | {"statement": run.statement} | known)
+    return found
+
+
+def _in_markdown(one: Told) -> list[str]:
+    same = [f"In every row: {_listed(one.same)}."] if one.same else []
+    notes = [f"> {note}" for note in one.notes]
+    return ["", f"## Runs of {one.kind}", "", markdown(one.header, one.rows), "", *same, *notes]
+
+
+def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in lines)
+
+
+def _listed(same: Sequence[tuple[str, str]]) -> str:
+    return "; ".join(f"{head} = {value}" for head, value in same)
 
 
 def _refuse_foreign(out: str) -> None:
@@ -81,9 +142,9 @@ def _refuse_foreign(out: str) -> None:
     if out == "none" or not path.exists():
         return
     require(path.is_file(), f"--out {out} is no file; give the name of a page to write")
-    with open(path, "rb") as file:
-        start = file.read(500).decode(errors="replace")
-    require(MARK in start, f"--out {out} exists and is no report; give another name")
+    content = path.read_bytes().decode(errors="replace")
+    ours = "a report of distadmm" in content or content.startswith("kind,setting,directory,")
+    require(ours, f"--out {out} exists and is no report; give another name")
 
 
 def sections(traces: Sequence[Trace], gaps: Sequence[float] = GAPS) -> list[Told]:
@@ -94,10 +155,21 @@ def sections(traces: Sequence[Trace], gaps: Sequence[float] = GAPS) -> list[Told
         if some:
             runs = report_runs.groups(some)
             rows = report_runs.groups([point for trace in some for point in trace.points()])
-            found.append(Told(kind, runs, *table(rows, gaps), report_runs.warnings(runs)))
+            header, body, same = _shared(*table(rows, gaps))
+            found.append(Told(kind, runs, header, body, report_runs.warnings(runs), same))
     if found:
         found[-1].notes.extend(report_runs.add_up(traces))
     return found
+
+
+def _shared(
+    header: list[str], rows: list[list[str]]
+) -> tuple[list[str], list[list[str]], list[tuple[str, str]]]:
+    """The table without what it would say in every row, and that."""
+    alike = [at > 0 and len(rows) > 1 and len({row[at] for row in rows}) == 1 for at in range(len(header))]
+    kept = [at for at in range(len(header)) if not alike[at]]
+    same = [(header[at], rows[0][at]) for at in range(len(header)) if alike[at]]
+    return [header[at] for at in kept], [[row[at] for at in kept] for row in rows], same
 
 
 def in_words(told: Sequence[Told]) -> list[str]:
@@ -105,6 +177,7 @@ def in_words(told: Sequence[Told]) -> list[str]:
     lines: list[str] = []
     for one in told:
         lines += [*([f"{one.kind}:"] if len(told) > 1 else []), *aligned(one.header, one.rows)]
+        lines += [f"in every row: {_listed(one.same)}"] if one.same else []
         lines += [f"note: {note}" for note in one.notes]
     return lines
 

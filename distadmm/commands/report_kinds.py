@@ -20,6 +20,7 @@ class Curve(NamedTuple):
     x_unit: float = 1.0
     y_unit: float = 1.0
     logarithmic: bool = False
+    worst: str = ""  # the same of the worst node
 
 
 class Kind(NamedTuple):
@@ -46,7 +47,7 @@ KINDS = {
     "radmm": Kind(
         (
             *("iteration", "mean_model_gap", "test_error", "worst_test_error", "test_loss", "worst_test_loss"),
-            *("bytes", "seconds"),
+            *("bytes", "seconds", "dual_residual", "epsilon"),
         ),
         (
             Column("gap of mean", "mean_model_gap", "{:.2e}"),
@@ -60,7 +61,8 @@ KINDS = {
         (
             Curve("iteration", "iteration", "gap of the mean model", "mean_model_gap", logarithmic=True),
             Curve("MB sent by all nodes", "bytes", "gap of the mean model", "mean_model_gap", 1e-6, logarithmic=True),
-            _WRONG,
+            Curve("iteration", "iteration", "test loss of the nodes' own models", "test_loss", worst="worst_test_loss"),
+            _WRONG._replace(worst="worst_test_error"),
         ),
         ("test loss of the nodes' own models", "test_loss"),
         "gap of mean: objective of the mean of the nodes' models over the optimum of all rows together, minus 1. test "

@@ -29,6 +29,7 @@ _MANNER = {
 }
 SEEDS = ("seed", "data_seed")  # runs that differ in these alone are repetitions of one
 _TELLING = ("algorithm", "topology", "command")  # whose values need no name before them
+_BUDGETS = "epsilon", "alpha"  # either makes a run private
 _UNSET = "none"
 _ASIDE = re.compile(r"\.spent-\d+$")
 
@@ -132,10 +133,14 @@ def read(folder: Path) -> Trace:
     found = kinds.opened(folder, "report")
     config, told = found.config, found.told
     if found.kind == "radmm" and config.get("epsilon") is None and config.get("alpha") is None:
-        # Without noise: how it would be drawn says nothing.
+        # Without noise: how it would be drawn says nothing, but that there is none does.
         config = {name: value for name, value in config.items() if name not in fields_of(Privacy)}
+        config |= dict.fromkeys(_BUDGETS)
     if found.kind == "ias":
         config = {**config, "command": "sweep" if "points" in config else "design"}
+    tuned = (found.summary or {}).get("tuned")
+    if tuned is not None and all(config.get(name) is None for name in _BUDGETS):
+        config = {**config, "tune": tuned}  # what was done, where it was left open
     nodes = int(told["graph"]["nodes"]) if "graph" in told else 0
     measured = _history(found), _final(found.summary)
     return Trace(folder, found.kind, config, found.data_id, nodes, found.summary, *measured)
@@ -151,17 +156,17 @@ def _history(found: kinds.RunDirectory) -> dict[str, Array]:
     lines: list[dict[str, Any]] = []
     if KINDS[found.kind].point:
         lines = _points(found.summary or {})
-    elif path.is_file():  # not with --observe none
-        with open(path, newline="") as file:
-            lines = list(csv.DictReader(file))
     try:
+        if not KINDS[found.kind].point and path.is_file():  # not with --observe none
+            with open(path, newline="") as file:
+                lines = list(csv.DictReader(file))
         history = {
             name: np.array(
                 [float(line.get(name) or line.get(FORMER.get(name, "")) or "nan") for line in lines]
             )
             for name in names
         }
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, csv.Error) as error:
         raise InputError(
             f"{path} is not a history written by distadmm ({error}); leave this run out"
         ) from None
@@ -254,6 +259,8 @@ def warnings(found: Sequence[Group]) -> list[str]:
         own = "a gap is relative to the optimum of its own run"
         means = own if kind.gaps else "compare errors, not objectives"
         said.append(f"the objectives differ ({', '.join(apart)}): {means}")
+    if "tune" in dict(found[0].settings):
+        said.append("some of these runs tuned themselves and some did not; --no-tune compares like with like")
     unfinished = [trace.folder.name for trace in traces if trace.summary is None]
     if unfinished:
         said.append(
@@ -302,6 +309,11 @@ def _terms(trace: Trace) -> tuple[float, str, str]:
         "published bound for Gaussian noise" if published else "derived for this project, not peer-reviewed"
     )
     known = {**config, **summary}
+    missing = [name for name in ("delta", "adjacency") if known.get(name) is None]
+    require(
+        not missing,
+        f"{trace.folder}: its configuration lacks {missing[:1]}, so it is damaged; leave this run out",
+    )
     return float(known["delta"]), str(known["adjacency"]), whose
 
 

@@ -1,16 +1,12 @@
-"""`python -m distadmm status`: how far a run is, from another shell; nothing is written, and the run is not disturbed.
-
-python -m distadmm status runs/a runs/b
-"""
+"""`python -m distadmm status`: how far a run is, from another shell; nothing is written or disturbed."""
 
 import time
 from collections.abc import Sequence
 
-from distadmm.errors import DONE, require
-from distadmm.flags import parse, positional
+from distadmm.errors import require
+from distadmm.flags import positional
 from distadmm.privacy.ledger import chain
-from distadmm.ranks.launch import launch
-from distadmm.ranks.world import World
+from distadmm.ranks.launch import say
 from distadmm.run import checkpoint, kinds
 from distadmm.run.claim import in_use
 from distadmm.run.ends import end_of
@@ -35,7 +31,7 @@ def told(path: str) -> list[tuple[str, str]]:
     saved = checkpoint.latest(place) if checkpoint.is_there(place) else None
     most = found.config.get("iterations")
     ledgers = sorted(found.path.glob("ledger/*.jsonl"))
-    running = found.summary is None and any(map(in_use, ledgers))
+    running = any(map(in_use, (found.path, *ledgers)))
     going_on = f"python -m distadmm.{found.kind} --resume {found.path}"
     if found.summary is not None:
         ended = str(found.summary["ended"])
@@ -43,7 +39,7 @@ def told(path: str) -> list[tuple[str, str]]:
             f"; to go on: {going_on}" if saved is not None and end_of(ended).value[2] else ""
         )
     elif running:
-        state = "running: its ledgers are in use"
+        state = "running: its directory is in use"
     elif saved is not None:
         state = f"stopped before its end; to go on: {going_on}"
     else:
@@ -64,12 +60,9 @@ def told(path: str) -> list[tuple[str, str]]:
     return lines
 
 
-def work(asked: Status, world: World) -> int:
-    blocks = world.on_root(lambda: [told(path) for path in asked.runs])
-    if world.is_root:
-        print("\n\n".join("\n".join(f"{name:<16}{text}" for name, text in block) for block in blocks))
-    return DONE
+def shown(asked: Status) -> str:
+    return "\n\n".join("\n".join(f"{name:<16}{text}" for name, text in told(path)) for path in asked.runs)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    return launch(PROG, lambda words: parse(PROG, __doc__ or "", [Status], words)[0], work, argv)
+    return say(PROG, __doc__, Status, shown, argv)

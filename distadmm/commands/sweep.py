@@ -1,10 +1,10 @@
 """A grid of runs in one command: every combination of the values given, each in a directory of its own.
 
 python -m distadmm sweep --topology ring:20 er20 star:20 --seed 0 1 2 --algorithm admm
-python -m distadmm sweep sharing --split 15,15 --lambda 0.1 1 --seed 0 1       of another programme than radmm
 python -m distadmm sweep launch/sweep.toml              the same from a file, where a list is taken value by value
 
-A flag of the programme with several values takes each of them in turn.  The same command goes on where it stopped:
+A flag of the programme with several values takes each of them in turn; in a file, lines under [[run]] are for runs of
+their own: algorithms with flags that others have not.  The same command goes on where it stopped:
 finished runs are skipped, runs with a checkpoint resumed, others made anew.
 """
 
@@ -85,15 +85,21 @@ def read(argv: Sequence[str]) -> Request:
     if argv[0].endswith(".toml"):
         argv = ["--config", *argv]
     flags = grid.from_words(argv, f"distadmm.{kind}")
+    shared: dict[str, list[str]] = {}
+    tables: list[dict[str, list[str]]] = [{}]
     if "config" in flags:
         (word,) = _single("config", flags.pop("config"))
-        flags = grid.from_table(read_config(word.partition("=")[2])) | flags
-    flags.setdefault("programme", [f"--programme={kind}"])
-    own = [word for name in _own_names() for word in _single(name, flags.pop(name, []))]
+        shared, tables = grid.from_file(read_config(word.partition("=")[2]))
+    shared = {"programme": [f"--programme={kind}"], **shared, **flags}
+    own = [word for name in _own_names() for word in _single(name, shared.pop(name, []))]
     (options,) = parse(PROG, "", [Options], own)
+    for at, table in enumerate(tables, 1):
+        for name in _own_names():
+            require(name not in table, f"[[run]] {at}: {name} is the sweep's own; put it above the tables")
+    grids = [{**shared, **table, **{n: v for n, v in flags.items() if n in shared}} for table in tables]
     for name, why in OWN_BUSINESS.items():
-        require(name not in flags, f"--{name} is not for a sweep: {why}; leave it out")
-    points = grid.points(flags)
+        require(not any(name in one for one in grids), f"--{name} is not for a sweep: {why}; leave it out")
+    points = grid.points(*grids)
     secret = sum(spends(options.programme, checked(options.programme, point.words)) for point in points)
     require(
         options.point is None or 1 <= options.point <= len(points),

@@ -1,6 +1,6 @@
 """What a network is like: python -m distadmm topology NETWORK, or: topology list
 
-NETWORK is a file (.graphml .gml .edges .adjlist .json), a bundled network (er20) or a line (ring:20);
+NETWORK is a file (.edges .adjlist .graphml .gml .gexf .json .csv ...), a bundled network (er20) or a line (ring:20);
 `topology list` shows all bundled networks and all generators.
 """
 
@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from distadmm.errors import DONE, require
-from distadmm.flags import flag, parse, positional
+from distadmm.errors import require
+from distadmm.flags import flag, positional
+from distadmm.graphs.facts import owners
 from distadmm.graphs.topology import (
     GENERATORS,
     Facts,
@@ -25,7 +26,7 @@ from distadmm.graphs.topology import (
     load_changing,
     provenance,
 )
-from distadmm.ranks.launch import launch
+from distadmm.ranks.launch import say
 from distadmm.structs import struct
 
 PROG = "distadmm topology"
@@ -81,45 +82,43 @@ def catalogue() -> list[dict[str, Any]]:
     return rows
 
 
-def _print_catalogue(as_json: bool) -> None:
-    generators = [tuple((make.__doc__ or "").split(" -- ")) for make in GENERATORS.values()]
+def _catalogue(as_json: bool) -> str:
+    generators = dict((make.__doc__ or "").split(" -- ", 1) for make in GENERATORS.values())
     if as_json:
-        print(json.dumps({"bundled": catalogue(), "generators": [g[0] for g in generators]}, indent=2))
-        return
-    print(
-        f"{'bundled':12}{'nodes':>6}{'edges':>6}{'degree':>8}{'diam.':>6}{'alg. con.':>10}{'mu':>8}  bip.  provenance"
-    )
+        return json.dumps({"bundled": catalogue(), "generators": list(generators)}, indent=2)
+    columns = f"{'bundled':12}{'nodes':>6}{'edges':>6}{'degree':>8}{'diam.':>6}{'alg. con.':>10}{'mu':>8}"
+    lines = [f"{columns}  bip.  provenance"]
     for row in catalogue():
         degree = f"{row['degree_min']}-{row['degree_max']}"
-        print(
+        lines.append(
             f"{row['name']:12}{row['nodes']:6}{row['edges']:6}{degree:>8}{row['diameter']:6}"
             f"{row['algebraic_connectivity']:10.4f}{row['mu']:8.4f}  {'yes' if row['bipartite'] else 'no':4}"
             f"  {row['provenance']}"
         )
-    print("\ngenerators")
-    for usage, what in generators:
-        print(f"  {usage:28}{what}")
-    print("\nchanging from step to step")
-    print(f"  {'seq:A,B,...':28}step t has the edges of the (t mod number)th network")
-    print(f"  {'links:p=0.8:seed=1:NETWORK':28}each edge is there with probability p, anew in each step")
+    changing = {
+        "seq:A,B,...": "step t has the edges of the (t mod number)th network",
+        "links:p=0.8:seed=1:NETWORK": "each edge is there with probability p, anew in each step",
+    }
+    for title, of in (("generators", generators), ("changing from step to step", changing)):
+        lines += ["", title, *(f"  {usage:28}{what}" for usage, what in of.items())]
+    return "\n".join(lines)
 
 
-def _show(options: Options) -> int:
+def _shown(options: Options) -> str:
     name = options.network
     if name == "list":
         require(options.draw is None, "topology list draws nothing; give one network to --draw")
-        _print_catalogue(options.json)
-        return DONE
+        return _catalogue(options.json)
     changing = load_changing(name)
     topology = changing.union
     found = facts(topology)
-    owner = None if options.ranks is None else _owner(topology, options.ranks)
+    owner = None if options.ranks is None else owners(topology.n, blocks(topology, options.ranks))
     if options.json:
         content: dict[str, Any] = {"network": name, **found._asdict(), "fingerprint": topology.fingerprint}
         if owner is not None:
             content |= {"ranks": options.ranks, "edges_between_ranks": cut(topology, owner)}
             content["rank"] = owner.tolist()
-        print(json.dumps(content, indent=2))
+        lines = [json.dumps(content, indent=2)]
     else:
         rows = describe(topology, found)
         if not changing.constant:
@@ -127,33 +126,16 @@ def _show(options: Options) -> int:
             rows["edges in a step"] = f"{mean:.1f} on average"
         if owner is not None:
             rows[f"on {options.ranks} ranks"] = f"{cut(topology, owner)} of {found.edges} edges between ranks"
-        for label, value in rows.items():
-            print(f"{label:24}{value}")
+        lines = [f"{label:24}{value}" for label, value in rows.items()]
     if options.draw is not None:
         from distadmm.graphs.draw import draw
 
         caption = f"{name}: {found.nodes} nodes, {found.edges} edges, diameter {found.diameter}"
         draw(topology, Path(options.draw), caption, owner)
         if not options.json:
-            print(f"{'drawn':24}{options.draw}")
-    return DONE
-
-
-def _owner(topology: Topology, ranks: int) -> np.ndarray:
-    owner = np.empty(topology.n, dtype=np.int64)
-    for rank, nodes in enumerate(blocks(topology, ranks)):
-        owner[nodes] = rank
-    return owner
-
-
-def _read(arguments: list[str]) -> Options:
-    found: Options = parse(PROG, __doc__ or "", [Options], arguments)[0]
-    return found
-
-
-def _work(options: Options, world: Any) -> int:
-    return world.on_root(lambda: _show(options))
+            lines.append(f"{'drawn':24}{options.draw}")
+    return "\n".join(lines)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    return launch(PROG, _read, _work, argv)
+    return say(PROG, __doc__, Options, _shown, argv)

@@ -16,26 +16,21 @@ from typing import NamedTuple
 import numpy as np
 
 from distadmm.data.table import Array, shard
-from distadmm.errors import require
+from distadmm.errors import number, require
 
 _PURPOSE = 0x4445414C  # of the random shares below
 
 
 class Deal(NamedTuple):
     how: str
-    seed: (
-        int | None
-    )  # of the order, and of the shares; None: the order of a bundled table as it was published
+    seed: int | None  # of the order and the shares; None: the order of a bundled table as it was published
 
     @classmethod
     def of(cls, how: str, seed: int) -> "Deal":
         kind, _, rest = how.partition(":")
         right = {"iid": not rest, "published": not rest, "column": bool(rest)}.get(kind)
         if kind in ("label", "quantity"):
-            try:
-                right = 0 < float(rest) < np.inf
-            except ValueError:
-                right = False
+            right = 0 < number(rest) < np.inf
         require(
             right,
             f"--deal is {how!r}; needed: iid, published, quantity:ALPHA, label:ALPHA (ALPHA above 0), or column:NAME",

@@ -13,6 +13,7 @@ from distadmm.data.mapping import ColumnMapping
 from distadmm.data.public import Fact
 from distadmm.data.reading import LIBSVM, Reading, file_digest
 from distadmm.data.schema import read_schema
+from distadmm.data.session import Held, path_of
 from distadmm.data.source import Source, WholeSource
 from distadmm.data.table import Array, Matrix, data_id, local_key, permutation, take
 from distadmm.errors import InputError, require
@@ -214,6 +215,9 @@ class PatternSource(Source):
         X, y = _held_out(self.test_data, self.reading, self.form, self.read_from)
         return self.finish(X, sparse=sparse, count=False), y
 
+    def encoding(self) -> dict[str, Any]:
+        return {**super().encoding(), **self.reading.as_json()}
+
     def content(self, node: int, n_nodes: int, key: bytes) -> Content:
         return self.reading.content(self.reading.open(self.path(node)), None, key)
 
@@ -230,6 +234,27 @@ class PatternSource(Source):
         """Of the files that this process has read, together."""
         key = key or local_key()
         return data_id({str(node): name for node, name in self.node_ids(key).items()}, key)
+
+
+class ListSource(PatternSource):
+    """A table of this session a node."""
+
+    def __init__(self, tables: Sequence[Held], reading: Reading, **options: Any):
+        self.tables = tables
+        super().__init__("tables of the nodes", reading, **options)
+
+    def path(self, node: int) -> Any:
+        return self.tables[node]
+
+    def _check_number(self, n_nodes: int, path: Any) -> None:
+        require(
+            len(self.tables) == n_nodes,
+            f"{len(self.tables)} tables for the {n_nodes} nodes of the network; give one a node, in the nodes' order",
+        )
+
+    def node(self, node: int, n_nodes: int, *, sparse: bool = False) -> tuple[Matrix, Array]:
+        self._check_number(n_nodes, None)
+        return super().node(node, n_nodes, sparse=sparse)
 
 
 class Signature(NamedTuple):
@@ -273,7 +298,13 @@ def from_text(
     described = read_schema(schema) if schema else None
     reading = Reading(labels=tuple(labels), schema=described, sanitise=sanitise or {}, **reads)
     options: dict[str, Any] = {"clip": clip, "intercept": intercept}
-    held_out = Path(test_data) if test_data else None
+    place, held_out = path_of(text), path_of(test_data) if test_data else None
+    if isinstance(place, list):
+        require(
+            not test_fraction,
+            "test_fraction: each node has rows of its own; give the held-out ones as test_data",
+        )
+        return ListSource(place, reading, test_data=held_out, **options)
     if "{" in text:
         require(
             not test_fraction,
@@ -283,7 +314,7 @@ def from_text(
 
     def whole(form: Form | None = None) -> FileSource:
         return FileSource(
-            Path(text), reading, test_fraction=test_fraction, test_data=held_out, form=form, **options
+            place, reading, test_fraction=test_fraction, test_data=held_out, form=form, **options
         )
 
     if world is None or world.size == 1:

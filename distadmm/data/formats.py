@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from distadmm.data.table import Array, Matrix, Sparse
-from distadmm.errors import InputError, require
-from distadmm.files import read_npz
+from distadmm.errors import InputError, require, told
+from distadmm.files import read_npz, require_an_end
 
 WIDEST = 10_000_000  # a larger index is more likely an error than a column
 COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".xz": "lzma"}
@@ -25,6 +25,7 @@ def kind(path: Path) -> str:
 
 def read_bytes(path: Path) -> bytes:
     """The content of a file, unpacked."""
+    require_an_end(path)
     try:
         content = path.read_bytes()
         if packer := COMPRESSED.get(path.suffix.lower()):
@@ -94,12 +95,8 @@ def read_cells(path: str | Path, *, ragged: bool = False) -> list[list[str]]:
 def read_numbers(path: str | Path, instead: str) -> tuple[Array, tuple[str, ...], tuple[str, ...]]:
     """A CSV table of numbers with names down and across; `instead` says what to do with a file that is none."""
     rows = read_cells(path)
-    try:
+    with told(f"{path}: REASON; needed: numbers after the first cell of each line; {instead}", ValueError):
         numbers = np.array([[float(cell) for cell in row[1:]] for row in rows[1:]])
-    except ValueError as error:
-        raise InputError(
-            f"{path}: {error}; needed: numbers after the first cell of each line; {instead}"
-        ) from None
     return numbers, tuple(row[0] for row in rows[1:]), tuple(rows[0][1:])
 
 

@@ -5,6 +5,8 @@ products of pairs of them, and as many probes, columns that say nothing.  Its fi
 stand-in follows that public description; it is another table, and results on it are results on a stand-in.
 """
 
+import hashlib
+import os
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +14,7 @@ import numpy as np
 from distadmm.data.formats import LibsvmFile
 from distadmm.data.table import Array, Matrix, Table
 from distadmm.errors import InputError, require
-from distadmm.files import read_npz
+from distadmm.files import read_json, read_npz, write_bytes, write_json
 
 COLUMNS = 5_000
 REAL = 2_500  # the other half are probes
@@ -31,6 +33,49 @@ def load_gisette(training: str | Path, test: str | Path) -> tuple[Table, Table]:
         return _table(X, _signs(y, Path(path)), "gisette", str(path))
 
     return table(training), table(test)
+
+
+def shelf() -> Path:
+    """Where `data add gisette` keeps a user's files."""
+    return Path(os.environ.get("XDG_DATA_HOME") or "~/.local/share").expanduser() / "distadmm" / "gisette"
+
+
+def add(path: Path, test: Path | None, licence: str) -> dict[str, str]:
+    """Files of GISETTE, or images for the stand-in, kept after they could be read; what is known of them."""
+    if path.suffix == ".npz":
+        tables, files = build_standin(path), [path]
+    else:
+        test = test or path.with_name(path.name.replace("gisette_scale", "gisette_scale.t", 1))
+        require(test != path, f"{path}: its test rows are not known; give them by --test FILE")
+        tables, files = load_gisette(path, test), [path, test]
+        rows = tuple(len(table.y) for table in tables)
+        require(
+            rows == (TRAINING, 1_000),
+            f"{path} and {test} have {rows} rows; needed: those of gisette_scale, 6000 and 1000",
+        )
+    held = [file.read_bytes() for file in files]
+    known = {
+        f"sha256 of {file.name}": hashlib.sha256(content).hexdigest() for file, content in zip(files, held)
+    }
+    known = {"name": tables[0].name, "licence": licence, **known}
+    shelf().mkdir(parents=True, exist_ok=True)
+    for file, content in zip(files, held):
+        write_bytes(shelf() / file.name, content)
+    write_json(shelf() / "source.json", known)
+    return known
+
+
+def added() -> tuple[Path, ...]:
+    """What `add` kept: training and test, or the images of the stand-in; empty if nothing.  Refused if it changed."""
+    told = shelf() / "source.json"
+    if not told.exists():
+        return ()
+    sums = {k.removeprefix("sha256 of "): v for k, v in read_json(told).items() if k.startswith("sha256 of ")}
+    for name, digest in sums.items():
+        file = shelf() / name
+        kept = file.exists() and hashlib.sha256(file.read_bytes()).hexdigest() == digest
+        require(kept, f"{file} is not what was added; say `data add gisette --from FILE` again")
+    return tuple(shelf() / name for name in sums)
 
 
 def _signs(y: Array, path: Path) -> Array:

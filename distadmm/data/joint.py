@@ -7,19 +7,22 @@ number of records it is a pseudo-count too, and for large tables an enormous one
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import compress, product
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from distadmm.data.formats import read_cells, read_numbers
 from distadmm.data.mapping import check_distribution
-from distadmm.errors import InputError, require
+from distadmm.data.schema import MARKS, Category, Schema, read_schema
+from distadmm.errors import InputError, require, told
 from distadmm.files import read_json, read_npz
 
 Array = np.ndarray
 
 LARGEST = 1000  # symbols of X
+MANY, OFTEN = 50, 10  # more different numbers than that need as many rows each
 PROBLEMS = ("synthetic-unif", "synthetic-nonunif", "heart", "adult")
 AGES = ("<30", "30-39", "40-49", "50-59", ">=60")
 PRIORS = {"synthetic-unif": (1 / 3, 1 / 3, 1 / 3), "synthetic-nonunif": (0.1, 0.3, 0.6)}
@@ -57,13 +60,10 @@ class Table:
         """Without the rows and columns that no record has."""
         rows, columns = self.cells.sum(axis=1) > 0, self.cells.sum(axis=0) > 0
         left = int((~columns).sum())
-        return replace(
-            self,
-            cells=self.cells[rows][:, columns],
-            private=tuple(name for name, keep in zip(self.private, rows) if keep),
-            public=tuple(name for name, keep in zip(self.public, columns) if keep),
-            source=self.source + (f"; {left} combinations of X that no record has left out" if left else ""),
-        )
+        private, public = tuple(compress(self.private, rows)), tuple(compress(self.public, columns))
+        source = self.source + (f"; {left} combinations of X that no record has left out" if left else "")
+        cells = self.cells[rows][:, columns]
+        return replace(self, cells=cells, private=private, public=public, source=source)
 
 
 def _added(pseudo: float, cells: int, records: int) -> str:
@@ -119,19 +119,71 @@ def _age_bin(age: Array) -> Array:
 
 
 def from_rows(
-    path: str | Path, private: Sequence[str], public: Sequence[str], *, alphabetical: bool = False
+    path: str | Path,
+    private: Sequence[str],
+    public: Sequence[str],
+    *,
+    alphabetical: bool = False,
+    schema: str | None = None,
 ) -> Table:
-    """Columns of a CSV file with a header, counted; values in alphabetical or, where all are numbers, their order."""
+    """Columns of a CSV file with a header, counted; values in alphabetical or, where all are numbers, their order.
+
+    `schema`: the file that says what missing cells stand for.
+    """
     rows = read_cells(path)
     head = rows[0]
     _columns(private, public, head, str(path))
+    described = read_schema(schema) if schema else Schema(())
     codes, names = {}, {}
     for name in {*private, *public}:
-        values = [row[head.index(name)] for row in rows[1:]]
+        values = _filled([row[head.index(name)] for row in rows[1:]], name, described, path)
+        _countable(values, name, path)
         names[name] = tuple(sorted(set(values)) if alphabetical else _sorted(set(values)))
         place = {value: number for number, value in enumerate(names[name])}
         codes[name] = np.array([place[value] for value in values])
     return counted(codes, names, private, public, f"{Path(path).name}, {len(rows) - 1} rows")
+
+
+def _filled(cells: list[str], name: str, schema: Schema, path: str | Path) -> list[str]:
+    """The cells of a column, the missing ones as what the schema says that they stand for."""
+    column = next((column for column in schema.columns if column.name == name), None)
+    known = column.domain if isinstance(column, Category) else ()
+    marks = () if column else MARKS  # without a schema nobody says that such a cell is a value
+    lost = [i for i, cell in enumerate(cells) if (schema.lacks(cell) or cell in marks) and cell not in known]
+    if lost and (column is None or column.missing is None):
+        raise InputError(
+            f"{path} row {lost[0] + 1}, column {name!r}: the cell is {cells[lost[0]] or 'empty'}; fill it in, leave "
+            f"out the row, or write {name} = {{ values = [...], missing_indicator = true }} in a --schema file"
+        )
+    for i in lost:
+        filled = column.missing if column else ""
+        cells[i] = f"{filled:g}" if isinstance(filled, float) else str(filled)
+    foreign = next((i for i, cell in enumerate(cells) if known and cell not in known), None)
+    if foreign is not None:
+        raise InputError(
+            f"{path} row {foreign + 1}, column {name!r}: {cells[foreign]!r} is not in the domain that the --schema "
+            "gives; mend the cell, or add the value to the domain"
+        )
+    return cells
+
+
+def _countable(cells: list[str], name: str, path: str | Path) -> None:
+    """Numbers that hardly ever occur twice are measured, not counted: a table of them is mostly chance."""
+    values = set(cells)
+    if len(values) > MANY and len(cells) < OFTEN * len(values) and all(map(_is_number, values)):
+        raise InputError(
+            f"{path}: column {name!r} holds {len(values)} different numbers in {len(cells)} rows, each of which would "
+            f"be a symbol of its own; needed: at most {MANY}, or {OFTEN} rows for each; write a column of bins "
+            "(20-29, 30-39, ...) into the file first"
+        )
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
 
 
 def _sorted(values: set[str]) -> list[str]:
@@ -165,10 +217,7 @@ def counted(
 
 
 def _combinations(names: Mapping[str, tuple[str, ...]], side: Sequence[str]) -> tuple[str, ...]:
-    found = [""]
-    for name in side:
-        found = [f"{start}{'|' if start else ''}{value}" for start in found for value in names[name]]
-    return tuple(found)
+    return tuple(map("|".join, product(*(names[name] for name in side))))
 
 
 def _columns(private: Sequence[str], public: Sequence[str], known: Sequence[str], where: str) -> None:
@@ -188,11 +237,9 @@ def read_joint(path: str | Path) -> Table:
     )
     instead = "for rows of data use --rows, with --private and --public"
     found = read_numbers(path, instead) if path.suffix == ".csv" else read_npz(path)
-    try:
+    with told(f"{path}: REASON", InputError):
         cells, private, public = _npz_table(found) if isinstance(found, dict) else found
-        require(cells.ndim == 2 and cells.size, f"the table has shape {cells.shape}; needed: K x M")
-        require(np.isfinite(cells).all(), "the table holds NaN or infinite entries; needed: numbers")
-        require((cells >= 0).all(), f"the table holds the negative entry {cells.min():g}; needed: >= 0")
+        checked_cells(cells, "K x M")
         total = cells.sum()
         whole = bool(total > 0 and np.array_equal(cells, np.round(cells)) and total > 1)
         require(
@@ -203,9 +250,16 @@ def read_joint(path: str | Path) -> Table:
         for axis, names, what in ((1, private, "row"), (0, public, "column")):
             empty = [name for name, mass in zip(names, cells.sum(axis=axis)) if mass == 0]
             require(not empty, f"the {what} {', '.join(empty[:3])} has probability zero; leave it out")
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
     return Table(cells, private, public, path.name, path.stem, int(total) if whole else None)
+
+
+def checked_cells(cells: Any, needed: str) -> Array:
+    """A joint table of numbers that can be counts or probabilities; `needed` is its shape, in words."""
+    cells = np.asarray(cells, dtype=float)
+    require(cells.ndim == 2 and cells.size, f"the joint table has shape {cells.shape}; needed {needed}")
+    require(np.isfinite(cells).all(), "the joint table holds NaN or infinite entries; needed: numbers")
+    require((cells >= 0).all(), f"the joint table holds the negative entry {cells.min():g}; needed: >= 0")
+    return cells
 
 
 def _npz_table(arrays: dict[str, Array]) -> tuple[Array, tuple[str, ...], tuple[str, ...]]:
@@ -213,14 +267,10 @@ def _npz_table(arrays: dict[str, Array]) -> tuple[Array, tuple[str, ...], tuple[
         cells = np.asarray(arrays["joint"], dtype=float)
     else:
         require("S" in arrays and "p" in arrays, "it holds neither `joint` nor `S` and `p`")
-        S, p = (
-            check_distribution(arrays["S"].T, "P(s|x), turned over,").T,
-            check_distribution(arrays["p"], "P(x)"),
-        )
-        require(
-            S.ndim == 2 and p.shape == S.shape[1:],
-            f"`S` has shape {S.shape} and `p` {p.shape}; needed: K x M, M",
-        )
+        S = check_distribution(arrays["S"].T, "P(s|x), turned over,").T
+        p = check_distribution(arrays["p"], "P(x)")
+        fit = S.ndim == 2 and p.shape == S.shape[1:]
+        require(fit, f"`S` has shape {S.shape} and `p` {p.shape}; needed: K x M, M")
         cells = S * p
     K, M = cells.shape if cells.ndim == 2 else (0, 0)
     private = tuple(str(name) for name in arrays.get("private", [f"s{k}" for k in range(K)]))
@@ -254,12 +304,9 @@ def read_inferred(path: str | Path) -> Inferred:
     missing = [name for name in names if name not in content]
     require(not missing, f"{path}: no {' and no '.join(missing)} in it; needed: P_S and P_YgS, or joint")
     values = tuple(str(value) for value in content.get("values", ()))
-    try:
+    what = " or ".join(names)
+    with told(f"{path}: {what} is not a table of numbers with rows of one length", TypeError, ValueError):
         found = [np.asarray(content[name], dtype=float) for name in names]
-    except (TypeError, ValueError):
-        raise InputError(
-            f"{path}: {' or '.join(names)} is not a table of numbers with rows of one length"
-        ) from None
     if "joint" in content:
         return Inferred(found[0], nothing, nothing, values, path.stem)
     return Inferred(None, found[0], found[1], values, path.stem)

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from distadmm.data.table import Array
-from distadmm.errors import InputError, require
+from distadmm.errors import InputError, require, told
 from distadmm.files import read_npz, write_csv, write_npz
 
 PURPOSE = 0x53414E49  # of the random choices made here
@@ -98,16 +98,16 @@ class Mapping:
 
     @property
     def n_inputs(self) -> int:
-        return self.matrix.shape[0]
+        return int(self.matrix.shape[0])
 
     @property
     def n_outputs(self) -> int:
-        return self.matrix.shape[1]
+        return int(self.matrix.shape[1])
 
     @cached_property
     def _steps(self) -> Array:
         steps = np.cumsum(self.matrix, axis=1)
-        return steps[:, :-1] / steps[:, -1:]
+        return steps[:, :-1] / steps[:, -1:]  # type: ignore[no-any-return]
 
     def codes(self, column: Sequence[Any] | Array) -> Array:
         """The rows of the matrix that a column's entries mean: whole numbers are row numbers, texts names."""
@@ -134,7 +134,7 @@ class Mapping:
     def apply(self, column: Sequence[Any] | Array, rng: np.random.Generator) -> Array:
         """A symbol 0, ..., |U|-1 for every entry of the column: one uniform number of `rng` an entry."""
         codes = self.codes(column)
-        return (rng.random(len(codes))[:, None] >= self._steps[codes]).sum(axis=1)
+        return (rng.random(len(codes))[:, None] >= self._steps[codes]).sum(axis=1)  # type: ignore[no-any-return]
 
     def compact(self, unused: float = 1e-9) -> Mapping:
         """The symbols by falling probability, those of probability `unused` or less joined to the first.
@@ -207,16 +207,10 @@ class Mapping:
         require(path.suffix == ".npz", f"{path} is neither .npz nor .csv; give a mapping that was saved so")
         arrays = read_npz(path)
         require("matrix" in arrays, f"{path} has no array 'matrix'; give a mapping saved by distadmm")
-        try:
-            return cls(
-                matrix=arrays["matrix"],
-                values=tuple(np.atleast_1d(arrays.get("values", np.array([], dtype=str))).tolist()),
-                prior=arrays.get("prior"),
-                column=str(arrays.get("column", "")),
-                posterior=arrays.get("posterior"),
-            )
-        except InputError as error:
-            raise InputError(f"{path}: {error}") from None
+        values = np.atleast_1d(arrays.get("values", np.array([], dtype=str))).tolist()
+        rest = str(arrays.get("column", "")), arrays.get("posterior")
+        with told(f"{path}: REASON", InputError):
+            return cls(arrays["matrix"], tuple(values), arrays.get("prior"), *rest)
 
 
 def named_mappings(pairs: Sequence[str]) -> dict[str, Any]:
@@ -271,15 +265,11 @@ def _load_csv(path: Path) -> Mapping:
         head[:1] == ["value"] and len(head) > first,
         f"{path} begins with {','.join(head)!r}; needed the columns value, prior (may be left out), u0, u1, ...",
     )
-    try:
+    with told(f"{path}: REASON; needed numbers", ValueError):
         numbers = np.array([[float(cell) for cell in row[1:]] for row in rows[1:]])
-    except ValueError as error:
-        raise InputError(f"{path}: {error}; needed numbers") from None
     prior = numbers[:, 0] if first == 2 else None
-    try:
+    with told(f"{path}: REASON", InputError):
         return Mapping(numbers[:, first - 1 :], tuple(row[0] for row in rows[1:]), prior)
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
 
 
 class Replaced(NamedTuple):

@@ -24,7 +24,7 @@ class Rows:
         (),
         help="the classes of a file, the negative one first: no,yes (default: 0 or -1, 1; found without privacy)",
     )
-    schema: str | None = flag(None, help="TOML file with the public domains and bounds of a CSV's columns")
+    schema: str | None = flag(None, help="TOML file with what is public of a CSV's columns")
     features: int | None = flag(None, help="columns of a libsvm file; private runs need it", at_least=1)
     stated: tuple[str, ...] = flag(
         (),
@@ -54,6 +54,10 @@ def one_table(given: Any, columns: Sequence[Any], needed: str, instead: str) -> 
         require(all(columns), f"--{sources[0]} needs {needed}")
     else:
         require(not any(columns), instead)
+    require(
+        given.rows or not given.schema,
+        "--schema describes the columns of --rows; give these, or leave it out",
+    )
 
 
 def norms(text: str) -> tuple[float, ...] | None:

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from distadmm.errors import InputError, require
-from distadmm.problems.losses import Array, Loss
+from distadmm.problems.loss_check import require_true
+from distadmm.problems.losses import Array, Loss, foreign
 from distadmm.ranks.star import Star
 
 
@@ -26,9 +27,7 @@ class Parts(NamedTuple):
     owners: bool = False  # each party has a file of its own
     encoding: Any = None  # how raw rows become these columns (`Source.encoding`)
     classes: tuple[Any, ...] = ()  # what the target calls them; known where the labels are
-    leakage: dict[int, tuple[Any, ...]] | None = (
-        None  # what sanitised columns of each party leak, for its ledger
-    )
+    leakage: dict[int, tuple[Any, ...]] | None = None  # of sanitised columns of each party, for its ledger
 
 
 def cut(widths: Sequence[int], columns: int, parties: int) -> list[slice]:
@@ -76,6 +75,8 @@ def check(star: Star, parts: Parts, loss: Loss, *, private: bool = False) -> Non
     A `private` run is not refused for a column without spread or a class without a record: one record decides these.
     """
     with star.world.together():
+        if foreign(loss):
+            require_true(f"the loss {type(loss).__name__}", loss)
         require(
             star.parties >= 2, f"{star.parties} party; sharing needs at least 2: give --split or --parties"
         )

@@ -36,9 +36,7 @@ class PublicFacts:
     columns: Fact  # number of columns
     bounds: Fact  # domains and bounds of the columns; None: they stand as they are
     norm: Fact  # bound on a row's norm; None: rows stay as long as they are
-    mappings: Fact = Fact(
-        (), "flag"
-    )  # columns that privacy mappings replaced, which were designed on some rows
+    mappings: Fact = Fact((), "flag")  # columns that mappings replaced, which were designed on some rows
     deal: Fact = Fact("iid", "flag")  # how rows of one table came to the nodes
     reader: Fact = Fact("", "flag")  # the file of a reader that is not this package's own
 
@@ -67,12 +65,5 @@ class PublicFacts:
 
     def sources(self) -> dict[str, str]:
         """By what each fact is known, for a run's description."""
-        names = (
-            "classes",
-            "columns",
-            "bounds",
-            "norm",
-            "mappings",
-            *(("deal",) if self.deal.value != "iid" else ()),
-        )
+        names = ["classes", "columns", "bounds", "norm", "mappings", *["deal"] * (self.deal.value != "iid")]
         return {name: fact.source for name, fact in zip(names, self._all())}

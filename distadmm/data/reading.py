@@ -14,6 +14,7 @@ from distadmm.data.csvfile import CsvFile
 from distadmm.data.formats import LibsvmFile, NpzFile, kind
 from distadmm.data.public import ROWS, Fact, PublicFacts, mappings_of
 from distadmm.data.schema import Category, Schema
+from distadmm.data.session import Held, cell_file
 from distadmm.data.table import Array, Matrix
 from distadmm.data.targets import TASKS, conventional, find_classes, given_classes, to_targets
 from distadmm.errors import InputError, require, require_members
@@ -107,7 +108,7 @@ class Reading:
         suffix = kind(path)
         if suffix in (".csv", ".tsv"):
             may_lack = {"targetless": targetless, "featureless": featureless}
-            return CsvFile(path, target=self.target, schema=self.schema, drop=drop, **may_lack)
+            return cell_file(path, target=self.target, schema=self.schema, drop=drop, **may_lack)
         what = "libsvm" if suffix in LIBSVM else suffix
         require(self.schema is None, f"{path}: a --schema describes CSV columns; leave it out for {what}")
         if suffix in LIBSVM:
@@ -200,9 +201,13 @@ class Reading:
         return {"schema": schema, **names}
 
     def as_text(self) -> str:
-        return repr((self.target, self.task, self.labels, self.schema, self.features, sorted(self.sanitise)))
+        told = (self.target, self.task, self.labels, self.schema, self.features, sorted(self.sanitise))
+        # What a schema does not say of missing cells is not named, as before it could be said.
+        return repr(told).replace(", missing=None, indicator=False)", ")").replace(", missing=None)", ")")
 
 
-def file_digest(path: Path) -> str:
+def file_digest(path: Path | Held) -> str:
+    if isinstance(path, Held):
+        return path.digest()
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -10,14 +10,20 @@ A schema is a small TOML file (`--schema`):
     age = { max = 90 }                # divided by max
     temperature = { min = 30, max = 45 }  # moved to [0, 1]
     workclass = ["Private", "State-gov"]  # one column a category
+    weight = { max = 300, missing = 70, missing_indicator = true }  # a missing cell is 70, and weight=missing is 1
+    job = { values = ["clerk", "cook"], missing = "cook" }          # or missing_indicator: a category "missing"
+
+A missing cell is an empty one, or one that `missing` lists; in numbers only where their column says what it stands for.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from distadmm.errors import InputError, require
+from distadmm.files import held
 
 
 class Number(NamedTuple):
@@ -26,6 +32,12 @@ class Number(NamedTuple):
     name: str
     low: float = 0.0
     high: float | None = None
+    missing: float | None = None  # what a missing cell stands for
+    indicator: bool = False  # one more column, 1 where the cell is missing
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return (self.name, f"{self.name}=missing") if self.indicator else (self.name,)
 
 
 class Category(NamedTuple):
@@ -33,6 +45,7 @@ class Category(NamedTuple):
 
     name: str
     domain: tuple[str, ...]
+    missing: str | None = None  # the value of the domain that a missing cell stands for
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -49,19 +62,20 @@ class Schema:
 
     @property
     def feature_names(self) -> tuple[str, ...]:
-        names: list[str] = []
-        for column in self.columns:
-            names += column.labels if isinstance(column, Category) else (column.name,)
-        return tuple(names)
+        return tuple(label for column in self.columns for label in column.labels)
+
+    def lacks(self, cell: str) -> bool:
+        """Whether this text stands for a missing cell."""
+        return not cell or cell in self.missing
 
     def as_json(self) -> dict[str, Any]:
         """The keys of the TOML file, and its columns in their order."""
-        columns = [
-            {"name": c.name, "domain": list(c.domain)}
-            if isinstance(c, Category)
-            else {"name": c.name, "min": c.low, "max": c.high}
-            for c in self.columns
-        ]
+        columns = []
+        for c in self.columns:
+            form = {"domain": list(c.domain)} if isinstance(c, Category) else {"min": c.low, "max": c.high}
+            rest = {} if c.missing is None else {"missing": c.missing}
+            extra = {"missing_indicator": True} if isinstance(c, Number) and c.indicator else {}
+            columns.append({"name": c.name, **form, **rest, **extra})
         return {
             "columns": columns,
             "target": self.target,
@@ -74,9 +88,9 @@ class Schema:
     def of_json(cls, told: dict[str, Any]) -> "Schema":
         """What `as_json` gave."""
         columns = tuple(
-            Category(c["name"], tuple(c["domain"]))
+            Category(c["name"], tuple(c["domain"]), c.get("missing"))
             if "domain" in c
-            else Number(c["name"], c["min"], c["max"])
+            else Number(c["name"], c["min"], c["max"], c.get("missing"), c.get("missing_indicator", False))
             for c in told["columns"]
         )
         return cls(
@@ -98,14 +112,28 @@ class Schema:
                 )
 
 
+MISSING = "missing"  # what a category of missing cells is called
+MARKS = (
+    "?",
+    "NA",
+    "N/A",
+    "NaN",
+    "nan",
+    "NULL",
+    "null",
+    "None",
+    "none",
+    "-",
+)  # often written for a missing cell
 _KEYS = ("target", "labels", "missing", "ignore", "columns")
 
 
 def read_schema(path: str | Path) -> Schema:
     import tomllib
 
+    content: Any = held(path)
     try:
-        content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        content = content or tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"cannot read --schema {path}: {error.strerror}; give a TOML file") from None
     except ValueError as error:
@@ -140,18 +168,50 @@ def _texts(content: dict[str, Any], key: str, path: str | Path) -> tuple[str, ..
 
 def _column(name: str, what: Any, path: str | Path) -> Number | Category:
     where = f"--schema {path}, column {name!r}"
-    if isinstance(what, list):
-        domain = tuple(str(value) for value in what)
+    form = {"values": what} if isinstance(what, list) else what
+    known = {"values"} if isinstance(form, dict) and "values" in form else {"min", "max"}
+    if isinstance(form, dict) and {*form} <= known | {"missing", "missing_indicator"}:
+        filled, indicator = form.get("missing"), form.get("missing_indicator", False)
         require(
-            len(domain) >= 2 and len(set(domain)) == len(domain),
-            f"{where}: the domain is {what!r}; needed: two or more different values",
+            isinstance(indicator, bool), f"{where}: missing_indicator is {indicator!r}; needed: true or false"
         )
-        return Category(name, domain)
-    if isinstance(what, dict) and set(what) <= {"min", "max"} and "max" in what:
-        low, high = what.get("min", 0), what["max"]
-        if all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in (low, high)) and low < high:
-            return Number(name, float(low), float(high))
+        if isinstance(form.get("values"), list):
+            return _category(name, form["values"], filled, indicator, where)
+        low, high = form.get("min", 0), form.get("max", math.nan)
+        if _number(low) and _number(high) and low < high:
+            require(
+                filled is not None or not indicator, f"{where} has missing_indicator; add missing = NUMBER"
+            )
+            require(
+                filled is None or (_number(filled) and low <= filled <= high),
+                f"{where}: missing is {filled!r}; needed: a number from {low:g} to {high:g}, known without the rows",
+            )
+            return Number(name, float(low), float(high), None if filled is None else float(filled), indicator)
     raise InputError(
-        f"{where} is {what!r}; needed: {{ max = NUMBER }}, {{ min = NUMBER, max = NUMBER }} with min < max, "
-        "or a list of categories"
+        f"{where} is {what!r}; needed: {{ max = NUMBER }}, {{ min = NUMBER, max = NUMBER }} with min < max, a list of "
+        "categories or { values = [...] }; to a table add missing = VALUE, missing_indicator = true"
     )
+
+
+def _category(name: str, values: list[Any], filled: Any, indicator: bool, where: str) -> Category:
+    domain = tuple(str(value) for value in values)
+    require(
+        len(domain) >= 2 and len(set(domain)) == len(domain),
+        f"{where}: the domain is {values!r}; needed: two or more different values",
+    )
+    if not indicator:
+        require(
+            filled is None or str(filled) in domain,
+            f"{where}: missing is {filled!r}; needed: one of its values, or missing_indicator = true",
+        )
+        return Category(name, domain, None if filled is None else str(filled))
+    require(
+        filled is None and MISSING not in domain,
+        f"{where}: missing_indicator makes a category {MISSING!r}; needed: no missing = VALUE beside it, and no value "
+        "of that name",
+    )
+    return Category(name, (*domain, MISSING), MISSING)
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)

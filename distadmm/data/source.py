@@ -35,6 +35,7 @@ from distadmm.data.table import (
 )
 from distadmm.data.targets import TASKS
 from distadmm.errors import InputError, require
+from distadmm.files import held
 
 if TYPE_CHECKING:
     from distadmm.data.content import Content
@@ -159,8 +160,8 @@ class WholeSource(Source):
         if not name:
             return y
         names = self.feature_names[: X.shape[1]]
-        found = [
-            j for j, each in enumerate(names) if each == name or each.startswith((f"{name}=", f"{name}~"))
+        found = [j for j, each in enumerate(names) if each == name] or [
+            j for j, each in enumerate(names) if each.startswith((f"{name}=", f"{name}~"))
         ]
         known = ", ".join(dict.fromkeys(each.partition("=")[0] for each in names))
         require(found, f"--deal column:{name}: no such column; there are: {known[:200]}")
@@ -319,7 +320,7 @@ def open_source(
         return source
     from distadmm.data.files import from_text
 
-    if "{" not in text and "." not in text and "/" not in text:
+    if held(text) is None and "{" not in text and "." not in text and "/" not in text:
         raise InputError(f"--data {text}: no such table; bundled: {', '.join(BUNDLED)}; or give a file name")
     source = from_text(text, sanitise=sanitise, seed=seed, world=world, **reading, **options)
     if deal is not None:

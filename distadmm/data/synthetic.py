@@ -1,11 +1,15 @@
 """Rows that nobody owns, of a shape like that of real tables: to plan by, where private rows must not be looked at."""
 
+import re
+from collections import Counter
+from collections.abc import Sequence
+
 import numpy as np
 
 from distadmm.data.table import Array
 
 _PURPOSE = 0x504C414E
-_SIGNAL, _RARE = 3.0, 0.75  # spread of the true scores; where among them the two classes meet
+_SIGNAL, _CODED, _RARE = 3.0, 2.0, 0.75  # spreads of the true scores; where among them the two classes meet
 
 
 def table(rows: int, columns: int, seed: int, run: int = 0) -> tuple[Array, Array]:
@@ -20,5 +24,26 @@ def table(rows: int, columns: int, seed: int, run: int = 0) -> tuple[Array, Arra
     X /= np.linalg.norm(X, axis=1, keepdims=True)
     scores = X @ rng.normal(size=columns)
     scores *= _SIGNAL / max(float(scores.std()), 1e-9)
+    scores -= np.quantile(scores, _RARE)
+    return X, np.where(rng.random(rows) < 1 / (1 + np.exp(-scores)), 1.0, -1.0)
+
+
+def coded(names: Sequence[str], rows: int, seed: int, run: int = 0) -> tuple[Array, Array]:
+    """Rows for columns of these names: those of one attribute (`sex=Male`, `age<=25`) are one-hot, others numbers.
+
+    Cases are as frequent as Zipf's law has words, numbers lie in [0, 1] and mostly low, rows are cut to norm 1, and
+    labels come of a random logistic model: a quarter of them +1.
+    """
+    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_PURPOSE, run, 1)))
+    sizes = Counter(re.split(r"<=|=|>", name)[0] for name in names)
+    parts = []
+    for size in sizes.values():
+        often = 1.0 / np.arange(1, size + 1)
+        cases = np.eye(size)[rng.choice(size, rows, p=often / often.sum())]
+        parts.append(cases if size > 1 else rng.beta(1, 4, size=(rows, 1)))
+    X = np.hstack(parts)
+    X /= np.maximum(1.0, np.linalg.norm(X, axis=1, keepdims=True))
+    scores = X @ rng.normal(size=X.shape[1])
+    scores *= _CODED / max(float(scores.std()), 1e-9)
     scores -= np.quantile(scores, _RARE)
     return X, np.where(rng.random(rows) < 1 / (1 + np.exp(-scores)), 1.0, -1.0)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 NODES_MOST = 1500
 NAMED_MOST = 60
+RIM = 0.07  # around the unit square of nodes
 ENDINGS = (".svg", ".png", ".pdf")
 
 
@@ -62,22 +63,46 @@ def draw(topology: Topology, path: Path, caption: str, owner: Array | None = Non
     )
     require(path.parent.is_dir(), f"--draw {path}: no folder {path.parent}; make it first")
     figures.demand("--draw")
-    plt = figures.pyplot()
+    plt, place = figures.pyplot(), placed(topology)
+    width, height = np.ptp(place, axis=0) + 2 * RIM
+    figure: Any = plt.figure(figsize=(6.4, 6.4 * height / width + 0.5))
+    axes = figure.add_axes((0.0, 0.0, 1.0, 1.0 - 0.5 / figure.get_figheight()))
+    colour = "#2f6f9f" if owner is None else plt.colormaps["tab10"](owner % 10)
+    draw_on(axes, topology, place, colour)
+    figure.text(0.02, 1.0 - 0.15 / figure.get_figheight(), caption, va="top", fontsize=9, color="#222222")
+    figures.save(figure, path, dpi=150, bbox_inches=None)
+
+
+def placed(topology: Topology) -> Array:
+    """`layout` within a unit square."""
+    place = layout(topology)
+    return (place - place.min(axis=0)) / max(np.ptp(place, axis=0).max(), 1e-9)
+
+
+def draw_on(
+    axes: Any,
+    topology: Topology,
+    place: Array,
+    colour: Any = "#2f6f9f",
+    scale: float = 1.0,
+    carried: Array | None = None,
+) -> None:
+    """Edges, nodes and, where there is room, their names; `scale` is that of the axes, 1 for six inches.
+
+    `carried`, if given, is what each edge carried, as a share of the most: it is the edge's width, dots for nothing.
+    """
     from matplotlib.collections import LineCollection
 
-    place = layout(topology)
-    place = (place - place.min(axis=0)) / max(np.ptp(place, axis=0).max(), 1e-9)
     width, height = np.ptp(place, axis=0)
-    rim = 0.07
-    figure: Any = plt.figure(figsize=(6.4, 6.4 * (height + 2 * rim) / (width + 2 * rim) + 0.5))
-    axes = figure.add_axes((0.0, 0.0, 1.0, 1.0 - 0.5 / figure.get_figheight()))
-    axes.set(aspect="equal", xlim=(-rim, width + rim), ylim=(-rim, height + rim))
+    axes.set(aspect="equal", xlim=(-RIM, width + RIM), ylim=(-RIM, height + RIM))
     axes.axis("off")
-    axes.add_collection(LineCollection(place[topology.edges], colors="#9aa5b1", linewidths=1.0, zorder=1))
-    named = topology.n <= NAMED_MOST and max(map(len, topology.names)) <= 14
+    look: dict[str, Any] = {"linewidths": 1.0}
+    if carried is not None:
+        look = {"linewidths": 0.6 + 3.4 * carried, "linestyles": ["-" if share else ":" for share in carried]}
+    axes.add_collection(LineCollection(place[topology.edges], colors="#9aa5b1", zorder=1, **look))
+    named = topology.n <= NAMED_MOST * scale and max(map(len, topology.names)) <= 14
     short = named and max(map(len, topology.names)) <= 3
-    size = 300 if short else 60 if topology.n <= 200 else 12
-    colour = "#2f6f9f" if owner is None else plt.colormaps["tab10"](owner % 10)
+    size = (300 if short else 60 if topology.n <= 200 else 12) * scale
     axes.scatter(*place.T, s=size, c=colour, edgecolors="white", linewidths=1.0, zorder=2)
     if named:
         for name, (x, y) in zip(topology.names, place):
@@ -89,7 +114,6 @@ def draw(topology: Topology, path: Path, caption: str, owner: Array | None = Non
             }
             style, gap = (inside, (0, 0)) if short else (above, (0, 6))
             axes.annotate(
-                name, (x, y), gap, textcoords="offset points", ha="center", fontsize=8, zorder=3, **style
-            )
-    figure.text(0.02, 1.0 - 0.15 / figure.get_figheight(), caption, va="top", fontsize=9, color="#222222")
-    figures.save(figure, path, dpi=150, bbox_inches=None)
+                name, (x, y), gap, textcoords="offset points", ha="center", zorder=3, parse_math=False,
+                fontsize=8 if scale > 0.8 else 6, **style,
+            )  # fmt: skip

@@ -59,6 +59,13 @@ def facts(topology: Topology) -> Facts:
     )
 
 
+def dense(topology: Topology) -> Array:
+    """The adjacency matrix."""
+    A = np.zeros((topology.n, topology.n))
+    A[np.repeat(np.arange(topology.n), topology.degrees), topology.indices] = 1.0
+    return A
+
+
 def is_bipartite(topology: Topology) -> bool:
     """True if no edge joins two nodes at the same distance from node 0, parity taken."""
     odd = depths(topology, 0) % 2
@@ -80,9 +87,7 @@ def theta_pinned(topology: Topology) -> float:
     if n > DENSE_MOST:
         return float("inf")
     scale = 1.0 / np.sqrt(topology.degrees)
-    adjacency = np.zeros((n, n))
-    adjacency[np.repeat(np.arange(n), topology.degrees), topology.indices] = 1.0
-    values, vectors = np.linalg.eigh(scale[:, None] * adjacency * scale)
+    values, vectors = np.linalg.eigh(scale[:, None] * dense(topology) * scale)
     # m_i is the root of sum_k v_ik^2/(l_k - z), which falls, between the two largest l_k (interlacing).
     low, high, weights = np.full(n, values[-2]), np.full(n, values[-1]), vectors**2
     for _ in range(50):
@@ -97,8 +102,7 @@ def _spectra(topology: Topology, bipartite: bool) -> tuple[float, float, float]:
     n = topology.n
     scale = 1.0 / np.sqrt(topology.degrees)
     if n <= DENSE_MOST:
-        adjacency = np.zeros((n, n))
-        adjacency[np.repeat(np.arange(n), topology.degrees), topology.indices] = 1.0
+        adjacency = dense(topology)
         walk = np.linalg.eigvalsh(scale[:, None] * adjacency * scale)  # similar to D^-1 A, and symmetric
         connectivity = np.linalg.eigvalsh(np.diag(topology.degrees.astype(float)) - adjacency)[1]
         rest = walk[1 if bipartite else 0 : -1]
@@ -122,9 +126,8 @@ def _smallest(matrix: Any, null: Array | None) -> float:
     from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
     n = matrix.shape[0]
-    start = np.random.Generator(np.random.PCG64(n)).standard_normal(
-        n
-    )  # else scipy draws another one each time
+    # Without a start of ours scipy draws another one each time.
+    start = np.random.Generator(np.random.PCG64(n)).standard_normal(n)
     search = {"v0": start, "tol": TOLERANCE, "return_eigenvectors": False}
     try:
         if null is None:
@@ -236,11 +239,17 @@ def blocks(topology: Topology, ranks: int) -> list[Array]:
 def cut(topology: Topology, owner: Array | Sequence[Array]) -> int:
     """How many edges join nodes of different ranks; `owner` gives each node's rank, or each rank's nodes."""
     if not isinstance(owner, np.ndarray):
-        held, owner = owner, np.empty(topology.n, dtype=np.int64)
-        for rank, nodes in enumerate(held):
-            owner[nodes] = rank
+        owner = owners(topology.n, owner)
     i, j = topology.edges.T
     return int(np.count_nonzero(owner[i] != owner[j]))
+
+
+def owners(n: int, held: Sequence[Array]) -> Array:
+    """Each node's rank, of each rank's nodes."""
+    owner = np.empty(n, dtype=np.int64)
+    for rank, nodes in enumerate(held):
+        owner[nodes] = rank
+    return owner
 
 
 def _sizes(n: int, ranks: int) -> Array:

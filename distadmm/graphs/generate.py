@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from distadmm.errors import InputError, require
+from distadmm.errors import InputError, require, told
 
 Array = np.ndarray
 Edges = tuple[int, Array]
@@ -62,13 +62,8 @@ def hypercube(d: int) -> Edges:
     """hypercube:D -- 2^D nodes, neighbours differ in one bit"""
     require(1 <= d <= 20, f"hypercube:{d} is not between 1 and 20; it has 2^D nodes")
     nodes = np.arange(2**d)
-    return 2**d, np.concatenate(
-        [
-            np.stack([low, low | 1 << bit], axis=1)
-            for bit in range(d)
-            for low in [nodes[nodes >> bit & 1 == 0]]
-        ]
-    )
+    without = [(nodes[nodes & bit == 0], bit) for bit in 1 << np.arange(d)]
+    return 2**d, np.concatenate([np.stack([low, low | bit], axis=1) for low, bit in without])
 
 
 def tree(n: int, b: int = 2) -> Edges:
@@ -182,10 +177,8 @@ def make(text: str) -> Edges:
     for key, parameter in known.items():
         if parameter.default is inspect.Parameter.empty and key not in values:
             raise InputError(f"{text}: the number of nodes is missing; write {usage}")
-    try:
+    with told(f"{text}: REASON", InputError):
         return function(**values)
-    except InputError as error:
-        raise InputError(f"{text}: {error}") from None
 
 
 def _value(kind: str, key: str, value: str, text: str, usage: str) -> Any:
@@ -230,9 +223,8 @@ def _lattice(shape: tuple[int, ...], closed: bool) -> Edges:
 
 def _generator(seed: int, attempt: int) -> np.random.Generator:
     purpose = 2  # graphs
-    return np.random.Generator(
-        np.random.PCG64(np.random.SeedSequence(entropy=seed, spawn_key=(purpose, attempt)))
-    )
+    sequence = np.random.SeedSequence(entropy=seed, spawn_key=(purpose, attempt))
+    return np.random.Generator(np.random.PCG64(sequence))
 
 
 def _connected(n: int, seed: int, draw: Callable[[np.random.Generator], Array | None], remedy: str) -> Array:

@@ -1,4 +1,4 @@
-"""Graph files as texts: edge list, adjacency list, node-link JSON.  What they hold is checked elsewhere.
+"""Graph files as texts: edge list, adjacency list or matrix, node-link JSON.  What they hold is checked elsewhere.
 
 `Changing` is a network whose edges come and go, as a file of several graphs or a random process tells it.
 """
@@ -6,13 +6,16 @@
 from __future__ import annotations
 
 import ast
+import io
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from distadmm.errors import InputError, require
+from distadmm.errors import InputError, require, told
 
 if TYPE_CHECKING:
     from distadmm.graphs.topology import Topology
@@ -40,12 +43,9 @@ def edge_list(text: str, source: str) -> Raw:
             raise InputError(f"{source}, line {number}: found {line[:60]!r}; needed: two nodes, as in: 0 1")
         attributes: dict[str, Any] = {}
         if brace:
-            try:
+            wrong = f"{source}, line {number}: {line[:60]!r} has no readable {{...}}; write: 0 1 {{'latency': 0.02}}"
+            with told(wrong, ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
                 attributes = dict(ast.literal_eval(brace + table))
-            except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-                raise InputError(
-                    f"{source}, line {number}: {line[:60]!r} has no readable {{...}}; write: 0 1 {{'latency': 0.02}}"
-                ) from None
         elif len(parts) == 3:
             attributes = {"weight": _number(parts[2])}
         a, b = parts[:2]
@@ -85,10 +85,8 @@ def adjacency_list(text: str, source: str) -> Raw:
 
 def node_link(text: str, source: str) -> Raw:
     """{"nodes": [{"id": 0}, ...], "links": [{"source": 0, "target": 1}, ...]}; "edges" for "links" is the same."""
-    try:
+    with told(f"{source} is not valid JSON (REASON); needed: node-link JSON", ValueError, RecursionError):
         content = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{source} is not valid JSON ({error}); needed: node-link JSON") from None
     shape = 'needed: {"nodes": [{"id": ...}], "links" or "edges": [{"source": ..., "target": ...}]}'
     require(
         isinstance(content, dict) and isinstance(content.get("nodes"), list),
@@ -113,6 +111,44 @@ def node_link(text: str, source: str) -> Raw:
         rest = {key: value for key, value in link.items() if key not in ("source", "target", "key")}
         edges.append((str(a), str(b), rest))
     return Raw(nodes, edges, content.get("directed", False) is not False)
+
+
+def adjacency_table(text: str, source: str) -> Raw:
+    """A square of numbers, 0 for no edge; with an empty first cell, names of the nodes stand above and before it."""
+    rows = [[cell.strip() for cell in line.split(",")] for line in text.splitlines() if line.strip()]
+    names = rows[0][1:] if rows and rows[0][0] == "" else None
+    if names is not None:
+        rows = [row[1:] for row in rows[1:]]
+    with told(f"{source} is no table of numbers; {_SQUARE}", ValueError):
+        return _matrix(np.array(rows, float), names, source)
+
+
+def adjacency_array(text: str, source: str) -> Raw:
+    """The same as an array of numpy's; `text` has one character a byte."""
+    none = ValueError, TypeError, EOFError, OSError, AttributeError
+    with told(f"{source} is no array of numbers as numpy.save writes it; {_SQUARE}", *none):
+        matrix = np.load(io.BytesIO(text.encode("latin-1")), allow_pickle=False).astype(float)
+    return _matrix(matrix, None, source)
+
+
+_SQUARE = (
+    "needed: a square adjacency matrix, a row a node, 0 for no edge (a list of edges ends in .edges or .txt)"
+)
+
+
+def _matrix(matrix: np.ndarray, names: list[str] | None, source: str) -> Raw:
+    n = len(matrix) if matrix.ndim else 0
+    require(matrix.shape == (n, n), f"{source} is of shape {matrix.shape}; {_SQUARE}")
+    odd = matrix[~((matrix >= 0) & np.isfinite(matrix))]
+    require(not odd.size, f"{source} holds {odd[:1]}; {_SQUARE}")
+    known = [str(i) for i in range(n)] if names is None else names
+    require(len(set(known)) == n, f"{source} has {n} rows for {len(set(known))} names; {_SQUARE}")
+    plain = bool(np.isin(matrix, (0, 1)).all())
+    edges = [
+        (known[i], known[j], {} if plain else {"weight": float(matrix[i, j])})
+        for i, j in np.argwhere(np.triu(matrix)).tolist()
+    ]
+    return Raw({name: {} for name in known}, edges, not np.array_equal(matrix, matrix.T))
 
 
 def _number(text: str) -> float | str:
@@ -147,3 +183,63 @@ class Changing:
         purpose = 3  # links
         sequence = np.random.SeedSequence(entropy=self.seed, spawn_key=(purpose, step))
         return here & (np.random.Generator(np.random.PCG64(sequence)).random(here.size) < self.p)
+
+
+def _graphml(text: str, source: str) -> Raw:
+    return _by_networkx(text, source, lambda networkx: networkx.parse_graphml(text))
+
+
+def _gml(text: str, source: str) -> Raw:
+    return _by_networkx(text, source, lambda networkx: networkx.parse_gml(text, label="id"))
+
+
+def _gexf(text: str, source: str) -> Raw:
+    return _by_networkx(text, source, lambda networkx: networkx.read_gexf(io.BytesIO(text.encode())))
+
+
+def _pajek(text: str, source: str) -> Raw:
+    raw = _by_networkx(text, source, lambda networkx: networkx.parse_pajek(text))
+    plain = all(table.get("weight") == 1 for *_, table in raw.edges)  # what is written there for none
+    edges = [(a, b, {}) for a, b, _ in raw.edges] if plain else raw.edges
+    nodes: dict[str, dict[str, Any]] = {name: {} for name in raw.nodes}  # it tells where to draw them
+    return raw._replace(nodes=nodes, edges=edges)
+
+
+def _by_networkx(text: str, source: str, parse: Callable[[Any], Any]) -> Raw:
+    import networkx
+
+    require(text.strip(), f"{source}: the file is empty; give a graph with at least two nodes and an edge")
+    try:
+        graph = parse(networkx)
+    except Exception as error:  # whatever a parser of foreign text raises, the text is the reason
+        what = str(error) or type(error).__name__
+        raise InputError(
+            f"{source} is not readable as {Path(source).suffix[1:]} ({what}); mend the file"
+        ) from None
+    return of_graph(graph)
+
+
+def of_graph(graph: Any) -> Raw:
+    """What a networkx graph tells; its labels are the names, where no two are alike."""
+    labels = [str(table.get("label", node)) for node, table in graph.nodes(data=True)]
+    if len(set(labels)) < len(labels):
+        labels = [str(node) for node in graph]
+    label = dict(zip(graph, labels))
+    nodes = {label[node]: dict(table) for node, table in graph.nodes(data=True)}
+    edges = [(label[a], label[b], dict(table)) for a, b, table in graph.edges(data=True)]
+    return Raw(nodes, edges, graph.is_directed())
+
+
+FORMATS: dict[str, Callable[[str, str], Raw]] = {
+    ".graphml": _graphml,
+    ".gml": _gml,
+    ".gexf": _gexf,
+    ".net": _pajek,
+    ".edges": edge_list,
+    ".edgelist": edge_list,
+    ".txt": edge_list,
+    ".adjlist": adjacency_list,
+    ".json": node_link,
+    ".csv": adjacency_table,
+    ".npy": adjacency_array,
+}

@@ -14,7 +14,7 @@ import difflib
 import hashlib
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -22,11 +22,12 @@ from typing import Any
 
 import numpy as np
 
-from distadmm.errors import InputError, require
+from distadmm.errors import InputError, require, told
+from distadmm.files import held
 from distadmm.graphs import generate
 from distadmm.graphs.facts import Array, Facts, blocks, cut, facts
 from distadmm.graphs.generate import GENERATORS
-from distadmm.graphs.read import Changing, Raw, adjacency_list, edge_list, node_link
+from distadmm.graphs.read import FORMATS, Changing, Raw, of_graph
 
 __all__ = [
     "GENERATORS", "Changing", "Facts", "Topology", "blocks", "bundled", "cut", "facts", "from_edges",
@@ -150,6 +151,8 @@ def from_edges(
 
 def load(text: str, *, connected: bool = True) -> Topology:
     """The network that `text` names: a file, a bundled network (`er20`) or a generator's line (`ring:20`)."""
+    if (graph := held(text)) is not None:
+        return of_networkx(graph, connected=connected)
     text = text.strip()
     known = bundled()
     if text in known:
@@ -205,10 +208,8 @@ def load_changing(text: str) -> Changing:
             key, _, value = part[0].partition("=")
             require(key in values, f"{text}: unknown {key!r}; write links:p=0.8:seed=1:NETWORK")
             values[key], rest = value, part[2]
-        try:
+        with told(f"{text}: found p={values['p']!r}; write links:p=0.8:seed=1:NETWORK", ValueError):
             p, seed = float(values["p"]), int(values["seed"])
-        except ValueError:
-            raise InputError(f"{text}: found p={values['p']!r}; write links:p=0.8:seed=1:NETWORK") from None
         require(0 < p <= 1, f"{text}: p={p} is no probability of a link; give 0 < p <= 1")
         require(seed >= 0, f"{text}: seed={seed} is negative; give 0 or more")
         union = load(rest)
@@ -262,15 +263,25 @@ def _read(path: Path, source: str, connected: bool) -> Topology:
             f"{source}: the ending {suffix or '(none)'} does not say what it holds; rename it to one of: "
             f"{', '.join(FORMATS)}"
         )
-    try:
-        text = path.read_bytes().decode()
-    except OSError as error:
-        raise InputError(
-            f"cannot read {source}: {error.strerror}; see: python -m distadmm topology list"
-        ) from None
-    except UnicodeDecodeError:
-        raise InputError(f"{source} is no text file (not UTF-8); give one of: {', '.join(FORMATS)}") from None
-    raw = FORMATS[suffix](text, source)
+    with told(f"cannot read {source}: REASON; see: python -m distadmm topology list"):
+        content = path.read_bytes()
+    with told(f"{source} is no text file (not UTF-8); give one of: {', '.join(FORMATS)}", UnicodeDecodeError):
+        text = content.decode("latin-1" if suffix == ".npy" else "utf-8")
+    return _checked(FORMATS[suffix](text, source), source, connected)
+
+
+def of_networkx(graph: Any, source: str = "the graph", *, connected: bool = True) -> Topology:
+    """The network of a networkx graph: nodes whose names are whole numbers ascend, others keep its order."""
+    if isinstance(graph, Topology):
+        return graph
+    require(
+        hasattr(graph, "nodes") and hasattr(graph, "edges"),
+        f"the network is a {type(graph).__name__}; give a networkx graph, or a text such as ring:20",
+    )
+    return _checked(of_graph(graph), source, connected)
+
+
+def _checked(raw: Raw, source: str, connected: bool) -> Topology:
     if raw.directed:
         raise InputError(
             f"{source}: the graph is directed; neighbours talk both ways, so save it as undirected"
@@ -321,41 +332,3 @@ def _number(value: Any) -> float:
         with contextlib.suppress(OverflowError):
             return float(value)
     return math.nan
-
-
-def _graphml(text: str, source: str) -> Raw:
-    return _by_networkx(text, source, lambda networkx: networkx.parse_graphml(text))
-
-
-def _gml(text: str, source: str) -> Raw:
-    return _by_networkx(text, source, lambda networkx: networkx.parse_gml(text, label="id"))
-
-
-def _by_networkx(text: str, source: str, parse: Callable[[Any], Any]) -> Raw:
-    import networkx
-
-    require(text.strip(), f"{source}: the file is empty; give a graph with at least two nodes and an edge")
-    try:
-        graph = parse(networkx)
-    except Exception as error:  # whatever a parser of foreign text raises, the text is the reason
-        what = str(error) or type(error).__name__
-        raise InputError(
-            f"{source} is not readable as {Path(source).suffix[1:]} ({what}); mend the file"
-        ) from None
-    labels = [str(table.get("label", node)) for node, table in graph.nodes(data=True)]
-    if len(set(labels)) < len(labels):
-        labels = [str(node) for node in graph]
-    label = dict(zip(graph, labels))
-    nodes = {label[node]: dict(table) for node, table in graph.nodes(data=True)}
-    edges = [(label[a], label[b], dict(table)) for a, b, table in graph.edges(data=True)]
-    return Raw(nodes, edges, graph.is_directed())
-
-
-FORMATS: dict[str, Callable[[str, str], Raw]] = {
-    ".graphml": _graphml,
-    ".gml": _gml,
-    ".edges": edge_list,
-    ".edgelist": edge_list,
-    ".adjlist": adjacency_list,
-    ".json": node_link,
-}

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from distadmm.errors import DONE, USAGE
-from distadmm.files import write_csv, write_text
+from distadmm.files import examples
 from distadmm.flags import parse
-from distadmm.graphs.figures import demand, save
+from distadmm.graphs.figures import demand
 from distadmm.ranks.launch import launch
 from distadmm.ranks.world import World
 from distadmm.run.claim import claim_directory
@@ -24,7 +24,6 @@ PAPERS = {
     "funnel": "L. Chen et al.: An Expectation-Maximization Relaxed Method for Privacy Funnel",
     "istdp": "W. Yuan, D. Peng: Iterative shrinkage-thresholding with differential privacy",
 }
-Row = dict[str, Any]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -33,7 +32,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return importlib.import_module(f"distadmm.papers.{words[0]}").main(words[1:])
     if not words or words[0] in ("-h", "--help"):
         print(__doc__)
-        print("\n".join(f"  {name:<8} {title}" for name, title in PAPERS.items()))
+        print(
+            "\n".join(f"  {name:<8} {title}" for name, title in PAPERS.items()),
+            examples("reproduce"),
+            sep="\n\n",
+        )
         return DONE if words else USAGE
     print(f"distadmm reproduce: no paper {words[0]!r}; known: {', '.join(PAPERS)}", file=sys.stderr)
     return USAGE
@@ -54,17 +57,6 @@ def reproduce(
         return DONE
 
     return launch(prog, lambda words: parse(prog, doc or "", [options], words)[0], begin, argv)
-
-
-def keep(stem: Path, rows: Sequence[Row], drawn: Any) -> None:
-    """The numbers of a figure as CSV, and the figure as SVG: the same bytes for the same rows."""
-    write_csv(stem.with_name(f"{stem.name}.csv"), list(rows[0]), (list(row.values()) for row in rows))
-    save(drawn, stem.with_name(f"{stem.name}.svg"))
-
-
-def say(path: Path, text: str) -> None:
-    write_text(path, text)
-    print(text)
 
 
 def table(head: Iterable[str], lines: Iterable[Iterable[Any]]) -> Iterator[str]:

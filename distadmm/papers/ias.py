@@ -1,4 +1,4 @@
-"""Figures 2-8 and Table I of Jin and Lai's paper: CSV, SVG, and a text that says what agrees and what does not.
+"""Figures 1-8 and Table I of Jin and Lai's paper: CSV, SVG, and a text that says what agrees and what does not.
 
 python -m distadmm reproduce ias --figure 8
 """
@@ -8,9 +8,10 @@ from functools import partial
 from pathlib import Path
 
 from distadmm.flags import flag
-from distadmm.papers.command import Row, keep, reproduce, say
-from distadmm.papers.ias_figures import drawn, text
+from distadmm.papers.command import PAPERS, reproduce
+from distadmm.papers.ias_figures import FIGURES as DRAWN
 from distadmm.papers.ias_runs import FIGURES, RUNS, Item, items
+from distadmm.papers.panels import QUICK, Row, publish
 from distadmm.ranks.world import World
 from distadmm.run.groups import Output
 from distadmm.structs import struct
@@ -28,9 +29,9 @@ def work(options: Options, world: World, folder: Path) -> None:
         parts = world.share_out(partial(_run, name), items(name, options.quick))
         if parts is not None:
             rows = [row for part in parts for row in part]
-            stem = folder / (name if name == "table1" else f"figure-{name}")
-            keep(stem, rows, drawn(name, rows))
-            say(stem.with_name(f"{stem.name}.txt"), text(name, rows))
+            title = "Table I" if name == "table1" else f"Figure {name}"
+            stem, note = folder / title.lower().replace(" ", "-"), QUICK if options.quick else ""
+            publish(stem, f"{title} of {PAPERS['ias']}", DRAWN[name], rows, note)
 
 
 def _run(name: str, item: Item) -> list[Row]:

@@ -12,9 +12,10 @@ import numpy as np
 
 from distadmm import ias
 from distadmm.methods.ias import admm, ga, gba
+from distadmm.methods.ias.certificate import thresholds
 from distadmm.methods.ias.inference import Inference, stand_in
 from distadmm.methods.ias.objective import Objective, random_starts
-from distadmm.papers.command import Row
+from distadmm.papers.panels import Row
 
 Item = tuple[Any, ...]
 
@@ -40,6 +41,18 @@ def optimum(measure: str, beta: float) -> float:
     found = ias.solve(stand_in("gauss"), measure, beta, K, eps=EPS, certify=True)
     assert found is not None  # one rank alone always has a result
     return found.F
+
+
+@lru_cache(maxsize=8)
+def beta_glob(measure: str) -> float:
+    """From which beta on the best mapping of the stand-in says nothing."""
+    return thresholds(objective_of(measure, 1.0)).beta_glob
+
+
+def distribution() -> list[Row]:
+    """Fig. 1: the stand-in for what the paper draws and does not print."""
+    bells = enumerate(stand_in("gauss").P_YgS.tolist())
+    return [{"s": s, "y": y, "p": p} for s, row in bells for y, p in enumerate(row)]
 
 
 def inner(beta: float, sign: str, steps: int) -> list[Row]:
@@ -152,6 +165,7 @@ def table(beta: float, method: str, alpha: float, iterations: int) -> list[Row]:
 
 
 RUNS: dict[str, Callable[..., list[Row]]] = {
+    "1": distribution,
     "2": inner,
     "3": outer,
     "4": gradient,
@@ -166,6 +180,8 @@ FIGURES = tuple(RUNS)
 
 def items(figure: str, quick: bool) -> list[Item]:
     """What a figure consists of; each item gives its rows, whoever works on it."""
+    if figure == "1":
+        return [()]
     if figure == "2":
         return [(beta, sign, 40 if quick else 120) for beta in BETAS["2"] for sign in SIGNS]
     if figure in ("3", "7"):

@@ -5,7 +5,8 @@ from pathlib import Path
 
 from distadmm.errors import require
 from distadmm.flags import flag
-from distadmm.papers.command import keep, reproduce, say
+from distadmm.papers.command import reproduce
+from distadmm.papers.panels import QUICK, publish
 from distadmm.ranks.world import World
 from distadmm.run.groups import Output
 from distadmm.structs import struct
@@ -19,7 +20,7 @@ class Options(Output):
 
     figure: str | None = flag(None, help="which: 1a, 1b, 1c, 2, 3, 4 or 5", choices=FIGURES)
     all: bool = flag(False, help="every figure")
-    quick: bool = flag(False, help="two runs a private curve instead of ten")
+    quick: bool = flag(False, help="two runs a private curve instead of ten, and said on the figure")
     runs: int | None = flag(None, help="runs a private curve (default: 10, with --quick 2)", at_least=1)
 
     def __post_init__(self) -> None:
@@ -31,25 +32,14 @@ class Options(Output):
 
 
 def work(options: Options, world: World, folder: Path) -> None:
-    from distadmm.papers.radmm_arms import arms, trace
-    from distadmm.papers.radmm_figures import drawn, summarise, text
+    from distadmm.papers import radmm_arms, radmm_figures
 
-    for figure in FIGURES if options.all else (str(options.figure),):
-        items = arms(figure, options.seeds)
-        traces = world.share_out(trace, items)
-        if traces is None:
-            continue
-        rows = [
-            {
-                "curve": arm.label, "algorithm": arm.algorithm, "nodes": arm.nodes, "seed": seed, "t": t, "L": loss,
-                "test_error_at_end": traced.error, "P_published": traced.bound,
-            }
-            for (arm, seed), traced in zip(items, traces)
-            for t, loss in enumerate(traced.loss)
-        ]  # fmt: skip
-        curves = summarise([(arm, found) for (arm, _), found in zip(items, traces)])
-        keep(folder / f"figure-{figure}", rows, drawn(figure, curves))
-        say(folder / f"figure-{figure}.md", text(figure, curves))
+    for name in FIGURES if options.all else (str(options.figure),):
+        parts = world.share_out(radmm_arms.trace, radmm_arms.arms(name, options.seeds, options.quick))
+        if parts is not None:
+            rows = [row for part in parts for row in part]
+            note = QUICK if options.quick else ""
+            publish(folder / f"figure-{name}", f"Figure {name}", radmm_figures.FIGURES[name], rows, note)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

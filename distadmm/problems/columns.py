@@ -6,6 +6,8 @@ The Gram matrix D'D is decomposed once, D'D = V diag(e) V', so a changed c costs
 
     l2, whole space   x = V diag(c / (lambda + c e)) V' D'w
     l2 ball           the same with lambda + nu, nu >= 0 the root of |x(nu)| = radius
+    mcp, scad         l1 with its own slope at `start` taken off, and a proximal term that keeps the bound convex:
+                      a majorant of the objective, equal to it at `start`
     l1, elastic net, box, and a ball around them: accelerated proximal steps on the Gram matrix that guess
                       the active set, one linear solve on it, accepted when the KKT conditions hold
 
@@ -91,13 +93,15 @@ def _significant(eigenvalues: Array, size: int) -> Array:
 def minimise(
     block: Columns, w: Array, c: float, lam: float, reg: Regulariser, region: Region, start: Array
 ) -> Array:
-    """argmin over x in `region` of lam R(x) + c/2 |D x - w|^2."""
-    pull = c * block.adjoint(w)
+    """argmin over x in `region` of lam R(x) + c/2 |D x - w|^2; of a folded R one step down from `start`."""
+    pull, first, second = c * block.adjoint(w), lam * reg.l1, lam * reg.l2
+    if reg.folded:
+        pull, second = pull + lam * (reg.bend(start) + reg.dent * start), second + lam * reg.dent
     if isinstance(region, Ball):
-        return _in_ball(block, pull, c, lam, reg, region.radius, start)
-    if reg.l1 == 0 and isinstance(region, Whole):
-        return _ridge(block, pull, c, lam * reg.l2)
-    return _separable(block, pull, c, lam * reg.l1, lam * reg.l2, region, start)
+        return _in_ball(block, pull, c, first, second, region.radius, start)
+    if first == 0 and isinstance(region, Whole):
+        return _ridge(block, pull, c, second)
+    return _separable(block, pull, c, first, second, region, start)
 
 
 def _ridge(block: Columns, pull: Array, c: float, weight: float) -> Array:
@@ -107,24 +111,24 @@ def _ridge(block: Columns, pull: Array, c: float, weight: float) -> Array:
 
 
 def _in_ball(
-    block: Columns, pull: Array, c: float, lam: float, reg: Regulariser, radius: float, start: Array
+    block: Columns, pull: Array, c: float, first: float, second: float, radius: float, start: Array
 ) -> Array:
     """The multiplier nu >= 0 of |x| <= radius adds nu/2 |x|^2; |x(nu)| falls with nu.
 
     Newton on 1/|x(nu)|, which is nearly linear, for l2; bisection with secants for the others.
     """
-    if reg.l1 == 0:
+    if first == 0:
         e, V = block.spectrum
         b = V.T @ pull
-        nu = _secular(b, lam * reg.l2 + c * e, radius)
-        return V @ (b / (lam * reg.l2 + nu + c * e))
-    x = _separable(block, pull, c, lam * reg.l1, lam * reg.l2, Whole(), start)
+        nu = _secular(b, second + c * e, radius)
+        return V @ (b / (second + nu + c * e))
+    x = _separable(block, pull, c, first, second, Whole(), start)
     if np.linalg.norm(x) <= radius:
         return x
     from scipy.optimize import brentq
 
     def model(nu: float) -> Array:
-        return _separable(block, pull, c, lam * reg.l1, lam * reg.l2 + nu, Whole(), x)
+        return _separable(block, pull, c, first, second + nu, Whole(), x)
 
     high = float(np.linalg.norm(pull)) / radius  # |x(nu)| <= |pull| / nu
     nu = brentq(lambda nu: np.linalg.norm(model(nu)) - radius, 0.0, high, xtol=1e-13 * high, rtol=1e-14)
@@ -156,8 +160,11 @@ def _separable(
     """argmin c/2 x'D'Dx - pull'x + first |x|_1 + second/2 |x|^2, box or whole space."""
     H = c * block.gram + second * np.eye(block.width)
     low, high = (region.low, region.high) if isinstance(region, Box) else (-np.inf, np.inf)
-    curvature = float(np.linalg.norm(H, 2)) if block.width < 40 else c * block.spectrum[0][-1] + second
     scale = float(np.abs(pull).max(initial=0.0)) + first + 1e-300
+    warm = _polish(H, pull, first, low, high, start, scale)
+    if warm is not None:
+        return warm
+    curvature = float(np.linalg.norm(H, 2)) if block.width < 40 else c * block.spectrum[0][-1] + second
     x, momentum, t = start.copy(), start.copy(), 1.0
     for _round in range(400):
         for _ in range(25):

@@ -61,6 +61,11 @@ class MCP(_Folded):
         m = np.minimum(np.abs(theta), self.alpha * self.lam)
         return float(self.lam * m.sum() - m @ m / (2 * self.alpha))
 
+    @property
+    def dent(self) -> float:
+        """How far the second derivative falls below 0."""
+        return 1.0 / self.alpha
+
     def derivatives(self, theta: Array) -> tuple[Array, Array]:
         left = self.lam - np.abs(theta) / self.alpha
         return np.copysign(np.maximum(left, 0.0), theta), np.where(left > 0, -1.0 / self.alpha, 0.0)
@@ -89,6 +94,10 @@ class SCAD(_Folded):
         m = np.minimum(size, self.alpha * self.lam)
         excess = np.maximum(m - self.lam, 0.0)
         return float(self.lam * m.sum() - excess @ excess / (2 * (self.alpha - 1)))
+
+    @property
+    def dent(self) -> float:
+        return 1.0 / (self.alpha - 1.0)
 
     def derivatives(self, theta: Array) -> tuple[Array, Array]:
         falling = (self.alpha * self.lam - np.abs(theta)) / (self.alpha - 1)

@@ -19,6 +19,7 @@ from distadmm.problems.losses import Array, Loss, task_of
 # Below this share of non-zeros, and above this many entries, gradients use the sparse form of the data.
 _SPARSE_SHARE = 0.3
 _SPARSE_ENTRIES = 400_000
+_THINNEST = 8  # a Hessian is estimated from every eighth row, or more, and from this many rows a column
 
 
 class Objective(Protocol):
@@ -58,6 +59,7 @@ class GeneralisedLinear:
         self._forward, self._backward = self.A, self.A.T
         self.price = hessian_price(self.dimension)
         self._seen: tuple[Array, Array] | None = None  # the latest f, and A f
+        self._rare: tuple[Array, Array] | None = None  # columns that few rows have, and their squares
         if self.A.size > _SPARSE_ENTRIES:
             share = np.count_nonzero(self.A) / self.A.size
             if share < _SPARSE_SHARE:
@@ -98,20 +100,35 @@ class GeneralisedLinear:
             slope = np.clip(slope, -most, most)
         return self._backward @ (self.scale * slope) + self.ridge * f
 
-    def hess(self, f: Array) -> Array:
-        return self._hessian_of(self.loss.curvature(self.scores(f), self.y))
-
-    def steepest(self, f: Array) -> Array:
-        """A matrix that no Hessian exceeds; the one at f where the loss has no bound."""
+    def steepest(self, f: Array, every: int = 1) -> Array:
+        """A matrix that no Hessian exceeds; the one at f where the loss has no bound.  Of thinned rows, nearly so."""
         bound = self.loss.max_curvature
-        return self._hessian_of(np.full(self.rows, bound)) if np.isfinite(bound) else self.hess(f)
+        return self._hessian(np.full(self.rows, bound), every) if np.isfinite(bound) else self.hess(f)
 
-    def _hessian_of(self, curvature: Array) -> Array:
-        # A product of a matrix with its own transpose costs half of another one.
-        B = self.A * np.sqrt(self.scale * curvature)[:, None]
-        H = B.T @ B
+    def hess(self, f: Array, every: int = 1) -> Array:
+        """The Hessian at f; estimated from one row in `every` where there are rows enough.
+
+        A column that these rows all but miss has its own curvature, so that no step along it is too long.
+        """
+        return self._hessian(self.loss.curvature(self.scores(f), self.y), every)
+
+    def _hessian(self, curvature: Array, every: int) -> Array:
+        every = every if self.rows >= _THINNEST**2 * self.dimension else 1
+        B = self.A[::every] * np.sqrt(self.scale * every * curvature[::every])[:, None]
+        H = B.T @ B  # a product of a matrix with its own transpose costs half of another one
+        if every > 1:
+            rare, squares = self._rare_columns()
+            H[rare, rare] = np.maximum(H[rare, rare], self.scale * (curvature @ squares))
         H.flat[:: self.dimension + 1] += self.ridge
         return H
+
+    def _rare_columns(self) -> tuple[Array, Array]:
+        if self._rare is None:
+            squares = np.einsum("ij,ij->j", self.A, self.A)
+            few = _THINNEST * np.einsum("ij,ij->j", self.A[::_THINNEST], self.A[::_THINNEST])
+            rare = np.flatnonzero(2 * few < squares)
+            self._rare = rare, self.A[:, rare] ** 2
+        return self._rare
 
 
 class Softmax:
@@ -266,12 +283,17 @@ class Problem:
     def gradients(self, f: Array) -> Array:
         return np.stack([objective.grad(row) for objective, row in zip(self.objectives, f)])
 
-    def hessians(self, f: Array, of: str = "hess") -> Iterator[Array]:
-        """O_i''(f_i), one node after the other, from products where an objective gives no more; or its `of`."""
+    def hessians(self, f: Array, every: int = 1, steepest: bool = False) -> Iterator[Array]:
+        """O_i''(f_i), one node after the other, from products where an objective gives no more.
+
+        Where an objective knows them: estimated from one row in `every`, or a matrix that no Hessian exceeds.
+        """
         for objective, row in zip(self.objectives, f):
             began = time.perf_counter()
-            if hasattr(objective, of) or hasattr(objective, "hess"):
-                H = getattr(objective, of if hasattr(objective, of) else "hess")(row)
+            if isinstance(objective, GeneralisedLinear):
+                H = (objective.steepest if steepest else objective.hess)(row, every)
+            elif hasattr(objective, "hess"):
+                H = objective.hess(row)
             else:
                 H = np.stack([objective.hessp(row, v) for v in np.eye(len(row))])
             self.seconds += time.perf_counter() - began

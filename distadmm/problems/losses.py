@@ -1,6 +1,6 @@
 """Losses of one prediction z against one target y, applied to whole arrays.
 
-Each loss is a function l(z; y) convex in z with three members to implement:
+Each loss is a function l(z; y) with three members to implement:
 
     value(z, y)       l(z; y)
     slope(z, y)       l'(z; y), the derivative in z
@@ -8,7 +8,9 @@ Each loss is a function l(z; y) convex in z with three members to implement:
 
 and three public constants: `max_slope` and `max_curvature` bound |l'| and l'' for |y| = 1 (infinite where
 there is no bound), `one_signed` says that l' has one sign for each record, whatever z is.  Privacy theorems
-need these bounds; a loss that lies about them voids its guarantee.
+need these bounds; a loss that lies about them voids its guarantee.  A loss that is not convex in z says how far
+l'' falls, `min_curvature`; without that it is convex.  What a user's loss says is compared with differences
+(`loss_check`).
 
 One name means one loss in every programme (`LOSSES`); what a programme cannot do is refused by name.
 """
@@ -19,6 +21,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from distadmm.errors import InputError, require, require_members
+from distadmm.problems.loss_check import require_true
 from distadmm.structs import struct
 
 Array = np.ndarray
@@ -140,13 +143,11 @@ class Hinge:
 
 
 @struct
-class SmoothHinge:
-    """The hinge with its kink replaced by a parabola on the margins [1 - width, 1]; l'' <= 1/width."""
+class SmoothHinge(HuberHinge):
+    """The hinge with its kink replaced by a parabola on the margins [1 - width, 1]; l'' <= 1/width.
 
-    width: float = 0.5
-    max_slope = 1.0
-    one_signed = True
-    labels = True
+    It is the parabola of `HuberHinge`, which ends at the kink instead of being centred on it.
+    """
 
     @property
     def max_curvature(self) -> float:
@@ -163,8 +164,28 @@ class SmoothHinge:
 
     @property
     def _huber(self) -> HuberHinge:
-        """The same parabola, centred on the kink instead of ending there."""
         return HuberHinge(0.5 * self.width)
+
+
+@struct
+class Sigmoid:
+    """1 / (1 + exp(y z)), the count of errors made smooth: bounded, and not convex; |l'| <= 1/4."""
+
+    max_slope = 0.25
+    max_curvature = 3.0**-1.5 / 2
+    min_curvature = -max_curvature
+    one_signed = True
+    labels = True
+
+    def value(self, z: Array, y: Array) -> Array:
+        return _sigmoid(-y * z)
+
+    def slope(self, z: Array, y: Array) -> Array:
+        return -y * _sigmoid(z) * _sigmoid(-z)
+
+    def curvature(self, z: Array, y: Array) -> Array:
+        wrong = _sigmoid(-y * z)
+        return wrong * _sigmoid(y * z) * (1.0 - 2.0 * wrong)
 
 
 @struct
@@ -187,6 +208,7 @@ LOSSES: dict[str, Any] = {
     "smooth-hinge": SmoothHinge(),
     "hinge": Hinge(),
     "squared": Squared(),
+    "sigmoid": Sigmoid(),
     "softmax": CrossEntropy(),
 }
 
@@ -207,17 +229,22 @@ def link_of(name: str, loss: Loss) -> str:
     return known.get(name, "sign" if loss.labels else "identity")
 
 
-def loss_named(text: str, *, kinks: bool = False, several: bool = False) -> Loss:
+def least_curvature(loss: Any) -> float:
+    """Below which l'' never falls: 0 of a convex loss."""
+    return min(0.0, float(getattr(loss, "min_curvature", 0.0)))
+
+
+def loss_named(text: str, *, kinks: bool = False, several: bool = False, dents: bool = False) -> Loss:
     """The loss of that name, or the user's own, `FILE.py:Name`.
 
     `kinks`: this programme solves losses without a curvature, by a closed form; `several`: it knows models with one
-    score a class.
+    score a class; `dents`: it takes losses that are not convex.
     """
     path, _, name = text.rpartition(":")
     if text in LOSSES:
         loss = LOSSES[text]
     else:
-        known = ", ".join(name for name in LOSSES if _fits(LOSSES[name], kinks, several))
+        known = ", ".join(name for name in LOSSES if _fits(LOSSES[name], kinks, several, dents))
         require(
             path.endswith(".py"),
             f"--loss is {text!r}; choose one of: {known}, or FILE.py:Name, a class of your own",
@@ -230,14 +257,20 @@ def loss_named(text: str, *, kinks: bool = False, several: bool = False) -> Loss
             "which rounds it (distadmm.sharing takes hinge as it is)",
         )
     require(
+        dents or least_curvature(loss) == 0,
+        f"--loss {text} is not convex: l'' falls to {least_curvature(loss):.4g}, and this programme solves convex "
+        "problems; use distadmm.sharing, or a convex loss",
+    )
+    require(
         several or task_of(loss) != "multiclass",
         f"--loss {text} has one score a class and this programme one score a record; use distadmm.radmm, or logistic",
     )
     return loss
 
 
-def _fits(loss: Any, kinks: bool, several: bool) -> bool:
-    return (kinks or not getattr(loss, "kink", False)) and (several or task_of(loss) != "multiclass")
+def _fits(loss: Any, kinks: bool, several: bool, dents: bool) -> bool:
+    smooth, convex = not getattr(loss, "kink", False), least_curvature(loss) == 0
+    return (kinks or smooth) and (several or task_of(loss) != "multiclass") and (dents or convex)
 
 
 def task_of(loss: Any) -> str:
@@ -261,25 +294,9 @@ def _from_file(text: str, path: str, name: str) -> Any:
     require(
         type(loss).__hash__ is not None, f"--loss {text} has an __eq__ and no __hash__; leave out its __eq__"
     )
-    _require_numbers(text, loss)
+    require_true(f"--loss {text}", loss)
     _FILES[type(loss)] = path
     return loss
-
-
-def _require_numbers(text: str, loss: Any) -> None:
-    """Of some scores a loss gives as many numbers: what cannot be solved at all is refused before a file is written."""
-    z, y = np.array([-2.0, -0.5, 0.0, 0.5, 2.0]), np.array([1.0, -1.0, 1.0, 1.0, -1.0])
-    for what in ("value", "slope", "curvature"):
-        try:
-            found = np.asarray(getattr(loss, what)(z, y), dtype=float)
-        except Exception as error:  # whatever a user's code raises
-            raise InputError(
-                f"--loss {text}: its {what} fails: {type(error).__name__}: {error}; mend it"
-            ) from None
-        require(
-            found.shape == z.shape and np.isfinite(found).all(),
-            f"--loss {text}: the {what} of 5 scores is {found.tolist()}; needed: 5 finite numbers",
-        )
 
 
 def _sigmoid(z: Array) -> Array:

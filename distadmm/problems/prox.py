@@ -2,12 +2,15 @@
 
     z = argmin_z  l(z) - y z + rho/2 (s - z)^2  =  prox_{l/rho}(s + y/rho)        (eq. 7)
 
-Squared loss and hinge have closed forms; any other `Loss` is solved by Newton steps kept inside a bracket.
+Squared loss and hinge have closed forms; any other `Loss` is solved by Newton steps kept inside a bracket.  Of a
+loss that is not convex the penalty has to outweigh how far l'' falls: then each scalar problem is strictly convex,
+and what is found is its global minimum.
 """
 
 import numpy as np
 
-from distadmm.problems.losses import Array, Hinge, Logistic, Loss, Squared
+from distadmm.errors import require
+from distadmm.problems.losses import Array, Hinge, Logistic, Loss, Squared, least_curvature
 
 
 def prox(loss: Loss, target: Array, rho: float, n: Array, start: Array | None = None) -> Array:
@@ -17,6 +20,11 @@ def prox(loss: Loss, target: Array, rho: float, n: Array, start: Array | None = 
     if type(loss) is Hinge:
         margin = target * n
         return np.where(margin >= 1.0, n, np.where(margin <= 1.0 - 1.0 / rho, n + target / rho, target))
+    require(
+        rho + least_curvature(loss) > 0,
+        f"rho is {rho:.4g} and the loss's curvature falls to {least_curvature(loss):.4g}; needed: a rho "
+        "that outweighs it",
+    )
     return _newton(loss, target, rho, n, n if start is None else start)
 
 
@@ -24,11 +32,11 @@ _PLAIN_STEPS = 8
 
 
 def _newton(loss: Loss, target: Array, rho: float, n: Array, start: Array) -> Array:
-    """The root of g(z) = l'(z) + rho (z - n), which rises with z; it lies between n and n - l'(n)/rho.
+    """The root of g(z) = l'(z) + rho (z - n), which rises by at least r = rho + min(l'', 0): between n and n - l'(n)/r.
 
     Nearly all records need a few plain Newton steps, kept between those ends; the rest are bracketed.
     """
-    other = n - loss.slope(n, target) / rho
+    other = n - loss.slope(n, target) / (rho + least_curvature(loss))
     low, high = np.minimum(n, other), np.maximum(n, other)
     z = np.clip(start, low, high)
     for _ in range(_PLAIN_STEPS):

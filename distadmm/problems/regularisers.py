@@ -1,20 +1,26 @@
-"""Regularisers R(x) = l1 |x|_1 + l2/2 |x|^2 and the convex sets X_m a model may be kept in."""
+"""Regularisers R(x) = l1 |x|_1 + l2/2 |x|^2, folded or not, and the convex sets X_m a model may be kept in."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
 from distadmm.errors import require
+from distadmm.problems.concave import MCP, SCAD
 
 Array = np.ndarray
 
 
 @dataclass(frozen=True)
 class Regulariser:
-    """R(x) = l1 |x|_1 + l2/2 |x|^2: l2 is (0, 1), l1 is (1, 0), the elastic net (alpha, 1 - alpha)."""
+    """R(x) = l1 |x|_1 + l2/2 |x|^2: l2 is (0, 1), l1 is (1, 0), the elastic net (alpha, 1 - alpha).
+
+    `folded`: a concave penalty of slope 1 at zero, whose own value and proximal map then count; it is l1 |x|_1 less
+    a convex function, and `bend` is the slope of that.
+    """
 
     l1: float = 0.0
     l2: float = 1.0
+    folded: MCP | SCAD | None = None
 
     def __post_init__(self) -> None:
         require(
@@ -22,7 +28,30 @@ class Regulariser:
             f"regulariser weights are l1={self.l1:g}, l2={self.l2:g}; needed: both >= 0 and one of them > 0",
         )
 
+    @property
+    def dent(self) -> float:
+        """What R lacks of being convex: R + dent/2 |x|^2 is."""
+        return self.folded.dent if self.folded else 0.0
+
+    def bend(self, x: Array) -> Array:
+        return (
+            np.sign(x) - np.sign(np.abs(x)) * self.folded.derivatives(x)[0]
+            if self.folded
+            else np.zeros_like(x)
+        )
+
+    def subgradient(self, x: Array) -> Array:
+        return self.l1 * np.sign(x) + self.l2 * x - self.bend(x)
+
+    def prox(self, v: Array, step: float) -> Array:
+        """argmin_x |x - v|^2/2 + step R(x)."""
+        if self.folded:
+            return self.folded.prox(v, step)
+        return np.copysign(np.maximum(np.abs(v) - step * self.l1, 0.0), v) / (1.0 + step * self.l2)
+
     def value(self, x: Array) -> float:
+        if self.folded:
+            return self.folded.value(x)
         return self.l1 * float(np.abs(x).sum()) + 0.5 * self.l2 * float(x @ x)
 
 
@@ -58,9 +87,27 @@ class Ball:
 Region = Whole | Box | Ball
 
 
+def into(region: Region, x: Array) -> Array:
+    """The nearest point of the region."""
+    if isinstance(region, Box):
+        return np.clip(x, region.low, region.high)
+    norm = float(np.linalg.norm(x)) if isinstance(region, Ball) else 0.0
+    return x * (region.radius / norm) if isinstance(region, Ball) and norm > region.radius else x
+
+
 def regulariser_named(text: str) -> Regulariser:
-    """`l2`, `l1` or `enet:ALPHA`."""
+    """`l2`, `l1`, `enet:ALPHA`, `mcp` or `scad`, these with :REACH or without."""
     name, _, alpha = text.partition(":")
+    if name in (MCP.name, SCAD.name):
+        kind = MCP if name == MCP.name else SCAD
+        reach = _numbers(alpha, 1) if alpha else [kind.alpha]
+        require(
+            reach is not None and reach[0] > kind.least,
+            f"--reg is {text!r}; needed: {name}:REACH, from where on it is flat, above {kind.least:g} (default "
+            f"{kind.alpha:g})",
+        )
+        assert reach is not None
+        return Regulariser(1.0, 0.0, kind(1.0, reach[0]))
     if name == "l2" and not alpha:
         return Regulariser(0.0, 1.0)
     if name == "l1" and not alpha:
@@ -68,7 +115,7 @@ def regulariser_named(text: str) -> Regulariser:
     share = _numbers(alpha, 1) if name == "enet" else None
     require(
         share is not None and 0 <= share[0] <= 1,
-        f"--reg is {text!r}; choose one of: l2, l1, enet:ALPHA with ALPHA in [0, 1]",
+        f"--reg is {text!r}; choose one of: l2, l1, enet:ALPHA with ALPHA in [0, 1], mcp, scad",
     )
     assert share is not None
     return Regulariser(share[0], 1.0 - share[0])

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from distadmm.errors import InputError, require
+from distadmm.errors import require, told
 from distadmm.structs import mutable_struct
 
 Array = np.ndarray
@@ -85,12 +85,10 @@ class Conditions:
 
 def parse_drop_out(text: str) -> tuple[float, float]:
     """`0.05:0.5`: a node leaves with probability 0.05 an iteration and returns with probability 0.5."""
-    try:
+    with told(
+        f"--drop-out is {text!r}; needed: LEAVE:RETURN, two probabilities such as 0.05:0.5", ValueError
+    ):
         leave, back = (float(part) for part in text.split(":"))
-    except ValueError:
-        raise InputError(
-            f"--drop-out is {text!r}; needed: LEAVE:RETURN, two probabilities such as 0.05:0.5"
-        ) from None
     require(
         0 <= leave < 1 and 0 <= back <= 1,
         f"--drop-out is {text}; needed: 0 <= LEAVE < 1 and 0 <= RETURN <= 1",

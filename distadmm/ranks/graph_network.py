@@ -99,6 +99,7 @@ class Network:
         self._last: Array | None = None  # under conditions, the last row received at each edge
         self._met: Array | None = None  # and the sum of both its rows when it was there last
         self.traffic = Traffic()
+        self.carried = np.zeros((len(part.indices), 1))  # bytes from a node here to its neighbour, by edge
         # Asked before rows leave, (kind, rows); it raises where they may not.
         self.guard: Callable[[str, Array], None] | None = None
         # Who signs messages: `stamp()` gives four numbers a row to send along, `notice` gets those that came.
@@ -118,6 +119,7 @@ class Network:
         self.ghosts = order[self.n_local :]  # nodes elsewhere whose rows arrive here, in that order
         position = dict(zip(order.tolist(), range(len(order))))
         self._n_visible = len(order)
+        self.world.dog.holds("node", part.nodes.tolist())
         self.columns = np.array([position[j] for j in part.indices.tolist()], dtype=np.int64)
         self._neighbours = _as_slice(self.columns)  # where they all are, for a rank of one node
         # Round s adds the s-th neighbour of every node that has one: the order of the sum is the
@@ -170,6 +172,7 @@ class Network:
         traffic = self.traffic
         traffic.messages += len(self.columns)
         traffic.bytes += F.itemsize * width * len(self.columns)
+        self.carried += F.itemsize * width
         if not self._peers:
             return F
         channel = self._channels.get(width) or self._channel(width)
@@ -177,7 +180,9 @@ class Network:
         for rows, buffer in channel.sends:
             np.take(F, rows, axis=0, out=buffer, mode="clip")
         channel.start_all(channel.requests)
+        self.world.dog.beat(waits=True)
         channel.wait_all(channel.requests)
+        self.world.dog.beat()
         traffic.wire_messages += len(self._peers)
         traffic.wire_bytes += channel.wire_bytes
         return channel.visible
@@ -259,7 +264,7 @@ class Network:
 
     def memory(self) -> dict[str, Array]:
         """What later iterations depend on besides the algorithm's state, one row a node."""
-        kept = {"last": self._last, "met": self._met}
+        kept = {"last": self._last, "met": self._met, "carried": self.carried}
         return {name: self._by_node(rows) for name, rows in kept.items() if rows is not None}
 
     def _by_node(self, edges: Array) -> Array:
@@ -273,9 +278,15 @@ class Network:
     def restore(self, memory: dict[str, Array]) -> None:
         """Take back what `memory` gave, on whatever rank the node was."""
         counts = np.diff(self.indptr)
-        for name in memory.keys() & {"last", "met"}:
-            edges = np.concatenate([rows[:count] for rows, count in zip(memory[name], counts)])
-            setattr(self, f"_{name}", edges)
+        for name, of in {"last": "_last", "met": "_met", "carried": "carried"}.items():
+            if name in memory:
+                setattr(self, of, np.concatenate([rows[:n] for rows, n in zip(memory[name], counts)]))
+
+    def sent(self, sender: int, receiver: int, size: int) -> None:
+        """A message that did not pass `exchange` went along this edge."""
+        a = int(np.searchsorted(self.nodes, sender))
+        first, end = self.indptr[a], self.indptr[a + 1]
+        self.carried[first + np.searchsorted(self.indices[first:end], receiver)] += size
 
     def close(self) -> None:
         """Free the requests.  Nothing is in flight: every exchange waits for all it sent and all it awaits."""

@@ -1,5 +1,6 @@
 """One way in and one way out for all ranks of a command."""
 
+import atexit
 import contextlib
 import os
 import signal
@@ -8,8 +9,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from distadmm.errors import DONE, FAILURE, InputError
-from distadmm.flags import read_config, value_of
+from distadmm.flags import parse, read_config, value_of
 from distadmm.ranks import world as ranks
+from distadmm.ranks.signals import Signals, hold_back
+from distadmm.ranks.watch import Watchdog
 
 
 def _listen() -> None:
@@ -19,15 +22,17 @@ def _listen() -> None:
             signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def _waiting(argv: Sequence[str]) -> str:
-    """What --yield says, read ahead of the flags: the MPI library looks at it once, when it is loaded."""
-    given, path = value_of(argv, "--yield"), value_of(argv, "--config")
-    if given is not None:
-        return given
-    if path is not None:
+def _ahead(argv: Sequence[str]) -> tuple[str, float | None]:
+    """What --yield and --stall-timeout say, read ahead of the flags: they matter before there is MPI."""
+    given, limit, path = (value_of(argv, name) for name in ("--yield", "--stall-timeout", "--config"))
+    table: dict[str, Any] = {}
+    if path is not None and None in (given, limit):
         with contextlib.suppress(InputError):  # rank 0 will say what is wrong with the file
-            return str(read_config(path).get("yield", "auto"))
-    return "auto"
+            table = read_config(path)
+    with contextlib.suppress(TypeError, ValueError):
+        found = float(limit or table["stall_timeout"]) if limit or "stall_timeout" in table else None
+        return given or str(table.get("yield", "auto")), found
+    return given or str(table.get("yield", "auto")), None
 
 
 def reader_left() -> int:
@@ -41,22 +46,61 @@ def launch(
     read: Callable[[list[str]], Any],
     work: Callable[[Any, Any], int],
     argv: Sequence[str] | None = None,
+    *,
+    guard: float = 0.0,
 ) -> int:
     """Run a command on all ranks: `read(argv)` on rank 0, then `work(config, world)` on every rank.
 
     The return value is the exit code.  An InputError is one line from rank 0 and the same code on all
-    ranks; any other exception prints its traceback with its rank and ends the whole job.
+    ranks; any other exception prints its traceback with its rank and ends the whole job.  With `guard`, the seconds
+    that --stall-timeout has by default, a watchdog looks after the ranks from here until all leave.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(AttributeError):  # a stand-in: a notebook's, or a test's
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    waiting, limit = _ahead(arguments)
+    if (
+        not guard or "mpi4py.MPI" in sys.modules
+    ):  # the ranks of another command's job, which may not all come by here
+        Signals.let_through()
+        return _launch(prog, read, work, arguments, waiting, Watchdog())
+    hold_back()  # also in the thread that looks
+    with Watchdog(guard if limit is None else limit, *ranks.place()) as dog:
+        return _launch(prog, read, work, arguments, waiting, dog, guarded=True)
+
+
+def _launch(
+    prog: str,
+    read: Any,
+    work: Any,
+    arguments: list[str],
+    waiting: str,
+    dog: Watchdog,
+    *,
+    guarded: bool = False,
+) -> int:
     try:
-        world = ranks.connect(_waiting(arguments))
+        atexit.register(dog.stop)  # runs after what ends the library
+        world = ranks.connect(waiting)
     except InputError as error:
-        if os.environ.get("PMI_RANK", os.environ.get("OMPI_COMM_WORLD_RANK", "0")) == "0":
+        if ranks.place()[0] == 0:
             print(f"{prog}: {error}", file=sys.stderr)
         return error.code
+    if guarded:
+        atexit.register(dog.until_the_end)  # after this, what ends the library
+    world.dog, world.signals = dog, Signals(dog.tell, dog.told)
+    if guarded and world.size > 1:
+        world.barrier()
+        dog.met()
+
+    def leave(number: int) -> None:
+        if dog.speaks():
+            told = f"{prog}: ended by signal {number} before anything was begun; the same command starts it\n"
+            os.write(2, told.encode())
+        if world.size > 1:
+            world.abort(128 + number)
+        os._exit(128 + number)
 
     def read_or_leave() -> tuple[str, Any]:
         try:
@@ -66,6 +110,8 @@ def launch(
 
     try:
         _listen()
+        if guarded:
+            world.signals.take_over(leave)
         kind, content = world.on_root(read_or_leave)
         if kind == "exit":
             return int(content)
@@ -89,3 +135,18 @@ def launch(
         if world.size > 1:
             world.abort(FAILURE)
         return FAILURE
+
+
+def say(
+    prog: str, doc: str | None, asked: type | None, answer: Callable[[Any], str], argv: Sequence[str] | None
+) -> int:
+    """A command that one rank alone works out: flags of `asked` in, what `answer` makes of them printed."""
+    groups = [asked] if asked else []
+
+    def work(options: Sequence[Any], world: ranks.World) -> int:
+        text = world.on_root(lambda: answer(options[0] if options else None))
+        if world.is_root:
+            print(text)
+        return DONE
+
+    return launch(prog, lambda words: parse(prog, doc or "", groups, words), work, argv)

@@ -71,6 +71,7 @@ class Star:
         }
         self.is_centre = self.world.rank == 0
         self.hosted = tuple(m for m, rank in self.home.items() if rank == self.world.rank)
+        self.world.dog.holds("party", self.hosted)
         self.sent = Traffic()
         self._kind = "vector"
 
@@ -111,10 +112,13 @@ class Star:
         else:
             for m in (m for m in shapes if m in self.hosted):
                 packet = np.empty(shapes[m], dtype=kind)
+                self.world.dog.beat(waits=True)
                 self.world.comm.Recv(packet, source=0, tag=m)
                 received[m] = _widen(packet)
+        self.world.dog.beat(waits=True)
         for request in pending:
             request.Wait()
+        self.world.dog.beat()
         return received
 
     def up(
@@ -141,8 +145,10 @@ class Star:
             for m in (m for m in expected if m not in self.hosted):
                 packets[m] = np.empty(expected[m], dtype=kind)
                 pending.append(self.world.comm.Irecv(packets[m], source=self.home[m], tag=m))
+        self.world.dog.beat(waits=True)
         for request in pending:
             request.Wait()
+        self.world.dog.beat()
         return {m: _widen(packets[m]) for m in sorted(packets)} if self.is_centre else None
 
     def texts_up(self, texts: Mapping[int, str]) -> dict[int, str] | None:

@@ -274,6 +274,8 @@ class Tree:
         traffic = self.setup if kind == _FLOOD else self.network.traffic
         traffic.messages += 1
         traffic.bytes += len(payload)
+        if kind != _FLOOD:
+            self.network.sent(sender, receiver, len(payload))
         traffic.wire_messages += self.post.sent - before[0]
         traffic.wire_bytes += self.post.sent_bytes - before[1]
 

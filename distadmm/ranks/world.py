@@ -13,7 +13,9 @@ from functools import partial
 from typing import Any, TypeVar
 
 from distadmm.errors import InputError
+from distadmm.ranks.signals import Signals
 from distadmm.ranks.waiting import choose_waiting, cores, local_ranks, patiently, until_read
+from distadmm.ranks.watch import Watchdog
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -21,7 +23,8 @@ R = TypeVar("R")
 # What the launchers of the field set in the environment of a rank: the number of ranks they started.
 _LAUNCHED_SIZE = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
 _LAUNCHED_HERE = ("MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE")  # how many of them on this host
-_LAUNCHED = (*_LAUNCHED_SIZE, "PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "PMI_FD")
+_LAUNCHED_RANK = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK")
+_LAUNCHED = (*_LAUNCHED_SIZE, *_LAUNCHED_RANK, "PMI_FD")
 _WORD, _STATUS = 2720, 2721  # tags: rank 0 has something to say; a rank has something to tell it
 
 
@@ -56,6 +59,18 @@ def launched_size() -> int | None:
     return None
 
 
+def place() -> tuple[int, int, int | None]:
+    """(rank, ranks, ranks on this host) of this process, as its launcher says; None: it does not say."""
+    rank, here = (
+        next((int(os.environ[name]) for name in names if os.environ.get(name, "").isdigit()), None)
+        for names in (_LAUNCHED_RANK, _LAUNCHED_HERE)
+    )
+    size = launched_size()
+    if rank is None or size is None:
+        return rank or 0, 1, None
+    return rank, size, size if here is None and on_one_host() else here
+
+
 def on_one_host() -> bool:
     """Whether the launcher says that all of the job's ranks are on this host."""
     for name in _LAUNCHED_HERE:
@@ -78,6 +93,14 @@ class World:
         self.silent: set[int] = set()  # ranks of this world that an onlooker has waited for in vain
         self._knows_the_dead = False  # a library with ULFM, which ends without them
         self._counts: list[int] | None = None  # rows that each rank gathers
+        self.dog = Watchdog()  # of a command under a launcher, one that is awake
+        self.signals = Signals()
+
+    def alone(self) -> "World":
+        """This rank as a world of its own, with the same ear and the same watchdog."""
+        mine = World()
+        mine.dog, mine.signals = self.dog, self.signals
+        return mine
 
     @property
     def is_root(self) -> bool:
@@ -92,15 +115,22 @@ class World:
 
     def broadcast(self, value: T) -> T:
         """Rank 0's `value`, on every rank."""
-        return value if self.size == 1 else self.comm.bcast(value, root=0)
+        return value if self.size == 1 else self._wait(self.comm.bcast, value)
 
     def gather(self, value: T) -> list[T] | None:
         """The values of all ranks in rank order on rank 0; None elsewhere."""
-        return [value] if self.size == 1 else self.comm.gather(value, root=0)
+        return [value] if self.size == 1 else self._wait(self.comm.gather, value)
 
     def barrier(self) -> None:
         if self.size > 1:
-            self.comm.Barrier()
+            self._wait(self.comm.Barrier)
+
+    def _wait(self, call: Callable[..., Any], *given: Any) -> Any:
+        """What may have to wait for other ranks, as the watchdog is told."""
+        self.dog.beat(waits=True)
+        found = call(*given)
+        self.dog.beat()
+        return found
 
     def scatter(self, values: Sequence[T] | None) -> T:
         """The rank-th of rank 0's `values`."""
@@ -141,7 +171,7 @@ class World:
 
     def allgather(self, value: T) -> list[T]:
         """The values of all ranks in rank order, on every rank."""
-        return [value] if self.size == 1 else self.comm.allgather(value)
+        return [value] if self.size == 1 else self._wait(self.comm.allgather, value)
 
     def on_root(self, function: Callable[[], T]) -> T:
         """Run `function` on rank 0 only; its result, or the InputError it raised, reaches every rank."""
@@ -183,7 +213,7 @@ class World:
             for rank in range(1, self.size):
                 self.comm.send(None, dest=rank, tag=_WORD)
         elif self.size > 1:
-            patiently(partial(self.comm.iprobe, source=0, tag=_WORD))
+            self._wait(patiently, partial(self.comm.iprobe, source=0, tag=_WORD))
             self.comm.recv(source=0, tag=_WORD)
         return self.broadcast(value)
 
@@ -194,7 +224,7 @@ class World:
             return self._announce([])
         found = [value]
         for rank in range(1, self.size):
-            patiently(partial(self.comm.iprobe, source=rank, tag=_STATUS))
+            self._wait(patiently, partial(self.comm.iprobe, source=rank, tag=_STATUS))
             found.append(self.comm.recv(source=rank, tag=_STATUS))
         return self._announce(found)
 
@@ -285,6 +315,7 @@ def connect(waiting: str = "auto") -> World:
     choose_waiting(waiting)
     _choose_transports()
     try:
+        _start_library()
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
         raise InputError(
@@ -299,6 +330,35 @@ def connect(waiting: str = "auto") -> World:
             f"({os.path.join(os.path.dirname(sys.executable), 'mpiexec')}), or srun --mpi=pmi2"
         )
     return World(comm)
+
+
+def _start_library() -> None:
+    """MPI_Init, and MPI_Finalize at exit, as mpi4py does; but others of this process go on while the library waits.
+
+    mpi4py keeps the interpreter locked, so that a watchdog would be deaf to a rank that never comes.
+    """
+    import mpi4py
+
+    mpi4py.rc.initialize = mpi4py.rc.finalize = False
+    from mpi4py import MPI
+
+    if MPI.Is_initialized():
+        return
+    import atexit
+    import ctypes
+
+    try:
+        with open("/proc/self/maps") as maps:
+            paths = (line.split()[-1] for line in maps)
+            library = ctypes.CDLL(next(path for path in paths if "/libmpi.so" in path))
+        start, end = library.MPI_Init_thread, library.MPI_Finalize
+    except (OSError, AttributeError, StopIteration):  # it goes by another name here
+        MPI.Init_thread(MPI.THREAD_MULTIPLE)
+        atexit.register(MPI.Finalize)
+        return
+    if start(None, None, MPI.THREAD_MULTIPLE, ctypes.byref(ctypes.c_int())):
+        raise RuntimeError("MPI_Init_thread failed")
+    atexit.register(end)
 
 
 def _choose_transports() -> None:

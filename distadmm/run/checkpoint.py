@@ -2,9 +2,12 @@
 
 The manifest is written last, so a checkpoint either is complete or does not exist; the one before is removed
 only after that.  What a file holds says by itself which members it is about, so another number of ranks can go on.
+Manifest and files name the run and the iteration, and the manifest has the hash of each file: what cannot be proved to
+be one whole checkpoint of this run is refused.  Those of releases before that have no hashes, and are read.
 """
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -13,25 +16,42 @@ from distadmm.files import read_json, read_npz, write_bytes, write_npz
 from distadmm.ranks.world import World
 
 Array = np.ndarray
+_OF = "of"  # in each file: the run and the iteration
 
 
-def save(folder: Path, k: int, kept: dict[str, Array], world: World, seconds: float = 0.0) -> None:
-    """Write what each rank keeps after iteration k; `seconds` is what rank 0 has taken so far."""
+def save(
+    folder: Path, k: int, kept: dict[str, Array], world: World, seconds: float = 0.0, run: str = ""
+) -> None:
+    """Write what each rank keeps after iteration k of `run`; `seconds` is what rank 0 has taken so far."""
     place = folder / f"iteration-{k:08d}"
     world.on_root(lambda: _make(folder, place))
-    write_npz(place / f"rank-{world.rank:05d}.npz", kept, sync=True, secret=True)
-    world.barrier()
-    if world.is_root:
+    name = f"rank-{world.rank:05d}.npz"
+    write_npz(place / name, {**kept, _OF: np.array([run, str(k)])}, sync=True, secret=True)
+    hashes = world.gather(_hash(place / name))
+    if hashes is not None:
         import json
         import shutil
 
         files = [f"rank-{rank:05d}.npz" for rank in range(world.size)]
-        manifest = json.dumps({"iteration": k, "folder": place.name, "files": files, "seconds": seconds})
-        write_bytes(folder / "latest.json", manifest.encode(), sync=True)
+        manifest = {"iteration": k, "folder": place.name, "files": files, "seconds": seconds}
+        manifest |= {"run": run, "sha256": hashes}
+        write_bytes(folder / "latest.json", json.dumps(manifest).encode(), sync=True)
         for old in folder.glob("iteration-*"):
             if old != place:
                 shutil.rmtree(old, ignore_errors=True)
     world.barrier()  # from here on every rank may forget what it would need to go back further
+
+
+def _hash(path: Path) -> str:
+    import hashlib
+
+    try:
+        with open(path, "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise InputError(
+            f"cannot read {path} of the checkpoint: {error.strerror}; restore it, or start anew"
+        ) from None
 
 
 def _make(folder: Path, place: Path) -> None:
@@ -47,30 +67,63 @@ def is_there(folder: Path) -> bool:
     return (folder / "latest.json").is_file()
 
 
-def latest(folder: Path) -> int:
-    """The iteration after which the last complete checkpoint was taken."""
+def _manifest(folder: Path) -> dict[str, Any]:
+    """What the manifest says, if it can be one."""
+    path = folder / "latest.json"
     if not is_there(folder):
         raise InputError(f"no complete checkpoint in {folder}; run with --checkpoint-every K, then --resume")
-    return int(read_json(folder / "latest.json")["iteration"])
+    found = read_json(path)
+    found = found if isinstance(found, dict) else {}
+    files, hashes = found.get("files"), found.get("sha256")
+    texts = [found.get("folder"), *(files if isinstance(files, list) and files else [None])]
+    fits = all(isinstance(text, str) for text in texts) and type(found.get("iteration")) is int
+    fits &= found["iteration"] >= 0 and isinstance(found.get("seconds", 0.0), (int, float)) if fits else False
+    if "run" in found or hashes is not None:
+        fits &= (
+            isinstance(found.get("run"), str) and isinstance(hashes, list) and len(hashes) == len(texts) - 1
+        )
+    require(
+        fits, f"{path} is no manifest of a checkpoint, or a damaged one; restore it, or start the run anew"
+    )
+    return found
+
+
+def latest(folder: Path) -> int:
+    """The iteration after which the last complete checkpoint was taken."""
+    return int(_manifest(folder)["iteration"])
 
 
 def seconds(folder: Path) -> float:
     """What the iterations before the last complete checkpoint took."""
-    return float(read_json(folder / "latest.json").get("seconds", 0.0))
+    return float(_manifest(folder).get("seconds", 0.0))
+
+
+def run_of(folder: Path) -> str:
+    """The name of the run that the last complete checkpoint is of; empty in those of earlier releases."""
+    return str(_manifest(folder).get("run", ""))
 
 
 def load(folder: Path) -> list[dict[str, Array]]:
     """What every rank kept in the last complete checkpoint, one after the other."""
-    manifest = read_json(folder / "latest.json")
-    try:
-        places = [(folder / str(manifest["folder"]) / str(name)).resolve() for name in manifest["files"]]
-    except (KeyError, TypeError):
-        raise InputError(
-            f"{folder / 'latest.json'} names no files of a checkpoint; start the run anew"
-        ) from None
-    for place in places:
+    manifest, path = _manifest(folder), folder / "latest.json"
+    places = [(folder / manifest["folder"] / name).resolve() for name in manifest["files"]]
+    parts = []
+    for at, place in enumerate(places):
         require(
             place.is_relative_to(folder.resolve()),
-            f"{folder / 'latest.json'} names {place}, which is not in that directory; start the run anew",
+            f"{path} names {place}, which is not in that directory; start the run anew",
         )
-    return [read_npz(place) for place in places]
+        known = "sha256" in manifest
+        require(
+            not known or _hash(place) == manifest["sha256"][at],
+            f"{place} is not the file of which {path} has the hash: the checkpoint is damaged or mixed with another; "
+            "restore it, or start the run anew",
+        )
+        part = read_npz(place)
+        of = part.pop(_OF, np.array([])).tolist()
+        require(
+            of == ([manifest["run"], str(manifest["iteration"])] if known else []),
+            f"{place} is of another run or iteration than {path}; restore the checkpoint, or start the run anew",
+        )
+        parts.append(part)
+    return parts

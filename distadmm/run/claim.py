@@ -6,7 +6,7 @@ import time
 from itertools import count
 from pathlib import Path
 
-from distadmm.errors import InputError
+from distadmm.errors import InputError, require
 from distadmm.privacy.ledger.chain import has_secret_noise
 
 
@@ -49,11 +49,9 @@ def _empty(folder: Path) -> None:
     import shutil
 
     ledgers = list(folder.rglob("*.jsonl"))
-    for ledger in ledgers:
-        if in_use(ledger):
-            raise InputError(
-                f"--out {folder} is in use: a run writes {ledger}; end it, or give another --out"
-            )
+    for path in (folder, *ledgers):
+        if in_use(path):
+            raise InputError(f"--out {folder} is in use: a run writes {path}; end it, or give another --out")
     if any(map(has_secret_noise, ledgers)):
         whole = os.path.abspath(folder)
         aside = Path(next(name for k in count(1) if not os.path.lexists(name := f"{whole}.spent-{k}")))
@@ -70,15 +68,32 @@ def _empty(folder: Path) -> None:
             entry.unlink()
 
 
-def in_use(ledger: Path) -> bool:
-    """Whether a process holds the lock of this ledger."""
-    import fcntl
+class Lock:
+    """Of a run directory or a ledger; held until nobody refers to it, or the process ends."""
 
-    with open(ledger, "rb") as file:
+    def __init__(self, path: Path):
+        import fcntl
+
+        self._handle, self.held = os.open(path, os.O_RDONLY), True
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            return True
+            self.held = False
         except OSError:  # a file system without locks
-            return False
-    return False
+            pass
+
+    def __del__(self) -> None:
+        if hasattr(self, "_handle"):
+            os.close(self._handle)
+
+
+def in_use(path: Path) -> bool:
+    """Whether a process holds the lock of this run directory or ledger."""
+    return not Lock(path).held
+
+
+def lock(folder: Path) -> Lock:
+    """The one lock of a run, by which no two processes write into its directory."""
+    found = Lock(folder)
+    require(found.held, f"{folder} is in use: a run writes there; wait for its end, or end it")
+    return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, ClassVar
 
+from distadmm.algorithm import names, spelled
 from distadmm.data.options import MoreRows
 from distadmm.errors import require
 from distadmm.flags import again, fields_of, flag, table_of
@@ -92,7 +93,7 @@ class Privacy(Budget):
         Budget,
         "adjacency",
         choices=(*ADJACENCIES, "node"),
-        note="; no default; with gossip also node: all its rows",
+        note="; no default; with gossip and masked also node: all its rows",
     )
     noise: str | None = flag(
         None,
@@ -175,6 +176,9 @@ class Choice:
     flags_title = "algorithm"
 
     algorithm: str = again(Shared, "algorithm")
+
+    def __post_init__(self) -> None:
+        self.__dict__["algorithm"] = spelled(self.algorithm, names())
 
 
 @struct

@@ -28,6 +28,8 @@ class Options(NamedTuple):
 
 
 class Design(Programme):
+    beats = False
+
     def options(self, parts: tuple[Any, ...]) -> Options:
         return Options(*parts)
 

@@ -14,7 +14,7 @@ from distadmm.errors import require
 from distadmm.files import read_json, write_json, write_npz
 from distadmm.ranks.world import World
 from distadmm.run import checkpoint, history, model, vouch
-from distadmm.run.claim import claim_directory
+from distadmm.run.claim import Lock, claim_directory, lock
 from distadmm.run.running import Running
 
 if TYPE_CHECKING:
@@ -31,21 +31,27 @@ def start(
     flags, resume = options.run, getattr(options.run, "resume", None)
     described = programme.describe(prepared, price)
 
+    held: list[Lock] = []  # on rank 0, until the run is over
+
     def make() -> tuple[str, str, bool | None]:
         made = None if resume is not None else flags.out is None or not Path(flags.out).exists()
         if resume is not None:
             folder = Path(resume)
-            if not programme.restarts:
-                checkpoint.latest(folder / "checkpoint")  # refused before a file is touched
-            _same_inputs(read_json(folder / "config.json"), described, f"--resume {folder}")
+            held.append(lock(folder))
+            name = _whole(
+                folder, described, needed=not programme.restarts
+            )  # refused before a file is touched
         else:
-            folder = claim_directory(flags.out, programme.title(options), force=flags.force)
+            folder, name = claim_directory(flags.out, programme.title(options), force=flags.force), ""
+            held.append(lock(folder))
+        name = name or os.urandom(8).hex()
         table = {key: value for key, value in options.table().items() if key not in _OF_ONE_START}
         write_json(
             folder / "config.json",
             {
                 "schema": SCHEMA,
                 "kind": programme.kind,
+                "run": name,
                 "config": table,
                 **described,
                 "ranks": world.size,
@@ -53,14 +59,42 @@ def start(
                 "versions": versions(world, commit),
             },
         )
-        name = (earlier_name(folder) if resume is not None else "") or os.urandom(8).hex()
         return str(folder), name, made
 
     folder, name, made = world.on_root(make)
     ids = described.get("data_id", "")
-    return Running(
-        world, flags, name, Path(folder), ids if isinstance(ids, str) else together(ids), made=made
+    known = ids if isinstance(ids, str) else together(ids)
+    run = Running(world, flags, name, Path(folder), known, prog=programme.prog, made=made, held=held)
+    again = programme.restarts or run.resumed
+    world.dog.remedy = (
+        run.going_on if again else "no state was kept (--checkpoint-every K does); start it again"
     )
+    return run
+
+
+def _whole(folder: Path, described: dict[str, Any], *, needed: bool) -> str:
+    """The name of the run that is taken up, if all that is left of it belongs together."""
+    before, place = read_json(folder / "config.json"), folder / "checkpoint"
+    _same_inputs(before, described, f"--resume {folder}")
+    names = {"its ledgers": earlier_name(folder), "config.json": str(before.get("run", ""))}
+    if needed or checkpoint.is_there(place):
+        checkpoint.load(place)
+        names["its checkpoint"] = checkpoint.run_of(place)
+        if not names["its checkpoint"]:
+            print(
+                f"{place}: written by an earlier release, without hashes; nothing proves it whole",
+                file=sys.stderr,
+            )
+        require(
+            not names["its checkpoint"] or names["config.json"],
+            f"--resume {folder}: config.json is not of the run that its checkpoint is of; restore it",
+        )
+    known = {what: name for what, name in names.items() if name}
+    require(
+        len({*known.values()}) < 2,
+        f"--resume {folder}: {' and '.join(known)} are of different runs; restore what belongs to this one",
+    )
+    return next(iter(known.values()), "")
 
 
 def forget(run: Running) -> None:

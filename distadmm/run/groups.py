@@ -12,6 +12,7 @@ from distadmm.structs import struct
 ADJACENCIES = ("add-remove", "replace", "label")
 RNGS = ("secure", "simulation")
 FORMS = ("sound", "paper")
+STALL_TIMEOUT = 600.0
 
 
 @struct
@@ -33,6 +34,12 @@ class Job(Output):
     seed: int = flag(0, help="seed of all random choices that are not secret", at_least=0)
     strict: bool = flag(False, help="exit with code 4 when the result is not as good as was asked for")
     dry_run: bool = flag(False, help="print what would be run and stop")
+    stall_timeout: float = flag(
+        STALL_TIMEOUT,
+        help="end the job when a rank is stopped, or none gets on, for so many seconds (ten times as long in start-up "
+        "and while results are written); 0: never",
+        at_least=0,
+    )
     run_code: bool = flag(
         False,
         help="run Python files that a run directory names, though this user did not start that run here",
@@ -61,9 +68,6 @@ class Run(Job):
         "auto",
         help="how ranks wait: spin, yield, or auto (yield where there are more ranks than cores)",
         choices=("auto", "spin", "yield"),
-    )
-    stall_timeout: float = flag(
-        600.0, help="end the job when no rank gets on for so many seconds; 0: never", at_least=0
     )
 
     def __post_init__(self) -> None:

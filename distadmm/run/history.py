@@ -1,10 +1,12 @@
 """`history.csv`: one line a measurement, written whole before every checkpoint and at the end."""
 
+import contextlib
 import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from distadmm.errors import told
 from distadmm.files import write_csv
 
 FORMER = {"mean_model_gap": "gap"}  # what columns were called in 0.1
@@ -36,11 +38,35 @@ def _named(line: dict[str, str], column: str) -> str:
     return line.get(column) or line.get(FORMER.get(column, ""), "")
 
 
+def read(folder: Path, kind: Any) -> list[Any]:
+    """The lines of a run that is over, as they were measured."""
+    path = folder / "history.csv"
+    return (
+        [kind(*(_value(_named(line, name)) for name in kind._fields)) for line in _lines(path)]
+        if path.is_file()
+        else []
+    )
+
+
+def _value(cell: str) -> Any:
+    for number in (int, float):
+        with contextlib.suppress(ValueError):
+            return number(cell or "nan")
+    return cell
+
+
 def _lines(path: Path) -> list[dict[str, str]]:
     import csv
 
-    with open(path, newline="") as file:
-        return list(csv.DictReader(file))
+    with told(
+        f"{path} is not a history written by distadmm (REASON); restore it, or move it away",
+        *(OSError, ValueError, TypeError, csv.Error),
+    ):
+        with open(path, newline="") as file:
+            lines = list(csv.DictReader(file))
+        for line in lines:
+            int(line.get("iteration", ""))
+    return lines
 
 
 def _cell(value: Any) -> Any:

@@ -101,6 +101,10 @@ def find(path: str | Path) -> RunDirectory | None:
         kind = content.get("kind")
         require(kind in KINDS, f"{path} is a run of {kind!r}, which is none of: {', '.join(KINDS)}")
         summary = _json(path / "summary.json")
+        require(
+            summary is None or (isinstance(summary, dict) and isinstance(summary.get("ended"), str)),
+            f"{path / 'summary.json'} does not say how the run ended, and is damaged; restore it, or leave it out",
+        )
     else:
         kind = _kind_of_old(content)
         if kind is None:

@@ -12,7 +12,7 @@ from distadmm.algorithm import Array, begin, stepped
 from distadmm.errors import BudgetExhausted, InputError
 from distadmm.ranks.uplink import Uplink
 from distadmm.run import checkpoint, history
-from distadmm.run.ends import End
+from distadmm.run.ends import End, end_of
 from distadmm.run.progress import Progress
 from distadmm.run.running import Running
 
@@ -115,7 +115,7 @@ class Loop:
             self.watcher.uplink.close()
             self.place.fabric.close()
             raise
-        self.run.beat()
+        self.run.world.dog.enter("iterating")
         self.run.start_clock()
         progress = Progress(self.course.iterations, self.run.progress)
         ended = self._finished(k, state)
@@ -141,10 +141,16 @@ class Loop:
             ended = state
         finally:
             progress.close()
+        self.run.world.dog.enter("writing")
         self.watcher.uplink.close()
         # A resumed run that went no further leaves the checkpoint as it is: other ranks wrote it, maybe.
-        if self.run.checkpoint_every and self.ended != End.ITERATIONS.word and (k > self.began or not k):
-            self._save(k, state)
+        told = end_of(self.ended)
+        wanted = self.run.checkpoint_every and told not in (End.ITERATIONS, End.DIVERGED)
+        if (wanted or told is End.SIGNAL) and (k > self.began or not k):
+            try:
+                self._save(k, state)
+            except Stop as reason:
+                self.ended = str(reason)
         return k, ended
 
     def _finished(self, k: int, state: Any) -> Any:
@@ -154,10 +160,11 @@ class Loop:
         """The state before the first iteration, or after the last one that a checkpoint holds."""
         state = begin(self.algorithm, self.place)
         folder = self.run.folder / "checkpoint" if self.run.folder is not None else None
-        if not self.run.resumed or folder is None or not checkpoint.is_there(folder):
-            return 0, state
-        self.began, self.seconds = checkpoint.latest(folder), checkpoint.seconds(folder)
-        return self.began, self.place.take_up(checkpoint.load(folder), state)
+        if self.run.resumed and folder is not None and checkpoint.is_there(folder):
+            self.began, self.seconds = checkpoint.latest(folder), checkpoint.seconds(folder)
+            state = self.place.take_up(checkpoint.load(folder), state)
+        self._sound = [name for name, value in state._asdict().items() if not spoilt(value)]
+        return self.began, state
 
     def _after(self, k: int, state: Any, ended: Any, before: Any, progress: Progress) -> None:
         """Measure, show, save and decide whether to go on; every rank decides alike.
@@ -203,14 +210,31 @@ class Loop:
             return ""
         return End.CONVERGED.word if seen.residual <= tolerance else ""
 
+    def _require_numbers(self, k: int, state: Any) -> None:
+        """What began with finite numbers has them still, on all ranks; else the checkpoint before is kept."""
+        world, bad = self.run.world, any(spoilt(getattr(state, name)) for name in self._sound)
+        told = [words for words in world.allgather(world.dog.name if bad else "") if words]
+        if told:
+            self.reason = (
+                f"no finite numbers after iteration {k} on {', '.join(told[:4])}; that state was not saved"
+            )
+            raise Stop(End.DIVERGED.word)
+
     def _save(self, k: int, state: Any) -> None:
         if self.run.folder is not None:
+            self._require_numbers(k, state)
             if self.run.world.is_root:  # first: who goes on from here measures no earlier iteration again
                 history.write(self.run.folder, self.watcher.columns, self.history, self.began)
-            checkpoint.save(
-                self.run.folder / "checkpoint", k, self.place.keep(state), self.run.world, self.seconds
-            )
+            kept, world = self.place.keep(state), self.run.world
+            checkpoint.save(self.run.folder / "checkpoint", k, kept, world, self.seconds, self.run.name)
             self.place.release.checkpoint(k)
+            self.run.world.dog.remedy = self.run.going_on
+
+
+def spoilt(value: Any) -> bool:
+    """Whether a field of a state, maybe one with a part for each member, holds what is no finite number."""
+    parts = [np.asarray(part) for part in (value.values() if isinstance(value, dict) else (value,))]
+    return any(part.dtype.kind == "f" and not np.isfinite(part).all() for part in parts)
 
 
 def sitting_out(place: Place, before: Any, after: Any) -> Any:

@@ -39,11 +39,14 @@ PRIVACY = ("epsilon", "delta", "adjacency", "trust", "statement", "sentence")
 class Model(NamedTuple):
     path: Path  # of its description
     told: dict[str, Any]
+    held: Mapping[str, Mapping[str, Array]] | None = None  # its files, where none was written
 
     @property
     def arrays(self) -> dict[str, Array]:
         """By role."""
-        files = {file: read_npz(self.path.parent / file) for file, _ in self.told["arrays"].values()}
+        files = self.held or {
+            file: read_npz(self.path.parent / file) for file, _ in self.told["arrays"].values()
+        }
         return {role: files[file][name] for role, (file, name) in self.told["arrays"].items()}
 
     @property

@@ -77,6 +77,7 @@ class Observer:
         self._read_test = test
         self._size, self._order = 0, None
         self.uplink = Uplink(world, node.network.n_local, 7 + node.problem.dimension)
+        self.spoilt: tuple[int, list[int]] | None = None  # when first, and which nodes had no finite numbers
         self._means: list[Array] = []  # the nodes' mean model at each measurement, on rank 0
 
     @property
@@ -101,6 +102,17 @@ class Observer:
         found = self.world.gather((count.messages, count.bytes, count.lost)) or [(0, 0, 0)]
         return sum(m for m, _, _ in found), sum(b for _, b, _ in found), sum(lost for _, _, lost in found)
 
+    def on_edges(self) -> dict[str, Array] | None:
+        """Bytes that each directed edge carried, on rank 0."""
+        network = self.node.network
+        senders = np.repeat(network.nodes, np.diff(network.indptr))
+        parts = self.world.gather((senders, network.indices, network.carried[:, 0]))
+        if parts is None:
+            return None
+        sender, receiver, carried = (np.concatenate([part[at] for part in parts]) for at in range(3))
+        order = np.lexsort((receiver, sender))
+        return {"sender": sender[order], "receiver": receiver[order], "bytes": carried[order]}
+
     def measure(self, k: int, phase: str, state: Any, before: Any, seconds: float) -> Measurement | None:
         problem, network, f = self.node.problem, self.node.network, state.f
         unseen = np.full(len(f), np.nan)
@@ -120,6 +132,8 @@ class Observer:
         if gathered is None:
             return None
         whole = gathered[order]
+        if not self.spoilt and not np.isfinite(whole[:, 7:]).all():
+            self.spoilt = k, np.flatnonzero(~np.isfinite(whole[:, 7:]).all(axis=1)).tolist()
         mean = whole[:, 7:].mean(axis=0)
         self._means.append(mean)
         n = len(whole)

@@ -5,22 +5,20 @@ import os
 import shutil
 import sys
 import time
+from pathlib import Path
 from typing import Any, TextIO
 
 EVERY = 2.0  # seconds between lines where there is no terminal
 _REDRAW = 0.1
 _WIDTH = 20  # of the bar
+_LAUNCHERS = ("mpiexec", "mpirun", "hydra", "orte", "prte")
 
 
 class Progress:
-    """Under mpiexec standard error is no terminal even inside one; a launcher of ours that saw a terminal
-    says so in DISTADMM_TERMINAL, because a carriage return does pass through."""
-
     def __init__(self, iterations: int, mode: str = "auto", stream: TextIO | None = None):
         self.stream = stream or sys.stderr
         if mode == "auto":
-            terminal = self.stream.isatty() or os.environ.get("DISTADMM_TERMINAL") == "1"
-            mode = "bar" if terminal else "lines"
+            mode = "bar" if self.stream.isatty() or launched_at_terminal() else "lines"
         self.iterations, self.mode = iterations, mode
         self.started = self._last = time.monotonic()
         self._drawn = False
@@ -51,6 +49,23 @@ class Progress:
         if self._drawn and self.mode == "bar":
             self.stream.write("\r\033[K")
             self.stream.flush()
+
+
+def launched_at_terminal() -> bool:
+    """Whether the launcher of this rank writes to a terminal: the rank's own stream is a pipe to it there.
+
+    The launcher is the topmost of the ancestors that are one; a carriage return does pass through it.
+    """
+    there, pid = "", os.getppid()
+    with contextlib.suppress(
+        OSError, ValueError
+    ):  # where there is no /proc, and for ancestors of other users
+        while pid > 1:
+            name, _, rest = Path(f"/proc/{pid}/stat").read_text().partition("(")[2].rpartition(") ")
+            if not name.startswith(_LAUNCHERS):
+                break
+            there, pid = os.readlink(f"/proc/{pid}/fd/2"), int(rest.split()[1])
+    return there.startswith(("/dev/pts/", "/dev/tty"))
 
 
 def columns(stream: TextIO) -> int:

@@ -2,14 +2,12 @@
 
 import os
 import time
-from dataclasses import field
 from pathlib import Path
 from typing import Any
 
-from distadmm.ranks.watch import Watchdog
+from distadmm.ranks.signals import Signals
 from distadmm.ranks.world import World
 from distadmm.run.ends import End
-from distadmm.run.signals import Signals
 from distadmm.structs import mutable_struct
 
 
@@ -22,12 +20,22 @@ class Running:
     name: str  # a name no other run has, the same on every rank
     folder: Path | None = None  # None: nothing is written
     data_id: str = ""  # keyed name of the data; empty where nothing is written
-    signals: Signals = field(default_factory=Signals)
-    dog: Watchdog | None = None  # told of every stretch of work that is done
     account: Any = None  # `ledger.account.Account`, once the run is entered in one
     earlier: str = ""  # what was spent on its rows before, in words
+    prog: str = ""  # what it was started as: python -m PROG
+    held: Any = ()  # the lock of its directory, on rank 0
     made: bool | None = None  # whether its directory was made for it; None: it was resumed, or there is none
     _started: float = 0.0
+
+    @property
+    def signals(self) -> Signals:
+        return self.world.signals
+
+    @property
+    def going_on(self) -> str:
+        """What to type to take it up again."""
+        ranks = f"mpiexec -n {self.world.size} " if self.world.size > 1 else ""
+        return f"to go on: {ranks}python -m {self.prog} --resume {self.folder}"
 
     @property
     def resumed(self) -> bool:
@@ -44,8 +52,7 @@ class Running:
 
     def beat(self, k: int | None = None) -> None:
         """A stretch of work is done on this rank: iteration k, or another."""
-        if self.dog is not None:
-            self.dog.beat(k)
+        self.world.dog.beat(k)
 
     def start_clock(self) -> None:
         """What --time-limit allows begins now, or began with an earlier loop of this run."""

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from distadmm.data.csvfile import CsvFile
 from distadmm.data.formats import kind
 from distadmm.data.reading import Reading
 from distadmm.data.schema import Category, Number, Schema
+from distadmm.data.session import cell_file, table
 from distadmm.data.table import Array, Matrix, clip_rows, dense, with_intercept
 from distadmm.errors import InputError, require
 from distadmm.run.model import Model
@@ -28,8 +28,8 @@ class Scorer(NamedTuple):
     whose: str
 
     @classmethod
-    def of(cls, model: Model, node: int | None = None) -> Self:
-        """The model of a run: of its `node`, or what it calls its coefficients."""
+    def of(cls, model: Model, node: int | str | None = None) -> Self:
+        """The model of a run: a node's own (0 unless another is named), the "mean" of these, or what there is."""
         told, found = model.told, model.arrays
         require(
             "coefficients" in found and told["link"],
@@ -37,12 +37,17 @@ class Scorer(NamedTuple):
         )
         theta, each, whose = found["coefficients"], found.get("each node's"), "this run's model"
         if each is not None:
-            whose = f"the mean of {len(each)} nodes' models, which no node holds"
+            own = str(node or 0)
+            require(
+                own == "mean" or (own.isdecimal() and int(own) < len(each)),
+                f"--node is {node}; needed: 0 to {len(each) - 1}, or mean",
+            )
             if (each == each[0]).all():
                 theta, whose = each[0], f"the model that all {len(each)} nodes hold"
-            if node is not None:
-                require(0 <= node < len(each), f"--node is {node}; the run has nodes 0 to {len(each) - 1}")
-                theta, whose = each[node], f"node {node}'s own model"
+            elif own == "mean":
+                whose = f"the mean of {len(each)} nodes' models, which no node holds"
+            else:
+                theta, whose = each[int(own)], f"node {own}'s own model"
         elif node is not None:
             require(False, f"{model.path} has one model; leave out --node")
         elif theta.ndim == 2:  # of repetitions
@@ -53,9 +58,13 @@ class Scorer(NamedTuple):
 
     # -- from rows to columns ---------------------------------------------------------------------------
 
-    def read(self, path: str | Path) -> Array:
-        """The columns of the model, of the rows of a file; a target is neither needed nor looked at."""
-        path, wanted, encoding = Path(path), self.told["features"], self.told["encoding"] or {}
+    def read(self, rows: Any) -> Array:
+        """The columns of the model, of a file, a DataFrame or an array; a target is neither needed nor looked at."""
+        wanted, encoding = self.told["features"], self.told["encoding"] or {}
+        framed = hasattr(rows, "columns")
+        if not (framed or isinstance(rows, str | Path) or encoding.get("schema")):
+            return np.asarray(rows.toarray() if hasattr(rows, "toarray") else rows, dtype=float)
+        path: Any = Path(rows) if isinstance(rows, str | Path) else table(rows, targetless=True)
         if kind(path) not in (".csv", ".tsv"):
             file = Reading(features=encoding.get("features") or len(wanted)).open(path, targetless=True)
             require(
@@ -63,7 +72,7 @@ class Scorer(NamedTuple):
                 f"{path} has {len(file.feature_names)} columns; the model was trained on {len(wanted)}",
             )
             return dense(file.read()[0])
-        given = CsvFile(path, targetless=True)
+        given = cell_file(path, targetless=True)
         there = given.header
         schema = self._schema(set(there))
         missing = [column.name for column in schema.columns if column.name not in there]
@@ -82,7 +91,7 @@ class Scorer(NamedTuple):
         known = {column.name for column in schema.columns}
         more = tuple(name for name in there if name not in known)
         return dense(
-            CsvFile(path, schema=replace(schema, target=None, ignore=more), targetless=True).read()[0]
+            cell_file(path, schema=replace(schema, target=None, ignore=more), targetless=True).read()[0]
         )
 
     def _schema(self, there: set[str]) -> Schema:

@@ -17,13 +17,14 @@ from typing import Any
 
 import numpy as np
 
+from distadmm.algorithm import spelled
 from distadmm.errors import DONE, InputError, require
 from distadmm.files import read_json
 from distadmm.flags import build, of_a_run, parse, read_config, value_of
 from distadmm.ranks.launch import launch
-from distadmm.ranks.watch import Watchdog
 from distadmm.ranks.world import World
 from distadmm.run.ends import End, end_of, exit_code
+from distadmm.run.groups import STALL_TIMEOUT
 from distadmm.run.running import Running, unwritten
 from distadmm.run.vouch import WORD, require_vouched
 from distadmm.structs import mutable_struct
@@ -57,6 +58,7 @@ class Programme:
     prog: str  # as it is started: python -m PROG
     restarts = False  # without a checkpoint it is solved again: its ledgers know what was sent
     listens = False  # its solve looks at signals; where it does not, they end the process at once
+    beats = True  # its solve tells the watchdog of every stretch of work that is done
     bound: frozenset[str] = frozenset()  # flags that a continuation cannot change, though those of others can
 
     def read(self, argv: Sequence[str]) -> Any:
@@ -112,6 +114,7 @@ def main(programme: Programme, argv: Sequence[str] | None = None) -> int:
         lambda words: programme.pack(programme.read(words)),
         lambda packed, world: work(programme, programme.unpack(packed), world),
         argv,
+        guard=STALL_TIMEOUT,
     )
 
 
@@ -127,10 +130,10 @@ def read(programme: Programme, argv: Sequence[str]) -> Any:
         content = read_json(Path(base))
         require_vouched(Path(base), content if isinstance(content, dict) else {}, run_code=run_code)
     asked = read_config(base) if base else {}
-    algorithm = value_of(argv, "--algorithm")
-    if resume is not None and algorithm not in (None, asked.get("algorithm")):
+    algorithm, ran = value_of(argv, "--algorithm"), str(asked.get("algorithm"))
+    if resume is not None and algorithm is not None and spelled(algorithm, [ran]) != ran:
         raise InputError(
-            f"--resume: the run in {resume} has --algorithm {asked.get('algorithm')}, not {algorithm}; "
+            f"--resume: the run in {resume} has --algorithm {ran}, not {algorithm}; "
             "leave the flag out, or start a new run"
         )
     classes = programme.groups({**asked, **({} if algorithm is None else {"algorithm": algorithm})})
@@ -185,25 +188,29 @@ def work(programme: Programme, options: Any, world: World) -> int:
     from distadmm.run import directory
 
     commit = directory.Commit() if world.is_root else None
-    with Watchdog(world, getattr(options.run, "stall_timeout", 0.0)) as dog:  # a run that iterates has one
-        prepared = programme.prepare(options, world)
-        dog.beat()
-        price = programme.price(prepared)
-        dog.beat()
-        if options.run.dry_run:
-            words = programme.outlook(prepared, price)  # all ranks price their own members
-            if world.is_root:
-                print(words)
-            return DONE
+    dog = world.dog
+    dog.timeout = options.run.stall_timeout
+    dog.enter("reading rows")
+    prepared = programme.prepare(options, world)
+    dog.enter("pricing")
+    price = programme.price(prepared)
+    dog.enter("set-up")
+    if options.run.dry_run:
+        words = programme.outlook(prepared, price)  # all ranks price their own members
+        if world.is_root:
+            print(words)
+        return DONE
+    with world.signals if programme.listens else contextlib.nullcontext():
         run = directory.start(programme, options, prepared, price, world, commit or directory.Commit())
-        run.dog = dog
-        with run.signals if programme.listens else contextlib.nullcontext():
-            outcome = carry_out(programme, prepared, price, run)
-            if world.is_root:
-                print(closing_words(outcome))
-            world.leave(exit_code(outcome.ended, strict=outcome.strict))
-            if end_of(outcome.ended) is End.SIGNAL and world.size > 1:
-                run.signals.ignore_from_now_on()
+        outcome = carry_out(programme, prepared, price, run)
+        stopped = end_of(outcome.ended) is End.SIGNAL
+        if world.is_root:
+            print(
+                closing_words(outcome), *([f"\n{outcome.ended}; {run.going_on}"] if stopped else []), sep="\n"
+            )
+        world.leave(exit_code(outcome.ended, strict=outcome.strict))
+        if stopped:
+            world.signals.ignore_from_now_on()
     return exit_code(outcome.ended, strict=outcome.strict)
 
 
@@ -211,14 +218,15 @@ def carry_out(programme: Programme, prepared: Any, price: Any, run: Running) -> 
     """Solve, and write down what came of it where the run has a directory."""
     from distadmm.run import directory
 
-    run.beat()
+    run.world.dog.enter("set-up" if programme.beats else "solving")
     try:
-        outcome = programme.solve(prepared, price, run)
+        with np.errstate(over="ignore", invalid="ignore"):  # what diverges is told once, in words
+            outcome = programme.solve(prepared, price, run)
     except InputError as refusal:
         if run.world.is_root or not refusal.shared:
             directory.forget(run)
         raise
-    run.beat()
+    run.world.dog.enter("writing")
     outcome.path = run.folder
     if run.folder is not None:
         directory.finish(programme, outcome, run)

@@ -30,10 +30,6 @@ class State(NamedTuple):
 class Failing:
     how: str = distadmm.flag("raise", help="how to fail")
 
-    def check(self, node, iterations):
-        if self.how == "early" and 2 in node.network.nodes:
-            time.sleep(60)
-
     def ended(self, state):
         if self.how == "late" and state.last:
             time.sleep(60)
@@ -47,7 +43,7 @@ class Failing:
             for line in open("/proc/self/maps"):
                 if "/dev/shm/" in line:
                     print("mapped", line.split("/dev/shm/")[1].split()[0], flush=True)
-        if k == 3 and 2 in node.network.nodes and self.how not in ("slowly", "early", "late"):
+        if k == 3 and 2 in node.network.nodes and self.how not in ("slowly", "late"):
             if self.how == "raise":
                 raise RuntimeError("node two is unwell")
             if self.how == "exit":
@@ -157,13 +153,15 @@ def test_a_bad_file_of_test_rows_is_told_before_anything_is_written(
     assert not (tmp_path / "o").exists()
 
 
-@pytest.mark.parametrize(("how", "where"), [("early", 0), ("stall", 2), ("late", 5)])
-def test_a_stalled_rank_is_named(how: str, where: int, failing: str, mpiexec, tmp_path) -> None:
-    """Before the first iteration, in one, or after the last."""
+@pytest.mark.parametrize(
+    ("how", "where"), [("stall", "after iteration 2, iterating"), ("late", "after iteration 5, iterating")]
+)
+def test_a_stalled_rank_is_named(how: str, where: str, failing: str, mpiexec, tmp_path) -> None:
+    """In an iteration, or after the last."""
     arguments = [*BASE, "--algorithm", failing, "--how", how, "--iterations", "5", "--stall-timeout", "3"]
     code, _, err = finish(start(mpiexec, 5, [*arguments, "--out", str(tmp_path / "o")]), 40)
     assert code != 0
-    assert "slowest rank(s) [2]" in err or f"at iteration {where}" in err
+    assert f"least far: rank 2 (node 2) {where}" in err
     assert "--stall-timeout" in err
 
 
@@ -222,11 +220,11 @@ def test_a_preempted_run_goes_on_where_it_was(mpiexec, tmp_path: Path) -> None:
     """SIGUSR1, to one rank after the other, then --resume: the models of an uninterrupted run, bit for bit."""
     from distadmm.files import read_json, read_npz
 
-    arguments = [*BASE, "--iterations", "20000", "--observe", "50", "--checkpoint-every", "100000"]
+    arguments = [*BASE, "--iterations", "100000", "--observe", "50", "--checkpoint-every", "1000"]
     out = tmp_path / "run"
     process = start(mpiexec, 3, [*arguments, "--out", str(out)])
     deadline = time.monotonic() + 40
-    while sum(map(listens, ranks_of(process.pid))) < 3 and time.monotonic() < deadline:
+    while not (out / "checkpoint" / "latest.json").exists() and time.monotonic() < deadline:
         time.sleep(0.05)
     for pid in ranks_of(process.pid):
         with contextlib.suppress(ProcessLookupError):  # the first was enough for all to end
@@ -235,7 +233,7 @@ def test_a_preempted_run_goes_on_where_it_was(mpiexec, tmp_path: Path) -> None:
     code, _, err = finish(process)
     assert code == 128 + signal.SIGUSR1, err
     done = read_json(out / "summary.json")["iterations"]
-    assert 0 < done < 20000
+    assert 1000 <= done < 100000
     more = ["--resume", str(out), "--iterations", str(done + 60), "--progress", "none"]
     assert finish(start(mpiexec, 2, more))[0] == 0
     other = tmp_path / "other"

@@ -16,16 +16,8 @@ from distadmm.ranks import graph_network as networks
 from distadmm.ranks.world import World
 from distadmm.run.running import unwritten
 from distadmm.run.setup import prepare
+from tests.common import SMALL
 
-SMALL: dict[str, Any] = {
-    "data": "tiny",
-    "topology": "er5",
-    "weight": 20.0,
-    "rho": 1.0,
-    "eta": "0.5",
-    "iterations": 6,
-    "progress": "none",
-}
 PRIVATE: dict[str, Any] = {**SMALL, "alpha": "1", "adjacency": "label", "rng": "simulation"}
 HEAD = 32  # bytes of a ledger's head
 

@@ -11,8 +11,9 @@ and the root sends the next f down:
 
 S, the first B, is a matrix that no Hessian exceeds, where the loss has such a bound: with mu = 1 a step always pays.
 For the logistic loss it is the Hessian at 0, and mu stays 0; a loss that is flat in places, as a rounded hinge is,
-needs it.  A Hessian is asked for after each step that left more than 3/10 of (g.B^-1 g)^1/2, and travels in single
-precision unless B is so ill-conditioned that its rounding would show.  The end is where g.B^-1 g says that nothing is
+needs it.  A Hessian is asked for after each step that left more than 3/10 of (g.B^-1 g)^1/2.  While that is far from
+the end, a node with rows enough estimates it from one of eight, four or two of them; it travels in single precision
+unless B is so ill-conditioned that its rounding would show.  The end is where g.B^-1 g says that nothing is
 left which the rounding of the value would not hide; f is f_best then.
 
 Nothing here is private: a node sees the sums over all nodes below it in the tree; of a leaf, what that leaf has.
@@ -30,14 +31,19 @@ from distadmm.errors import require
 _POOR = 0.3  # a step that leaves more than this share is followed by a fresh Hessian
 _PAYS = 1e-4  # share of what the slope promises that a step has to deliver
 _LEVEL = 1e-14  # of the value: what it may rise by, for it is rounded
-_MORE, _FIRST, _LEAST = (
-    4.0,
-    0.03,
-    0.001,
-)  # factor of mu; mu after the first step that does not pay; below it is 0
+# A factor of mu; mu after the first step that does not pay; below this one it is 0.
+_MORE, _FIRST, _LEAST = 4.0, 0.03, 0.001
 _SHIFTS = 1e-12, 1e-9, 1e-6, 1e-3, 1.0  # added to the unit diagonal of B until it is positive definite
 _SINGLE = 1e-4  # least pivot at which the rounding of single precision (6e-8 an entry) is small
-NONE, HALF, WHOLE = 0, 1, 2  # what is asked for: no Hessian, one in single precision, in double
+NONE, WHOLE = (
+    0,
+    -1,
+)  # what is asked for: no Hessian; one in double precision; k > 0: in single, of one row in k
+_FAR = (
+    (0.05, 8),
+    (0.01, 4),
+    (1e-4, 2),
+)  # beyond this share of the value left to gain, one row in so many will do
 
 
 class State(NamedTuple):
@@ -85,7 +91,7 @@ class Newton:
         n, d = node.start.shape
         no = np.zeros(d), np.zeros((d, d))
         nothing = Memory(no[0], no[0], no[1], no[1], np.array([np.inf, -1.0, 0.0]))
-        return State(node.start, np.full((n, 1), HALF), np.zeros((n, 1), bool), *_spread(nothing, n))
+        return State(node.start, np.full((n, 1), _FAR[0][1]), np.zeros((n, 1), bool), *_spread(nothing, n))
 
     @np.errstate(over="ignore", invalid="ignore")  # what is not finite is seen where the run is watched
     def step(self, k: int, st: State, node: Node) -> State:
@@ -110,9 +116,9 @@ def said(k: int, st: State, node: Node) -> tuple[Array, ...]:
     sums = np.column_stack([problem.values(st.f), problem.gradients(st.f)])
     if asked == NONE:
         return (sums,)
-    triangles = np.empty((len(sums), d * (d + 1) // 2), np.float32 if asked == HALF else np.float64)
+    triangles = np.empty((len(sums), d * (d + 1) // 2), np.float64 if asked == WHOLE else np.float32)
     upper = np.triu_indices(d)
-    for triangle, H in zip(triangles, problem.hessians(st.f, "steepest" if k == 1 else "hess")):
+    for triangle, H in zip(triangles, problem.hessians(st.f, max(asked, 1), steepest=k == 1)):
         triangle[:] = H[upper]
     return sums, triangles
 
@@ -136,7 +142,10 @@ def advance(f: Array, old: Memory, sums: tuple[Array, ...]) -> tuple[Array, int,
     if now * now <= np.finfo(float).eps * abs(value):
         return best, NONE, True, kept
     fresh = left < 0 or mu > 0.0 or now > _POOR * left
-    return best + p, (HALF if pivot >= _SINGLE else WHOLE) if fresh and paid else NONE, False, kept
+    if not (fresh and paid):
+        return best + p, NONE, False, kept
+    every = next((every for share, every in _FAR if now * now > share * abs(value)), 1) if mu == 0.0 else 1
+    return best + p, every if pivot >= _SINGLE else WHOLE, False, kept
 
 
 def corrected(B: Array, s: Array, y: Array) -> Array:

@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from distadmm.algorithm import Array, Facts, Node, Planned
-from distadmm.errors import InputError, require
+from distadmm.errors import InputError, require, told
 from distadmm.flags import flag
 from distadmm.methods.consensus import smoothing
 from distadmm.methods.consensus.smoothing import Smoothing
@@ -216,10 +216,8 @@ class Penalties:
 
 
 def as_number(text: str, option: str, needed: str) -> float:
-    try:
+    with told(f"{option} is {text!r}; needed: {needed}", ValueError):
         return float(text)
-    except ValueError:
-        raise InputError(f"{option} is {text!r}; needed: {needed}") from None
 
 
 def default_penalty(facts: Facts) -> float:

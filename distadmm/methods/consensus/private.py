@@ -86,8 +86,10 @@ def recipe_of(config: Config, prepared: Prepared, releases: Sequence[Any]) -> Re
     from distadmm.privacy.noise.protected import Recipe
 
     node, privacy = prepared.node, config.privacy
-    problem, declared = node.problem, getattr(node.problem.objectives[0], "loss", None)
-    bounds = LOSSES.get(config.problem.loss, declared)
+    problem, sound = node.problem, privacy.form == "sound" and privacy.mechanism == "objective"
+    loss = LOSSES.get(config.problem.loss, getattr(problem.objectives[0], "loss", None))
+    bounds = [getattr(loss, name, np.inf) for name in ("max_slope", "max_curvature")]
+    slope, curvature = (bound if np.isfinite(bound) else 1.0 for bound in bounds)  # else nothing is claimed
     own = unverified(config, prepared.source.facts, problem.objectives) or unchecked(prepared)
     reasons = [r for r in node.network.world.allgather(own) if r]
     return Recipe(
@@ -96,15 +98,13 @@ def recipe_of(config: Config, prepared: Prepared, releases: Sequence[Any]) -> Re
         dimension=problem.dimension,
         alpha=noise_table(config, prepared, releases),
         weight=np.array([objective.scale for objective in problem.objectives]),
-        slope=bounds.max_slope if bounds is not None and np.isfinite(bounds.max_slope) else 1.0,
-        curvature=bounds.max_curvature if bounds is not None and np.isfinite(bounds.max_curvature) else 1.0,
+        slope=slope,
+        curvature=curvature,
         ridge=node.facts.ridge,
         adjacency=cast("Adjacency", privacy.adjacency),
         tolerance=problem.tolerance,
-        output_epsilon=privacy.output_epsilon
-        if privacy.form == "sound" and privacy.mechanism == "objective"
-        else 0.0,
-        one_signed=bounds is not None and bounds.one_signed,
+        output_epsilon=privacy.output_epsilon if sound else 0.0,
+        one_signed=getattr(loss, "one_signed", False),
         logistic=config.problem.loss == "logistic",
         unverified=reasons[0] if reasons else "",
     )

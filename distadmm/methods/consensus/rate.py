@@ -17,7 +17,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from distadmm.graphs.topology import Array, Topology
+from distadmm.graphs.facts import Array
+from distadmm.graphs.topology import Topology
 
 DENSE_MOST = 1400  # unknowns up to which all eigenvalues are computed; beyond, the greatest by Arnoldi
 
@@ -48,7 +49,7 @@ class _Step:
 
     @property
     def size(self) -> int:
-        return (2 * self.n - 1) * self.d
+        return int((2 * self.n - 1) * self.d)
 
     def reflect(self, x: Array) -> Array:
         return x - np.outer(self.v, self.v @ x)

@@ -49,7 +49,7 @@ def events_of(recipe: Recipe, releases: Sequence[Any], i: int) -> list[Event]:
         q, m = np.broadcast_to(quadratic, (n, 1))[i, 0], np.broadcast_to(factor, (n, 1))[i, 0]
         event = recipe.event(solve, i, float(q), float(m))
         counted[event] = counted.get(event, 0) + 1
-    return [_times(event, count) for event, count in counted.items()]
+    return [event.times(count) for event, count in counted.items()]
 
 
 def plans_of(recipe: Recipe, releases: Sequence[Any]) -> list[tuple[Event, ...]]:
@@ -62,10 +62,6 @@ def plans_of(recipe: Recipe, releases: Sequence[Any]) -> list[tuple[Event, ...]]
         if key not in made:
             made[key] = tuple(events_of(recipe, releases, i))
     return [made[key] for key in keys]
-
-
-def _times(event: Event, count: int) -> Event:
-    return replace(event, count=count)  # type: ignore[call-arg]
 
 
 def calibrate(privacy: Privacy, recipe: Recipe, releases: Sequence[Any], world: World) -> Recipe:
@@ -308,7 +304,7 @@ def _some(events: Sequence[Event]) -> list[Event]:
     """The middle one of each few neighbours in a long schedule, in their place: to search by, not to claim."""
     every = -(-len(events) // _SEARCHED_BY)
     groups = [events[i : i + every] for i in range(0, len(events), every)]
-    return [_times(group[len(group) // 2], int(sum(e.releases for e in group))) for group in groups]
+    return [group[len(group) // 2].times(int(sum(e.releases for e in group))) for group in groups]
 
 
 def _largest(loss: Callable[[float], float], target: float, start: float) -> float:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from distadmm.algorithm import Array, Node
-from distadmm.errors import InputError, require
+from distadmm.errors import number, require
 
 POWERS = (None, 3.0, 1.0)  # s that are tried; None: the last models alone
 _MOST_ROUNDS = 16
@@ -25,24 +25,12 @@ class Smoothing(NamedTuple):
 
 def asked(average: str, mixing: str) -> Smoothing:
     """What the flags say; 'auto' is nothing where no budget chose."""
-    power, rounds = None, 0.0
-    try:
-        if average not in ("auto", "last"):
-            power = float(average)
-    except ValueError:
-        raise InputError(f"--average is {average!r}; needed: 'auto', 'last' or a number") from None
-    try:
-        if mixing != "auto":
-            rounds = float(mixing)
-    except ValueError:
-        raise InputError(f"--mixing is {mixing!r}; needed: 'auto' or a number of rounds") from None
-    require(
-        power is None or 0 <= power < np.inf, f"--average is {average}; needed: a finite number, 0 or more"
-    )
-    require(
-        0 <= rounds < np.inf and rounds == int(rounds),
-        f"--mixing is {mixing}; needed: a whole number, 0 or more",
-    )
+    power = None if average in ("auto", "last") else number(average)
+    rounds = 0.0 if mixing == "auto" else number(mixing)
+    right = power is None or 0 <= power < np.inf
+    require(right, f"--average is {average!r}; needed: 'auto', 'last' or a finite number, 0 or more")
+    whole = 0 <= rounds < np.inf and rounds == int(rounds)
+    require(whole, f"--mixing is {mixing!r}; needed: 'auto' or a whole number, 0 or more")
     return Smoothing(power, int(rounds))
 
 

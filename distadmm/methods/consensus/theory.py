@@ -22,7 +22,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from distadmm.graphs.topology import Array, Topology
+from distadmm.graphs.facts import Array, dense
+from distadmm.graphs.topology import Topology
 
 NODES_MOST = 300  # beyond, dense eigenvalues of N x N matrices, some hundred times, take too long
 
@@ -175,9 +176,7 @@ def infeasible_for_every_gamma(topology: Topology, steps: Sequence[Stage]) -> bo
 
 def _matrices(topology: Topology) -> tuple[Array, Array]:
     """D + A and D - A, dense."""
-    A = np.zeros((topology.n, topology.n))
-    i, j = topology.edges.T
-    A[i, j] = A[j, i] = 1.0
+    A = dense(topology)
     D = np.diag(topology.degrees.astype(float))
     return D + A, D - A
 

@@ -240,9 +240,8 @@ def _with_leaves(node: Node, own: Curvature, far: Curvature) -> tuple[Curvature,
     (u, weight), leaf = far.spikes[0], node.facts.degrees[network.indices] == 1
     passed = np.zeros((network.n_local, u.shape[1] + 1))
     for i in range(network.n_local):
-        edges = np.arange(network.indptr[i], network.indptr[i + 1])[
-            leaf[network.indptr[i] : network.indptr[i + 1]]
-        ]
+        first, last = network.indptr[i : i + 2]
+        edges = first + np.flatnonzero(leaf[first:last])
         if len(edges):
             # P of a leaf, which has one edge, is s times its curvature with s = kappa: here s_j = s/V_j.
             steepest = edges[np.argmax(weight[edges, 0])]
@@ -280,9 +279,8 @@ class Tuned:
         x = node.release.seal(k, x, node.problem.residual)
         visible = network.exchange(x)
         heard = network.sum_over_neighbours(visible)
-        apart = (
-            np.repeat(x, np.diff(network.indptr), axis=0) - visible[network.columns]
-        )  # x_i - x_j, an edge a row
+        # x_i - x_j, an edge a row
+        apart = np.repeat(x, np.diff(network.indptr), axis=0) - visible[network.columns]
         near = M.own.times(node.degree * x - heard)  # P_i sum_j (x_i - x_j)
         r = 0.25 * (near + network.sum_over_edges(M.far.times(apart)))
         Qx = np.matmul(M.Q, x[:, :, None])[:, :, 0]

@@ -68,13 +68,22 @@ def said(prepared: Prepared, plan: Plan | None, node: Any, iterations: int) -> l
 
 
 def note(prepared: Prepared, plan: Plan | None = None) -> str:
-    """What the reader must know of the fixed point; empty when it is the optimum."""
+    """What the reader must know of the fixed point, and of penalties that would usually be tuned."""
+    node, left_open = prepared.node, getattr(prepared.config.algorithm, "tune", False) is None
+    if left_open and node.network.conditions is not None and node.table["eta"] is None and plan is None:
+        return "links change, so penalties are plain and not self-tuned: compare it with runs under --no-tune"
     if prepared.config.algorithm.claims_optimum(prepared.node):
         return ""
     return (
         "penalties differ between nodes and each dual takes its own step (--dual-step own): the nodes agree on the "
         "optimum of sum O_i/eta_i, not of sum O_i"
     )
+
+
+def tuned(prepared: Prepared) -> bool | None:
+    """Whether the run chose its penalties by itself; None of an algorithm that never does."""
+    asked = getattr(prepared.config.algorithm, "tuned", None)
+    return None if asked is None else asked(prepared.node) is not None
 
 
 def not_covered(prepared: Prepared, run: Any) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
-from distadmm.algorithm import Node, find, planned
+from distadmm.algorithm import Node, find
 from distadmm.methods.consensus import sizing
 from distadmm.privacy.accounting.statements import BOUNDED, READINGS, SCHEDULED, if_assumed, weakest
 from distadmm.privacy.noise.release import UNCHECKED
@@ -83,13 +83,12 @@ def assumed(prepared: Prepared, node: Node) -> str:
 
     release, world, config = node.release, node.network.world, prepared.config
     assert isinstance(release, Protected)
-    releases = planned(config.algorithm, node, config.loop.iterations)
     if release.recipe.unverified != unchecked(prepared):  # of all reasons, the last
         return "nor if its word is taken"
-    if not all(world.allgather(release.kept_to_schedule(len(releases) + 1))):
+    if not all(world.allgather(release.kept_to_schedule())):
         return "nor if its word is taken: not all that it sent was drawn for as its schedule says"
     recipe = replace(release.recipe, unverified="")
-    plans = sizing.plans_of(recipe, releases)
+    plans = sizing.plans_of(recipe, release.listed)
     prices = world.each_once(
         lambda plan: accountant.epsilon(list(plan), config.privacy.delta, recipe.adjacency), plans
     )

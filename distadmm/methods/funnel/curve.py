@@ -107,9 +107,10 @@ def _lp(
     joint: Joint, rates: list[float], known: perfect.Perfect, effort: Effort, certify: bool, world: World
 ) -> list[Solution] | None:
     work = solvers.pieces(joint, "lp", len(rates), effort) if rates else []
+    trying = lp.usual(known, effort.rounds)
 
     def attempt(piece: Piece) -> lp.Found:
-        return solvers.run_lp(joint, rates[piece.rate], piece.number, known, effort)
+        return lp.run(joint, rates[piece.rate], known, effort.seed, piece.number, trying)
 
     found = world.share_out(attempt, work)
     leaders = world.broadcast(_leaders(found, work, len(rates)))

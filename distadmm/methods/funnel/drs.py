@@ -22,9 +22,7 @@ from distadmm.methods.funnel.starts import rng_of
 
 BETAS = np.geomspace(0.1, 64.0, 28)
 VARIANTS = tuple((penalty, by_row) for penalty in (16.0, 128.0, 1024.0) for by_row in (False, True))
-STARTS = (
-    6  # for each beta: two of random rows, the others near deterministic channels, as the authors have it
-)
+STARTS = 6  # a beta: two of random rows, the others near deterministic channels, as the authors have it
 NEAR = 1e-3  # how near
 FIRST, SCALE, SMALLEST = 1e-2, 0.25, 1e-11
 ENTRIES = 1_000_000  # of the channels of runs that are iterated together
@@ -90,11 +88,14 @@ def step(joint: Joint, st: State, beta: Array, penalty: float, relaxation: float
     return State(a, q, nu, stuck)
 
 
-def end_points(joint: Joint, N: int, seed: int, variant: int, iterations: int) -> tuple[Array, int, Array]:
-    """The channels (B x M x N) of all beta and starts of a variant, iterations made, and which converged."""
+def end_points(
+    joint: Joint, N: int, seed: int, variant: int, iterations: int, every: int = 1
+) -> tuple[Array, int, Array]:
+    """The channels (B x M x N) of all beta (of `every` so many one) and starts of a variant, iterations made, and
+    which converged."""
     penalty, by_row = VARIANTS[variant]
     rng = rng_of(seed, INDEX + variant)
-    beta = np.repeat(BETAS, STARTS)
+    beta = np.repeat(BETAS[::every], STARTS)
     q = rng.random((len(beta), joint.M, N))
     for b in np.flatnonzero(np.arange(len(beta)) % STARTS >= 2):
         sure = rng.permutation(N)[: joint.M]  # one to one, or onto a few symbols

@@ -74,10 +74,8 @@ def solve(joint: Joint, columns: Pool, R: float) -> Optimum:
 
     constraints = {"A_ub": columns.hx[None], "b_ub": [joint.HX - R], "A_eq": columns.w, "b_eq": joint.p}
     for method, presolve, tol in ATTEMPTS:
-        options = {
-            "primal_feasibility_tolerance": tol,
-            "dual_feasibility_tolerance": tol,
-            "presolve": presolve,
+        options = {f"{side}_feasibility_tolerance": tol for side in ("primal", "dual")} | {
+            "presolve": presolve
         }
         found = linprog(-columns.hs, **constraints, method=method, options=options)
         if found.status == 0:
@@ -199,9 +197,8 @@ def run(
 def seeds(joint: Joint, R: float, known: perfect.Perfect, seed: int, repeat: int, effort: Effort) -> Array:
     """The posteriors a pool starts from (M x C)."""
     block = range(repeat * effort.seeding, (repeat + 1) * effort.seeding)
-    ends = starts.from_starts(
-        joint, R, joint.M + 1, seed, block, effort.seeding_iterations, tol=0.0, faster=True
-    )
+    first = starts.feasible(joint, R, joint.M + 1, seed, block)
+    ends = starts.run(joint, first, R, effort.seeding_iterations, tol=0.0, faster=True)
     found = [np.eye(joint.M), joint.p[:, None], known.vertices]
     if joint.M <= GREEDY:
         found.append(posteriors(joint, greedy.cluster(joint, R))[1])

@@ -8,8 +8,8 @@ from functools import cached_property
 
 import numpy as np
 
-from distadmm.data.joint import Array, Table
-from distadmm.errors import require
+from distadmm.data.joint import Array, Table, checked_cells
+from distadmm.errors import InputError, require
 
 FLOOR = -700.0  # stands for log 0: its exponential still is a normal number (exp is 10 times slower below)
 SLACK = 1e-9  # by how much an input distribution may miss summing to one
@@ -37,13 +37,10 @@ class Joint:
 
     def __post_init__(self) -> None:
         S, p = np.array(self.S, dtype=float), np.array(self.p, dtype=float)
-        require(
-            S.ndim == 2 and p.ndim == 1 and S.shape[1] == p.size and S.size,
-            f"P(s|x) has shape {S.shape} and P(x) {p.shape}; needed: K x M and M",
-        )
-        require(
-            np.isfinite(S).all() and np.isfinite(p).all(), "the distribution holds NaN or infinite entries"
-        )
+        fit = S.ndim == 2 and p.ndim == 1 and S.shape[1] == p.size and S.size
+        require(fit, f"P(s|x) has shape {S.shape} and P(x) {p.shape}; needed: K x M and M")
+        finite = np.isfinite(S).all() and np.isfinite(p).all()
+        require(finite, "the distribution holds NaN or infinite entries")
         require((S >= 0).all() and (p >= 0).all(), "the distribution holds negative entries")
         require(
             (p > 0).all(), f"P(x) is zero at x = {self._names(p <= 0)}; leave symbols of probability zero out"
@@ -100,22 +97,14 @@ class Joint:
 
 def from_joint(J: Array, **names) -> Joint:
     """The joint distribution whose K x M table of probabilities (or counts) is J."""
-    J = np.asarray(J, dtype=float)
-    require(J.ndim == 2 and J.size, f"the joint table has shape {J.shape}; needed: K x M")
-    require(
-        np.isfinite(J).all(), "the joint table holds NaN or infinite entries; needed: probabilities or counts"
-    )
-    require(
-        (J >= 0).all(),
-        f"the joint table holds the negative entry {J.min():g}; needed: probabilities or counts",
-    )
+    J = checked_cells(J, "K x M")
     require(J.sum() > 0, "the joint table sums to zero; needed: probabilities or counts")
     J = J / J.sum()
     p = J.sum(axis=0)
     if not (p > 0).all():
         public = names.get("public") or [f"number {i}" for i in range(p.size)]
         missing = ", ".join(public[i] for i in np.flatnonzero(p <= 0)[:3])
-        require(False, f"P(x) is zero at x = {missing}; leave such columns out, or add --pseudo-counts")
+        raise InputError(f"P(x) is zero at x = {missing}; leave such columns out, or add --pseudo-counts")
     return Joint(J / p, p, **names)
 
 

@@ -25,6 +25,7 @@ class Data:
     )
     private: tuple[str, ...] = flag((), help="columns that make S, comma separated")
     public: tuple[str, ...] = flag((), help="columns that make X, comma separated")
+    schema: str | None = again(Rows, "schema", note=" (--rows: what their missing cells stand for)")
     smooth: float = again(Shared, "smooth")
     perturb: float = flag(
         0.0,
@@ -41,7 +42,7 @@ class Data:
         if self.input:
             return tables.read_joint(self.input)
         if self.rows:
-            found = tables.from_rows(self.rows, self.private, self.public)
+            found = tables.from_rows(self.rows, self.private, self.public, schema=self.schema)
         elif self.data == "adult":
             found = tables.adult(self.private, self.public)
         elif self.data == "heart":

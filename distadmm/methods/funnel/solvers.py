@@ -11,7 +11,7 @@ import numpy as np
 
 from distadmm.errors import require
 from distadmm.flags import flag
-from distadmm.methods.funnel import aem, drs, greedy, lp, nlp, perfect, starts, submodular
+from distadmm.methods.funnel import aem, drs, greedy, nlp, starts, submodular
 from distadmm.methods.funnel.model import Array, Joint, informations
 from distadmm.structs import struct
 
@@ -96,14 +96,13 @@ def channels(joint: Joint, method: str, R: float, number: int, effort: Effort) -
         size = starts.block_size(joint, N)
         block = range(number * size, min((number + 1) * size, effort.starts))
         most = effort.iterations or 500
-        ends = starts.from_starts(joint, R, N, effort.seed, block, most, effort.tol, method != "aem")
-        return [
-            _channel(joint, v, ends.iterations, bool(done))
-            for v, done in zip(aem.channels(joint, ends.state), ends.converged)
-        ]
+        first = starts.feasible(joint, R, N, effort.seed, block)
+        ends = starts.run(joint, first, R, most, effort.tol, method != "aem")
+        found = zip(aem.channels(joint, ends.state), ends.converged)
+        return [_channel(joint, v, ends.iterations, bool(done)) for v, done in found]
     if method == "drs":
-        found, n, near = drs.end_points(joint, N, effort.seed, number, effort.iterations or 3000)
-        return [_channel(joint, v, n, bool(done)) for v, done in zip(found, near)]
+        ended, n, near = drs.end_points(joint, N, effort.seed, number, effort.iterations or 3000)
+        return [_channel(joint, v, n, bool(done)) for v, done in zip(ended, near)]
     if method == "nlp":
         v, n, done = nlp.run(joint, R, N, effort.seed, number, effort.iterations or 300)
         return [_channel(joint, v, n, done)]
@@ -116,11 +115,6 @@ def channels(joint: Joint, method: str, R: float, number: int, effort: Effort) -
 
 def _channel(joint: Joint, v: Array, iterations: int, converged: bool) -> Channel:
     return Channel(v, *informations(joint, v), iterations, converged)
-
-
-def run_lp(joint: Joint, R: float, number: int, known: perfect.Perfect, effort: Effort) -> lp.Found:
-    """One repeat of lp."""
-    return lp.run(joint, R, known, effort.seed, number, lp.usual(known, effort.rounds))
 
 
 def best(found: Sequence[Channel], R: float) -> Channel | None:

@@ -90,17 +90,3 @@ def run(joint: Joint, v: Array, R: float, iterations: int, tol: float, faster: b
         if (quiet >= 3).all():
             break
     return Ends(state, n, quiet >= 3)
-
-
-def from_starts(
-    joint: Joint,
-    R: float,
-    N: int,
-    seed: int,
-    indices: range,
-    iterations: int,
-    tol: float,
-    faster: bool = False,
-) -> Ends:
-    """The block of feasible starts `indices`."""
-    return run(joint, feasible(joint, R, N, seed, indices), R, iterations, tol, faster)

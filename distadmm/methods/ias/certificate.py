@@ -15,6 +15,7 @@ from distadmm.methods.ias.objective import Array, Objective, project_entropic
 from distadmm.methods.ias.polish import fill, join, polish, posteriors, used_columns
 
 CLOSED = 1e-7  # a gap this small needs no more rounds
+OPEN = 1e-6  # one above this is no proof of optimality
 VANISHING = 1e-12  # the eps at which the bound is priced
 
 
@@ -39,10 +40,27 @@ class Certificate(NamedTuple):
     simplices: int  # looked at by branch and bound
     thresholds: Thresholds
 
+    @property
+    def open(self) -> float:
+        """What is left open for mappings of any |U| and vanishing eps; at most OPEN where the optimum is proved."""
+        return self.upper - self.attained
+
+    @property
+    def standing(self) -> str:
+        if not self.proved:
+            return "heuristic search: not a bound"
+        if self.open <= OPEN:
+            return "optimal, by branch and bound"
+        how = f"{self.simplices} simplices, of at most {envelope.LIMIT} a round"
+        return f"OPEN: a bound, no proof of optimality; {self.open:.2g} is open after {how}"
+
     def sentence(self, beta: float) -> str:
         """One line for people."""
         kind = "" if self.proved else " (heuristic: |S| is too large for branch and bound)"
-        return f"F <= {self.upper:.9g}{kind}, gap {self.gap:.2g}; {range_of_beta(self.thresholds, beta)}"
+        left = f" ({self.standing})" if self.proved and self.open > OPEN else ""
+        return (
+            f"F <= {self.upper:.9g}{kind}, gap {self.gap:.2g}{left}; {range_of_beta(self.thresholds, beta)}"
+        )
 
 
 def range_of_beta(thresholds: Thresholds, beta: float) -> str:

@@ -11,8 +11,9 @@ So for eps -> 0 the optimum is the concave envelope of psi at P_Y, and for every
 KL is convex in w = A q, which has only |S|-1 dimensions, and -beta Phi is concave in q.  On a simplex of
 w's the line (plane) through KL's corner values lies above KL, and under a linear form k.q the rest is
 maximised exactly: max_q [k.q - beta Phi(q)] = min_nu [nu + beta sum_y p(y) f°*((k_y - nu)/beta)], every
-nu giving a valid bound.  Cutting the simplices where the bound exceeds the best psi - a.q found closes it:
-branch and bound in |S|-1 dimensions, a bound up to rounding and not a guess from grid points.
+nu giving a valid bound.  Cutting the simplices with the largest bounds first, until none exceeds the best
+psi - a.q found, closes it: branch and bound in |S|-1 dimensions, a bound up to rounding and not a guess from
+grid points.
 """
 
 from typing import NamedTuple
@@ -25,6 +26,7 @@ from distadmm.methods.ias.objective import Array, Objective
 
 MAX_S = 4  # beyond this many symbols of S there are too many simplices
 BATCH = 4096  # simplices bounded at a time
+LIMIT = 400_000  # simplices looked at before a price is left open
 
 
 def psi(objective: Objective, q: Array) -> Array:
@@ -85,28 +87,27 @@ class Price(NamedTuple):
 
 
 def price(
-    objective: Objective, a: Array, *, tolerance: float = 1e-9, simplices: int = 400_000, keep: int = 40
+    objective: Objective, a: Array, *, tolerance: float = 1e-9, simplices: int = LIMIT, keep: int = 40
 ) -> Price:
     """Bound max_q [psi(q) - a.q] by branch and bound over simplices of w = A q."""
-    problem = objective.problem
-    S = len(problem.P_S)
-    cells = np.eye(S)[None]  # corners in rows
+    cells, bound = np.eye(len(objective.problem.P_S))[None], np.array([np.inf])  # corners in rows
     lower, best_q, best_value = -np.inf, np.empty((0, len(a))), np.empty(0)
     settled, seen = -np.inf, 0  # the largest bound among simplices that are done with
-    while len(cells):
-        bound, q = _bound(objective, a, cells)
-        seen += len(cells)
+    while len(cells) and (room := min(BATCH, simplices - seen) // 2):
+        # The simplices with the largest bounds first: out of simplices, what is left open is as little as can be.
+        order = np.argsort(-bound, kind="stable")
+        now, later = order[:room], order[room:]
+        halves = _halve(objective, cells[now]) if seen else cells
+        own, q = _bound(objective, a, halves)
+        seen += len(halves)
         value = psi(objective, q) - q @ a
         best_q, best_value = _best(np.vstack([best_q, q]), np.concatenate([best_value, value]), keep)
         lower = max(lower, float(best_value[0]))
+        cells, bound = np.concatenate([cells[later], halves]), np.concatenate([bound[later], own])
         open_ = bound > lower + tolerance
-        if (~open_).any():
-            settled = max(settled, float(bound[~open_].max()))
+        settled = max(settled, float(bound[~open_].max(initial=-np.inf)))
         cells, bound = cells[open_], bound[open_]
-        if seen + 2 * len(cells) > simplices and len(cells):
-            settled = max(settled, float(bound.max()))
-            break
-        cells = _halve(cells)
+    settled = max(settled, float(bound.max(initial=-np.inf)))
     q, value = _climb(objective, a, best_q, steps=25)
     lower = max(lower, float(value.max()))
     return Price(max(settled, lower), lower, q, value, seen, True)
@@ -134,12 +135,14 @@ def _bound(objective: Objective, a: Array, cells: Array) -> tuple[Array, Array]:
     return np.concatenate(bounds), np.vstack(peaks)
 
 
-def _halve(cells: Array) -> Array:
-    """Cut every simplex in two across its longest edge."""
+def _halve(objective: Objective, cells: Array) -> Array:
+    """Cut every simplex in two across the edge over whose middle the plane lies highest above KL."""
     n, S = len(cells), cells.shape[1]
     i, j = np.triu_indices(S, 1)
-    longest = np.square(cells[:, i] - cells[:, j]).sum(-1).argmax(1)
-    rows, i, j = np.arange(n), i[longest], j[longest]
+    at, P_S = _kl(cells, objective.problem.P_S), objective.problem.P_S
+    above = 0.5 * (at[:, i] + at[:, j]) - _kl(0.5 * (cells[:, i] + cells[:, j]), P_S)
+    widest = above.argmax(1)
+    rows, i, j = np.arange(n), i[widest], j[widest]
     middle = 0.5 * (cells[rows, i] + cells[rows, j])
     left, right = cells.copy(), cells.copy()
     left[rows, i], right[rows, j] = middle, middle

@@ -5,9 +5,9 @@ from functools import cached_property
 
 import numpy as np
 
-from distadmm.data.joint import Array, Table, read_inferred
+from distadmm.data.joint import Array, Table, checked_cells, read_inferred
 from distadmm.data.mapping import check_distribution
-from distadmm.errors import InputError, require
+from distadmm.errors import InputError, require, told
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,9 +70,7 @@ class Inference:
 
 def from_joint(joint: Array, values: tuple[str, ...] = (), name: str = "") -> Inference:
     """From p(s,y), or from counts (whole numbers), one row per s."""
-    require(joint.ndim == 2 and joint.size, f"the joint table has shape {joint.shape}; needed a row per s")
-    require(np.isfinite(joint).all(), "the joint table has a NaN or infinite entry; give finite numbers")
-    require((joint >= 0).all(), f"the joint table has the negative entry {joint.min():.6g}; needed >= 0")
+    joint = checked_cells(joint, "a row per s")
     total = joint.sum()
     counts = total > 0 and np.array_equal(joint, np.round(joint))
     require(
@@ -89,12 +87,10 @@ def from_joint(joint: Array, values: tuple[str, ...] = (), name: str = "") -> In
 def from_file(path: str) -> Inference:
     """The problem that a file of P_S and P_YgS, or of a joint table, holds."""
     P_S, P_YgS, values, name = (found := read_inferred(path))[1:]
-    try:
+    with told(f"{path}: REASON", InputError):
         if found.joint is not None:
             return from_joint(found.joint, values, name)
         return Inference(P_S, P_YgS, values, name)
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
 
 
 def from_counts(table: Table, smooth: float = 0.0) -> Inference:
@@ -107,10 +103,6 @@ def from_counts(table: Table, smooth: float = 0.0) -> Inference:
         "or give --smooth 0.5 pseudo-counts a cell",
     )
     return from_joint(counts / counts.sum(), table.public, table.column)
-
-
-def _rows(weights: Array) -> Array:
-    return weights / weights.sum(1, keepdims=True)
 
 
 def stand_in(name: str) -> Inference:
@@ -129,4 +121,4 @@ def stand_in(name: str) -> Inference:
         require(name in ("gauss", "sharp"), f"no stand-in {name!r}; choose one of: gauss, sharp, binom")
         width = 1.2 if name == "gauss" else 0.6
         weights = np.exp(-((y - np.array([[1.5], [4.5], [7.5]])) ** 2) / (2 * width**2))
-    return Inference(np.full(3, 1 / 3), _rows(weights), name=name)
+    return Inference(np.full(3, 1 / 3), weights / weights.sum(1, keepdims=True), name=name)

@@ -26,6 +26,7 @@ class Data:
     data: str | None = again(Rows, "data", default=None, choices=("adult",), note=": --infer and --column")
     infer: str | None = flag(None, help="column of the parameter S that the server is to infer")
     column: str | None = flag(None, help="column of the data Y that the mapping replaces")
+    schema: str | None = again(Rows, "schema", note=" (--rows: what their missing cells stand for)")
     smooth: float = again(Shared, "smooth")
 
     def __post_init__(self) -> None:
@@ -42,9 +43,9 @@ class Data:
             return stand_in(self.problem)
         require(self.infer != self.column, f"--infer and --column are both {self.infer!r}; name two columns")
         sides = (self.infer,), (self.column,)
-        counted = (
-            tables.from_rows(self.rows, *sides, alphabetical=True) if self.rows else tables.adult(*sides)
-        )
+        if not self.rows:
+            return from_counts(tables.adult(*sides), self.smooth)
+        counted = tables.from_rows(self.rows, *sides, alphabetical=True, schema=self.schema)
         return from_counts(counted, self.smooth)
 
 

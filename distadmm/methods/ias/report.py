@@ -51,7 +51,12 @@ def summary(design: Design) -> dict[str, Any]:
 
 
 def certificate_json(found: Certificate) -> dict[str, Any]:
-    bound = {"upper_bound": found.upper, "gap": found.gap, "attained_at_vanishing_eps": found.attained}
+    bound: dict[str, Any] = {
+        "upper_bound": found.upper,
+        "gap": found.gap,
+        "attained_at_vanishing_eps": found.attained,
+    }
+    bound |= {"standing": found.standing, "open": found.open}
     how = "branch and bound" if found.proved else "heuristic search: not a bound"
     work = {"rounds": found.rounds, "simplices": found.simplices, "gained_by_certifying": found.gained}
     limits = found.thresholds

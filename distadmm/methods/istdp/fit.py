@@ -291,7 +291,7 @@ def printed_course(
 
 def loss_of(name: str) -> Loss:
     """A loss that GIST can take steps on: its curvature is what the first of them is chosen by."""
-    loss = loss_named(name)
+    loss = loss_named(name, dents=True)  # steps are accepted by descent, and noise is for clipped gradients
     require(
         math.isfinite(loss.max_curvature),
         f"--loss {name}: its max_curvature is infinite and steps are chosen by it; give the loss a finite one",
@@ -330,13 +330,17 @@ def line(k: int, state: Any) -> Step:
 
 def said_of(ledger: MemoryLedger, delta: float) -> Statement:
     """What may be said of a run of noisy clipped gradients, by its ledger."""
-    kind, known = ledger.statement_kind, ledger.tally.header["claim"] or claim_of(ledger.adjacency)
+    kind, known = (
+        ledger.statement_kind,
+        ledger.tally.header["claim"] or claim_of(ledger.adjacency, ledger.mode),
+    )
     committed = is_committed(ledger.tally)
     return of_claim(kind, known, ledger.events, ledger.adjacency, delta, committed=committed)  # type: ignore[arg-type]
 
 
-def claim_of(adjacency: str | None, form: str = "sound", observed: str = "") -> dict[str, Any]:
-    """What this module and `private` establish: of the printed form, that its noise is fresh.
+def claim_of(adjacency: str | None, mode: str, form: str = "sound", observed: str = "") -> dict[str, Any]:
+    """What this module and `private` establish: of the printed form, that its noise is fresh; of secure noise, that
+    it is added to sums of whole numbers.
 
     `observed` is what was computed of the rows without noise.
     """
@@ -345,13 +349,13 @@ def claim_of(adjacency: str | None, form: str = "sound", observed: str = "") -> 
     divisor = Hypothesis("public-divisor", "code" if adjacency == "replace" else "flag")
     return claim(
         "istdp", ["clipped-examples", divisor, "data-free-steps", "fresh-noise", "data-free-schedule"],
-        **({"observed": observed} if observed else {}),
+        **({"observed": observed} if observed else {}), **({"exact": True} if mode == "secure" else {}),
     )  # fmt: skip
 
 
 def _ledger(ledger: MemoryLedger | None, adjacency: Adjacency, mode: str, form: str) -> MemoryLedger:
     if ledger is None:
-        said = claim_of(adjacency, form)
+        said = claim_of(adjacency, mode, form)
         return open_ledger(None, 0, adjacency=adjacency, mode=mode, scope="record", claim=said)
     require(
         ledger.mode == mode,

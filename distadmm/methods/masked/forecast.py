@@ -23,7 +23,7 @@ _NOISE = 0x464F5245
 
 def expected_excess(rule: Rule) -> float:
     """Expected mean log loss of the model above that of the best one; NaN where nothing is known of such a run."""
-    if rule.loss != "logistic" or rule.columns > LARGEST:
+    if rule.loss != "logistic" or rule.columns > LARGEST or rule.of_nodes:
         return float("nan")
     rows = min(rule.rows, max(_ROWS, 6 * rule.columns))
     tables = (synthetic.table(rows, rule.columns, 0, run) for run in range(_RUNS))

@@ -50,7 +50,7 @@ class Learner:
         self.tried, self.gradients = 0, 0
         self.trained = False  # no further round of training
         self.evaluation: tuple[Array, int] | None = None  # its total, and of how many nodes
-        self._asked = not rule.evaluation  # whether the evaluation was tried, or is not wanted
+        self.evaluated = not rule.evaluation  # whether that was tried, or is not wanted: it is asked once
         self._squares, self._curvature = not rule.squares, not rule.curvature
         self._set_step(None)
 
@@ -61,7 +61,7 @@ class Learner:
     @property
     def done(self) -> bool:
         """As many gradients as were planned, or as many rounds tried; and the model evaluated, where it is to be."""
-        return self.trained and self._asked
+        return self.trained and self.evaluated
 
     def ask(self) -> Ask:
         rule = self.rule
@@ -98,14 +98,14 @@ class Learner:
 
     def _count(self) -> None:
         """A round was tried; the evaluation is tried once."""
-        self._asked = self._asked or self.trained
+        self.evaluated = self.evaluated or self.trained
         self.tried += 1
         training = self.most_rounds - bool(self.rule.evaluation)
         self.trained = self.trained or self.gradients > self.rule.rounds or self.tried >= training
 
     def _take_squares(self, s: Array, roster: int) -> None:
         rule = self.rule
-        floor = rule.floor0 * rule.sd("squares") * rule.excess(roster)
+        floor = rule.floor0 * rule.unit("squares") * rule.sd("squares") * rule.excess(roster)
         d = np.maximum(s, floor or (1.0 if rule.of_labels else 1e-9))
         self.scale = 1 / np.sqrt(d)
         share = float(np.clip(s / d, 0, 1).sum())
@@ -118,7 +118,8 @@ class Learner:
         H = np.zeros((d, d))
         H[np.triu_indices(d)] = rule.height * total
         self.H = H + np.triu(H, 1).T
-        self.nu = rule.height * rule.sd("curvature") * rule.excess(roster) * math.sqrt(2 * d)
+        level = rule.unit("curvature") * rule.sd("curvature") * rule.excess(roster)
+        self.nu = rule.height * level * math.sqrt(2 * d)
         values, vectors = np.linalg.eigh(self.H)
         raised = np.maximum(values, 0.0) + rule.floor1 * self.nu
         self._curvature = True

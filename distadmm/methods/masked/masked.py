@@ -129,8 +129,9 @@ class Masked:
             for roster, fewer in zip(*(row[0, : int(st.tried[0])].tolist() for row in (st.told, st.fewer))):
                 if roster > rule.nodes:  # of an evaluation
                     learner.trained, roster = True, roster - rule.nodes
-                count = learner.ask().words
-                total = st.totals[0, at : at + count] * 4.0**-rule.bits if roster else None
+                ask = learner.ask()
+                count = ask.words
+                total = st.totals[0, at : at + count] * rule.grain(ask.kind) if roster else None
                 learner.take(total, roster, fewer > 0)
                 at += count if roster else 0
             return learner
@@ -142,10 +143,12 @@ class Masked:
         rule, release = learner.rule, cast(Any, node.release)
         while private and learner.tried < release.round:  # begun before a resume, and never finished
             learner.take(None, 0)
+            release.lost += 1
+        if private and release.evaluated:
+            learner.evaluated = True
         if private and not learner.trained:  # an evaluation keeps its part of the budget
-            learner.trained = not release.affords(
-                learner.ask(), *asks(rule)[len(asks(rule)) - bool(rule.evaluation) :]
-            )
+            last = asks(rule)[-1:] * (not learner.evaluated)
+            learner.trained = not release.affords(learner.ask(), *last)
         ask, roster = learner.ask(), release.present if private else rule.nodes
         if learner.done or (private and not release.affords(ask)):
             return st._replace(left=np.zeros_like(st.left))
@@ -163,7 +166,7 @@ class Masked:
             told[:, learner.tried] = roster + rule.nodes * (ask.kind == "evaluation")
             totals[:, filled : filled + ask.words] = total
             filled += ask.words
-        learner.take(None if total is None else total * 4.0**-rule.bits, roster, gone > 0)
+        learner.take(None if total is None else total * rule.grain(ask.kind), roster, gone > 0)
         node.recall("learner", k, lambda: learner)
         f = np.broadcast_to(learner.model(self.l1).T.ravel(), st.f.shape).copy()
         left = np.full_like(st.left, not (learner.done or gone == _TOO_FEW))
@@ -189,14 +192,16 @@ class Masked:
 def rows_sum(rows: Rows, ask: Ask, learner: Learner, sparsity: str | None = None) -> Array:
     """What one node adds to the sum that is asked; `sparsity` of a model that is evaluated."""
     if ask.kind == "squares":
-        return rows.squares()
-    if ask.kind == "curvature":
-        return rows.curvature(learner.scale, learner.rho)
-    if ask.kind == "evaluation":
+        found = rows.squares()
+    elif ask.kind == "curvature":
+        found = rows.curvature(learner.scale, learner.rho)
+    elif ask.kind == "evaluation":
         return rows.evaluation(learner.model(sparsity))
-    if ask.first:
-        return rows.first(learner.scale, learner.rho)
-    return rows.later(learner.scale, learner.rho, learner.w, ask.plain)
+    elif ask.first:
+        found = rows.first(learner.scale, learner.rho)
+    else:
+        found = rows.later(learner.scale, learner.rho, learner.w, ask.plain)
+    return rows.cut_whole(ask.kind, found) if rows.rule.of_nodes else found
 
 
 def gone_at(k: int, node: Node) -> list[int]:

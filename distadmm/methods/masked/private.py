@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from distadmm.algorithm import Array, Node
+from distadmm.algorithm import Node
 from distadmm.errors import require
 from distadmm.methods.consensus import private as consensus
 from distadmm.methods.consensus.worth import weakest_statement
 from distadmm.methods.masked.learner import asks
+from distadmm.methods.masked.machine import cuts_nodes, forgets_labels, keeps_rows_apart
 from distadmm.methods.masked.masked import counted_rows
-from distadmm.methods.masked.rule import ADJACENCIES, MOST_COLUMNS, SHRINK, Rule
+from distadmm.methods.masked.rule import ADJACENCIES, SHRINK, Rule
 from distadmm.privacy.ledger.books import Books
 from distadmm.run.running import Running
 from distadmm.run.setup import Prepared
@@ -134,7 +135,7 @@ def plan_of(prepared: Prepared) -> Plan | None:
         if peers:
             signing.require_cryptography()
             signing.require_all(Path(peers), signing.public_keys(Path(peers)), n)
-    counted = privacy.adjacency != "add-remove"
+    counted = privacy.adjacency not in ("add-remove", "node")
     rows = counted_rows(node) if counted else n * (privacy.public_rows or 0)
     epsilon, mu, told = _budget(prepared)
     with node.network.world.together():
@@ -195,7 +196,17 @@ def _require_known(prepared: Prepared) -> None:
             not given,
             f"--algorithm masked has no --{name}: its noise is discrete Gaussian, its budget --epsilon; leave it out",
         )
-    consensus.require_records(config)
+    if privacy.adjacency == "node":
+        require(
+            privacy.public_rows is not None,
+            "--adjacency node with masked sums needs --public-rows B, rows that a node may be thought to have: by "
+            "this its sums are cut, and how many it has is not told",
+        )
+        for name in ("evaluate", "l1"):
+            require(
+                getattr(config.algorithm, name) in (None, False),
+                f"--{name} has no form for all rows of a node; leave it out, or choose replace",
+            )
     if privacy.adjacency == "add-remove":
         consensus.require_rows_that_stay(config, dealt_out=prepared.source.pooled_allowed)
 
@@ -219,47 +230,14 @@ def _checked(prepared: Prepared, rule: Rule, degree: int, least: int) -> dict[st
     return {
         "public-rows": not facts.doubt,
         "capped-slopes": all(y is None or bool(np.all(np.abs(y) == 1.0)) for y in labels),
-        "public-count": privacy.adjacency != "add-remove" or privacy.public_rows is not None,
+        "public-count": privacy.adjacency not in ("add-remove", "node") or privacy.public_rows is not None,
         "rows-one-by-one": keeps_rows_apart(rule.columns),
         "all-pairs-masked": large,
         "share-scale": rule.least_share >= 2**16,
         "canonical-link": not rule.of_labels or forgets_labels(rule),
+        "clipped-node-sums": not rule.of_nodes or cuts_nodes(rule),
         "public-targets-range": True,  # rows beyond [-1, 1] are refused by `Rows`
     }
-
-
-def keeps_rows_apart(d: int) -> bool:
-    """Whether, on this machine, what is made of rows keeps its bits when another row goes."""
-    from distadmm.methods.masked.rows import _margins, _shortened, _sparse
-
-    stream = np.random.Generator(np.random.PCG64(d))
-    count = 23 + 3 * np.getbufsize() // d  # more than is worked on at a time
-    rows, w, wide = stream.normal(size=(count, d)), stream.normal(size=d), d > MOST_COLUMNS
-
-    def made(some: Array) -> Array:
-        z = _margins(_sparse(some) if wide else np.ascontiguousarray(some), w)
-        short = _shortened(some, 0.5)[:, 0]
-        return np.stack([z, np.exp(-z), np.log1p(np.exp(-np.abs(z))), short], axis=1)
-
-    whole = made(rows)
-    return all(
-        np.array_equal(made(np.delete(rows, i, axis=0)), np.delete(whole, i, axis=0))
-        for i in (0, 7, count // 2, count - 1)
-    )
-
-
-def forgets_labels(rule: Rule) -> bool:
-    """Whether, on this machine, sums that bear no noise keep their bits when labels change."""
-    from distadmm.methods.masked.rows import Rows
-
-    stream, d = np.random.Generator(np.random.PCG64(rule.columns)), rule.columns
-    rows, w, scale = stream.normal(size=(41, d)), stream.normal(size=(d, 1)), stream.uniform(0.1, 2, d)
-    made = []
-    for labels in (np.ones(41), stream.choice([-1.0, 1.0], 41)):
-        some = Rows(rows * labels[:, None], np.ones(41), rule, rule.bits)
-        sums = (some.squares(), some.curvature(scale, 0.5), some.later(scale, 0.5, 9 * w))
-        made.append(np.concatenate(sums))
-    return np.array_equal(made[0], made[1])
 
 
 def armed(prepared: Prepared, plan: Plan | None, run: Running) -> Node:

@@ -3,15 +3,17 @@
 What is done to a row depends, bit for bit, on that row, on constants and on totals: margins come from row-wise
 operations and never from a BLAS product, which would let one row change the rounding of another.  Rows, their images
 phi and slopes are cut toward zero to multiples of 2^-b, so products are multiples of 4^-b and their sums are exact.
-|phi| <= 1 and |u| <= Cp hold whatever scale, rho and w are told.
+|phi| <= 1 and |u| <= Cp hold whatever scale, rho and w are told.  Where all rows of a node may be others, its whole
+sum is cut as well.
 """
 
+import math
 from typing import Any
 
 import numpy as np
 
 from distadmm.errors import require
-from distadmm.methods.masked.rule import MOST_COLUMNS, Array, Rule
+from distadmm.methods.masked.rule import MOST_COLUMNS, Array, Rule, diagonal
 from distadmm.problems.losses import LOSSES
 
 _UNIT = 1 - 1e-9  # to which longer rows are cut, where they are cut to a grid: below 1 after every rounding
@@ -52,6 +54,20 @@ class Rows:
             return sums
         require(np.isfinite(sums).all(), "a sum over rows is not finite; this is a bug")
         return np.rint(sums * 4.0**self.bits).astype(np.int64)
+
+    def cut_whole(self, kind: str, sums: Array) -> Array:
+        """All that this node adds, in units of the norm to which it is cut; as |.|_F where it is half a matrix.
+
+        Cutting to the grid moves each entry of a curvature by less than 4^-b, so that it may be indefinite by d 4^-b;
+        a norm that much shorter keeps the distance of any two within sqrt 2 (`docs/proofs/masked-sums.md`).
+        """
+        rule, d = self.rule, self.rule.columns
+        weight = np.where(diagonal(d), 1.0, 2.0) if kind == "curvature" else 1.0
+        limit = self._unit - (d * 4.0**-rule.bits if kind == "curvature" else 0.0)
+        require(limit > 0, f"{d} columns on a grid of 4^-{rule.bits}: too coarse; raise --epsilon")
+        part = sums * (4.0**-rule.bits / rule.unit(kind))
+        cut = part * min(1.0, limit / max(math.sqrt(float((weight * part * part).sum())), limit))
+        return np.trunc(cut * 4.0**rule.bits).astype(np.int64)
 
     def squares(self) -> Array:
         """sum x*x, a column a number."""

@@ -16,6 +16,10 @@ already is not asked again, and what is left of each record is short.
 Where only a label may change (logistic loss, gamma = 1), squares and curvature do not move, nor do later sums: r(z) -
 r(0) is odd, so that a row times its label adds the same whatever the label is.  All of mu^2 goes to the first sum,
 D2 = 1.
+
+Where all rows of a node may be others, each node cuts its own sum to a norm, the sum's unit, and sends it in units of
+it: m/2 (squares), .3 m^(3/4) (curvature), sqrt m/2 (gradients), m public rows a node.  Then D0 = D1 = sqrt 2, for the
+first two have inner products >= 0 after the cut as well, and D2 = D3 = 2.
 """
 
 import math
@@ -31,7 +35,7 @@ SHRINK = 1 - 2.0**-40  # of mu: the noise is a little larger than the budget ask
 MOST_COLUMNS = 400  # for which the curvature is asked
 _LEAST_SD = 2**13  # grid units of a share, below which a sum of shares is not known to be what it should
 MOST_SD = 2.0**27 - 1  # beyond which nothing is drawn exactly
-_HOPELESS, _DOUBTFUL = 10.0, 40.0  # n mu/(sqrt(d) nf)
+_HOPELESS, _HOPELESS_NODES, _DOUBTFUL = 10.0, 15.0, 40.0  # n mu/(sqrt(d) nf)
 
 
 @struct
@@ -69,6 +73,22 @@ class Rule:
     def of_labels(self) -> bool:
         """Only a label may change: it enters the first gradient, sum y phi/2, and no other sum."""
         return self.adjacency == "label"
+
+    @property
+    def of_nodes(self) -> bool:
+        """All rows of a node may be others."""
+        return self.adjacency == "node"
+
+    def unit(self, kind: str) -> float:
+        """What a sum is counted in: 1, or the norm to which each node's own part is cut."""
+        m = self.rows / self.nodes if self.of_nodes else 0.0
+        return (
+            {"squares": m / 2, "curvature": 0.3 * m**0.75, "gradient": math.sqrt(m) / 2}[kind] if m else 1.0
+        )
+
+    def grain(self, kind: str) -> float:
+        """What a whole number in a sum stands for."""
+        return 4.0**-self.bits * self.unit(kind)
 
     @property
     def squares(self) -> bool:
@@ -111,6 +131,8 @@ class Rule:
             return 0.0
         if kind != "gradient":
             return math.sqrt(twice)
+        if self.of_nodes:  # in units of the cut
+            return 2.0
         return twice * (self.first_slope if first else self.whole_slope if plain else self.slope)
 
     def _share0(self) -> float:
@@ -120,7 +142,7 @@ class Rule:
         return first / (first + self.rounds * later)
 
     def sd(self, kind: str, t: int = 0) -> float:
-        """Standard deviation of the noise of the honest in the sum; of the t-th gradient, t = 0 the first."""
+        """Standard deviation of the noise of the honest in the sum, in units; of the t-th gradient, 0 the first."""
         if self.moved(kind, t == 0) == 0:
             return 0.0
         if kind == "squares":
@@ -158,7 +180,7 @@ class Rule:
 
     def variance(self, kind: str, t: int = 0, plain: bool = False) -> float:
         """sigma^2 in grid units; of a curvature, on the diagonal (twice that off it)."""
-        more = self.whole_slope / self.slope if plain else 1.0  # at the same price
+        more = self.whole_slope / self.slope if plain and not self.of_nodes else 1.0  # at the same price
         return (more * self.sd(kind, t)) ** 2 * 16.0**self.bits + self.lattice(kind)
 
     def lattice(self, kind: str) -> int:
@@ -204,8 +226,9 @@ class Rule:
 
     @property
     def hope(self) -> float:
-        """Z = n mu/(sqrt(d) nf): what there is to learn from so many rows under so much noise."""
-        return self.rows * self.mu / (math.sqrt(self.columns) * self.excess(self.nodes))
+        """Z = n mu/(sqrt(d) nf): what there is to learn from so many rows (or nodes) under so much noise."""
+        count = self.nodes if self.of_nodes else self.rows
+        return count * self.mu / (math.sqrt(self.columns) * self.excess(self.nodes))
 
     def check(self, force: bool = False) -> str:
         """Refuse what cannot be summed, or is not worth a budget; a warning, or nothing."""
@@ -225,12 +248,13 @@ class Rule:
             self.least_share >= _LEAST_SD**2,
             "a node's share of noise is below 2^13 grid units; lower --epsilon",
         )
-        z = self.hope
+        z, least = self.hope, _HOPELESS_NODES if self.of_nodes else _HOPELESS
+        what = f"{self.nodes} nodes" if self.of_nodes else f"{self.rows} rows"
         require(
-            z >= _HOPELESS or force,
-            f"{self.rows} rows of {self.columns} columns under this budget (n mu/(sqrt(d) nf) = {z:.3g}, needed: 10): "
-            "nothing beats the base rate; use more rows, fewer columns, a larger --epsilon or a smaller coalition, or "
-            "--anyway",
+            z >= least or force,
+            f"{what} of {self.columns} columns under this budget (n mu/(sqrt(d) nf) = {z:.3g}, needed: {least:g}): "
+            f"nothing beats the base rate; use more {what.split()[1]}, fewer columns, a larger --epsilon or a smaller "
+            "coalition, or --anyway",
         )
         return f"may be no better than the base rate: n mu/(sqrt(d) nf) = {z:.3g} is below 40" * (
             z < _DOUBTFUL
@@ -256,7 +280,7 @@ def diagonal(d: int) -> Array:
 
 
 NAMES = ("centred", "first")
-ADJACENCIES = ("replace", "add-remove", "label")  # in the order of the commitment's byte
+ADJACENCIES = ("replace", "add-remove", "label", "node")  # in the order of the commitment's byte
 LOSSES = ("logistic", "squared", "huber", "softmax")
 LABEL_ROUNDS = 40  # which cost nothing: what is not noised bears no label
 MOST_LOSS = {"squared": 1.0}  # B, to which the loss of a row is cut in an evaluation; 4 for the others
@@ -285,6 +309,16 @@ def choose(
         return Rule(
             **shared, rounds=LABEL_ROUNDS, q0=0.0, q1=0.0, first_slope=0.5, centre=1.0, slope=0.5, share0=1.0,
             growth=1.0, height=0.25, kappa=1.0, floor0=0.0, floor1=0.0, leverage=1.0, ridge=ridge,
+        )  # fmt: skip
+    if adjacency == "node":
+        require(
+            loss == "logistic" and name == "centred" and columns <= MOST_COLUMNS,
+            f"--adjacency node: masked sums have a rule for the logistic loss, rule centred and up to {MOST_COLUMNS} "
+            f"columns; here {loss}, {name}, {columns}; choose --algorithm gossip, or replace",
+        )
+        return Rule(
+            **shared, rounds=8, q0=0.05, q1=0.15, first_slope=0.5, centre=0.7, slope=0.35, share0=0.5, growth=1.15,
+            height=0.25, kappa=0.72, floor0=4.0, floor1=1.0, leverage=1.0, ridge=ridge,
         )  # fmt: skip
     if name == "first":
         require(loss == "logistic", f"--rule first is for the logistic loss, not {loss}; leave it out")

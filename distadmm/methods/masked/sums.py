@@ -45,10 +45,13 @@ class Sums(Unprotected):
         self.members = [members[int(i)] for i in tree.network.nodes]
         self.noise = Noise(books.ledgers, source)
         self.round = self._entered()  # the next one
+        paid = [getattr(event, "kind", "") for event in books.ledgers[0].events]
+        self.evaluated = "evaluation" in paid  # before a resume, whatever came of it
         self._roster = self.members[0].roster
-        self.lost = 0  # rounds, in iterations
+        self.lost = 0  # rounds
         self.roll = Roll(tree.network.world)
         tree.network.world.patience = tree.patience / 2
+        tree.network.world.dog.survives = True
 
     def _entered(self) -> int:
         """How many rounds any node has entered; what one paid for all pay for, so that all can afford the same."""

@@ -101,7 +101,7 @@ def said(prepared: Prepared, plan: Plan | None, node: Any, iterations: int) -> l
     before = f"Set-up sent {messages} messages of {size / 1e6:.2f} MB in all, besides those of rounds."
     if plan is None:
         return [before]
-    lost = node.release.round - iterations + node.release.lost
+    lost = node.release.lost
     paid = [f"{lost} of {node.release.round} rounds were lost and are paid for."] if lost else []
     nodes = plan.rule.nodes
     gone = nodes - node.release.present

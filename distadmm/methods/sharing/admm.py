@@ -12,15 +12,15 @@ the centre's own unpenalised column of ones and is updated like a party's model.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 
-from distadmm.errors import require
+from distadmm.errors import number, require
 from distadmm.flags import flag
-from distadmm.methods.sharing import stability
+from distadmm.methods.sharing import stability, stationary
 from distadmm.problems.columns import Columns, minimise
-from distadmm.problems.losses import Array, Loss
+from distadmm.problems.losses import Array, Loss, least_curvature
 from distadmm.problems.prox import prox
 from distadmm.problems.regularisers import Region, Regulariser, Whole
 from distadmm.structs import struct
@@ -45,6 +45,15 @@ class Problem:
     reg: Regulariser = RIDGE
     region: Region = WHOLE
     intercept: bool = False
+
+    @property
+    def loss_convex(self) -> bool:
+        """The loss is convex."""
+        return least_curvature(self.loss) == 0
+
+    @property
+    def convex(self) -> bool:
+        return self.loss_convex and not self.reg.folded
 
 
 class State(NamedTuple):
@@ -83,22 +92,31 @@ class Form:
 
     def __post_init__(self) -> None:
         require(
-            self.theta in ("auto", "power", "bound") or _is_number(self.theta),
+            self.theta in ("auto", "power", "bound") or not np.isnan(number(self.theta)),
             f"--theta is {self.theta!r}; needed: auto, power, bound, or a number",
         )
 
     def init(self, seat: Seat) -> State:
         theta, tau = self.weight(seat)
-        st = start(seat, self.rho or FIRST_RHO, tau, theta, from_zero=self.from_zero)
+        st = start(seat, self.penalty(seat.problem), tau, theta, from_zero=self.from_zero)
         return self.tell(0, st, seat)
+
+    def penalty(self, problem: Problem, scale: float = 1.0) -> float:
+        """The first; of a loss that is not convex the only one, for the curvature rule would go below L."""
+        if problem.loss_convex:
+            return self.rho or FIRST_RHO
+        require(
+            self.rho_rule != "curvature",
+            "--rho-rule curvature lowers the penalty below L, which a loss that is not convex needs; leave it out",
+        )
+        return stationary.penalty(problem.loss, self.rho, scale)
 
     def weight(self, seat: Seat) -> tuple[float, float]:
         """(theta, tau); with masks theta is bounded, for power iteration would send single vectors."""
         M = seat.fabric.parties
         if self.tau is not None:
             return np.nan, self.tau
-        if _is_number(self.theta):
-            theta = float(self.theta)
+        if not np.isnan(theta := number(self.theta)):
             with seat.fabric.world.together():
                 require(1 <= theta <= M, f"--theta is {theta:g}; the overlap of {M} parties is in [1, {M}]")
         elif self.theta == "bound" or (self.theta == "auto" and (M == 2 or seat.masked)):
@@ -128,6 +146,7 @@ class Form:
         """The centre tells all parties the penalty of the next iteration and whether there is one."""
         rho = st.rho
         curved = self.rho_rule == "curvature" or (self.rho_rule == "auto" and self.rho is None)
+        curved = curved and seat.problem.loss_convex
         if seat.labels is not None and curved and k in stability.CURVATURE_ROUNDS:
             rho = stability.curvature_penalty(seat.problem.loss.curvature(st.z, seat.labels), rho)
         rho, verdict = seat.tell(rho, st.verdict)
@@ -151,13 +170,20 @@ class Form:
 def start(
     seat: Seat, rho: float, tau: float = 0.0, theta: float = np.nan, *, from_zero: bool = False
 ) -> State:
-    """x = 0; `from_zero` also z = y = 0 (the paper's start), else z = b, y = l'(b) of the best constant b."""
+    """x = 0; `from_zero` also z = y = 0 (the paper's start), else z = b, y = l'(b) of the best constant b.
+
+    Of a loss that is not convex b = 0: the best constant may lie where it is flat, and nothing leads away from there.
+    """
     problem, labels = seat.problem, seat.labels
     x = {m: np.zeros(block.width) for m, block in seat.blocks.items()}
     v = {m: np.zeros(block.rows) for m, block in seat.blocks.items()}
     z, y, b = _NOTHING, _NOTHING, 0.0
     if labels is not None:
-        b = best_constant(problem.loss, labels) if problem.intercept and not from_zero else 0.0
+        b = (
+            best_constant(problem.loss, labels)
+            if problem.intercept and problem.loss_convex and not from_zero
+            else 0.0
+        )
         z = np.full(labels.size, b)
         y = np.zeros(labels.size) if from_zero else problem.loss.slope(z, labels)
     return State(x, v, z, z, y, b, rho, {}, _NOTHING, tau, theta, GO)  # S = b: no party predicts anything yet
@@ -203,11 +229,3 @@ def gather(
     total = total + b
     z, y = update_centre(seat.problem, seat.labels, st, total)
     return st._replace(total=total, z=z, y=y, b=b)
-
-
-def _is_number(text: Any) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

@@ -82,6 +82,11 @@ class Bounds:
         size = weight * self.row**2
         return size if self.neighbours == "zero" else math.sqrt(2.0) * size
 
+    def sums_exactly(self, rows: int, steepest: float) -> bool:
+        """Whether floats hold the sums over so many `exact` rows, of weights up to `steepest` or those bounds."""
+        weight = max(1.0, steepest, self.slope, self.curvature)
+        return rows * weight * max(1.0, self.row) ** 2 * 2.0 ** (2 * _ROW_BITS + _WEIGHT_BITS) < 2.0**53
+
 
 _ROW_BITS, _WEIGHT_BITS = 8, 12  # 2 * 8 + 12 bits and 2^15 records are far below 2^53
 
@@ -95,8 +100,8 @@ class Rows:
     """A party's rows as the mechanisms see them: cut at 0 if so agreed, and no longer than R.
 
     With `exact` the rows are cut down to multiples of 2^-8 and weights (`fine`) to multiples of 2^-12, towards
-    zero, so that no bound is exceeded; their sums are then exact in float64 and rounding proves nothing
-    wrong: a discrete mechanism can stand on them.
+    zero, so that no bound is exceeded; their sums are then exact in float64 (`Bounds.sums_exactly`) and rounding
+    proves nothing wrong: a discrete mechanism can stand on them.
     """
 
     def __init__(self, matrix: Any, bounds: Bounds, *, exact: bool = False):
@@ -261,22 +266,23 @@ def schedule(
     )
 
 
-def one_reply(
-    rows: Rows,
-    z1: Array,
-    labels: Array,
-    loss: Loss,
-    lam: float,
-    bounds: Bounds,
-    plan: Schedule,
-    out: Releases,
-) -> Answer:
+class Desk(NamedTuple):
+    """What a party answers from."""
+
+    rows: Rows
+    bounds: Bounds
+    plan: Schedule
+    out: Releases
+
+
+def one_reply(desk: Desk, z1: Array, labels: Array, loss: Loss, lam: float) -> Answer:
     """V1 (one gradient) and V1-T (several): p_t = sum_i l'(z1 + phi_i x_t) phi_i, x_0 = 0.
 
     Each x_t is made of what is released so far, and all of it goes out in one message.  The targets
     m_t = H x_t - p_t estimate the same thing, so their mean carries the noise of one gradient of T times
     the budget.
     """
+    rows, bounds, plan, out = desk
     z1 = bounded(z1, -LARGEST, LARGEST)
     _, h = slopes(loss, z1, labels, bounds)
     H = out.symmetric(rows.curvature(rows.fine(h)), plan.matrix, 0, 0)
@@ -293,17 +299,7 @@ def one_reply(
     return _answer(x, gradients, H)
 
 
-def admm_reply(
-    rows: Rows,
-    z1: Array,
-    labels: Array,
-    loss: Loss,
-    lam: float,
-    bounds: Bounds,
-    plan: Schedule,
-    out: Releases,
-    rho: float = 0.1,
-) -> Answer:
+def admm_reply(desk: Desk, z1: Array, labels: Array, loss: Loss, lam: float, rho: float = 0.1) -> Answer:
     """V1-ADMM: the iteration itself, with z and y kept at the party and only D'y and the Gram matrix released.
 
         x = (lambda I + rho G)^-1 (rho G x - D'(2 y_t - y_{t-1}))
@@ -312,6 +308,7 @@ def admm_reply(
     y_i is a slope of record i at a point made of row i and released models, so a gradient's bounds hold.
     The x-update allows for the noise as V1 does; the mean of the models is the result.
     """
+    rows, bounds, plan, out = desk
     z1 = bounded(z1, -LARGEST, LARGEST)
     G = out.symmetric(rows.curvature(), plan.matrix, 0, 0)
     x = np.zeros(rows.width)
@@ -331,13 +328,12 @@ def admm_reply(
     return _answer(np.mean(models, axis=0), gradients, G)
 
 
-def mutual_reply(
-    rows: Rows, g: Array, spread: float, bounds: Bounds, plan: Schedule, out: Releases, clip: float
-) -> Answer:
+def mutual_reply(desk: Desk, g: Array, spread: float, clip: float) -> Answer:
     """V2's reply to slopes g that carry noise of sd `spread` already: sum g phi and the Gram matrix, noised.
 
     The curvature of the loss is taken to be half its bound; the prior comes from the released values.
     """
+    rows, bounds, plan, out = desk
     g = bounded(g, -clip, clip)
     G = out.symmetric(rows.curvature(), plan.matrix, 0, 0)
     p = out.vector(rows.gradient(rows.fine(g)), plan.gradient, 0, 1)

@@ -4,12 +4,13 @@ Nothing here reaches the centre or a party; a run with and without it has the sa
 """
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from distadmm.data.parts import Parts, pooled, sparse_or_dense
-from distadmm.methods.sharing import admm
+from distadmm.methods.sharing import admm, stationary
 from distadmm.methods.sharing.jacobi import Corrected
 from distadmm.methods.sharing.seat import Seat, iterate
 from distadmm.problems.columns import Columns
@@ -35,6 +36,7 @@ class Line(NamedTuple):
     objective: float  # from here on the onlooker's, as in `Metrics`
     test_loss: float
     accuracy: float
+    stationarity: float = float("nan")  # V of `stationary`, where loss or regulariser is not convex
 
     @property
     def diverged(self) -> bool:
@@ -43,6 +45,7 @@ class Line(NamedTuple):
 
     def details(self) -> list[str]:
         shown = {"residual": self.residual, "objective": self.objective, "test loss": self.test_loss}
+        shown["V"] = self.stationarity
         return [f"{name} {value:.4g}" for name, value in shown.items() if value == value]
 
 
@@ -78,6 +81,19 @@ class Observer:
         shift = 0.0 if plain else sum(float(whole[m] @ self.means[m]) for m in sorted(whole))
         return self.measure(Model({m: whole[m] for m in sorted(whole)}, b - shift))
 
+    def stationarity(self, state: Any) -> float:
+        """V on rank 0, and NaN elsewhere; called by every rank, of a problem that is not convex."""
+        gathered = self.star.world.gather(dict(state.x))
+        if gathered is None or self.labels is None or not self.exact:
+            return float("nan")
+        models = {m: x for part in gathered for m, x in part.items()}
+        slopes = {m: partial(self._slope, m) for m in models}
+        return stationary.measure(self.problem, self.labels, state, models, slopes)
+
+    def _slope(self, m: int, u: Array) -> Array:
+        """D_m'u, of centred columns where the problem has an intercept."""
+        return np.asarray(self.train[m].T @ u).ravel() - float(u.sum()) * self.means[m]
+
     def measure(self, model: Model) -> Metrics:
         """Rank 0: the metrics of a model of all parties, or of some."""
         problem, labels, objective = self.problem, self.labels, float("nan")
@@ -112,13 +128,16 @@ class Watcher:
         metrics = None
         if self.observer is not None:
             metrics = self.observer.metrics(state.x, state.b, plain=self.plain)
+        V = float("nan")
+        if self.observer is not None and isinstance(state, admm.State) and not self.observer.problem.convex:
+            V = self.observer.stationarity(state)
         if not self.star.is_centre:
             return None
         rho, residual = float("nan"), float("nan")
         if isinstance(state, admm.State):
             scale = max(float(np.linalg.norm(state.z)), 1e-300)
             rho, residual = state.rho, float(np.linalg.norm(state.total - state.z)) / scale
-        return Line(k, rho, residual, *(metrics or [float("nan")] * 3))
+        return Line(k, rho, residual, *(metrics or Metrics(*[float("nan")] * 3)), V)
 
 
 def centralised(blocks: list[Any], labels: Array, problem: admm.Problem) -> tuple[Array, float]:

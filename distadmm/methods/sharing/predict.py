@@ -1,19 +1,19 @@
-"""Scores of new records by the parties of a finished run, one message a party.
-
-python -m distadmm.sharing predict RUN --data new.csv --scores scores.csv
-"""
+"""Scores of new records by the parties of a finished run, one message a party."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from distadmm.data.csvfile import CsvFile
 from distadmm.data.parties import BUNDLED, DataOptions, load
-from distadmm.errors import DONE, require
+from distadmm.data.schema import Schema
+from distadmm.errors import DONE, number, require
 from distadmm.files import write_csv
 from distadmm.flags import again, flag, parse, positional
 from distadmm.methods.sharing.moments import Bounds, Rows
@@ -45,10 +45,7 @@ class PredictOptions:
     def __post_init__(self) -> None:
         kind, _, size = self.release.partition(":")
         wanted = {"refuse": False, "exact": False, "round": True, "noise": True}
-        try:
-            right = kind in wanted and (float(size) > 0 if wanted[kind] else not size)
-        except ValueError:
-            right = False
+        right = kind in wanted and (number(size) > 0 if wanted[kind] else not size)
         require(
             right, f"--release is {self.release!r}; choose one of: refuse, exact, round:STEP, noise:EPSILON"
         )
@@ -75,7 +72,7 @@ def work(options: tuple[DataOptions, PredictOptions], world: World) -> int:
         star = Star(world, len(widths), party_one_is_centre=data.labels_at_party_one, wire=config["wire"])
         told = {m: read(run / "models" / f"party-{m}.json") for m in star.hosted}
         models = {m: model.arrays for m, model in told.items()}
-        matrices, rows = _new_records(data, star, widths, {m: told[m].told["features"] for m in told})
+        matrices, rows = _new_records(data, star, widths, {m: told[m].told for m in told})
         sent = {m: _apply(models[m], matrices[m], f"party {m}") for m in models}
         said = release_scores(run, privacy, wanted, sent, matrices, models, len(widths) - 1)
     rows = _agreed(star, rows)
@@ -91,7 +88,7 @@ def work(options: tuple[DataOptions, PredictOptions], world: World) -> int:
 
 
 def _new_records(
-    data: DataOptions, star: Star, widths: Sequence[int], trained: dict[int, list[str]]
+    data: DataOptions, star: Star, widths: Sequence[int], trained: dict[int, dict[str, Any]]
 ) -> tuple[dict[int, Any], int]:
     """The columns each party here was trained on, of the new records; labels are neither needed nor read."""
     from distadmm.data.files import Reading
@@ -109,9 +106,12 @@ def _new_records(
         files = dict.fromkeys(star.home, Path(data.data))
     edges = np.concatenate([[0], np.cumsum(widths)])
     matrices = {}
-    for m, wanted in trained.items():
+    for m, told in trained.items():
+        wanted, encoding = told["features"], told["encoding"] or {}
         drop = [name for name in (data.key, data.target) if name]
         reading = Reading(features=data.features or int(edges[-1]))
+        if encoding.get("schema") and not encoding.get("sanitised"):
+            reading = Reading(schema=_as_trained(encoding["schema"], files[m]))
         file = reading.open(files[m], drop=drop, targetless=True)
         X, names = file.read()[0], list(file.feature_names)
         if set(wanted) <= set(names):
@@ -125,6 +125,14 @@ def _new_records(
             chosen = list(range(edges[m - 1], edges[m]))
         matrices[m] = (X.to_scipy().tocsc() if hasattr(X, "to_scipy") else X)[:, chosen]
     return matrices, _rows(matrices)
+
+
+def _as_trained(told: dict[str, Any], path: Path) -> Schema:
+    """The training's schema for new rows, which may have a target and more columns."""
+    schema = Schema.of_json(told)
+    known = {column.name for column in schema.columns}
+    more = tuple(name for name in CsvFile(path, targetless=True).header if name not in known)
+    return replace(schema, target=None, ignore=more)
 
 
 def _rows(matrices: dict[int, Any]) -> int:

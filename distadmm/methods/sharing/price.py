@@ -185,9 +185,10 @@ def moments_price(star: Star, privacy: PrivacyOptions, parts: Parts, loss: Loss)
             width = parts.train[m].shape[1]
             plan = private.plan(agreed, m, width, privacy.noise, slopes.sigma if slopes else 0.0)
             queries = tuple(plan.queries(privacy.noise, width))
-            accounts[m] = Account(
-                queries, adjacency, privacy.epsilon, claim(scope, established, beside=beside)
-            )
+            steepest = private.slope_clip(slopes.sigma) if slopes else 1.0
+            whole = privacy.noise == "secure" and agreed.bounds[m].sums_exactly(parts.rows, steepest)
+            said_of = claim(scope, established, beside=beside, **({"exact": True} if whole else {}))
+            accounts[m] = Account(queries, adjacency, privacy.epsilon, said_of)
         elif slopes is not None:
             own: Adjacency = "label" if privacy.protect == "label" else "replace"
             one = privacy.epsilon_one or privacy.epsilon

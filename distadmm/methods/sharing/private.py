@@ -28,6 +28,7 @@ from distadmm.methods.sharing import admm
 from distadmm.methods.sharing.moments import (
     Answer,
     Bounds,
+    Desk,
     Rows,
     Schedule,
     admm_reply,
@@ -155,10 +156,9 @@ def train(
     scores = star.deal(dict.fromkeys(others, z1) if z1 is not None else None, others, np.float64)
     signs = star.deal(dict.fromkeys(others, labels) if labels is not None else None, others, np.int8)
     for m in scores:
-        rows, work, out = _ready(parts, agreed, m, releases[m])
+        desk = _ready(parts, agreed, m, releases[m])
         reply = admm_reply if agreed.mechanism == "v1-admm" else one_reply
-        sent = scores[m], signs[m].astype(float)
-        answers[m] = reply(rows, *sent, problem.loss, problem.lam, agreed.bounds[m], work, out)
+        answers[m] = reply(desk, scores[m], signs[m].astype(float), problem.loss, problem.lam)
     replies = _collect(star, agreed, answers, mode)
     return Trained({**x, **{m: answer.x for m, answer in answers.items()}}, b, replies)
 
@@ -183,20 +183,17 @@ def _train_mutual(
     received = star.deal(dict.fromkeys(others, noisy) if noisy is not None else None, others, np.float64)
     clip = slope_clip(query.sigma)
     for m, g in received.items():
-        rows, work, out = _ready(parts, agreed, m, releases[m], query.sigma)
-        answers[m] = mutual_reply(rows, g, query.sigma, agreed.bounds[m], work, out, clip)
+        answers[m] = mutual_reply(_ready(parts, agreed, m, releases[m], query.sigma), g, query.sigma, clip)
     replies = _collect(star, agreed, answers, mode)
     return Trained({**x, **{m: answer.x for m, answer in answers.items()}}, 0.0, replies)
 
 
-def _ready(
-    parts: Parts, agreed: Agreement, m: int, out: Releases, spread: float = 0.0
-) -> tuple[Rows, Schedule, Releases]:
+def _ready(parts: Parts, agreed: Agreement, m: int, out: Releases, spread: float = 0.0) -> Desk:
     """Of an answering party: its rows within their bounds, and its releases, committed."""
     rows = Rows(parts.train[m], agreed.bounds[m], exact=out.mode == "secure")
     work = plan(agreed, m, rows.width, out.mode, spread)
     out.commit(work.queries(out.mode, rows.width))
-    return rows, work, out
+    return Desk(rows, agreed.bounds[m], work, out)
 
 
 def own_slopes(rows: Rows, labels: Array, loss: Loss, weight: float) -> tuple[Array, Array]:

@@ -1,10 +1,11 @@
 """From flags to what a run of ADMM sharing works on: rows, problem, algorithm; refused here is what cannot be run."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
-from distadmm.algorithm import find
+from distadmm.algorithm import find, spelled
 from distadmm.data.parties import DataOptions, load
 from distadmm.data.parts import Parts, check
 from distadmm.errors import require
@@ -17,7 +18,7 @@ from distadmm.methods.sharing.sgd import SGD
 from distadmm.methods.sharing.stability import proximal_weight
 from distadmm.problems.columns import Columns
 from distadmm.problems.losses import loss_named
-from distadmm.problems.regularisers import region_named, regulariser_named
+from distadmm.problems.regularisers import Ball, region_named, regulariser_named
 from distadmm.ranks.star import WIRES, Star
 from distadmm.ranks.world import World
 from distadmm.run.groups import Run, Shared
@@ -37,8 +38,8 @@ class ModelOptions:
         note=": Algorithm 1; the others order the same steps differently",
         was={"form": {"corrected": "sound"}},
     )
-    loss: str = again(Shared, "loss", note=": logistic, huber, smooth-hinge, hinge, squared")
-    reg: str = flag("l2", help="regulariser: l2, l1 or enet:ALPHA")
+    loss: str = again(Shared, "loss", note=": logistic, huber, smooth-hinge, hinge, squared, sigmoid")
+    reg: str = flag("l2", help="regulariser: l2, l1, enet:ALPHA, mcp[:REACH] or scad[:REACH]")
     region: str = flag("whole", help="where each model is kept: whole, box:LOW:HIGH or ball:RADIUS")
     lambda_: float = again(
         Shared, "lambda_", default=1.0, at_least=0, note="; against the SUM of the losses (1 is C=1)"
@@ -49,9 +50,10 @@ class ModelOptions:
     secure_aggregation: bool = flag(False, help="pairwise masks: the centre sees the sum of the vectors only")
 
     def __post_init__(self) -> None:
+        self.__dict__["algorithm"] = spelled(self.algorithm, ("admm", "sgd"))
         regulariser_named(self.reg)
         region_named(self.region)
-        loss_named(self.loss, kinks=True)
+        loss_named(self.loss, kinks=True, dents=True)
         require(
             self.algorithm in ("admm", "sgd") or self.algorithm.endswith(".py"),
             f"--algorithm is {self.algorithm!r}; choose one of: admm, sgd, or a star algorithm of yours in FILE.py",
@@ -89,7 +91,7 @@ class ModelOptions:
 
     def problem(self, rows: int, *, intercept: bool) -> Problem:
         """The literal form has neither centring nor intercept."""
-        loss, lam = loss_named(self.loss, kinks=True), self.lambda_ * (rows if self.mean else 1)
+        loss, lam = loss_named(self.loss, kinks=True, dents=True), self.lambda_ * (rows if self.mean else 1)
         return Problem(loss, lam, regulariser_named(self.reg), region_named(self.region), intercept=intercept)
 
 
@@ -209,7 +211,7 @@ def _refuse_degenerate(star: Star, blocks: Mapping[int, Columns], problem: Probl
 def prepare(options: Options, world: World) -> Prepared:
     """Refuses, on every rank with one line, what cannot be run."""
     data, model, privacy = options.data, options.model, options.privacy
-    loss = loss_named(model.loss, kinks=True)
+    loss = loss_named(model.loss, kinks=True, dents=True)
     with world.together():
         privacy.check_labels(loss.one_signed)
         if privacy.moments:
@@ -223,6 +225,8 @@ def prepare(options: Options, world: World) -> Prepared:
     parts = load(data, star, options.run.seed, regression=not loss.labels, private=privacy.guarded)
     check(star, parts, loss, private=privacy.guarded)
     problem = model.problem(parts.rows, intercept=model.form != "paper" and privacy.mechanism != "paper")
+    with world.together():
+        _refuse_unproved(options, problem, parts.rows)
     if privacy.moments:
         return Prepared(options, star, parts, problem, None, 1, {}, {}, "")
     if privacy.vectors:
@@ -240,6 +244,32 @@ def prepare(options: Options, world: World) -> Prepared:
     return Prepared(
         options, star, parts, problem, algorithm, model.iterations, centred(star, parts, problem), {}, ""
     )
+
+
+def _refuse_unproved(options: Options, problem: Problem, rows: int) -> None:
+    """What no proof here or in the paper speaks of, of a loss or a regulariser that is not convex."""
+    model, privacy = options.model, options.privacy
+    if not problem.loss_convex:
+        require(
+            not privacy.moments or (privacy.mechanism or "v1") in ("v1", "v1-t"),
+            f"--mechanism {privacy.mechanism}: its proof or its steps take a convex loss, and --loss {model.loss} is "
+            "not; choose v1, v1-t, s1, s2 or s3, which bound every record's share by themselves",
+        )
+        scale = rows if model.mean and not privacy.vectors else 1.0
+        if not (model.name == "sgd" or privacy.moments or options.own):
+            form = options.solver.form(scale)
+            rho = (
+                0.2 if form.rho is None and privacy.mechanism else form.rho
+            )  # S1 to S3 and the paper's have one
+            replace(form, rho=rho).penalty(problem, scale)
+    if problem.reg.folded:
+        require(
+            privacy.mechanism is None,
+            f"--mechanism {privacy.mechanism} is proved for a convex --reg, and {model.reg} is not; choose l2",
+        )
+        require(
+            not isinstance(problem.region, Ball), f"--reg {model.reg} has no --region ball; use whole or box"
+        )
 
 
 def _parties(options: Options, world: World, by_party_one: bool) -> int:

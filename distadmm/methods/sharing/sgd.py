@@ -16,7 +16,7 @@ import numpy as np
 from distadmm.algorithm import Array, register
 from distadmm.flags import flag
 from distadmm.methods.sharing.seat import Seat
-from distadmm.problems.regularisers import Box, Region, Regulariser, Whole
+from distadmm.problems.regularisers import into
 from distadmm.structs import struct
 
 SHUFFLE, START = 0x53474453, 0x53474458  # purposes: the order of the records, the random start
@@ -67,23 +67,9 @@ class SGD:
                 b -= eta * float(g.mean())
             for m, block in blocks.items():
                 pull = part[m].T @ received - received.sum() * block.mean
-                move = pull / size + problem.lam / rows * _subgradient(problem.reg, x[m])
-                x[m] = _into(problem.region, x[m] - eta * move)
+                move = pull / size + problem.lam / rows * problem.reg.subgradient(x[m])
+                x[m] = into(problem.region, x[m] - eta * move)
         return State(x, b, t)
-
-
-def _subgradient(reg: Regulariser, x: Array) -> Array:
-    return reg.l1 * np.sign(x) + reg.l2 * x
-
-
-def _into(region: Region, x: Array) -> Array:
-    """The nearest point of the set."""
-    if isinstance(region, Whole):
-        return x
-    if isinstance(region, Box):
-        return np.clip(x, region.low, region.high)
-    norm = float(np.linalg.norm(x))
-    return x if norm <= region.radius else x * (region.radius / norm)
 
 
 def _stream(seed: int, purpose: int, index: int) -> np.random.Generator:

@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 
 from distadmm.data.parts import Parts
-from distadmm.methods.sharing import private
+from distadmm.methods.sharing import private, stationary
+from distadmm.methods.sharing.admm import Problem
 from distadmm.methods.sharing.observe import Metrics, Observer
 from distadmm.methods.sharing.seat import Solution
+from distadmm.methods.sharing.stationary import Rate
 from distadmm.ranks.star import Star
 
 
@@ -56,6 +58,38 @@ def comparison(
         return dict(zip(names, (None, None, own)))
     everyone = tuple(star.home)
     return dict(zip(names, (observer.reference((1,)), observer.reference(everyone), own)))
+
+
+def nearness(
+    problem: Problem, solution: Solution, V: float, first: float, found: Rate | None, least: float
+) -> list[str]:
+    """Of a problem that is not convex: how near a stationary point, and what the proof says of that.
+
+    `first`: V as it was first seen; `least`: the objective at the start, above what no loss falls below; `found` is
+    None where nothing is proved.
+    """
+    if V != V:
+        return []
+    lines = [
+        "",
+        "The problem is not convex: what was found is a stationary point as far as V says; no gap to the best model is",
+        "known, and the two models that it is compared with are local results as well.",
+        f"V = {V:.3g} after {solution.iterations} iterations ({first:.3g} when first seen): the squared slopes of all "
+        "parties and of z, and of S - z",
+    ]
+    weight, half = 1.0 + solution.tau, (solution.theta or math.nan) / 2
+    if found is not None and found.proved:
+        return [
+            *lines,
+            f"proved: rho = {solution.rho:.4g} lowers the Lagrangian in every iteration, and V is below that after at "
+            f"most {found.K * least / max(V, 1e-300):.2g} (loose)",
+        ]
+    need = stationary.least_descending(problem.loss)
+    return [
+        *lines,
+        f"no bound: proved is descent for rho above {need:.4g} (now {solution.rho:.4g}) and 1 + tau above theta/2 "
+        f"(now {weight:.4g}, {half:.3g}), from y = l'(z), with parties in parallel",
+    ]
 
 
 def table(rows: Mapping[str, Metrics | None], *, guarded: bool = False) -> str:

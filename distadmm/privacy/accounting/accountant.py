@@ -19,14 +19,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from distadmm.errors import InputError, require
+from distadmm.errors import require, told
 from distadmm.privacy.accounting.cost import counted
 from distadmm.privacy.accounting.events import Adjacency, Event, Gaussian, Unbounded, check_adjacency
 from distadmm.privacy.accounting.rdp import ORDERS, conversion, rdp_to_epsilon
 
 _BESIDE = {
-    "calibration": "gaussian_discrete_sigma gaussian_noise_multiplier objective_scale output_perturbation",
+    "calibration": "gaussian_discrete_sigma objective_scale output_perturbation",
     "discrete_gaussian": "DiscreteGaussian",
+    "gaussian": "gaussian_noise_multiplier",
     "events": "ADJACENCIES KNorm Leakage PostProcessing Pure event_from_json",
     "objective_perturbation": "ObjectivePerturbation",
     "nodes": "Combined combine",
@@ -47,12 +48,8 @@ def to_dp_event(events: Event | Iterable[Event]) -> Any:
     """All events as one of dp-accounting's: its own where it knows the mechanism, `UnsupportedDpEvent` otherwise."""
     from distadmm.privacy.accounting import export
 
-    try:
+    with told("dp-accounting is not installed; needed: pip install 'distadmm[accounting]'", ImportError):
         return export.rebuilt(export.dp_event([events] if isinstance(events, Event) else events))
-    except ImportError:
-        raise InputError(
-            "dp-accounting is not installed; needed: pip install 'distadmm[accounting]'"
-        ) from None
 
 
 class Bounds(NamedTuple):
@@ -171,13 +168,13 @@ def r_o_r(events: Event | Iterable[Event], delta: float, adjacency: Adjacency) -
     return max(pld.epsilon(way, delta) for way in ways(listed, adjacency, "r-o-r"))
 
 
-def ways(listed: Sequence[Event], adjacency: Adjacency, route: str = "profile") -> list[list]:
+def ways(listed: Sequence[Event], adjacency: Adjacency, route: str = "profile") -> list[list[Any]]:
     """For each direction of the adjacency (the record in Q, or in P): the terms that dominate all events together;
     nothing where an event has no profile."""
     from distadmm.privacy.accounting.pld import Term
     from distadmm.privacy.accounting.profiles import pairs_of
 
-    terms: list[list] = [[], []]
+    terms: list[list[Any]] = [[], []]
     mu2 = 0.0
     for event in listed:
         mu = event.gdp_mu(adjacency)

@@ -7,16 +7,10 @@ from distadmm.errors import InputError, require
 from distadmm.privacy.accounting.accountant import epsilon as price
 from distadmm.privacy.accounting.discrete_gaussian import DiscreteGaussian
 from distadmm.privacy.accounting.events import Adjacency, Event, Gaussian, KNorm, check_adjacency
+from distadmm.privacy.accounting.gaussian import gaussian_noise_multiplier
 from distadmm.privacy.accounting.objective_perturbation import ObjectivePerturbation
 
 _RELATIVE = 1e-6  # how close to the budget a scale is brought; always from below
-
-
-def gaussian_noise_multiplier(epsilon: float, delta: float, count: int = 1) -> float:
-    """The least sigma / sensitivity with which `count` adaptive Gaussian releases are (epsilon, delta)-DP; exact."""
-    from distadmm.privacy.accounting import gaussian
-
-    return gaussian.gaussian_noise_multiplier(epsilon, delta, count)
 
 
 def gaussian_discrete_sigma(
@@ -54,19 +48,10 @@ def objective_scale(
     check_budget(epsilon, delta)
     check_adjacency(adjacency)
 
+    public = weight, curvature, floor, count, output_epsilon, one_signed, logistic
+
     def event(scale: float) -> ObjectivePerturbation:
-        return ObjectivePerturbation(
-            noise=noise,
-            dimension=dimension,
-            scale=scale,
-            weight=weight,
-            curvature=curvature,
-            floor=floor,
-            count=count,
-            output_epsilon=output_epsilon,
-            one_signed=one_signed,
-            logistic=logistic,
-        )
+        return ObjectivePerturbation(noise, dimension, scale, *public)
 
     moved = event(1.0).shift(adjacency)
     if noise == "gamma":
@@ -82,12 +67,8 @@ def objective_scale(
     else:
         require(delta > 0, "Gaussian noise has no guarantee with delta = 0; give a delta above 0")
         start = gaussian_noise_multiplier(epsilon, delta, count) * moved
-    return _weakest(
-        lambda scale: price(event(scale), delta, adjacency),
-        epsilon,
-        start,
-        noisier=1 if noise == "gaussian" else -1,
-    )
+    noisier = 1 if noise == "gaussian" else -1
+    return _weakest(lambda scale: price(event(scale), delta, adjacency), epsilon, start, noisier)
 
 
 def output_perturbation(

@@ -169,10 +169,8 @@ def chained(first: Pair, second: Pair, most: int = 1024) -> Curve:
     """
     log_slope, level, power, slack = _chained_power(first, second)
     bends = np.unique(log_slope[log_slope > 0])
-    every = -(-len(bends) // most)
-    eps = (
-        np.concatenate([[0.0], bends[::-1][::every][::-1]]) if every else np.zeros(1)
-    )  # the last one among them
+    every = max(-(-len(bends) // most), 1)
+    eps = np.concatenate([[0.0], bends[::-1][::every][::-1]])  # the last one among them
     best = np.searchsorted(-log_slope, -eps)  # the slopes before it are above gamma
     gamma = np.exp(np.minimum(eps, 700.0))
     found = np.zeros(len(eps))

@@ -223,7 +223,7 @@ class Gaussian(Event):
 
     def sample(self, stream: Any, shape: Any = None, sensitivity: float | None = None) -> Array:
         assert sensitivity is not None
-        return self.noise_multiplier * sensitivity * stream.standard_normal(shape)
+        return self.noise_multiplier * sensitivity * stream.standard_normal(shape)  # type: ignore[no-any-return]
 
 
 @struct
@@ -250,7 +250,7 @@ class KNorm(Event):
 
         tail = profiles.Tail("gamma", self.dimension, self.alpha * self.shift)
         found = profiles.moments(profiles.pairs_of(self, adjacency), [tail], orders) / (orders - 1)
-        return np.minimum(np.maximum(found, 0.0), super().renyi(orders, adjacency))
+        return np.minimum(np.maximum(found, 0.0), super().renyi(orders, adjacency))  # type: ignore[no-any-return]
 
     def pairs(self, adjacency: Adjacency, route: str = "profile") -> tuple[Pair, ...]:
         from distadmm.privacy.accounting import profiles
@@ -274,7 +274,7 @@ class KNorm(Event):
 
 def k_norm(stream: Any, dimension: int, alpha: float) -> Array:
     """b in R^d of density ~ exp(-alpha |b|): |b| ~ Gamma(d, 1/alpha), direction uniform."""
-    b = stream.standard_normal(dimension)
+    b: Array = stream.standard_normal(dimension)
     length = stream.standard_gamma(dimension) / alpha
     b *= length / math.sqrt(b @ b)
     return b
@@ -309,7 +309,7 @@ class PostProcessing(Event):
     free: ClassVar[bool] = True
 
     @property
-    def recycles(self) -> str | int:  # type: ignore[override]
+    def recycles(self) -> str | int:
         return self.of
 
 

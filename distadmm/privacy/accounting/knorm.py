@@ -92,17 +92,16 @@ def _hockey_stick(dimension: int, s: float, eps: Array, nodes: int) -> tuple[Arr
     half = (dimension - 1) / 2
     c = np.maximum(s - eps, 0.0) / (2 * s)
     kink = np.maximum(s - eps, 0.0) / 2
-    above = special.gammainc(dimension, kink) + _over_radius(
-        dimension,
-        kink,
-        nodes,
-        lambda r, u: special.betainc(
-            half, half, np.minimum(c[:, None] * (1 + (s + eps[:, None]) / (2 * r)), 1.0)
-        ),
-    )
-    below = _over_radius(
-        dimension, (s + eps) / 2, nodes, lambda r, u: special.betainc(half, half, c[:, None] * (u * u / r))
-    )
+    far = (s + eps)[:, None]
+
+    def cap(r: Array, u: Array) -> Array:
+        return special.betainc(half, half, np.minimum(c[:, None] * (1 + far / (2 * r)), 1.0))
+
+    def rest(r: Array, u: Array) -> Array:
+        return special.betainc(half, half, c[:, None] * (u * u / r))
+
+    above = special.gammainc(dimension, kink) + _over_radius(dimension, kink, nodes, cap)
+    below = _over_radius(dimension, (s + eps) / 2, nodes, rest)
     return above - np.exp(np.minimum(eps, _LARGEST)) * below, above
 
 
@@ -118,22 +117,19 @@ def _hockey_stick_sign_free(dimension: int, s: float, eps: Array, nodes: int) ->
         kink = ((s * s - l * l) / (2 * l))[:, 0]
         turn = ((s * s + l * l) / (2 * l))[:, 0]
     c = (s - l) / (2 * s)
-    above = special.gammainc(dimension, kink) + 2 * _over_radius(
-        dimension,
-        kink,
-        nodes,
-        lambda r, u: special.betainc(half, half, np.minimum(c * (1 + (s + l) / (2 * r)), 0.5)),
-    )
-    start = np.full_like(kink, s)
-    near = _over_radius(
-        dimension, start, nodes, lambda r, u: special.betainc(half, half, u * u / (2 * r)), until=turn
-    )
-    far = _over_radius(
-        dimension,
-        turn,
-        nodes,
-        lambda r, u: special.betainc(half, half, c * np.maximum(1 - (s + l) / (2 * r), 0.0)),
-    )
+
+    def cap(r: Array, u: Array) -> Array:
+        return special.betainc(half, half, np.minimum(c * (1 + (s + l) / (2 * r)), 0.5))
+
+    def inner(r: Array, u: Array) -> Array:
+        return special.betainc(half, half, u * u / (2 * r))
+
+    def outer(r: Array, u: Array) -> Array:
+        return special.betainc(half, half, c * np.maximum(1 - (s + l) / (2 * r), 0.0))
+
+    above = special.gammainc(dimension, kink) + 2 * _over_radius(dimension, kink, nodes, cap)
+    near = _over_radius(dimension, np.full_like(kink, s), nodes, inner, until=turn)
+    far = _over_radius(dimension, turn, nodes, outer)
     return above - np.exp(np.minimum(l[:, 0], _LARGEST)) * 2 * (near + far), above
 
 

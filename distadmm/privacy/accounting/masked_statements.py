@@ -44,11 +44,10 @@ def of_masked(
     if reading == "simulation":
         would_be, kind, epsilon = epsilon, "unbounded", math.inf
         text = SEEDED + text
+    relied = tuple(known[name].words for name in needed if name in known and known[name].verified)
     return Statement(
-        kind=kind, reading=reading, text=f"{text} {NOT_COVERED}", epsilon=epsilon, delta=delta,
-        adjacency=adjacency, published=math.inf,
-        assumptions=tuple(known[name].words for name in needed if name in known and known[name].verified),
-        unverified=missed, would_be=would_be, not_covered=NOT_COVERED,
+        kind, reading, f"{text} {NOT_COVERED}", epsilon, delta, adjacency, math.inf, relied, missed,
+        would_be=would_be, not_covered=NOT_COVERED,
     )  # fmt: skip
 
 
@@ -63,7 +62,7 @@ def sentence(
     change, masks = SCOPES["masked"].adjacencies[adjacency], c < n - 1
     said = (
         f"Everything that any {c} of the {n} nodes together see (the reader's own node counts as one), with all "
-        f"messages of the network and the model, is {bound(epsilon, delta)} for {change} one record held by another "
+        f"messages of the network and the model, is {bound(epsilon, delta)} for {change} held by another "
         f"node, for at most {sums['rounds']} {'masked ' * masks}sums{last} within "
         f"mu^2 = {rounded_up(sums['mu'] ** 2)}; rounds lost on the way, whoever caused it, are paid for"
     )
@@ -72,12 +71,8 @@ def sentence(
     if not masks:
         return f"{said}; without masks: no assumption on any other node. Derivation not peer-reviewed."
     alone = bound(shares[n - 1], delta)
-    keys = (
-        "Keys are pinned."
-        if sums["pinned"]
-        else f"The figure for {c} colluders assumes that nobody changed keys on the way. If somebody did: "
-        f"{alone.removesuffix('-DP')}."
-    )
+    keys = f"The figure for {c} colluders assumes that nobody changed keys on the way. If somebody did: "
+    keys = "Keys are pinned." if sums["pinned"] else f"{keys}{alone.removesuffix('-DP')}."
     said = (
         f"{said}. Computational: key agreement, masks and hashes are assumed unbroken. {keys} Against all {n - 1} "
         f"other nodes: {alone}. Derivation not peer-reviewed."
@@ -104,9 +99,8 @@ def shares_in_words(facts: Mapping[str, Any], shares: Mapping[int, float]) -> li
     sizes = list(shares)
     if len(sizes) > _WIDE:
         c, last = facts["coalition"], sizes[-1]
-        sizes = sorted(
-            {0, 1, 2, c, c + 1, *(last * part // 10 for part in range(1, 11)), last - 1, last} & set(sizes)
-        )
+        tenths = {last * part // 10 for part in range(1, 11)}
+        sizes = sorted({0, 1, 2, c, c + 1, *tenths, last - 1} & set(sizes))
     lines = ["epsilon by size of coalition: " + _row({size: shares[size] for size in sizes})]
     hosted, last = facts["hosted"], max(shares)
     if hosted > 1 and len(shares) > 1:

@@ -43,9 +43,7 @@ class PairwiseGaussian(Event):
     sigma_grid: float  # s
     pair_grid: float  # c
     sensitivity_grid: float
-    shares: tuple[
-        float, ...
-    ]  # mu^2 when 0, 1, 2, ... nodes collude, beside that of all others; 1 for more of them
+    shares: tuple[float, ...]  # mu^2 when 0, 1, 2, ... collude, beside that of all others; 1 for more of them
     coalition: int  # how many are priced
     dimension: int = 1
     count: int = 1
@@ -61,10 +59,9 @@ class PairwiseGaussian(Event):
             min(self.sigma_grid, self.pair_grid) >= LEAST,
             f"{self.mech}: s and c are {self.sigma_grid:g} and {self.pair_grid:g} grid units; needed: at least 256",
         )
+        right = self.coalition >= 0 and list(self.shares) == sorted(self.shares)
         require(
-            self.coalition >= 0
-            and list(self.shares) == sorted(self.shares)
-            and all(0 < x <= 1 for x in self.shares),
+            right and all(0 < x <= 1 for x in self.shares),
             f"{self.mech}: shares {self.shares} of coalition {self.coalition}; needed: numbers up to 1, ascending",
         )
 

@@ -61,6 +61,7 @@ HYPOTHESES = {
     "fresh-pairs": "what the ends of an edge share is drawn anew in every round, from a key of this start and edge",
     "known-graph": "what coalitions leave hidden was worked out on the graph that keys were agreed along",
     "canonical-link": "where only labels are protected, they enter one sum, and that does not depend on the model",
+    "clipped-node-sums": "where all rows of a node may be others, what it adds to a sum is cut to a public norm",
     "public-targets-range": "targets lie within public bounds",
 }
 
@@ -71,148 +72,97 @@ class Scope(NamedTuple):
     sentence: str
     hypotheses: tuple[str, ...]
     adjacencies: dict[str, str]
+    exact: bool = False  # its theorem is about the numbers of a machine; else arithmetic is taken to be exact
 
 
-_SHARING = ("released-anchor", "fresh-noise", "data-free-schedule")
+_RELEASES = ("fresh-noise", "data-free-schedule")
+_SHARING = ("released-anchor", *_RELEASES)
 _RECORDS = (
-    "constrained-minimiser",
-    "strong-convexity",
-    "uncentred-rows",
-    "clean-traffic",
-    "public-labels",
+    *("constrained-minimiser", "strong-convexity", "uncentred-rows", "clean-traffic", "public-labels"),
     *_SHARING,
 )
-_MOMENTS = ("cut-rows", "public-bound", "bounded-slope", "fresh-noise", "data-free-schedule")
-_GRADIENTS = (
-    *(
-        "clipped-examples",
-        "public-rows",
-        "public-divisor",
-        "fresh-noise",
-        "noisy-own-term",
-        "data-free-schedule",
-    ),
+_MOMENTS = ("cut-rows", "public-bound", "bounded-slope", *_RELEASES)
+_GRADIENTS = ("clipped-examples", "public-rows", "public-divisor", "noisy-own-term", *_RELEASES)
+_NODES = ("public-weight", "public-rows", *_RELEASES, "own-parameters", "free-domain", "curvature-floor")
+_MASKED = (
+    *("public-rows", "public-count", "capped-slopes", "rows-one-by-one", "same-history", "fresh-masks"),
+    *("nested-rosters", "all-pairs-masked", "authentic-keys", "share-scale", "fresh-noise", "zero-start"),
+    *("filter", "data-free-schedule", "centre-same-roster", "public-targets-range", "canonical-link"),
+    "clipped-node-sums",
 )
 _CHANGES = {
     "add-remove": "adding or removing one record",
     "replace": "replacing one record",
     "label": "flipping the label of one record",
-    "node": "replacing all rows",
 }
+_OF_NODES = {**_CHANGES, "node": "replacing all rows"}
+_OF_FEATURES = {"replace": "replacing one person's features at these parties", "add-remove": "blanking them"}
 _FEATURES = "labels and N public; local models and predictions not covered"
+_ANSWERS = "the number of records, the labels and party 1's columns known; for {releases}"
 
 SCOPES = {
     "radmm": Scope(
         "All messages of all ranks together are {claim} for {change} held by one rank, against any coalition of other "
-        "ranks, for {releases}, weight C/B fixed, {solves}. Derivation not peer-reviewed; exact arithmetic.",
-        (
-            "public-weight",
-            "public-rows",
-            "fresh-noise",
-            "data-free-schedule",
-            "own-parameters",
-            "free-domain",
-            "curvature-floor",
-        ),
-        {
-            "add-remove": "adding or removing one record",
-            "replace": "replacing one record",
-            "label": "flipping the label of one record",
-        },
+        "ranks, for {releases}, weight C/B fixed, {solves}. Derivation not peer-reviewed.",
+        _NODES,
+        _CHANGES,
     ),
     "radmm-output": Scope(
         "All messages of all ranks together are {claim} for {change} held by one rank, against any coalition of other "
-        "ranks, for {releases}, each the minimiser under noise, weight C/B fixed, solves certified{certified}. Exact "
-        "arithmetic.",
-        (
-            "public-weight",
-            "bounded-gradient",
-            "public-rows",
-            "fresh-noise",
-            "data-free-schedule",
-            "own-parameters",
-            "free-domain",
-            "curvature-floor",
-            "certified-gradient",
-        ),
-        {
-            "add-remove": "adding or removing one record",
-            "replace": "replacing one record",
-            "label": "flipping the label of one record",
-        },
+        "ranks, for {releases}, each the minimiser under noise, weight C/B fixed, solves certified{certified}.",
+        (*_NODES, "bounded-gradient", "certified-gradient"),
+        _CHANGES,
     ),
     "moments": Scope(
-        "All replies of the answering parties together are {claim} for {change}; the number of records, the labels and "
-        "party 1's columns known; for {releases}. Derivation not peer-reviewed; exact arithmetic.",
+        f"All replies of the answering parties together are {{claim}} for {{change}}; {_ANSWERS}. Derivation not "
+        "peer-reviewed.",
         _MOMENTS,
-        {"replace": "replacing one person's features at these parties", "add-remove": "blanking them"},
+        _OF_FEATURES,
     ),
     "moments-rounds": Scope(
         "All replies of the answering parties together, each made of the moments of several rounds, are {claim} for "
-        "{change}; the number of records, the labels and party 1's columns known; for {releases}. Derivation not "
-        "peer-reviewed; exact arithmetic.",
+        f"{{change}}; {_ANSWERS}. Derivation not peer-reviewed.",
         ("own-term", *_MOMENTS),
-        {"replace": "replacing one person's features at these parties", "add-remove": "blanking them"},
+        _OF_FEATURES,
     ),
     "moments-slopes": Scope(
-        "Party 1's slopes are {claim} for {change}; for {releases}. Derivation not peer-reviewed; exact arithmetic.",
-        ("cut-rows", "public-bound", "bounded-curvature", "own-slopes", "fresh-noise", "data-free-schedule"),
+        "Party 1's slopes are {claim} for {change}; for {releases}. Derivation not peer-reviewed.",
+        ("cut-rows", "public-bound", "bounded-curvature", "own-slopes", *_RELEASES),
         {"label": "replacing one label", "replace": "replacing one record of party 1, its label included"},
     ),
     "scores": Scope(
         "The shares of scores that the answering parties sent are {claim} for {change}, of the people scored; for "
-        "{releases}. Exact arithmetic.",
+        "{releases}.",
         ("cut-rows", "public-bound", "fresh-noise", "released-models"),
-        {"replace": "replacing one person's features at these parties", "add-remove": "blanking them"},
+        _OF_FEATURES,
     ),
     "sharing-party": Scope(
-        "All messages of a party are {claim} at party level ({change}), for {releases}. Derivation "
-        "not peer-reviewed; exact arithmetic.",
+        "All messages of a party are {claim} at party level ({change}), for {releases}. Derivation not peer-reviewed.",
         ("centred-regulariser", *_SHARING),
         {"replace": "its whole table replaced"},
     ),
     "sharing-record": Scope(
-        "All messages of all parties together are {claim} for {change}; " + _FEATURES + "; for {releases}. "
-        "Derivation not peer-reviewed; exact arithmetic.",
+        f"All messages of all parties together are {{claim}} for {{change}}; {_FEATURES}; for {{releases}}. Derivation "
+        "not peer-reviewed.",
         _RECORDS,
         {"replace": "replacing one sample's features"},
     ),
     "sharing-outside": Scope(
         "All messages of the parties outside party 1 together are {claim} for {change}; "
-        + _FEATURES
-        + "; for {releases}. "
-        "Derivation not peer-reviewed; exact arithmetic.",
+        f"{_FEATURES}; for {{releases}}. Derivation not peer-reviewed.",
         _RECORDS,
         {"replace": "replacing one sample's features, only those outside party 1"},
     ),
     "masked": Scope(
-        "",  # in the words of `statements.of_masked`
-        (
-            *(
-                "public-rows",
-                "public-count",
-                "capped-slopes",
-                "rows-one-by-one",
-                "same-history",
-                "fresh-masks",
-            ),
-            *(
-                "nested-rosters",
-                "all-pairs-masked",
-                "authentic-keys",
-                "share-scale",
-                "fresh-noise",
-                "zero-start",
-            ),
-            *("filter", "data-free-schedule", "centre-same-roster", "public-targets-range", "canonical-link"),
-        ),
-        {"replace": "replacing", "add-remove": "adding or removing", "label": "changing the label of"},
+        "",  # in the words of `masked_statements`
+        _MASKED,
+        {**_OF_NODES, "label": "changing the label of one record"},
     ),
     "gossip": Scope(
         "All messages and models of all nodes together are {claim} for {change} held by one node, against any "
-        "coalition of other nodes, for {releases}, each a clipped gradient under Gaussian noise. Exact arithmetic.",
+        "coalition of other nodes, for {releases}, each a clipped gradient under Gaussian noise.",
         _GRADIENTS,
-        _CHANGES,
+        _OF_NODES,
     ),
     "gossip-pairwise": Scope(
         "All messages and models of all nodes, and all that {against} have besides, are {claim} for {change} held by "
@@ -220,11 +170,12 @@ SCOPES = {
         "Computational: key agreement and SHAKE-256 are assumed unbroken, and that nobody changed keys on the way. "
         "If somebody did, and against all other nodes: {any}. Derivation not peer-reviewed.",
         (*_GRADIENTS, "fresh-pairs", "known-graph"),
-        _CHANGES,
+        _OF_NODES,
+        exact=True,
     ),
     "istdp": Scope(
-        "The released iterates are {claim} for {change}, for {releases}. Exact arithmetic.",
-        ("clipped-examples", "public-divisor", "data-free-steps", "fresh-noise", "data-free-schedule"),
+        "The released iterates are {claim} for {change}, for {releases}.",
+        ("clipped-examples", "public-divisor", "data-free-steps", *_RELEASES),
         {"replace": "replacing one record, n public", "add-remove": "add/remove, fixed divisor n-hat"},
     ),
 }

@@ -25,9 +25,7 @@ from distadmm.structs import struct
 
 _LATTICE = {"squares": 4, "gradient": 4, "curvature": 8, "evaluation": 4}
 _LEAST_VARIANCE = 4**8  # of a share
-_SLACK = 1 / (
-    1 - 2**-23
-)  # of larger coalitions, for what the lattice takes off: shares of a run have s >= 2^13
+_SLACK = 1 / (1 - 2**-23)  # of larger coalitions, for what the lattice takes off: s >= 2^13 in a run
 
 
 @struct

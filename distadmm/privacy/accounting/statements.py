@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from distadmm.errors import require
 from distadmm.privacy.accounting.events import Adjacency, Event, check_adjacency
@@ -36,6 +36,7 @@ READINGS = {  # weakest first
 
 EXACT = "Not covered: losses and diagnostics on private data, preprocessing, hyper-parameter choice, timing, aborts."
 NOT_COVERED = f"{EXACT[:-1]}, floating point."
+FLOATS = " Exact arithmetic."
 BESIDES = "Besides, without noise and with no bound, for whoever sees the files of the run"
 
 
@@ -102,12 +103,14 @@ def statement(
     observed: str = "",
     against: str = "",
     beside: str = "",
+    exact: bool = False,
 ) -> Statement:
     """What may be said of `events`, the releases of the node that spent most (`nodes.combine` finds it).
 
     `verified`: the hypotheses and who established them (a bare name: code); `tolerance`: tau of certified solves;
     `dealt`: one file was dealt out to the nodes; `observed`: what was computed of private rows besides; `against`: who
-    may collude where not all others may; `beside`: what else has to be said of runs of this kind.
+    may collude where not all others may; `beside`: what else has to be said of runs of this kind; `exact`: what the
+    noise is added to is a sum of whole numbers.
     """
     from distadmm.privacy.accounting import accountant, scopes
 
@@ -123,12 +126,12 @@ def statement(
     declared = tuple(name for name in needed if name in known and known[name].by == "declared")
     epsilon = accountant.adaptive_epsilon if reading == "odometer" else accountant.epsilon
     price = epsilon(listed, delta, adjacency)
-    apart = {}
-    if against:
-        everybody = accountant.epsilon([event.against(ANY) for event in listed], delta, adjacency)
-        apart = {"against": against, "any": bound(everybody, delta)}
-    sentence = _if_declared(declared)
-    sentence += _sentence(scope, listed, adjacency, bound(price, delta), tolerance, reading, **apart)
+    on_grid = all(event.exact for event in listed if not event.free)
+    sentence = _if_declared(declared) + _sentence(
+        scope, listed, adjacency, price, delta, tolerance, reading, against
+    )
+    sentence += "" if scopes.SCOPES[scope].exact or (exact and on_grid) else FLOATS
+    sentence = sentence.replace(f"reviewed.{FLOATS}", "reviewed; exact arithmetic.")
     sentence += circumstances(adjacency, dealt, observed, beside)
     reasons = [f"not verified: {scopes.HYPOTHESES[name]} ({name})" for name in missed]
     reasons += [f"no bound is proved for: {e.words}" for e in listed if e.unbounded]
@@ -146,19 +149,10 @@ def statement(
     if reading == "odometer":
         sentence = f"Spent so far; after a stop that depended on data this is no guarantee. {sentence}"
     return Statement(
-        kind=kind,  # type: ignore[arg-type]
-        reading=reading,
-        text=sentence,
-        epsilon=price,
-        delta=delta,
-        adjacency=adjacency,
-        published=accountant.published_epsilon(listed, adjacency),
-        assumptions=tuple(known[name].words for name in needed if name in known and known[name].verified),
-        unverified=missed,
-        declared=declared,
-        listed=tuple(e.listed for e in listed if e.listed),
-        would_be=would_be,
-    )
+        cast(Kind, kind), reading, sentence, price, delta, adjacency, accountant.published_epsilon(listed, adjacency),
+        tuple(known[name].words for name in needed if name in known and known[name].verified), missed, declared,
+        tuple(e.listed for e in listed if e.listed), would_be, EXACT if on_grid else NOT_COVERED,
+    )  # fmt: skip
 
 
 def _if_declared(names: Sequence[str]) -> str:
@@ -173,14 +167,10 @@ def bound(epsilon: float, delta: float) -> str:
 
 
 def _sentence(
-    scope: str,
-    listed: list[Event],
-    adjacency: str,
-    bound: str,
-    tolerance: float | None,
-    reading: Reading,
-    **apart: str,
-) -> str:
+    scope: str, listed: list[Event], adjacency: Adjacency, price: float, delta: float, tolerance: float | None,
+    reading: Reading, against: str,
+) -> str:  # fmt: skip
+    from distadmm.privacy.accounting import accountant
     from distadmm.privacy.accounting.scopes import SCOPES
 
     said = SCOPES[scope]
@@ -194,10 +184,14 @@ def _sentence(
     many = (
         f"the {releases} releases so far" if reading == "odometer" else f"the committed {releases} releases"
     )
-    change = said.adjacencies[adjacency]
+    apart = {}
+    if against:
+        everybody = accountant.epsilon([event.against(ANY) for event in listed], delta, adjacency)
+        apart = {"against": against, "any": bound(everybody, delta)}
     return said.sentence.format(
-        claim=bound, change=change, releases=many, solves=solves, certified=certified, **apart
-    )
+        claim=bound(price, delta), change=said.adjacencies[adjacency], releases=many, solves=solves,
+        certified=certified, **apart,
+    )  # fmt: skip
 
 
 def circumstances(adjacency: Adjacency, dealt: bool = False, observed: str = "", beside: str = "") -> str:
@@ -233,7 +227,7 @@ def of_claim(
         reading, events, adjacency, delta,
         scope=claim["scope"], verified=known, tolerance=claim.get("tolerance"),
         dealt=bool(claim.get("dealt")), observed=str(claim.get("observed", "")), against=claim.get("against", ""),
-        beside=str(claim.get("beside", "")),
+        beside=str(claim.get("beside", "")), exact=bool(claim.get("exact")),
     )  # fmt: skip
 
 

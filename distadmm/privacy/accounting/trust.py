@@ -65,12 +65,8 @@ class Trust:
 
 
 ANY, CENTRE = Trust(math.inf), Trust(-1)
-TOLD = (
-    "any",
-    "coalition:2",
-    "coalition:1",
-    "centre",
-)  # what is told of every private run, whatever it is for
+#: What is told of every private run, whatever it is for.
+TOLD = ("any", "coalition:2", "coalition:1", "centre")
 
 
 def composed(trusts: Iterable[Trust]) -> Trust:

@@ -37,7 +37,7 @@ from typing import Any
 import numpy as np
 
 from distadmm.data.table import local_key
-from distadmm.errors import BudgetExhausted, InputError, require
+from distadmm.errors import BudgetExhausted, require, told
 from distadmm.privacy.accounting.cost import Cost
 from distadmm.privacy.accounting.events import Event, event_from_json
 from distadmm.privacy.accounting.trust import Trust
@@ -121,12 +121,8 @@ class Account:
             return standing(others, delta), standing([*others, run], delta)
 
     def limit(self, limit: Limit) -> None:
-        self._note(
-            {
-                "kind": "limit", "epsilon": limit.epsilon, "delta": limit.delta, "adj": limit.adjacency,
-                "trust": str(limit.trust), "of": limit.run,
-            }
-        )  # fmt: skip
+        told_of = {"epsilon": limit.epsilon, "delta": limit.delta, "adj": limit.adjacency, "of": limit.run}
+        self._note({"kind": "limit", **told_of, "trust": str(limit.trust)})
 
     def heads(self, run: str, heads: Mapping[int, str]) -> None:
         """Keep the last entry of each ledger of a run that has ended."""
@@ -152,32 +148,23 @@ class Account:
             line, digest = chain.sealed(chain.canonical(whole))
             lines.append(line)
             head, seq = digest.hex(), seq + 1
-        try:
+        with told(f"cannot write the account {self.path}: REASON; {_ELSEWHERE}"):
             os.lseek(file, 0, os.SEEK_END)
             chain.write_all(file, b"".join(lines))
             os.fsync(file)
-        except OSError as error:
-            raise InputError(
-                f"cannot write the account {self.path}: {error.strerror}; {_ELSEWHERE}"
-            ) from None
 
     @contextmanager
     def _locked(self, how: int) -> Iterator[int]:
         """The file, for one process at a time."""
-        try:
+        with told(f"cannot open the account {self.path}: REASON; {_ELSEWHERE}"):
             if how & os.O_CREAT:
                 self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             file = os.open(self.path, how, 0o600)
-        except OSError as error:
-            raise InputError(f"cannot open the account {self.path}: {error.strerror}; {_ELSEWHERE}") from None
         try:
-            try:
+            with told(
+                f"cannot lock the account {self.path}: REASON; it needs a file system with locks; {_ELSEWHERE}"
+            ):
                 fcntl.flock(file, fcntl.LOCK_EX if how & os.O_CREAT else fcntl.LOCK_SH)
-            except OSError as error:
-                raise InputError(
-                    f"cannot lock the account {self.path}: {error.strerror}; it needs a file system with locks; "
-                    f"{_ELSEWHERE}"
-                ) from None
             yield file
         finally:
             os.close(file)

@@ -18,9 +18,7 @@ from distadmm.privacy.ledger.filter import Filter
 from distadmm.privacy.ledger.rules import MemoryLedger
 from distadmm.privacy.ledger.witness import Sighting, Witness, all_sightings
 
-_FILES = (
-    200  # ledgers that a rank keeps open, and locked; of more all but the first are opened anew for each line
-)
+_FILES = 200  # ledgers that a rank keeps open and locked; of more all but the first are opened for each line
 
 
 def _kept(node: int, nodes: Sequence[int]) -> bool:
@@ -99,16 +97,10 @@ class Books:
         """New ledgers, each with its budget and the names of its rows; `header` as for `open_ledger`."""
         nodes = [int(node) for node in nodes]
         limits = [header.pop("budget", None)] * len(nodes) if budgets is None else budgets
+        names = rows or {}
         ledgers = [
-            open_ledger(
-                folder,
-                node,
-                keep_open=_kept(node, nodes),
-                budget=limit,
-                rows=(rows or {}).get(node, ()),
-                **header,
-            )
-            for node, limit in zip(nodes, limits)
+            open_ledger(folder, i, keep_open=_kept(i, nodes), budget=limit, rows=names.get(i, ()), **header)
+            for i, limit in zip(nodes, limits)
         ]
         return cls(ledgers, folder, neighbours)
 
@@ -129,16 +121,10 @@ class Books:
         nodes = [int(node) for node in nodes]
         sent = {place: s for place, s in replay.read_all(folder).items() if place[0] in set(nodes)}
         seen = all_sightings(folder) if seen is None else list(seen)
+        of = {i: [sighting for sighting in seen if sighting.node == i] for i in nodes}
         ledgers = [
-            Ledger.resume(
-                folder,
-                node,
-                seen=[sighting for sighting in seen if sighting.node == node],
-                sent=sent,
-                keep_open=_kept(node, nodes),
-                **expected,
-            )
-            for node in nodes
+            Ledger.resume(folder, i, seen=of[i], sent=sent, keep_open=_kept(i, nodes), **expected)
+            for i in nodes
         ]
         return cls(ledgers, folder, neighbours, sent)
 

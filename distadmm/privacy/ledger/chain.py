@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from distadmm.errors import InputError
+from distadmm.errors import told
 
 VERSION = 1
 GENESIS = "0" * 64  # what the first entry has for `prev`
@@ -177,12 +177,8 @@ def parse(content: bytes, path: str = "ledger") -> Chain:
 
 def open_own(path: Path, flags: int) -> int:
     """A file that its owner alone may read, made if it is not there."""
-    try:
+    with told(f"cannot open {path}: REASON; a run writes there as long as it lasts"):
         return os.open(path, flags | os.O_CREAT, 0o600)
-    except OSError as error:
-        raise InputError(
-            f"cannot open {path}: {error.strerror}; a run writes there as long as it lasts"
-        ) from None
 
 
 def write_all(file: int, content: bytes) -> None:
@@ -194,13 +190,8 @@ def write_all(file: int, content: bytes) -> None:
 
 def read(path: str | Path) -> Chain:
     """The ledger file at `path`."""
-    try:
-        content = Path(path).read_bytes()
-    except OSError as error:
-        raise InputError(
-            f"cannot read the ledger {path}: {error.strerror}; give a .jsonl file or a run directory"
-        ) from None
-    return parse(content, str(path))
+    with told(f"cannot read the ledger {path}: REASON; give a .jsonl file or a run directory"):
+        return parse(Path(path).read_bytes(), str(path))
 
 
 def has_secret_noise(path: str | Path) -> bool:

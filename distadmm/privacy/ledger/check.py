@@ -35,9 +35,8 @@ class _Read(NamedTuple):
 
 def heads_digest(heads: Mapping[int, str]) -> str:
     """One name for the last entries of all ledgers of a run."""
-    return sha256("".join(f"{node}:{head}\n" for node, head in sorted(heads.items())).encode()).hexdigest()[
-        :32
-    ]
+    lines = "".join(f"{node}:{head}\n" for node, head in sorted(heads.items()))
+    return sha256(lines.encode()).hexdigest()[:32]
 
 
 def verified(files: Sequence[Path], account: Account, heads: str | None = None) -> Verdict:
@@ -59,12 +58,8 @@ def verified(files: Sequence[Path], account: Account, heads: str | None = None) 
             faults.append(f"{file}: {error}")
             continue
         one = _Read(file, found, tally, {bytes.fromhex(entry["h"]) for entry in found.entries})
-        wrong = [
-            *_misplaced(one),
-            *_cut(one, seen[file.parent]),
-            *_unpaid(one, sent[file.parent]),
-            *_behind(one, known),
-        ]
+        wrong = [*_misplaced(one), *_cut(one, seen[file.parent]), *_unpaid(one, sent[file.parent])]
+        wrong += _behind(one, known)
         faults += wrong
         if not wrong:
             notes.append(_note(one, seen[file.parent], known))
@@ -143,11 +138,8 @@ def _note(one: _Read, seen: Sequence[Sighting], known: Mapping[str, Entered]) ->
     parts = [f"{len(found.entries)} entries", f"{tally.releases} releases", f"head {found.head[:16]}"]
     anchored = one.node in (run.heads if (run := known.get(tally.header["run"])) else {})
     parts.append(f"{witnesses} witness{'es' * (witnesses != 1)}" if witnesses else "no witness")
-    parts.append(
-        "its head is in the account"
-        if anchored
-        else "no head in the account: whether its tail is whole only --heads tells"
-    )
+    unknown = "no head in the account: whether its tail is whole only --heads tells"
+    parts.append("its head is in the account" if anchored else unknown)
     parts += [f"torn line {line} kept ({len(fragment)} bytes)" for line, fragment in found.fragments]
     if found.torn:
         parts.append(f"torn tail ({len(found.torn)} bytes) not yet accounted for")

@@ -64,26 +64,17 @@ def blocks(nodes: Sequence[Node], rule: str = "max") -> list[Node]:
     `rule` "sum": a record is at every node.
     """
     groups = [list(range(len(nodes)))] if rule == "sum" else same_rows([node.names for node in nodes])
+    found = [[nodes[at] for at in group] for group in groups]
     return [
-        Node(
-            spending(event for at in group for event in nodes[at].spent),
-            frozenset().union(*(nodes[at].names for at in group)),
-        )
-        for group in groups
+        Node(spending(e for node in some for e in node.spent), frozenset().union(*(n.names for n in some)))
+        for some in found
     ]
-
-
-def over_nodes(
-    nodes: Sequence[Node], scope: str, delta: float, adjacency: Adjacency, committed: bool
-) -> float:
-    """epsilon of all nodes of one run together."""
-    return over_runs([nodes], scope, delta, adjacency, committed)
 
 
 def over_runs(
     runs: Sequence[Sequence[Node]], scope: str, delta: float, adjacency: Adjacency, committed: bool
 ) -> float:
-    """epsilon of several runs together; `runs[r]` are the nodes of run r.
+    """epsilon of several runs together, or of one; `runs[r]` are the nodes of run r.
 
     A record may sit at any node of each run, but in a run with a node for the same rows it sits there.
     """

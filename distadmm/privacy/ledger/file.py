@@ -22,7 +22,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Self
 
-from distadmm.errors import InputError, require
+from distadmm.errors import InputError, require, told
 from distadmm.privacy.ledger import chain, replay
 from distadmm.privacy.ledger.rules import MODES, SCOPES, MemoryLedger, Receipt, boot_id, now
 from distadmm.privacy.ledger.tally import Tally
@@ -51,12 +51,8 @@ class Ledger(MemoryLedger):
             raise InputError(
                 f"the ledger {self.path} exists; take the run up again with --resume, or give a new --out"
             )
-        try:
+        with told(f"cannot make {self.path.parent}: REASON; give another --out"):
             self.path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError(
-                f"cannot make {self.path.parent}: {error.strerror}; give another --out"
-            ) from None
         super().__init__(node, **header)
 
     def _place(self, folder: str | Path, node: int, keep_open: bool) -> None:
@@ -93,12 +89,8 @@ class Ledger(MemoryLedger):
         ledger = cls.__new__(cls)
         ledger._place(folder, node, keep_open)
         if ledger.path.exists():
-            try:
+            with told(f"cannot take up the ledger {ledger.path}: REASON; it is to be written on"):
                 ledger._open()  # the lock comes before the first look
-            except OSError as error:
-                raise InputError(
-                    f"cannot take up the ledger {ledger.path}: {error.strerror}; it is to be written on"
-                ) from None
         found = chain.read(ledger.path)
         if found.fault:
             raise InputError(f"{found.fault}; restore the file from a backup, or start a new run")
@@ -119,18 +111,16 @@ class Ledger(MemoryLedger):
         return ledger
 
     def _matches(self, tally: Tally, mode: str, adjacency: str | None, dataset: str | None) -> None:
-        header = tally.header
-        wanted = {"rng mode": mode, "adjacency": adjacency, "dataset": dataset}
-        written = {
-            "rng mode": header["rng"]["mode"],
-            "adjacency": header["adj"],
-            "dataset": header["dataset"],
-        }
-        for what, value in wanted.items():
+        of = tally.header
+        for what, value, written in (
+            ("rng mode", mode, of["rng"]["mode"]),
+            ("adjacency", adjacency, of["adj"]),
+            ("dataset", dataset, of["dataset"]),
+        ):
             require(
-                value is None or value == written[what],
-                f"the ledger {self.path} has {what} {written[what]!r}, this run {value!r}; "
-                "resume with what the ledger has, or start a new run",
+                value in (None, written),
+                f"the ledger {self.path} has {what} {written!r}, this run {value!r}; resume with what the ledger has, "
+                "or start a new run",
             )
 
     def _own(self, stored: dict[tuple[int, int], replay.Sent]) -> list[tuple[int, replay.Sent]]:
@@ -161,10 +151,11 @@ class Ledger(MemoryLedger):
 
     def _continue(self, found: chain.Chain, lost: bool, orphans: list[str], source: str) -> None:
         """Account for a torn tail, give up what may have been used unseen, and go on."""
-        given_up = []
-        for (of, item), slot in self.tally.places.items():
-            if lost and 0 < slot.left < float("inf"):  # drawn and sent, maybe, and their lines lost
-                given_up.append([of, item, int(slot.left)])
+        given_up = [  # drawn and sent, maybe, and their lines lost
+            [of, item, int(slot.left)]
+            for (of, item), slot in self.tally.places.items()
+            if lost and 0 < slot.left < float("inf")
+        ]
         rng = {"mode": self.mode, "source": source}
         entry = {
             "kind": "resume",
@@ -250,10 +241,8 @@ class Ledger(MemoryLedger):
     def checkpoint(self, iteration: int) -> None:
         super().checkpoint(iteration)
         if self._keep_open:  # else a sync a node would cost more than the iteration
-            try:
+            with told(f"cannot sync the ledger {self.path}: REASON; make room"):
                 self._make_durable(self._open())
-            except OSError as error:
-                raise InputError(f"cannot sync the ledger {self.path}: {error.strerror}; make room") from None
         if 0 <= self._last_stored <= iteration:
             self._store().forget()
             self._last_stored = -1

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from distadmm.errors import InputError
+from distadmm.errors import told
 from distadmm.privacy.ledger import chain
 
 _START = struct.Struct("<4sI")  # mark, checksum of all that follows it
@@ -55,13 +55,11 @@ class Replay:
         self._write(b"".join(records))
 
     def _write(self, records: bytes) -> None:
-        try:
+        with told(
+            f"cannot keep what is to be sent in {self.path}: REASON; it is not sent; make room and take the run up "
+            "again with --resume"
+        ):
             chain.write_all(self._file, records)
-        except OSError as error:
-            raise InputError(
-                f"cannot keep what is to be sent in {self.path}: {error.strerror}; it is not sent; "
-                "make room and take the run up again with --resume"
-            ) from None
 
     def forget(self) -> None:
         """A checkpoint holds all of it now."""

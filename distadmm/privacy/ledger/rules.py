@@ -188,13 +188,7 @@ class MemoryLedger:
         return statement_kind(self.tally)
 
     def _common(self) -> dict[str, Any]:
-        header = self.tally.header
-        return {
-            "adj": header["adj"],
-            "scope": header["scope"],
-            "dataset": header["dataset"],
-            "rng": header["rng"],
-        }
+        return {name: self.tally.header[name] for name in ("adj", "scope", "dataset", "rng")}
 
     # -- spending ---------------------------------------------------------------------------------------
 

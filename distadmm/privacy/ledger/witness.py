@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from distadmm.errors import InputError
+from distadmm.errors import told
 from distadmm.privacy.ledger import chain
 
 _RECORD = struct.Struct("<qq32s16x")  # neighbour, iteration, head
@@ -59,15 +59,13 @@ class Witness:
         self._write(self._content, 0)
 
     def _write(self, content: bytes | memoryview, at: int) -> None:
-        try:
+        with told(
+            f"cannot keep the heads of neighbours in {self.path}: REASON; make room and take the run up again with "
+            "--resume"
+        ):
             written = os.pwrite(self._file, content, at)
             while written < len(content):
                 written += os.pwrite(self._file, content[written:], at + written)
-        except OSError as error:
-            raise InputError(
-                f"cannot keep the heads of neighbours in {self.path}: {error.strerror}; "
-                "make room and take the run up again with --resume"
-            ) from None
 
     def close(self) -> None:
         if self._file >= 0:

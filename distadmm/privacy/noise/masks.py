@@ -23,7 +23,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from distadmm.errors import InputError, require
+from distadmm.errors import require, told
 from distadmm.privacy.noise.sources import Array, Source
 from distadmm.structs import mutable_struct
 
@@ -103,10 +103,9 @@ class X25519:
         self.public = self._secret.public_key().public_bytes_raw()
 
     def shared(self, public: bytes) -> bytes:
-        try:
+        # A ValueError: of another length, or of small order, where the result would be zero.
+        with told("a public key is none of X25519: somebody sends keys that are none", ValueError):
             return self._secret.exchange(self._from(public))
-        except ValueError:  # of another length, or of small order: the result would be zero
-            raise InputError("a public key is none of X25519: somebody sends keys that are none") from None
 
 
 def drawn(i: int, source: Source, masks: bool, resumes: int) -> tuple[Key, bytes]:

@@ -142,22 +142,14 @@ class Noise:
         self._charge(at, unproved or event, iteration, purpose)
         return event.sample(self._stream(at, purpose), shape, sensitivity)
 
-    def repeat(
-        self,
-        event: Event,
-        *,
-        iteration: int,
-        at: int = 0,
-        shape: int | tuple[int, ...] | None = None,
-        sensitivity: float | None = None,
-        query: int = 0,
-    ) -> Array:
-        """Simulation noise that an earlier process paid for and drew: to compute on as it did, not to be released."""
-        self._check(event, shape, sensitivity)
+    def repeat(self, event: Event, *, iteration: int, at: int = 0, query: int = 0, **stated: Any) -> Array:
+        """Simulation noise that an earlier process paid for and drew, as by `draw`: to compute on as it did, not to be
+        released."""
+        self._check(event, **stated)
         if self.source.mode != "simulation":
             raise RuntimeError(f"{self.source.mode} noise cannot be drawn again")
         stream = self.source.at(self.ledgers[at].node, _purpose("noise", query), iteration)
-        return event.sample(stream, shape, sensitivity)
+        return event.sample(stream, **stated)
 
     def output(self, tolerance: float, *, at: int = 0, query: int = 0) -> Array:
         """The noise of an approximate minimiser, density ~ exp(-a |e|), a = eps_o Phi / (2 tau).
@@ -187,9 +179,9 @@ class Noise:
         if not np.all(np.abs(scaled) < 2.0**51):
             raise InputError("a value to release is not finite, or too large for the grid; clip it first")
         noise = self.draw(grid.event, iteration=iteration, at=at, query=query, unproved=unproved)
-        return (np.rint(scaled).astype(np.int64) + noise.reshape(value.shape)) * grid.spacing
+        return (np.rint(scaled).astype(np.int64) + noise.reshape(value.shape)) * grid.spacing  # type: ignore[no-any-return]
 
-    def _check(self, event: Event, shape: object, sensitivity: float | None) -> None:
+    def _check(self, event: Event, shape: object = None, sensitivity: float | None = None) -> None:
         """Everything that can be wrong, before anything is charged.  (Messages are built when needed: this is hot.)"""
         if not event.law:
             raise InputError(f"no noise is known for {event}; charge it at the ledger")

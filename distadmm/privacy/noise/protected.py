@@ -65,16 +65,10 @@ class Recipe:
                     return KNorm(self.dimension, alpha, moved)
                 return Gaussian(1.0 / (alpha * moved))
             return ObjectivePerturbation(
-                noise=self.noise,
-                dimension=self.dimension,
-                scale=alpha if self.noise == "gamma" else 1.0 / alpha,
-                weight=weight,
-                curvature=self.curvature / self.slope,
-                floor=floor,
-                output_epsilon=self.output_epsilon,
-                one_signed=self.one_signed,
-                logistic=self.logistic,
-            )
+                self.noise, self.dimension, alpha if self.noise == "gamma" else 1.0 / alpha, weight,
+                self.curvature / self.slope, floor,
+                output_epsilon=self.output_epsilon, one_signed=self.one_signed, logistic=self.logistic,
+            )  # fmt: skip
         require(
             np.isfinite(floor),
             "--mechanism output perturbs minimisers, and this algorithm minimises nothing; leave it out",
@@ -113,9 +107,8 @@ class Protected(Unprotected):
         self.recipe, self.phases, self.world = recipe, phases, network.world
         self.noise = Noise(books.ledgers, source)
         self._events: list[Event] = []
-        self._declared: dict[int, list[Event]] | None = (
-            None  # of unchecked code: the draws its schedule lists
-        )
+        self.listed: Sequence[tuple[int, Array, Array | float]] = ()  # of unchecked code: its schedule
+        self._declared: dict[int, list[Event]] | None = None  # the draws of it that are to come
         self._paid: int | None = None  # the iteration that was drawn for and not sealed yet
         self._drawn = np.zeros((len(books), recipe.dimension))
         self._sent_before: Any = None
@@ -167,7 +160,7 @@ class Protected(Unprotected):
         cases = list(zip(alpha, weight, quadratic[:, 0].tolist(), factor[:, 0].tolist()))
         first = {
             case: i for i, case in enumerate(cases)
-        }  # a node of each case: many nodes have few different prices
+        }  # a node of each: many nodes have few different prices
         made = {case: self.recipe.event(solve, i, case[2], case[3]) for case, i in first.items()}
         return [made[case] for case in cases]
 
@@ -179,15 +172,15 @@ class Protected(Unprotected):
 
     def declare(self, releases: Sequence[tuple[int, Array, Array | float]]) -> None:
         """Hold unchecked code to its schedule: another draw, or a second one, is exposed as such."""
+        self.listed = releases
         self._declared = {k: self.events(k, quadratic, factor) for k, quadratic, factor in releases}
 
-    def kept_to_schedule(self, releases: int) -> bool:
-        """Whether the ledgers here hold nothing but so many draws that the schedule lists."""
-        found = [ledger.events for ledger in self.books.ledgers]
+    def kept_to_schedule(self) -> bool:
+        """Whether the ledgers here hold nothing but draws that the schedule lists, and that nobody checked it."""
         return all(
-            len(events) <= releases
+            len(events) <= len(self.listed) + 1
             and all(isinstance(e, Unbounded) and e.reason == self.recipe.unverified for e in events)
-            for events in found
+            for events in (ledger.events for ledger in self.books.ledgers)
         )
 
     def price(self, plans: Sequence[tuple[Event, ...]]) -> None:
@@ -299,9 +292,7 @@ class Protected(Unprotected):
             if self.recipe.output_epsilon and event.place == "objective":
                 sealed[i] += self._output_noise(i, event, k)
         self.books.store(k, sealed)
-        if (
-            self.guard is not None and self._paid == k
-        ):  # what nobody drew for is not sealed, and is charged when sent
+        if self.guard is not None and self._paid == k:  # what nobody drew for is charged when it is sent
             self.guard.seal(k, sealed, self._events)
         self._paid = None
         return sealed

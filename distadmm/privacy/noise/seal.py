@@ -112,13 +112,9 @@ class Guard:
         made = []
         for at, node in enumerate(self.nodes):
             event = issued.events[at] if issued.events else None
-            blank = Seal(node, issued.round, issued.purpose, event, b"", "", (), issued.uses)
             row = None if issued.rows is None else issued.rows[at]
-            made.append(
-                blank
-                if row is None
-                else blank._replace(digest=digest(row), dtype=row.dtype.str, shape=row.shape)
-            )
+            name, dtype, shape = (b"", "", ()) if row is None else (digest(row), row.dtype.str, row.shape)
+            made.append(Seal(node, issued.round, issued.purpose, event, name, dtype, shape, issued.uses))
         return made
 
     def _refuse(self, positions: Sequence[int], reason: str) -> None:

@@ -7,7 +7,7 @@ import importlib.util
 from collections.abc import Mapping
 from pathlib import Path
 
-from distadmm.errors import InputError, require
+from distadmm.errors import require, told
 from distadmm.files import read_json
 from distadmm.privacy.noise.masks import NAME
 
@@ -28,21 +28,11 @@ def own_key_path(peers: Path, node: int) -> Path:
 def public_keys(path: Path) -> dict[int, bytes]:
     """Every node's public signing key, as FILE has them."""
     require(path.is_file(), f"no file {path}; make one with: python -m distadmm keys FOLDER --make 0-19")
-    try:
-        return {
-            int(node): _bytes(key) for node, key in sorted(read_json(path).items(), key=lambda kv: int(kv[0]))
-        }
-    except (ValueError, AttributeError, TypeError):
-        raise InputError(
-            f"{path} is no file of signing keys; needed: JSON of node: 64 hexadecimal digits"
-        ) from None
-
-
-def _bytes(key: str) -> bytes:
-    found = bytes.fromhex(key)
-    if len(found) != 32:
-        raise ValueError(key)
-    return found
+    wrong = f"{path} is no file of signing keys; needed: JSON of node: 64 hexadecimal digits"
+    with told(wrong, ValueError, AttributeError, TypeError):
+        found = {int(node): bytes.fromhex(key) for node, key in read_json(path).items()}
+    require(all(len(key) == 32 for key in found.values()), wrong)
+    return dict(sorted(found.items()))
 
 
 def require_all(path: Path, publics: Mapping[int, bytes], nodes: int) -> None:
@@ -62,14 +52,10 @@ def signature(path: Path, node: int, public: bytes, session: bytes, h_0: bytes) 
         own.is_file(),
         f"no private key {own} of node {node}, which this rank hosts; --peer-keys looks beside its file",
     )
-    try:
+    with told(f"{own} is no signing key; needed: 64 hexadecimal digits", ValueError):
         key = Ed25519PrivateKey.from_private_bytes(bytes.fromhex(own.read_text().strip()))
-    except ValueError:
-        raise InputError(f"{own} is no signing key; needed: 64 hexadecimal digits") from None
-    require(
-        key.public_key().public_bytes_raw() == public,
-        f"{own} does not belong to the key of node {node} in {path}",
-    )
+    its_own = key.public_key().public_bytes_raw() == public
+    require(its_own, f"{own} does not belong to the key of node {node} in {path}")
     return key.sign(started(session, h_0))
 
 

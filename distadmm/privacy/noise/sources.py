@@ -79,14 +79,9 @@ class Simulation:
         self._philox = np.random.Philox(key=self._key)
         self._stream = _Generated(self._philox)
         self._counter = np.zeros(4, dtype=np.uint64)
-        self._state: Any = {
-            "bit_generator": "Philox",
-            "state": {"counter": self._counter, "key": self._key},
-            "buffer": np.zeros(4, dtype=np.uint64),
-            "buffer_pos": 4,
-            "has_uint32": 0,
-            "uinteger": 0,
-        }
+        state, buffer = {"counter": self._counter, "key": self._key}, np.zeros(4, dtype=np.uint64)
+        self._state: Any = {"bit_generator": "Philox", "state": state, "buffer": buffer, "buffer_pos": 4}
+        self._state |= {"has_uint32": 0, "uinteger": 0}
 
     def at(self, node: int, purpose: int, iteration: int) -> Stream:
         counter = self._counter

@@ -1,0 +1,171 @@
+"""Plan private thresholding before it starts: iterations T and gradient norm C for a budget.
+
+Reads how many rows there are and what the columns are called, and no row.  Every (T, C) is run with its exact noise on
+synthetic rows of these columns; the excess over the best linear model without noise ranks them.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from distadmm.commands.compare import require_public_count
+from distadmm.data import synthetic
+from distadmm.data.source import open_source
+from distadmm.errors import DONE, require
+from distadmm.flags import again, flag, parse
+from distadmm.methods.istdp.plan import Plan, make_plan
+from distadmm.methods.istdp.private import ADJACENCIES, ClippedGradient, iterate
+from distadmm.problems.concave import make
+from distadmm.problems.losses import Array, Logistic
+from distadmm.ranks.launch import launch
+from distadmm.ranks.world import World
+from distadmm.run.groups import Budget, Shared
+from distadmm.structs import struct
+
+PROG = "distadmm plan istdp"
+ITERATIONS, NORMS = (50, 100, 200, 400, 800), (1.0, 0.5)
+ROWS = 8_000  # of a surrogate at most; noise is that of all rows
+CAVEAT = (
+    "Synthetic rows: plans rank on large tables as they do here, but the loss is no forecast of yours.  At epsilon 1\n"
+    "the plan cost .0074 on a9a where .0114 stands here, and .0357 on Adult where .0085 does (docs/istdp.md)."
+)
+
+
+@struct
+class Options:
+    flags_title = "plan istdp"
+
+    epsilon: float = flag(help="privacy budget of the whole run", above=0)
+    adjacency: str = flag(help="what one record may do: replace or add-remove", choices=ADJACENCIES)
+    delta: float = again(Budget, "delta")
+    data: str | None = flag(None, help="take rows and the names of columns from this data set")
+    rows: int | None = flag(
+        None, help="rows, where --data is not given, or their number is protected", at_least=2
+    )
+    columns: int | None = flag(None, help="columns, where --data is not given", at_least=1)
+    lambda_: float = again(
+        Shared, "lambda_", default=0.0, at_least=0, note="; above 0 it costs loss and leaves columns out"
+    )
+    runs: int = flag(2, help="surrogate runs", at_least=1)
+    seed: int = flag(0, help="seed of the surrogate", at_least=0)
+
+    def __post_init__(self) -> None:
+        known = self.data is not None or (self.rows is not None and self.columns is not None)
+        require(known, "the shape is needed: give --data NAME, or --rows and --columns")
+        require_public_count(self)
+
+
+class Forecast(NamedTuple):
+    plan: Plan
+    excesses: Array  # mean loss above that of the best model without noise, by run
+
+    @property
+    def excess(self) -> float:
+        return float(self.excesses.mean())
+
+
+def main(argv: Sequence[str]) -> int:
+    return launch(PROG, lambda words: parse(PROG, __doc__ or "", [Options], words)[0], _work, argv)
+
+
+def _work(options: Options, world: World) -> int:
+    found = forecasts(options, world)
+    if found is not None:
+        print("\n".join(lines(options, *_shape(options), found)))
+    return DONE
+
+
+def forecasts(options: Options, world: World) -> list[Forecast] | None:
+    """Of every (T, C), shared out to the ranks; on rank 0."""
+    rows, names = _shape(options)
+    tables = [_Table(names, rows, options.seed, run) for run in range(options.runs)]
+    plans = [_plan(options, rows, len(names), T, C) for T in ITERATIONS for C in NORMS]
+    return world.share_out(lambda plan: Forecast(plan, np.array([t.excess(plan) for t in tables])), plans)
+
+
+def _shape(options: Options) -> tuple[int, tuple[str, ...]]:
+    if options.rows is not None and options.columns is not None:
+        return options.rows, tuple(f"x{j}" for j in range(options.columns))
+    source = open_source(str(options.data))
+    if options.rows is not None:
+        return options.rows, source.feature_names
+    require(
+        source.n_rows, f"--data {options.data} does not say how many rows it has; give --rows and --columns"
+    )
+    return int(source.n_rows or 0), source.feature_names
+
+
+def _plan(options: Options, rows: int, columns: int, T: int, C: float) -> Plan:
+    return make_plan(
+        epsilon=options.epsilon, delta=options.delta, adjacency=options.adjacency, dimension=columns, rows=rows,  # type: ignore[arg-type]
+        divisor=rows, loss=Logistic(), clip=C, iterations=T, lam=options.lambda_,
+    )  # fmt: skip
+
+
+class _Table:
+    """One surrogate and its best model without noise."""
+
+    def __init__(self, names: tuple[str, ...], rows: int, seed: int, run: int):
+        self.X, self.y = synthetic.coded(names, min(rows, ROWS), seed, run)
+        self.noise, self.least = (seed, run), mean_loss(self.X, self.y, best_model(self.X, self.y))
+
+    def excess(self, plan: Plan) -> float:
+        return mean_loss(self.X, self.y, simulate(self.X, self.y, plan, self.noise)) - self.least
+
+
+def mean_loss(X: Array, y: Array, f: Array) -> float:
+    return float(Logistic().value(X @ f, y).mean())
+
+
+def simulate(X: Array, y: Array, plan: Plan, seed: Sequence[int]) -> Array:
+    """The last theta of a run with this plan's noise: the rows stand for all n' of the plan."""
+    rng, gradient = np.random.default_rng(seed), ClippedGradient(X, y, Logistic(), plan.clip, len(y))
+    states = iterate(
+        lambda k, theta: gradient(theta) + plan.sigma * rng.standard_normal(theta.size),
+        np.zeros(X.shape[1]), make("mcp", plan.lam, plan.alpha), plan.steps,
+    )  # fmt: skip
+    for _ in range(plan.iterations):
+        state = next(states)
+    return state.theta
+
+
+def best_model(X: Array, y: Array, ridge: float = 1e-6) -> Array:
+    """The logistic model of least mean loss, by Newton's method; `ridge` keeps what the rows leave open at 0."""
+    loss, f = Logistic(), np.zeros(X.shape[1])
+    for _ in range(50):
+        z = X @ f
+        g = loss.slope(z, y) @ X / len(y) + ridge * f
+        H = (X * loss.curvature(z, y)[:, None]).T @ X / len(y)
+        step = np.linalg.solve(H + ridge * np.eye(f.size), g)
+        f = f - step
+        if np.abs(step).max() < 1e-8:
+            break
+    return f
+
+
+def lines(options: Options, rows: int, names: tuple[str, ...], found: Sequence[Forecast]) -> list[str]:
+    best = min(found, key=lambda one: one.excess)
+    plan, low, high = best.plan, best.excesses.min(), best.excesses.max()
+    table = [f"              T {''.join(f'{T:>9}' for T in ITERATIONS)}"]
+    for C in NORMS:
+        cells = [one.excess for one in found if one.plan.clip == C]
+        table.append(f"  C = {C:<9g}   {''.join(f'{cell:9.4f}' for cell in cells)}")
+    where = f" --data {options.data}" if options.data else ""
+    public = f" --public-rows {rows}" if options.adjacency == "add-remove" else ""
+    return [
+        f"budget      epsilon {options.epsilon:g} at delta {options.delta:g}, {options.adjacency}",
+        f"shape       {rows} rows, {len(names)} columns",
+        f"plan        T = {plan.iterations}, C = {plan.clip:g}, sigma = {plan.sigma:.4g}, steps "
+        f"{plan.steps.shortest:.4g} to {plan.steps.longest:.4g}, lambda = {plan.lam:g}",
+        f"surrogate   mean loss {best.excess:.4f} above the best linear model's ({low:.4f} to {high:.4f} in "
+        f"{options.runs} runs)",
+        "others      the same for every T and C",
+        *table,
+        f"run it      python -m distadmm.istdp{where} --epsilon {options.epsilon:g} --delta {options.delta:g} "
+        f"--adjacency {options.adjacency}{public} --iterations {plan.iterations} --gradient-norm {plan.clip:g} "
+        f"--shortest {plan.steps.shortest:.6g} --longest {plan.steps.longest:.6g} --lambda {plan.lam:g} "
+        f"--reach {plan.alpha:.6g}",
+        "",
+        CAVEAT,
+    ]

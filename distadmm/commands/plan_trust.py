@@ -1,0 +1,72 @@
+"""Which private method to use: the forecast of `compare --forecast`, beside a plan."""
+
+import os
+import sys
+import tempfile
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Any
+
+from distadmm.algorithm import Defaults, find, names
+from distadmm.commands import compare
+from distadmm.errors import require
+from distadmm.graphs.topology import load_changing
+from distadmm.privacy.accounting.shared_discrete_gaussian import colluding_of
+from distadmm.ranks.world import World
+
+
+def methods() -> list[str]:
+    """The private ones, R-ADMM for its kin: to price M-ADMM alone takes longer than all else."""
+    private = [name for name in names() if find(name).private]
+    return [name for name in private if name == "radmm" or find(name).cls.house != Defaults.house]
+
+
+def asked(options: Any, rows: int, columns: int) -> list[str]:
+    """The words of the comparison; no row is read, only how many there are."""
+    if options.trust != "centre":
+        colluding_of(options.trust, load_changing(options.topology).union.n)
+    shared = ("epsilon", "delta", "adjacency", "topology", "trust", "weight", "rho")
+    words = [f"--{name}={getattr(options, name)}" for name in shared]
+    words += [
+        f"--rows={rows}",
+        f"--columns={columns}",
+        "--forecast",
+        f"--algorithm={','.join(methods())}",
+        f"--jobs={len(os.sched_getaffinity(0))}",
+    ]
+    words += [f"--iterations={options.iterations}"] * bool(options.iterations)
+    return words + [f"--public-rows={rows}"] * (options.adjacency in ("add-remove", "node"))
+
+
+def lines(options: Any, words: list[str], world: World) -> list[str]:
+    """All methods by their forecast, and how to run the first; on rank 0."""
+    with tempfile.TemporaryDirectory() as folder, redirect_stdout(sys.stderr):
+        request = compare.read([*words, f"--out={Path(folder) / 'runs'}"])
+        code, made = compare.foretold(request, world)
+    require(code < 128, "stopped by a signal before all methods were forecast; a part of them has no winner")
+    ranked = compare.ranked(made)
+    if not ranked:
+        return ["use         no method: none has a run under this budget; give a larger --epsilon"]
+    shown = ", ".join(f"{line.name} {line.cell('test_loss')}" for line in ranked)
+    refused = [line.name for line in made if not line.summaries]
+    by, name = compare.margin(ranked), ranked[0].name
+    own = f" --trust {options.trust}" if compare.has_trust(name) else ""
+    kept = ("weight", "rho", "data", "rows_per_node", "iterations")
+    told = [(each.replace("_", "-"), getattr(options, each)) for each in kept]
+    shown_as = {each: f"{value:g}" if isinstance(value, float) else value for each, value in told}
+    given = "".join(f" --{each} {value}" for each, value in shown_as.items() if value is not None)
+    given += f" --public-rows {request.options.rows}" * (options.adjacency in ("add-remove", "node"))
+    return [
+        f"methods     loss of the nodes' own models, {compare.FORECASTS} runs on made-up rows: {shown} "
+        "(of R-ADMM's kin itself alone; `compare` runs all)"
+        + (f"; no run of {', '.join(refused)}" if refused else ""),
+        f"use         {name}{': ' * bool(by)}{by}; {_assumed(name, own, options)}",
+        f"            python -m distadmm.radmm --algorithm {name} --topology {options.topology} --epsilon "
+        f"{options.epsilon:g} --delta {options.delta:g} --adjacency {options.adjacency}{own}{given}",
+    ]
+
+
+def _assumed(name: str, own: str, options: Any) -> str:
+    if not own or options.trust == "any":
+        return "it trusts nobody"
+    return f"it is forecast for --trust {options.trust}, and assumes that"

@@ -1,0 +1,187 @@
+"""What a report draws of the runs of one kind: a title, what is to be seen in words, and how it is drawn."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from distadmm.commands.report_kinds import KINDS, Curve
+from distadmm.commands.report_runs import Group, Trace
+from distadmm.errors import InputError
+from distadmm.files import read_npz
+from distadmm.graphs.figures import column, ink, save_for_paper
+
+Array = np.ndarray
+LOWEST = 1e-16  # a smaller gap is rounding, and is drawn here
+GRAPHS_MOST, NODES_MOST = 6, 200
+
+
+class Picture(NamedTuple):
+    title: str
+    text: str  # for who does not see it
+    draw: Callable[[Any], None]  # on axes
+    legend: bool = True
+
+
+def pictures(found: Sequence[Group]) -> list[Picture]:
+    """All there is to draw."""
+    kind = KINDS[found[0].traces[0].kind]
+    drawn = [*(_curves(found, curve) for curve in kind.curves), _spent(found, *kind.spent)]
+    drawn += [_by_trust(found, *kind.spent), *_graphs(found)]
+    return [picture for picture in drawn if picture is not None]
+
+
+def for_paper(found: Sequence[Picture], path: Path, mark: str) -> None:
+    """All of them below one another, as wide as a column of a paper."""
+    drawn, axes = column(len(found), 1, 2.6 * len(found))
+    for picture, axis in zip(found, axes[:, 0]):
+        picture.draw(axis)
+        axis.set_title(picture.title, fontsize=7)
+        if picture.legend:
+            axis.legend(fontsize=6)
+    save_for_paper(drawn, path, mark)
+
+
+def _curves(found: Sequence[Group], curve: Curve) -> Picture | None:
+    """Median and range over the seeds of each group; nothing where no run has measured it."""
+    measured = [
+        (at, group.label, [t.history for t in group.traces if not np.isnan(t.history[curve.y]).all()])
+        for at, group in enumerate(found)
+    ]
+    measured = [(at, label, histories) for at, label, histories in measured if histories]
+    if not measured:
+        return None
+    rounds = curve.x == "iteration" and {group.steps for group in found} == {"rounds"}
+    x_label = "round" if rounds else curve.x_label
+    last = [
+        f"{label} {np.median([_last(h[curve.y]) for h in hs]) * curve.y_unit:.4g}"
+        for _, label, hs in measured
+    ]
+    text = f"In the end: {'; '.join(last)}."
+    text += " Bands: the range over seeds." * any(len(histories) > 1 for _, _, histories in measured)
+    text += " Thin: the worst node." * bool(curve.worst)
+
+    def draw(axis: Any) -> None:
+        for at, label, histories in measured:
+            length = min(len(history[curve.y]) for history in histories)
+            y, worst = (
+                curve.y_unit * np.array([history[name][:length] for history in histories])
+                for name in (curve.y, curve.worst or curve.y)
+            )
+            y = np.maximum(y, LOWEST) if curve.logarithmic else y
+            x = curve.x_unit * np.median([history[curve.x][:length] for history in histories], axis=0)
+            style = {**ink(at), "ms": 4, "markevery": (at % 5 * length // 40, max(length // 8, 1))}
+            axis.plot(x, np.median(y, axis=0), lw=1.3, label=label, **style)
+            if curve.worst:
+                axis.plot(x, np.median(worst, axis=0), lw=0.5, color=style["color"], ls=style["ls"])
+            if len(histories) > 1:
+                axis.fill_between(x, y.min(axis=0), y.max(axis=0), color=style["color"], alpha=0.15, lw=0)
+        if curve.logarithmic:
+            axis.set_yscale("log")
+        axis.set(xlabel=x_label, ylabel=curve.y_label)
+
+    return Picture(f"{curve.y_label} over {x_label}", text, draw)
+
+
+def _last(values: Array) -> float:
+    known = values[~np.isnan(values)]
+    return float(known[-1]) if len(known) else math.nan
+
+
+def _spent(found: Sequence[Group], label: str, name: str) -> Picture | None:
+    """A final quantity over epsilon, a point a run; settings that differ in the budget alone are one line."""
+    lines: dict[str, list[tuple[float, float]]] = {}
+    for group in found:
+        some = [(t.epsilon, t.last(name)) for t in group.traces if math.isfinite(t.epsilon)]
+        if some and not np.isnan(np.array(some)).any():
+            other = tuple((key, value) for key, value in group.settings if key != "epsilon")
+            lines.setdefault(Group(other, group.traces).label, []).extend(some)
+    if not lines:
+        return None
+
+    def draw(axis: Any) -> None:
+        for at, (setting, points) in enumerate(lines.items()):
+            spent = sorted({epsilon for epsilon, _ in points})
+            near = [[p for p in points if abs(p[0] / e - 1) < 0.05] for e in spent]
+            middle = [np.median([p[1] for p in some]) for some in near]
+            style = ink(at)
+            axis.plot(spent, middle, lw=1, color=style["color"], ls=style["ls"])
+            axis.plot(*zip(*points), **{**style, "ls": "none", "label": setting})
+        if (
+            max(e for ps in lines.values() for e, _ in ps)
+            > 8 * min(e for ps in lines.values() for e, _ in ps)
+            > 0
+        ):
+            axis.set_xscale("log")
+        axis.set(xlabel="epsilon spent", ylabel=label)
+
+    told = [f"{s}: " + ", ".join(f"{y:.4g} at {e:.4g}" for e, y in sorted(ps)) for s, ps in lines.items()]
+    return Picture(f"{label} against epsilon", f"A mark a run. {'; '.join(told)}.", draw)
+
+
+def _by_trust(found: Sequence[Group], label: str, name: str) -> Picture | None:
+    """The same over what others make of it: a point for each trust that is told; nothing where none differ."""
+    lines = []
+    for at, group in enumerate(found):
+        spent = [t.summary["epsilons"] for t in group.traces if t.summary and t.summary.get("epsilons")]
+        loss = float(np.median([t.last(name) for t in group.traces]))
+        if spent and not math.isnan(loss):
+            worst = {trust: max(float(each[trust]) for each in spent) for trust in spent[0]}
+            lines.append((at, group.label, {t: e for t, e in worst.items() if math.isfinite(e)}, loss))
+    if all(len(set(worst.values())) < 2 for _, _, worst, _ in lines):
+        return None
+
+    def draw(axis: Any) -> None:
+        for at, setting, worst, loss in lines:
+            axis.plot(list(worst.values()), [loss] * len(worst), **{**ink(at), "marker": "|"}, label=setting)
+            for trust, epsilon in worst.items() if len(set(worst.values())) > 1 else ():
+                axis.annotate(
+                    trust, (epsilon, loss), (0, 4), textcoords="offset points", rotation=60, fontsize=6
+                )
+        axis.set(xlabel="epsilon against each trust", ylabel=label)
+
+    told = [f"{s}: " + ", ".join(f"{t} {e:.4g}" for t, e in worst.items()) for _, s, worst, _ in lines]
+    return Picture(f"{label} against epsilon by trust", f"{'; '.join(told)}.", draw)
+
+
+def _graphs(found: Sequence[Group]) -> list[Picture]:
+    """Of the first run of each setting, what its edges carried: one picture a network and way of sending."""
+    made: dict[tuple[str, str], Picture] = {}
+    for group in found:
+        trace = group.traces[0]
+        name = str(trace.config.get("topology")), str(trace.config.get("algorithm"))
+        if name not in made and len(made) < GRAPHS_MOST and (picture := _graph(trace, *name)):
+            made[name] = picture
+    return list(made.values())
+
+
+def _graph(trace: Trace, network: str, algorithm: str) -> Picture | None:
+    from distadmm.graphs import draw as drawing
+    from distadmm.graphs.topology import load_changing
+
+    if not (trace.folder / "traffic.npz").is_file() or trace.nodes > NODES_MOST:
+        return None
+    try:
+        graph = load_changing(network).union
+    except InputError:  # a file that is no more
+        return None
+    kept = read_npz(trace.folder / "traffic.npz")
+    both = np.zeros((graph.n, graph.n))
+    np.add.at(both, (kept["sender"], kept["receiver"]), kept["bytes"])
+    carried = 1e-6 * (both + both.T)[graph.edges[:, 0], graph.edges[:, 1]]
+    most, idle = float(carried.max(initial=0)), int((carried == 0).sum())
+    if most == 0:
+        return None
+    text = f"An edge's width is what it carried, both ways: {carried[carried > 0].min():.3g} to {most:.3g} MB"
+    text += (
+        f"; {idle} of {len(carried)} edges, dotted, nothing." if idle else f", {carried.sum():.3g} MB in all."
+    )
+
+    def draw(axis: Any) -> None:
+        drawing.draw_on(axis, graph, drawing.placed(graph), "#444444", 0.6, carried / most)
+
+    return Picture(f"bytes on the edges: {algorithm} on {network}", text, draw, legend=False)

@@ -1,0 +1,116 @@
+"""Rows that are objects of a Python session: read as a CSV's are, cell by cell, and refused in the same words."""
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from distadmm.data.csvfile import CsvFile
+from distadmm.data.table import Array
+from distadmm.errors import require
+from distadmm.files import held
+
+NEEDED = "give (X, y), a DataFrame, or a list of one of these a node"
+
+
+class Held(NamedTuple):
+    """A table of this session, where a path may stand as well."""
+
+    name: str
+    columns: dict[str, Sequence[str] | Array]  # numbers as they are, unless a cell is missing
+    target: str | None = None  # of (X, y): what y is called
+    suffixes: tuple[str, ...] = (".csv",)  # it is read as such a file
+
+    def __str__(self) -> str:
+        return self.name
+
+    def digest(self) -> str:
+        """Of its names and cells."""
+        code = hashlib.sha256()
+        for name, cells in self.columns.items():
+            for part in (name, *map(str, np.asarray(cells).tolist())):
+                code.update(f"{len(part)}:{part}".encode(errors="surrogatepass"))
+        return code.hexdigest()
+
+
+class Frame(CsvFile):
+    """What `CsvFile` makes of a file, of a table of this session."""
+
+    def _take(self, path: Any) -> None:
+        self.path, self.columns, self.header = path, path.columns, list(path.columns)
+        self.n_rows = len(next(iter(self.columns.values()), ()))
+
+    def place(self, row: int) -> str:
+        return f"row {row}"
+
+    def cells(self, rows: Array | None = None) -> tuple[Array, Sequence[Sequence[str] | Array]]:
+        rows = np.arange(self.n_rows) if rows is None else np.asarray(rows)
+        return rows, [
+            cells[rows] if isinstance(cells, np.ndarray) else [cells[row] for row in rows.tolist()]
+            for cells in self.columns.values()
+        ]
+
+
+def cell_file(path: Path | Held, **how: Any) -> CsvFile:
+    """The reader of a CSV file, or of a table of this session."""
+    return Frame(path, **how) if isinstance(path, Held) else CsvFile(path, **how)  # type: ignore[arg-type]
+
+
+def path_of(text: str | Path) -> Any:
+    """What a text stands for: a table, a list of one a node, or the path of a file."""
+    found = held(text)
+    if found is None:
+        return Path(text)
+    if isinstance(found, list):
+        require(found, f"data is an empty list; {NEEDED}")
+        return [table(one, f"data of node {node}") for node, one in enumerate(found)]
+    return table(found)
+
+
+def table(given: Any, name: str = "data", *, targetless: bool = False) -> Held:
+    """(X, y) or a DataFrame as columns; X alone where no target is needed."""
+    if isinstance(given, Held):
+        return given
+    X, y = (given, None) if targetless or not isinstance(given, tuple) or len(given) != 2 else given
+    framed = hasattr(X, "columns") and hasattr(X, "iloc")
+    require(framed or targetless or y is not None, f"{name}: found a {type(given).__name__}; {NEEDED}")
+    if framed:
+        found = {
+            each if isinstance(each, str) else f"x{j + 1}": X.iloc[:, j] for j, each in enumerate(X.columns)
+        }
+        require(len(found) == X.shape[1], f"{name}: two columns have one name; give each its own")
+    else:
+        X = X.toarray() if hasattr(X, "toarray") else np.asarray(X)
+        require(
+            X.ndim == 2 and X.dtype.kind in "biuf",
+            f"{name}: X has shape {X.shape} and type {X.dtype}; needed: numbers, rows by columns",
+        )
+        found = {f"x{j + 1}": X[:, j] for j in range(X.shape[1])}
+    target = None
+    if y is not None:
+        named = getattr(y, "name", None)
+        target = named if isinstance(named, str) else "y"
+        require(target not in found, f"{name}: X has a column {target!r} too; give y another name")
+        shape = np.shape(y)
+        require(
+            shape == (len(X),),
+            f"{name}: X has {len(X)} rows and y has shape {shape}; needed: one target a row",
+        )
+        found[target] = y
+    require(found, f"{name}: no column; needed: features")
+    return Held(name, {each: _cells(column) for each, column in found.items()}, target)
+
+
+def _cells(column: Any) -> Sequence[str] | Array:
+    """Numbers, or texts in which a missing cell is empty; True is 1."""
+    lost = column.isna().to_numpy() if hasattr(column, "isna") else None
+    values, column = np.asarray(column), column if hasattr(column, "tolist") else np.asarray(column)
+    if lost is None:
+        lost = np.array([cell is None or cell != cell for cell in values.tolist()], dtype=bool)
+    if values.dtype.kind == "b":
+        return values.astype(np.int64)
+    if values.dtype.kind in "iuf" and not lost.any():
+        return values
+    return ["" if gone else str(cell).strip() for cell, gone in zip(column.tolist(), lost)]

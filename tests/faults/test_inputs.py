@@ -1,0 +1,99 @@
+"""Files that are damaged, endless or somebody else's: one line that says what was found, exit code 2, no traceback."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from distadmm import radmm
+from distadmm.commands import report, sweep
+
+TINY = ["--data", "tiny", "--topology", "er5", "--progress", "none"]
+PRIVATE = ["--epsilon", "4", "--adjacency", "replace", "--rng", "simulation", "--row-norm", "1"]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("runs") / "run"
+    flags = [*TINY, "--iterations", "4", "--checkpoint-every", "2", *PRIVATE[:-2]]
+    assert radmm.main([*flags, "--out", str(out)]) == 0
+    return out
+
+
+def refused(code: int, capsys: pytest.CaptureFixture[str], told: str) -> None:
+    said = capsys.readouterr()
+    assert code == 2, said
+    assert said.err.count("\n") == 1, said.err
+    assert told in said.err
+
+
+GARBAGE = {
+    "history.csv": (b"garbage\x00\xff,,,\n1,2\nx", "is not a history"),
+    "summary.json": (
+        b'{"schema": 1, "kind": "radmm", "endex": "iterations"}',
+        "does not say how the run ended",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", GARBAGE)
+def test_a_report_of_damaged_files(name: str, run: Path, tmp_path: Path, capsys) -> None:
+    copy = shutil.copytree(run, tmp_path / "copy")
+    (copy / name).write_bytes(GARBAGE[name][0])
+    refused(report.main([str(copy), "--out", str(tmp_path / "o.html")]), capsys, GARBAGE[name][1])
+
+
+def test_a_resume_over_a_damaged_history(run: Path, tmp_path: Path, capsys) -> None:
+    copy = shutil.copytree(run, tmp_path / "copy")
+    (copy / "history.csv").write_bytes(GARBAGE["history.csv"][0])
+    refused(radmm.main(["--resume", str(copy), "--iterations", "6"]), capsys, "is not a history")
+
+
+def test_a_report_without_the_adjacency(run: Path, tmp_path: Path, capsys) -> None:
+    copy = shutil.copytree(run, tmp_path / "copy")
+    for name in ("config.json", "summary.json"):
+        content = json.loads((copy / name).read_text())
+        for part in (content, content.get("config", {})):
+            part.pop("adjacency", None)
+        (copy / name).write_text(json.dumps(content))
+    refused(report.main([str(copy), "--out", str(tmp_path / "o.html")]), capsys, "lacks ['adjacency']")
+
+
+@pytest.mark.parametrize("dimensions", [3, 32])
+def test_an_array_of_many_dimensions(dimensions: int, tmp_path: Path, capsys) -> None:
+    np.savez(tmp_path / "x.npz", X=np.zeros((2,) + (1,) * (dimensions - 1)), y=np.array([1, -1]))
+    words = ["--data", str(tmp_path / "x.npz"), "--topology", "ring:3", "--out", str(tmp_path / "o")]
+    refused(radmm.main(words), capsys, "rows by columns")
+
+
+def test_a_configuration_that_is_nested_deeply(tmp_path: Path, capsys) -> None:
+    path = tmp_path / "deep.toml"
+    path.write_text("a = " + "[" * 3000 + "]" * 3000)
+    refused(radmm.main(["--config", str(path)]), capsys, "is not readable")
+    refused(sweep.main([str(path)]), capsys, "is not readable")
+
+
+@pytest.mark.parametrize("suffix", ["csv", "npz", "toml", "json"])
+def test_a_device_is_no_file(suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"zero.{suffix}"
+    path.symlink_to("/dev/zero")
+    flag = "--config" if suffix in ("toml", "json") else "--data"
+    command = [sys.executable, "-m", "distadmm.radmm", flag, str(path), "--out", str(tmp_path / "o")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.count("\n") == 1
+    assert "is a device" in done.stderr
+    assert not (tmp_path / "o").exists()
+
+
+@pytest.mark.parametrize("dry", [["--dry-run"], []])
+def test_more_iterations_than_can_be_planned(dry: list[str], tmp_path: Path, capsys) -> None:
+    flags = [*TINY, *PRIVATE[:-2], "--iterations", "1" + 19 * "0", "--out", str(tmp_path / "o"), *dry]
+    refused(radmm.main(flags), capsys, "--iterations is 1e+19 with noise")
+    assert not (tmp_path / "o").exists()

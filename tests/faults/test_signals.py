@@ -1,0 +1,128 @@
+"""What a run does when it is told to end: in start-up, by one rank alone, by Ctrl-C once and twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import mpiexec_command
+from tests.faults.test_ranks import finish, listens, ranks_of
+from tests.faults.test_watchdog import DRIVER
+from tests.test_cli import hear_ctrl_c
+
+ENDLESS = {
+    "radmm": "--data tiny --topology er5 --iterations 100000 --observe 50 --progress none",
+    "sharing": "--data tiny --split 8,12,10 --iterations 100000 --stop-tolerance 0 --observe none --progress none",
+    "istdp": "--data synthetic:99x5 --iterations 9000 --epsilon 1 --adjacency replace --rng simulation --progress none",
+}
+
+
+def start(fault: str, programme: str, out: Path, *more: str, ranks: int = 3) -> subprocess.Popen:
+    before = [*mpiexec_command(), "-n", str(ranks)] if ranks > 1 else []
+    command = [*before, sys.executable, str(DRIVER), *fault.split(), programme, *ENDLESS[programme].split()]
+    return subprocess.Popen(
+        [*command, *more, "--out", str(out)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        preexec_fn=hear_ctrl_c,
+    )  # fmt: skip
+
+
+def wait_for(what: Callable[[], object], limit: float = 40) -> None:
+    end = time.monotonic() + limit
+    while not what() and time.monotonic() < end:
+        time.sleep(0.05)
+
+
+def iterating(process: subprocess.Popen, out: Path, ranks: int = 3) -> list[int]:
+    """The processes of the ranks, once a checkpoint says that they iterate."""
+    wait_for((out / "checkpoint" / "latest.json").exists)
+    return ranks_of(process.pid) if ranks > 1 else [process.pid]
+
+
+@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGTERM])
+def test_a_signal_in_start_up_ends_the_job_and_nothing_is_begun(number: int, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    process = start("0 doze:20 reading 1", "radmm", out)
+    wait_for(lambda: sum(map(listens, ranks_of(process.pid))) == 3)
+    for pid in ranks_of(process.pid)[1:]:
+        os.kill(pid, number)
+    code, said, err = finish(process)
+    assert (code, said) == (128 + number, ""), err
+    assert err.count("before anything was begun") == 1
+    assert not out.exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGTERM])
+def test_a_signal_before_the_library_is_there_is_not_lost(number: int, tmp_path: Path) -> None:
+    """MPICH takes SIGUSR1 for itself when it starts."""
+    out = tmp_path / "run"
+    process = start(f"0 {signal.Signals(number).name} distadmm.ranks.world:connect 1", "radmm", out)
+    code, _, err = finish(process)
+    assert code == 128 + number, err
+    assert not out.exists()
+
+
+@pytest.mark.parametrize("programme", ["radmm", pytest.param("sharing", marks=pytest.mark.slow),
+                                       pytest.param("istdp", marks=pytest.mark.slow)])  # fmt: skip
+def test_sigterm_to_one_rank_that_is_not_the_first_is_heard(programme: str, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    process = start("0 slow:0.002 iterating 1", programme, out, "--checkpoint-every", "20")
+    os.kill(iterating(process, out)[-1], signal.SIGTERM)
+    code, _, err = finish(process)
+    assert code == 143, err
+    assert json.loads((out / "summary.json").read_text())["ended"] == "signal 15"
+
+
+@pytest.mark.parametrize(
+    ("programme", "ranks"),
+    [
+        ("radmm", 3),
+        ("sharing", 1),
+        *(pytest.param(*c, marks=pytest.mark.slow) for c in [("radmm", 1), ("sharing", 3)]),
+    ],
+)
+def test_ctrl_c_saves_says_how_to_go_on_and_another_one_stops(
+    programme: str, ranks: int, tmp_path: Path
+) -> None:
+    """Once: the run ends after its iteration, with models, summary and state, though no checkpoints were asked for."""
+    out = tmp_path / "run"
+    process = start("0 slow:0.005 iterating 1", programme, out, ranks=ranks)
+    wait_for(lambda: (out / "ledger").exists() or (out / "config.json").exists())
+    time.sleep(1.5)
+    process.send_signal(signal.SIGINT)
+    code, said, err = finish(process)
+    assert code == 130, err
+    ended = json.loads((out / "summary.json").read_text())
+    assert ended["ended"] == "signal 2"
+    assert (out / "model.json").exists()
+    again = said.strip().splitlines()[-1]
+    assert again.startswith("signal 2; to go on: ")
+    assert again.endswith(f"python -m distadmm.{programme} --resume {out}")
+    words = [sys.executable, "-m", f"distadmm.{programme}", "--resume", str(out), "--progress", "none"]
+    more = subprocess.run(
+        [*words, "--iterations", str(ended["iterations"] + 20)], capture_output=True, text=True, timeout=60
+    )
+    assert more.returncode == 0, more.stderr
+    assert json.loads((out / "summary.json").read_text())["iterations"] == ended["iterations"] + 20
+
+
+def test_ctrl_c_twice_stops_in_the_middle_of_an_iteration(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    process = start("0 doze:60 iterating 30", "radmm", out, "--checkpoint-every", "20", ranks=1)
+    iterating(process, out)
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.8)
+    process.send_signal(signal.SIGINT)
+    code, _, err = finish(process, 20)
+    assert code == 130
+    assert err.splitlines()[-1] == "distadmm.radmm: interrupted"
+    assert not (out / "summary.json").exists()

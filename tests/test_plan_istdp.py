@@ -1,0 +1,145 @@
+"""`plan istdp`: no row is read, the plan spends its budget, runs as it is printed, and costs less with more of it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+import numpy as np
+import pytest
+
+from distadmm import istdp
+from distadmm.commands import compare, plan, plan_istdp
+from distadmm.data import synthetic
+from distadmm.errors import DONE, USAGE
+from distadmm.privacy.accounting import gaussian
+from distadmm.ranks.world import World
+
+SMALL = ["--epsilon", "2", "--adjacency", "replace", "--rows", "600", "--columns", "3", "--runs", "1"]
+
+
+def _table(path, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    rows = [f"{a:.4f},{b:.4f},{rng.choice([-1, 1])}" for a, b in rng.random((60, 2))]
+    path.write_text("a,b,label\n" + "\n".join(rows) + "\n")
+
+
+def test_two_tables_of_one_shape_and_header_have_one_plan(tmp_path, capsys) -> None:
+    said = []
+    for seed in (1, 2):
+        _table(tmp_path / "t.csv", seed)
+        words = [
+            "istdp",
+            "--epsilon",
+            "1",
+            "--adjacency",
+            "replace",
+            "--runs",
+            "1",
+            "--data",
+            str(tmp_path / "t.csv"),
+        ]
+        assert plan.main(words) == DONE
+        said.append(capsys.readouterr().out)
+    assert said[0] == said[1]
+    assert "60 rows, 2 columns" in said[0]
+
+
+@pytest.mark.parametrize("adjacency", ["replace", "add-remove"])
+def test_every_plan_spends_the_budget_and_no_more(adjacency: str) -> None:
+    options = plan_istdp.Options(epsilon=1.5, adjacency=adjacency, rows=400, columns=3, runs=1)
+    found = plan_istdp.forecasts(options, World())
+    assert len(found) == len(plan_istdp.ITERATIONS) * len(plan_istdp.NORMS)
+    for one in found:
+        mu = np.sqrt(one.plan.iterations) / one.plan.noise_multiplier
+        assert 1.49 < gaussian.epsilon(mu, options.delta) <= 1.5 + 1e-9
+        moves = (2 if adjacency == "replace" else 1) * one.plan.clip / 400
+        assert one.plan.sigma == pytest.approx(one.plan.noise_multiplier * moves)
+
+
+def test_the_line_that_is_printed_runs_with_the_noise_that_was_forecast(
+    tmp_path, capsys, monkeypatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    _table(tmp_path / "t.csv", 1)
+    assert (
+        plan.main(["istdp", "--epsilon", "3", "--adjacency", "replace", "--runs", "1", "--data", "t.csv"])
+        == DONE
+    )
+    said = capsys.readouterr().out
+    sigma = float(re.search(r"sigma = ([\d.e-]+)", said)[1])
+    words = shlex.split(re.search(r"python -m distadmm\.istdp (.*)", said)[1])
+    words += ["--dry-run", "--target", "label", "--labels=-1,1"]
+    assert istdp.main(words) == DONE
+    assert float(re.search(r"noise of sigma ([\d.e-]+)", capsys.readouterr().out)[1]) == pytest.approx(
+        sigma, rel=1e-3
+    )
+
+
+def test_a_larger_budget_is_forecast_to_cost_less() -> None:
+    least = []
+    for epsilon in (0.3, 3.0):
+        options = plan_istdp.Options(epsilon=epsilon, adjacency="replace", rows=800, columns=4, runs=1)
+        least.append(min(one.excess for one in plan_istdp.forecasts(options, World())))
+    assert least[0] > least[1] > 0
+
+
+def test_the_best_model_is_where_the_slope_is_zero() -> None:
+    X, y = synthetic.coded(["s=a", "s=b", "s=c", "age", "t<=1", "t>1"], 500, 0)
+    f = plan_istdp.best_model(X, y)
+    slope = -(y / (1 + np.exp(y * (X @ f)))) @ X / len(y)
+    assert np.abs(slope).max() < 1e-4
+    assert set(np.unique((X[:, :3] > 0).sum(axis=1))) == {1}  # one case of an attribute
+    assert set(np.unique((X[:, 4:] > 0).sum(axis=1))) == {1}
+    assert np.linalg.norm(X, axis=1).max() <= 1 + 1e-12
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--epsilon", "1", "--adjacency", "replace"], "give --data NAME, or --rows and --columns"),
+        (["--epsilon", "1", "--adjacency", "label", "--rows", "9", "--columns", "2"], "choose"),
+        ([*SMALL, "--topology", "er5"], "unknown argument"),
+    ],
+)
+def test_bad_input_is_one_line(words: list[str], told: str, capsys) -> None:
+    assert plan.main(["istdp", *words]) == USAGE
+    said = capsys.readouterr().err
+    assert told in said
+    assert len(said.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["plan", "istdp"],
+        ["plan", "--topology", "ring:3"],
+        ["compare", "--topology", "ring:3", "--trust", "any", "--forecast"],
+    ],
+)
+def test_where_their_number_is_protected_rows_are_not_counted_for_a_plan(
+    words: list[str], tmp_path, capsys, monkeypatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    _table(tmp_path / "t.csv", 1)
+    command, rest = {"plan": plan, "compare": compare}[words[0]], words[1:]
+    asked = [*rest, "--epsilon", "1", "--adjacency", "add-remove", "--data", str(tmp_path / "t.csv")]
+    assert command.main(asked) == USAGE
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.count("\n") == 1
+    assert "protects how many rows there are" in said.err
+
+
+def test_a_stated_number_of_rows_takes_the_place_of_theirs(tmp_path, capsys) -> None:
+    said = []
+    for more in (0, 1):
+        _table(tmp_path / "t.csv", 1)
+        with open(tmp_path / "t.csv", "a") as file:
+            file.write("0.5,0.5,1\n" * more)
+        words = ["istdp", "--epsilon", "1", "--adjacency", "add-remove", "--runs", "1", "--rows", "50"]
+        assert plan.main([*words, "--data", str(tmp_path / "t.csv")]) == DONE
+        said.append(capsys.readouterr().out)
+    assert said[0] == said[1]
+    assert "--public-rows 50" in said[0]
+    assert compare.shape(plan.Options(epsilon=1.0, adjacency="add-remove", data="adult", rows=7))[0] == 7
