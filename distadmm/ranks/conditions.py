@@ -4,6 +4,8 @@ What happens in iteration k follows from the seed and k alone, so every rank kno
 is the same on any number of ranks and after a resume.  None of it depends on data.
 """
 
+from __future__ import annotations  # numpy.random is loaded where something is drawn
+
 from collections.abc import Mapping
 from dataclasses import field
 from typing import NamedTuple
