@@ -196,7 +196,7 @@ def objectives_of(config: Config, source: Source, nodes: Array, facts: Facts) ->
             "ridge": facts.ridge,
             "divisor": config.privacy.public_rows,
         }
-        yield objective(dense(X), y, loss, len(source.classes), **shared)
+        yield objective(dense(X), y, loss, len(source.classes), own=True, **shared)
 
 
 def prepare(config: Config, world: World) -> Prepared:
@@ -205,6 +205,7 @@ def prepare(config: Config, world: World) -> Prepared:
     part = plan.parts[world.rank]
     with world.together():  # ranks agree once on all that can be wrong with their own part
         source = open_source(config.problem.data, world=world, **source_options(config))
+        source.hold(part.nodes.tolist(), plan.facts.n_nodes, world)
         objectives = objectives_of(config, source, part.nodes, plan.facts)
         output = config.privacy.wanted and config.privacy.mechanism == "output"
         problem = Problem(objectives, config.problem.tolerance, warm=not output)
