@@ -18,7 +18,7 @@ from distadmm.data.schema import read_schema
 from distadmm.data.session import Held, path_of
 from distadmm.data.shares import Shares
 from distadmm.data.source import Source, WholeSource, told_apart
-from distadmm.data.table import Array, Matrix, collected, data_id, dense, local_key, permutation, take
+from distadmm.data.table import WIDE, Array, Matrix, collected, data_id, dense, local_key, permutation, take
 from distadmm.errors import InputError, require
 
 if TYPE_CHECKING:
@@ -204,6 +204,10 @@ class FileSource(WholeSource):
         X, y = _held_out(self.test_data, self.reading, self.form, self.path)
         return self.finish(X, sparse=sparse, count=False), y
 
+    @property
+    def wide(self) -> bool:
+        return kind(self.path) in LIBSVM and self.n_features > WIDE
+
     def encoding(self) -> dict[str, Any]:
         return {**super().encoding(), **self.reading.as_json()}
 
@@ -323,6 +327,10 @@ class PatternSource(Source):
             return None
         X, y = _held_out(self.test_data, self.reading, self.form, self.read_from)
         return self.finish(X, sparse=sparse, count=False), y
+
+    @property
+    def wide(self) -> bool:
+        return kind(self.path(0)) in LIBSVM and (self.reading.features or 0) > WIDE
 
     def encoding(self) -> dict[str, Any]:
         return {**super().encoding(), **self.reading.as_json()}

@@ -68,6 +68,11 @@ class Source(ABC):
         """Columns of X, the intercept included."""
         return len(self.feature_names)
 
+    @property
+    def wide(self) -> bool:
+        """Whether rows are kept sparse where that can be: many columns, of a format in which most are left out."""
+        return False
+
     @abstractmethod
     def node(self, node: int, n_nodes: int, *, sparse: bool = False) -> tuple[Matrix, Array]:
         """X and y of one of `n_nodes` nodes."""

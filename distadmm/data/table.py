@@ -89,8 +89,20 @@ def take(X: Matrix, rows: Array) -> Matrix:
     return X.take(rows) if isinstance(X, Sparse) else X[rows]
 
 
+WIDE = 1000  # columns above which rows of a sparse format stay sparse, where that can be
+MOST_DENSE = 1 << 28  # entries of a sparse table that is written out
+
+
 def dense(X: Matrix) -> Array:
-    return X.toarray() if isinstance(X, Sparse) else X
+    if not isinstance(X, Sparse):
+        return X
+    rows, columns = X.shape
+    require(
+        rows * columns <= MOST_DENSE,
+        f"{rows} sparse rows of {columns} columns are {8e-9 * rows * columns:.3g} GB when written out, which is needed "
+        "here; the methods of radmm and sharing keep them sparse, or take fewer columns",
+    )
+    return X.toarray()
 
 
 def collected(file: Any, rows: Array | None, *more: Any) -> tuple[Matrix, Array]:

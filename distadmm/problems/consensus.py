@@ -205,8 +205,15 @@ class Softmax:
         return flat
 
 
-def objective(X: Array, y: Array, loss: Loss, classes: int, *, own: bool = False, **shared: Any) -> Any:
-    """The local objective of these rows under this loss; rows that are nobody else's (`own`) are not copied."""
+def objective(X: Any, y: Array, loss: Loss, classes: int, *, own: bool = False, **shared: Any) -> Any:
+    """The local objective of these rows under this loss; rows that are nobody else's (`own`) are not copied.
+
+    X is an array, or a sparse matrix of scipy, which stays one.
+    """
+    if not isinstance(X, np.ndarray):
+        from distadmm.problems.sparse import SparseLinear
+
+        return SparseLinear(X, y, loss, **shared)
     if task_of(loss) == "multiclass":
         return Softmax(X, y, classes, **shared)
     return GeneralisedLinear(X, y, loss, own=own, **shared)
@@ -268,6 +275,11 @@ class Problem:
         if not self.warm:
             self._forget()
         return f
+
+    @property
+    def matrix_free(self) -> bool:
+        """Whether Hessians are too large to be formed: rows stay sparse."""
+        return any(getattr(objective, "matrix_free", False) for objective in self.objectives[:1])
 
     def values(self, f: Array) -> Array:
         """O_i(f_i) of each node."""
