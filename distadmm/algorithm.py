@@ -98,6 +98,9 @@ class Defaults:
     tree: ClassVar[bool] = False
     """Whether it sums over a spanning tree of the graph: then there is `node.tree` (`ranks/tree.py`)."""
 
+    matrix_free: ClassVar[bool] = True
+    """Whether it does without Hessians: then rows of many columns that are mostly zero stay sparse."""
+
     house: ClassVar[str] = "distadmm.methods.consensus"
     """The package whose `private` prices and arms its runs, and whose `words` tell of them."""
 

@@ -118,22 +118,28 @@ def write_npz(path: Path, arrays: Mapping[str, Any], **how: bool) -> None:
     write_bytes(path, buffer.getvalue(), **how)
 
 
-def read_npz(path: Path) -> dict[str, Any]:
-    require_an_end(path)
+@contextlib.contextmanager
+def unreadable_npz(path: Path) -> Iterator[None]:
+    """End in one line what is wrong with an archive."""
     import zipfile
     import zlib
 
-    import numpy as np
-
-    unreadable = OSError, ValueError, EOFError, TypeError, AttributeError, zipfile.BadZipFile, zlib.error
+    kinds = OSError, ValueError, EOFError, TypeError, AttributeError, zipfile.BadZipFile, zlib.error
     with (
         told(
             f"{path} is not a readable .npz file of plain arrays (REASON); write it with numpy.savez",
-            *unreadable,
+            *kinds,
         ),
         told(f"no file {path}; give an existing .npz file", FileNotFoundError),
-        np.load(path, allow_pickle=False) as file,
     ):
+        yield
+
+
+def read_npz(path: Path) -> dict[str, Any]:
+    require_an_end(path)
+    import numpy as np
+
+    with unreadable_npz(path), np.load(path, allow_pickle=False) as file:
         return {name: file[name] for name in file.files}
 
 

@@ -71,9 +71,9 @@ def applied(asked: Apply) -> str:
     rng: Any = _Unrepeatable() if asked.seed is None else generator(asked.seed, column, 0)
     symbols = symbol_names(column, mapping.n_outputs)
     drawn = mapping.apply(np.array(cells, dtype=object).astype(str), rng)
-    columns = [[cell.strip() for cell in cells] for cells in table.cells()[1]]
-    columns[table.header.index(column)] = [symbols[symbol] for symbol in drawn]
-    write_csv(Path(asked.out), table.header, list(zip(*columns)))
+    columns = table.texts()
+    columns[column] = [symbols[symbol] for symbol in drawn]
+    write_csv(Path(asked.out), table.header, list(zip(*columns.values())))
     what = f"{len(drawn)} rows with {column} as one of {mapping.n_outputs} symbols: {asked.out}"
     return f"{what}\n{mapping.leakage().text()}"
 

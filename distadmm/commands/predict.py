@@ -42,7 +42,7 @@ def scored(asked: Predict, found: kinds.RunDirectory) -> list[str]:
     scorer = Scorer.of(described, asked.node)
     X = _bundled(asked.data, described) if asked.data in BUNDLED else scorer.read(asked.data)
     write_csv(Path(asked.out), *scorer.table(X))
-    lines = [f"{len(X)} rows scored by {scorer.whose}: {asked.out}"]
+    lines = [f"{X.shape[0]} rows scored by {scorer.whose}: {asked.out}"]
     if sentence := described.told["sentence"]:
         lines.append(f"the training's rows, of which scores tell no more than the model: {sentence}")
     return lines

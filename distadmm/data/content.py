@@ -47,22 +47,50 @@ def of_public(name: str, rows: Array, key: bytes) -> Content:
     return Content((hmac.digest(key, name.encode() + b"\0" + positions, "sha256").hex(),), frozenset([mark]))
 
 
+class Sums(NamedTuple):
+    """What the names and marks of some rows are made of: a sum a row, with its target and without."""
+
+    kinds: tuple[Array, ...]
+
+    @classmethod
+    def below(cls, parts: Sequence[Self]) -> Self:
+        return cls(tuple(map(np.concatenate, zip(*(part.kinds for part in parts)))))
+
+    def at(self, rows: Array) -> Self:
+        return self._replace(kinds=tuple(sums[rows] for sums in self.kinds))
+
+    def content(self, key: bytes) -> Content:
+        return _content(self.kinds, key)
+
+
 def of_matrix(X: Matrix, y: Array | None, key: bytes) -> Content:
     """Of rows that are numbers already, and their targets, which stand behind the last column."""
+    return sums_of_matrix(X, y, key).content(key)
+
+
+def sums_of_matrix(X: Matrix, y: Array | None, key: bytes) -> Sums:
     if isinstance(X, Sparse):
         features = _sums(X._replace(data=_bits(X.data)), key)
     else:
         features = _sums(_bits(X), key)
     if y is None:
-        return _content([features], key)
-    return _content([features + _terms(_column(y, key), X.shape[1], key), features], key)
+        return Sums((features,))
+    return Sums((features + _terms(_column(y, key), X.shape[1], key), features))
 
 
 def of_columns(columns: Sequence[Sequence[str] | Array], target: int | None, key: bytes) -> Content:
     """Of the cells of a table, column by column; `target` is the place of the one that is predicted."""
-    terms = [_terms(_column(column, key), place, key) for place, column in enumerate(columns)]
-    whole = np.asarray(np.sum(terms, axis=0, dtype=np.uint64))
-    return _content([whole] if target is None else [whole, whole - terms[target]], key)
+    return sums_of_columns(columns, target, key).content(key)
+
+
+def sums_of_columns(columns: Sequence[Sequence[str] | Array], target: int | None, key: bytes) -> Sums:
+    whole, without = np.zeros(len(columns[0]), np.uint64), None
+    for place, column in enumerate(columns):
+        terms = _terms(_column(column, key), place, key)
+        whole += terms
+        if place == target:
+            without = terms
+    return Sums((whole,) if without is None else (whole, whole - without))
 
 
 def _content(kinds: Sequence[Array], key: bytes) -> Content:

@@ -1,21 +1,40 @@
-"""CSV files with a header line."""
+"""CSV files with a header line, and what else holds cells in named columns."""
+
+from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from distadmm.data.formats import Cells
-from distadmm.data.mapping import ColumnMapping, replace, symbol_names
+from distadmm.data.mapping import ColumnMapping, Replaced, replace, symbol_names
+from distadmm.data.records import PIECE, Piece, Records
 from distadmm.data.schema import MARKS, Category, Number, Schema
-from distadmm.data.table import Array, Matrix
+from distadmm.data.table import Array, Matrix, collected
 from distadmm.errors import InputError, require
 
+LARGE = 32 << 20  # bytes of a file from which on it is worth the start of pyarrow, where that is installed
+_AT_ONCE = 1 << 20  # bytes that pyarrow is given
+_DISTINCT = 10_000  # target cells of which equal ones are kept once
 
-class CsvFile(Cells):
-    """Cells are split when rows are read, and only of these rows."""
+Cells = Sequence[str] | Array  # of one column: texts, or numbers where they are known to be
+
+
+class Some(NamedTuple):
+    """The cells of some rows."""
+
+    places: Array  # where they stand among the rows that were asked for
+    rows: Array  # their numbers in the file
+    columns: Mapping[str, Cells]
+
+
+class CsvFile:
+    """Cells are split when rows are read, and only of these rows, a piece of the file at a time."""
+
+    feature_names: tuple[str, ...]
 
     def __init__(
         self,
@@ -26,8 +45,11 @@ class CsvFile(Cells):
         drop: Sequence[str] = (),
         targetless: bool = False,
         featureless: bool = False,
+        known: tuple[Piece, ...] | None = None,
     ):
-        self._take(path)
+        """`known`: where its records stand, from `pieces` of a reader of the same file."""
+        self._same: dict[str, str] = {}
+        self._take(path, known)
         self._check_header()
         require(self.n_rows > 0, f"{path} has a header line but no rows; needed: at least one row")
         for name in drop:
@@ -48,10 +70,17 @@ class CsvFile(Cells):
         )
         self.feature_names = self.schema.feature_names
 
-    def _take(self, path: Path) -> None:
-        super().__init__(path)
-        self.header = [cell.strip() for cell in self.split(0)]
-        self.n_rows = self.n_lines - 1
+    def _take(self, path: Path, known: tuple[Piece, ...] | None) -> None:
+        self.path, self._records = path, Records(path, quotes=True, known=known)
+        self._split = _Split(self._records, path.stat().st_size >= LARGE)
+        for _, number, first in self._records.batches(np.zeros(1, dtype=np.int64)):
+            self.header = [cell.strip() for cell in self._records.cells(number, first)[0]]
+        self.n_rows = self._records.count - 1
+
+    @property
+    def pieces(self) -> tuple[Piece, ...]:
+        """Where its records stand, for whoever opens it again."""
+        return self._records.pieces
 
     def _check_header(self) -> None:
         if all(_is_number(name) for name in self.header):
@@ -75,61 +104,86 @@ class CsvFile(Cells):
         return name
 
     def place(self, row: int) -> str:
-        return f"line {self.line_numbers[row + 1]}"
+        return f"line {self._records.line(row + 1)}"
 
-    def cells(self, rows: Array | None = None) -> tuple[Array, Sequence[Sequence[str] | Array]]:
-        """Row numbers and the columns of these rows, as text (numbers where they are known to be)."""
+    def some(self, names: Sequence[str], rows: Array | None = None, *, texts: bool = False) -> Iterator[Some]:
+        """Columns of these rows (all when None) in the file's order, some rows at a time; as `texts`, or as is best."""
         rows = np.arange(self.n_rows) if rows is None else np.asarray(rows)
-        records = [self.split(row + 1) for row in rows.tolist()]
-        width = len(self.header)
-        for row, record in zip(rows.tolist(), records):
-            if len(record) != width:
-                raise InputError(
-                    f"{self.path} {self.place(row)} has {len(record)} cells, the header has {width}; "
-                    "mend that line"
-                )
-        return rows, list(zip(*records)) if records else [()] * width
+        sure = [c.name for c in self.schema.columns if isinstance(c, Number) and c.missing is None]
+        exact = set() if texts else set(sure)
+        for places, numbers, found in self._records.batches(rows + 1, self._split.at_once):
+            columns = self._split.columns(self.header, exact, names, numbers, found)
+            yield Some(places, numbers - 1, columns)
 
     def column(self, name: str) -> list[str]:
         """One column of all rows, as text."""
-        position = self.header.index(self._find(name))
-        return _texts(self.cells()[1][position])
+        self._find(name)
+        return self.texts([name])[name]
+
+    def texts(self, names: Sequence[str] = ()) -> dict[str, list[str]]:
+        """All cells of these columns, or of all, as text."""
+        found: dict[str, list[str]] = {name: [] for name in names or self.header}
+        for some in self.some(list(found), texts=True):
+            for name, cells in found.items():
+                cells += _texts(some.columns[name])
+        return found
 
     def read(self, rows: Array | None = None) -> tuple[Matrix, Array]:
         """X and the target cells of these rows (all when None)."""
-        X, target, _ = self.read_sanitised({}, rows=rows)
-        return X, target
+        return collected(self, rows)
 
-    def read_sanitised(
-        self,
-        mappings: Mapping[str, ColumnMapping],
-        seed: int = 0,
-        node: int = 0,
-        *,
-        rows: Array | None = None,
-    ) -> tuple[Matrix, Array, tuple[str, ...]]:
-        """X with the columns of `mappings` randomised, the target cells, and the names of X's columns."""
-        rows, columns = self.cells(rows)
-        by_name = dict(zip(self.header, columns))
-        blocks: list[Array] = []
-        names: list[str] = []
+    def symbols(self, mappings: Mapping[str, ColumnMapping], seed: int, node: int) -> dict[str, Replaced]:
+        """What the columns of `mappings` hold in place of their categories, all rows: a draw belongs to its row."""
+        found = {}
         for column in self.schema.columns:
-            cells = by_name[column.name]
-            if isinstance(column, Number):
-                blocks.append(self._numbers(column, rows, cells))
-                names += column.labels
-                continue
-            codes, size = self.codes(column, rows, cells), len(column.domain)
-            labels = column.labels
-            if column.name in mappings:
-                mapping = mappings[column.name]
-                codes, size = replace(mapping, codes, column.domain, column.name, seed, node)
-                labels = symbol_names(column.name, size)
-            blocks.append((codes[:, None] == np.arange(size)).astype(float))
-            names += labels
-        target = by_name[self.target] if self.target is not None else ()
-        X = np.concatenate(blocks, axis=1) if blocks else np.zeros((len(rows), 0))
-        return X, np.array(_texts(target), dtype=object), tuple(names)
+            if isinstance(column, Category) and column.name in mappings:
+                parts = [self.codes(column, s.rows, s.columns[column.name]) for s in self.some([column.name])]
+                codes = np.concatenate(parts)
+                found[column.name] = replace(
+                    mappings[column.name], codes, column.domain, column.name, seed, node
+                )
+        return found
+
+    def names(self, symbols: Mapping[str, Replaced]) -> tuple[str, ...]:
+        """The names of X's columns, where these symbols stand in the place of categories."""
+        return tuple(
+            name
+            for column in self.schema.columns
+            for name in (
+                symbol_names(column.name, symbols[column.name].size)
+                if column.name in symbols
+                else column.labels
+            )
+        )
+
+    def blocks(
+        self, rows: Array | None = None, symbols: Mapping[str, Replaced] | None = None
+    ) -> Iterator[tuple[Array, Array, Array]]:
+        """Places among `rows`, X and the target cells, some rows at a time."""
+        symbols = symbols or {}
+        wanted = [column.name for column in self.schema.columns if column.name not in symbols]
+        for places, numbers, cells in self.some([*wanted, *([self.target] if self.target else [])], rows):
+            X = np.empty((len(numbers), len(self.names(symbols))))
+            at = 0
+            for column in self.schema.columns:
+                block = self._block(column, numbers, cells.get(column.name, ()), symbols.get(column.name))
+                X[:, at : at + block.shape[1]] = block
+                at += block.shape[1]
+            yield places, X, self._targets(cells[self.target] if self.target else [""] * len(numbers))
+
+    def _block(self, column: Number | Category, rows: Array, cells: Cells, new: Replaced | None) -> Array:
+        """The columns of X that a column of the file becomes."""
+        if isinstance(column, Number):
+            return self._numbers(column, rows, cells)
+        codes = self.codes(column, rows, cells) if new is None else new.codes[rows]
+        return (codes[:, None] == np.arange(len(column.domain) if new is None else new.size)).astype(float)
+
+    def _targets(self, cells: Cells) -> Array:
+        """Target cells as they stand, equal texts once: there are few classes and many rows."""
+        texts, same = _texts(cells), self._same
+        if len(same) < _DISTINCT:
+            texts = [same.setdefault(text, text) for text in texts]
+        return np.array(texts, dtype=object)
 
     def codes(self, column: Category, rows: Array, cells: Sequence[str] | Array) -> Array:
         """The number of each cell within the domain; -1 for a missing one that stands for nothing."""
@@ -169,7 +223,7 @@ class CsvFile(Cells):
         finite = np.isfinite(values)
         if not finite.all():
             bad = int(np.argmin(finite))
-            cell = _texts(cells)[bad]
+            cell = self._said(rows[bad], column.name, cells[bad])
             require(cell not in MARKS, self._not_a_number(rows[bad], column.name, cell))
             raise InputError(
                 f"{self._cell(rows[bad], column.name)}: the value is {cell}; "
@@ -180,12 +234,20 @@ class CsvFile(Cells):
         outside = (values < column.low) | (values > column.high)
         if outside.any():
             bad = int(np.argmax(outside))
+            said = self._said(rows[bad], column.name, cells[bad])
             raise InputError(
-                f"{self._cell(rows[bad], column.name)}: {_texts(cells)[bad]} is outside the bounds "
+                f"{self._cell(rows[bad], column.name)}: {said} is outside the bounds "
                 f"{column.low:g} to {column.high:g} of the --schema; mend the cell, or widen the bounds"
             )
         scaled = (values - column.low) / (column.high - column.low)
         return np.column_stack([scaled, gone.astype(float)] if column.indicator else [scaled])
+
+    def _said(self, row: int, name: str, cell: Any) -> str:
+        """A cell as the file has it, where only its number was read."""
+        if not isinstance(cell, str):
+            for some in self.some([name], np.array([row]), texts=True):
+                cell = some.columns[name][0]
+        return str(cell).strip()
 
     def _cell(self, row: int, name: str) -> str:
         return f"{self.path} {self.place(int(row))}, column {name!r}"
@@ -203,6 +265,85 @@ class CsvFile(Cells):
             f"{where}: {cell!r} is not a number; mend it, or describe a text column by its public domain in a "
             "--schema file"
         )
+
+
+class _Split:
+    """From records to columns: by pyarrow where that is quicker, else cell by cell; what pyarrow refuses, too.
+
+    Both round numbers correctly, so the bits are the same; the second is the one that says what is wrong with a cell.
+    """
+
+    def __init__(self, records: Records, large: bool):
+        self.records = records
+        self.arrow = arrow() if large else None
+        self.at_once = PIECE if self.arrow is None else _AT_ONCE
+
+    def columns(
+        self, header: list[str], exact: set[str], names: Sequence[str], numbers: Array, found: Any
+    ) -> dict[str, Cells]:
+        """The columns `names` of these records; those of `exact` as numbers, where that can be."""
+        if self.arrow is not None and not isinstance(found[0], list):
+            columns = _by_arrow(self.arrow, self.records.delimiter, header, exact, names, found)
+            if columns is not None:
+                return columns
+        records = self.records.cells(numbers, found)
+        for i, record in enumerate(records):
+            if len(record) != len(header):
+                where = f"{self.records.path} line {self.records.line(int(numbers[i]))}"
+                raise InputError(
+                    f"{where} has {len(record)} cells, the header has {len(header)}; mend that line"
+                )
+        wanted = {name: j for j, name in enumerate(header) if name in names}
+        return {name: [record[j] for record in records] for name, j in wanted.items()}
+
+
+def arrow() -> Any:
+    """pyarrow.csv, where it is installed (`distadmm[arrow]`)."""
+    try:
+        import pyarrow.csv
+    except ImportError:
+        return None
+    return pyarrow
+
+
+def numbers_of(parts: Sequence[Any]) -> Array:
+    """Numbers of pyarrow, none of them missing, as they lie in memory: `to_numpy` would load pandas on every rank."""
+    found = []
+    for part in parts:
+        whole = np.frombuffer(part.buffers()[1], part.type.to_pandas_dtype())
+        found.append(whole[part.offset : part.offset + len(part)])
+    return found[0] if len(found) == 1 else np.concatenate([*found, np.empty(0)])
+
+
+def _by_arrow(
+    pyarrow: Any, delimiter: str, header: list[str], exact: set[str], names: Sequence[str], lines: Any
+) -> dict[str, Cells] | None:
+    """The columns as pyarrow reads them; None where it refuses a cell, of which somebody else says what it is."""
+    csv, size = pyarrow.csv, sum(map(len, lines)) + len(lines)
+    number, text = pyarrow.float64(), pyarrow.string()
+    try:
+        table = csv.read_csv(
+            pyarrow.BufferReader(b"\n".join(lines)),
+            read_options=csv.ReadOptions(use_threads=False, block_size=size + 1, column_names=header),
+            parse_options=csv.ParseOptions(delimiter=delimiter, quote_char=False),
+            convert_options=csv.ConvertOptions(
+                column_types={name: number if name in exact else text for name in names},
+                include_columns=list(names),
+                null_values=[],
+                strings_can_be_null=False,
+            ),
+            memory_pool=pyarrow.system_memory_pool(),  # which gives back what it no longer needs
+        )
+    except pyarrow.ArrowInvalid:
+        return None
+    columns = {name: table.column(name) for name in names}
+    found = {
+        name: numbers_of(column.chunks) if name in exact else column.to_pylist()
+        for name, column in columns.items()
+    }
+    whole = all(len(cells) == len(lines) for cells in found.values())
+    finite = all(np.isfinite(cells).all() for name, cells in found.items() if name in exact)
+    return found if whole and finite else None
 
 
 def _texts(cells: Sequence[str] | Array) -> list[str]:

@@ -1,12 +1,13 @@
 """How the rows of one table come to the nodes of a graph: evenly, or as unlike as real nodes' rows are.
 
 published           even pieces of the order of a bundled table as it was published, whatever the seed
+blocks              even pieces of the order in which a file has its rows, so that a rank reads its own part alone
 iid                 even pieces of the order in which the seed deals rows
 quantity:ALPHA      pieces of sizes ~ Dirichlet(ALPHA)
 label:ALPHA         of each class, pieces ~ Dirichlet(ALPHA): the smaller, the fewer classes a node has
 column:NAME         pieces of the order by a column, so that each node has a range of its values
 
-The first three are functions of the seed alone.  The others look at rows, and at how many of them each node gets: to
+The first four are functions of the seed alone.  The others look at rows, and at how many of them each node gets: to
 claim privacy for such a run is to say that nodes had these rows in the first place (`--stated deal`).
 """
 
@@ -28,14 +29,15 @@ class Deal(NamedTuple):
     @classmethod
     def of(cls, how: str, seed: int) -> "Deal":
         kind, _, rest = how.partition(":")
-        right = {"iid": not rest, "published": not rest, "column": bool(rest)}.get(kind)
+        right = {"iid": not rest, "published": not rest, "blocks": not rest, "column": bool(rest)}.get(kind)
         if kind in ("label", "quantity"):
             right = 0 < number(rest) < np.inf
         require(
             right,
-            f"--deal is {how!r}; needed: iid, published, quantity:ALPHA, label:ALPHA (ALPHA above 0), or column:NAME",
+            f"--deal is {how!r}; needed: iid, published, blocks, quantity:ALPHA, label:ALPHA (ALPHA above 0), or "
+            "column:NAME",
         )
-        return cls(how, None if how == "published" else seed)
+        return cls(how, None if how in ("published", "blocks") else seed)
 
     @property
     def looks_at_rows(self) -> bool:
@@ -45,7 +47,7 @@ class Deal(NamedTuple):
         """Positions of the rows of each node; `column` gives one by name, or the targets for ''."""
         kind, _, rest = self.how.partition(":")
         even = shard(n_rows, n_nodes)  # refuses more nodes than rows
-        if kind in ("iid", "published"):
+        if kind in ("iid", "published", "blocks"):
             return even
         if kind == "column":
             return np.array_split(np.argsort(column(rest), kind="stable"), n_nodes)

@@ -18,7 +18,7 @@ CATEGORIES = 50  # of a text column; more are free text, or names
 def propose(path: str | Path, target: str | None = None) -> str:
     """Bounds of numbers, domains of texts, what missing cells may stand for; to be read, and mended, by people."""
     file, left = CsvFile(Path(path), target=target), []
-    columns = {name: [cell.strip() for cell in cells] for name, cells in zip(file.header, file.cells()[1])}
+    columns = file.texts()
     gone = [mark for mark in MARKS if any(mark in cells for cells in columns.values())]
     lines, said = [f"target = {_text(str(file.target))}"], []
     classes = _classes(set(columns.pop(str(file.target))) - {"", *gone})

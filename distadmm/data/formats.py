@@ -1,93 +1,38 @@
-"""Readers of whole files: text, plain or packed, and its cells; LIBSVM's `label index:value ...`; numpy archives."""
+"""Readers of small tables of texts, and of LIBSVM's `label index:value ...`."""
 
-import csv
-import importlib
-import io
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
-from distadmm.data.table import Array, Matrix, Sparse
+from distadmm.data.records import PACKED, Piece, Records
+from distadmm.data.table import Array, Matrix, Sparse, collected
 from distadmm.errors import InputError, require, told
-from distadmm.files import read_npz, require_an_end
 
 WIDEST = 10_000_000  # a larger index is more likely an error than a column
-COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".xz": "lzma"}
 
 
 def kind(path: Path) -> str:
     """The suffix that says how a file is read: of `rows.csv.gz` it is `.csv`."""
     suffixes = [suffix.lower() for suffix in path.suffixes]
-    if suffixes and suffixes[-1] in COMPRESSED:
+    if suffixes and suffixes[-1] in PACKED:
         suffixes.pop()
     return suffixes[-1] if suffixes else ""
 
 
-def read_bytes(path: Path) -> bytes:
-    """The content of a file, unpacked."""
-    require_an_end(path)
-    try:
-        content = path.read_bytes()
-        if packer := COMPRESSED.get(path.suffix.lower()):
-            content = importlib.import_module(packer).decompress(content)
-    except FileNotFoundError:
-        raise InputError(f"no file {path}; give an existing file") from None
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}; give a readable file") from None
-    except Exception as error:  # each packer has an error of its own for a damaged file
-        raise InputError(
-            f"cannot unpack {path}: {error}; the file is damaged or has the wrong suffix"
-        ) from None
-    require(content.strip(), f"{path} is empty; needed: a table with at least one row")
-    return content
-
-
-def read_text(path: Path) -> str:
-    content = read_bytes(path)
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise InputError(f"{path} line {line} is not UTF-8 text; save the file as UTF-8") from None
-
-
-def numbered_lines(lines: list[str]) -> tuple[list[str], list[int]]:
-    """The lines that are not blank, and the number of each in the file."""
-    numbers = [number for number, line in enumerate(lines, 1) if line and not line.isspace()]
-    return [lines[number - 1] for number in numbers], numbers
-
-
-class Cells:
-    """The cells of a CSV file, split when they are asked for; comma, semicolon or tab, as its first line says."""
-
-    def __init__(self, path: Path):
-        self.path = path
-        text = read_text(path)
-        lines, self.line_numbers = numbered_lines(text.splitlines())
-        self.delimiter = max(",;\t", key=lines[0].count)
-        self._lines: list[str] | list[list[str]] = lines
-        if '"' in text:  # a quoted cell may hold the delimiter, even a line break
-            reader = csv.reader(
-                io.StringIO(text, newline=""), delimiter=self.delimiter, skipinitialspace=True
-            )
-            parsed = [(row, reader.line_num) for row in reader if any(cell.strip() for cell in row)]
-            self._lines, self.line_numbers = [row for row, _ in parsed], [number for _, number in parsed]
-        self.n_lines = len(self._lines)
-
-    def split(self, index: int) -> list[str]:
-        line = self._lines[index]
-        return line.split(self.delimiter) if isinstance(line, str) else line
-
-
 def read_cells(path: str | Path, *, ragged: bool = False) -> list[list[str]]:
     """All cells of a CSV file without the blanks around them, the header first; lines are as wide as it."""
-    cells = Cells(Path(path))
-    rows = [[cell.strip() for cell in cells.split(index)] for index in range(cells.n_lines)]
+    records = Records(Path(path), quotes=True)
+    rows = [
+        [cell.strip() for cell in cells]
+        for _, at, found in records.batches()
+        for cells in records.cells(at, found)
+    ]
     require(ragged or len(rows) >= 2, f"{path} has a header and no rows; needed: a header and rows")
-    for number, row in zip(cells.line_numbers, rows):
-        require(
-            ragged or len(row) == len(rows[0]),
-            f"line {number} of {path} has {len(row)} cells; needed: {len(rows[0])}, as in the header",
+    odd = next((i for i, row in enumerate(rows) if len(row) != len(rows[0])), None)
+    if odd is not None and not ragged:
+        raise InputError(
+            f"line {records.line(odd)} of {path} has {len(rows[odd])} cells; needed: {len(rows[0])}, as in the header"
         )
     return rows
 
@@ -103,31 +48,40 @@ def read_numbers(path: str | Path, instead: str) -> tuple[Array, tuple[str, ...]
 class LibsvmFile:
     """`features` is the number of columns; without it the largest index in the file, seen when all is read."""
 
-    def __init__(self, path: Path, *, features: int | None = None):
+    def __init__(self, path: Path, *, features: int | None = None, known: tuple[Piece, ...] | None = None):
         self.path = path
-        lines = [line.partition("#")[0] for line in read_text(path).splitlines()]
-        self._lines, self.line_numbers = numbered_lines(lines)
-        self.n_rows = len(self._lines)
-        require(self._lines, f"{path} holds comments alone; needed: libsvm rows such as +1 3:0.5 7:1")
+        self._records = Records(path, comments=True, known=known)
+        self.n_rows = self._records.count
+        require(self.n_rows, f"{path} holds comments alone; needed: libsvm rows such as +1 3:0.5 7:1")
         if features is None:
-            features = _parse(self, np.arange(self.n_rows), None)[0].shape[1]
+            features = max(int(X.indices.max(initial=-1)) + 1 for _, X, _ in self._parsed(None, None))
         require(features > 0, f"{path} holds no index:value pair; needed: libsvm rows such as +1 3:0.5 7:1")
         self.features = features
         self.feature_names = tuple(f"x{index}" for index in range(1, features + 1))
 
+    @property
+    def pieces(self) -> tuple[Piece, ...]:
+        """Where its records stand, for whoever opens it again."""
+        return self._records.pieces
+
     def place(self, row: int) -> str:
-        return f"line {self.line_numbers[row]}"
+        return f"line {self._records.line(row)}"
 
     def read(self, rows: Array | None = None) -> tuple[Matrix, Array]:
-        return _parse(self, np.arange(self.n_rows) if rows is None else np.asarray(rows), self.features)
+        return collected(self, rows)
 
-    def lines(self, rows: Array) -> list[str]:
-        return [self._lines[row] for row in rows.tolist()]
+    def blocks(self, rows: Array | None = None) -> Iterator[tuple[Array, Matrix, Array]]:
+        """Places among `rows`, X and the labels, some rows at a time."""
+        return self._parsed(rows, self.features)
+
+    def _parsed(self, rows: Array | None, features: int | None) -> Iterator[tuple[Array, Sparse, Array]]:
+        for places, numbers, lines in self._records.batches(rows):
+            texts = self._records.text(b"\n".join(lines), None, numbers).split("\n")  # type: ignore[arg-type]
+            yield places, *_parse(self, numbers, texts, features)
 
 
-def _parse(file: LibsvmFile, rows: Array, features: int | None) -> tuple[Sparse, Array]:
+def _parse(file: LibsvmFile, rows: Array, lines: list[str], features: int | None) -> tuple[Sparse, Array]:
     """The rows at once: the text with every colon a blank is a list of numbers, label first in each row."""
-    lines = file.lines(rows)
     pairs = np.array([line.count(":") for line in lines], dtype=np.int64)
     try:
         numbers = np.array(" ".join(lines).replace(":", " ").split(), dtype=float)
@@ -155,7 +109,9 @@ def _parse(file: LibsvmFile, rows: Array, features: int | None) -> tuple[Sparse,
             f"{file.path} {file.place(row)}: index {index.max()} is above the number of features {width}; "
             "give a larger --features"
         )
-    return Sparse(indptr, index - 1, rest[:, 1], (len(rows), width)), numbers[start[:-1]]
+    return Sparse(indptr, (index - 1).astype(np.int32), rest[:, 1].copy(), (len(rows), width)), numbers[
+        start[:-1]
+    ]
 
 
 def _diagnose(file: LibsvmFile, rows: Array, lines: list[str]) -> InputError:
@@ -185,56 +141,3 @@ def _diagnose(file: LibsvmFile, rows: Array, lines: list[str]) -> InputError:
                 return InputError(f"{where}: the value of index {index} is {right}; needed: a finite number")
             last = index
     return InputError(f"{file.path} is not in libsvm format; needed: rows such as +1 3:0.5 7:1")
-
-
-class NpzFile:
-    def __init__(self, path: Path, *, target: str | None = None, targetless: bool = False):
-        self.path = path
-        self.arrays = read_npz(path)
-        self.X = self._matrix()
-        self.n_rows, width = self.X.shape
-        names = self.arrays.get("feature_names")
-        self.feature_names = (
-            tuple(map(str, names)) if names is not None else tuple(f"x{j + 1}" for j in range(width))
-        )
-        require(
-            len(self.feature_names) == width,
-            f"{path}: {len(self.feature_names)} feature_names for {width} columns of X; needed: one each",
-        )
-        self.target = np.empty(self.n_rows, dtype=object) if targetless else self._array(target or "y")
-
-    def _named(self, name: str) -> Array:
-        if name not in self.arrays:
-            held = ", ".join(self.arrays) or "nothing"
-            raise InputError(f"{self.path} has no array {name!r}; it holds: {held}; needed: X and y")
-        return self.arrays[name]
-
-    def _array(self, name: str) -> Array:
-        array = self._named(name)
-        if array.shape != (self.n_rows,):
-            raise InputError(
-                f"{self.path}: {name} has shape {array.shape}, X has {self.n_rows} rows; needed: one entry a row"
-            )
-        return array
-
-    def _matrix(self) -> Array:
-        X = self._named("X")
-        if X.ndim != 2 or X.dtype.kind not in "biuf" or 0 in X.shape:
-            raise InputError(
-                f"{self.path}: X has shape {X.shape} and type {X.dtype}; needed: numbers, rows by columns"
-            )
-        X = X.astype(float)
-        if not np.isfinite(X).all():
-            row, column = np.argwhere(~np.isfinite(X))[0]
-            raise InputError(f"{self.path}: X[{row}, {column}] is {X[row, column]}; needed: finite numbers")
-        return X
-
-    def place(self, row: int) -> str:
-        return f"y[{row}]"
-
-    def column(self, name: str) -> list[str]:
-        return [str(value).strip() for value in self._array(name)]
-
-    def read(self, rows: Array | None = None) -> tuple[Matrix, Array]:
-        rows = np.arange(self.n_rows) if rows is None else np.asarray(rows)
-        return self.X[rows], self.target[rows]

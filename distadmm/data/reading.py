@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
+
 from distadmm.data import mapping as mappings
+from distadmm.data.arrays import ArrayFile, PlainArray
 from distadmm.data.csvfile import CsvFile
-from distadmm.data.formats import LibsvmFile, NpzFile, kind
+from distadmm.data.formats import LibsvmFile, kind
 from distadmm.data.public import ROWS, Fact, PublicFacts, mappings_of
 from distadmm.data.schema import Category, Schema
 from distadmm.data.session import Held, cell_file
-from distadmm.data.table import Array, Matrix
+from distadmm.data.table import Array, Matrix, collected
 from distadmm.data.targets import TASKS, conventional, find_classes, given_classes, to_targets
 from distadmm.errors import InputError, require, require_members
 
 if TYPE_CHECKING:
-    from distadmm.data.content import Content
+    from distadmm.data.content import Content, Sums
 
 LIBSVM = (".libsvm", ".svm", ".txt")
+CELLS = (".csv", ".tsv", ".parquet")
 
 
 class TableFile(Protocol):
@@ -71,6 +75,24 @@ def file_of(reader: Any) -> str:
     return str(getattr(sys.modules.get(reader.__module__), "__file__", None) or reader.__module__)
 
 
+class Blocks:
+    """Any reader as one that gives its rows some at a time: one that cannot gives them at once."""
+
+    def __init__(self, file: TableFile, symbols: Mapping[str, Any] | None = None):
+        self.file, self.symbols = file, symbols or {}
+        self.n_rows, self.feature_names = file.n_rows, file.feature_names
+
+    def blocks(self, rows: Array | None = None) -> Iterator[tuple[Array, Matrix, Array]]:
+        """Places among `rows`, X and the target cells."""
+        if isinstance(self.file, CsvFile):
+            yield from self.file.blocks(rows, self.symbols)
+        elif hasattr(self.file, "blocks"):
+            yield from self.file.blocks(rows)
+        else:
+            X, cells = self.file.read(rows)
+            yield np.arange(len(cells)), X, np.asarray(cells)
+
+
 @dataclass(frozen=True)
 class Reading:
     """How a file is read: what is public about it, none of it computed from its rows.
@@ -102,23 +124,36 @@ class Reading:
         mappings.check_columns(self.sanitise, categorical)
 
     def open(
-        self, path: Path, *, drop: Sequence[str] = (), targetless: bool = False, featureless: bool = False
+        self,
+        path: Path,
+        *,
+        drop: Sequence[str] = (),
+        targetless: bool = False,
+        featureless: bool = False,
+        known: Any = None,
     ) -> TableFile:
-        """The file, by its suffix: without the columns `drop`, and, where allowed, without target or features."""
+        """The file, by its suffix: without the columns `drop`, and, where allowed, without target or features.
+
+        `known`: the `pieces` of a file that was opened before, so that it is not searched again.
+        """
         suffix = kind(path)
-        if suffix in (".csv", ".tsv"):
-            may_lack = {"targetless": targetless, "featureless": featureless}
-            return cell_file(path, target=self.target, schema=self.schema, drop=drop, **may_lack)
+        if suffix in CELLS:
+            how = {"targetless": targetless, "featureless": featureless, "known": known}
+            return cell_file(path, target=self.target, schema=self.schema, drop=drop, **how)
         what = "libsvm" if suffix in LIBSVM else suffix
-        require(self.schema is None, f"{path}: a --schema describes CSV columns; leave it out for {what}")
+        require(
+            self.schema is None,
+            f"{path}: a --schema describes columns of CSV and Parquet; leave it out for {what}",
+        )
         if suffix in LIBSVM:
             require(
                 self.target is None,
                 f"{path}: a libsvm file begins each row with its label; leave out --target",
             )
-            return LibsvmFile(path, features=self.features)
-        if suffix == ".npz":
-            return NpzFile(path, target=self.target, targetless=targetless)
+            return LibsvmFile(path, features=self.features, known=known)
+        if suffix in (".npz", ".npy"):
+            reader = ArrayFile if suffix == ".npz" else PlainArray
+            return reader(path, target=self.target, targetless=targetless, known=known)
         if suffix in FORMATS:
             file = FORMATS[suffix](path, self)
             require_members(f"{path}: the reader of {suffix} files", file, LINES)
@@ -129,8 +164,8 @@ class Reading:
             )
             return file
         raise InputError(
-            f"{path}: what is {suffix or 'a file without suffix'}? Known: .csv, .tsv, .npz, {', '.join(LIBSVM)}, "
-            "the texts also as .gz, .bz2, .xz"
+            f"{path}: what is {suffix or 'a file without suffix'}? Known: {', '.join(CELLS)}, .npz, .npy, "
+            f"{', '.join(LIBSVM)}, the texts also as .gz, .bz2, .xz"
         )
 
     def given(self) -> Fact | None:
@@ -142,17 +177,22 @@ class Reading:
         )
         return Fact(given_classes(labels, self.task), source) if labels else None
 
+    def known(self, *, whole: bool = True) -> Fact | None:
+        """The classes where they are not to be found in rows."""
+        learnt = whole and not (self.private and self.task == "binary")
+        return self.given() or (None if learnt else Fact((-1.0, 1.0), "convention"))
+
+    def found(self, cells: Array, where: str, count: int) -> Fact:
+        """The classes of `count` rows, among the targets of which these are all different ones."""
+        wanted = "NEGATIVE,POSITIVE" if self.task == "binary" else "A,B,C"
+        why = f"the classes are those found in the rows; give --labels {wanted}"
+        return Fact(find_classes(cells, self.task, where, count), ROWS, why)
+
     def targets(
         self, cells: Array, where: str, place: Any, classes: Fact | None = None, *, whole: bool = True
     ) -> tuple[Array, Fact]:
         """y and the classes; `whole` says that these are the cells of every row there is."""
-        classes = classes or self.given()
-        if classes is None and (not whole or (self.private and self.task == "binary")):
-            classes = Fact((-1.0, 1.0), "convention")
-        if classes is None:
-            wanted = "NEGATIVE,POSITIVE" if self.task == "binary" else "A,B,C"
-            why = f"the classes are those found in the rows; give --labels {wanted}"
-            classes = Fact(find_classes(cells, self.task, where), ROWS, why)
+        classes = classes or self.known(whole=whole) or self.found(cells, where, len(cells))
         if classes.source == "convention":
             return conventional(cells, self.task, where), classes
         return to_targets(cells, classes.value, self.task, where, place), classes
@@ -177,22 +217,41 @@ class Reading:
         )
         return found.stating(self.stated)
 
+    def symbols(self, file: TableFile, node: int = 0) -> dict[str, Any]:
+        """What stands in the sanitised columns of a file, all rows."""
+        if not self.sanitise:
+            return {}
+        assert isinstance(file, CsvFile)
+        return file.symbols(self.sanitise, self.seed, node)
+
+    def names(self, file: TableFile, symbols: Mapping[str, Any]) -> tuple[str, ...]:
+        """The names of the columns of X."""
+        return file.names(symbols) if isinstance(file, CsvFile) else file.feature_names
+
     def read(self, file: TableFile, node: int = 0) -> tuple[Matrix, Array, tuple[str, ...]]:
         """All of X with its sanitised columns in place, the target cells, and the names of the columns."""
-        if not self.sanitise:
-            return (*file.read(), file.feature_names)
-        assert isinstance(file, CsvFile)
-        return file.read_sanitised(self.sanitise, self.seed, node)
+        symbols = self.symbols(file, node)
+        return (*collected(Blocks(file, symbols), None), self.names(file, symbols))
 
     def content(self, file: TableFile, rows: Array | None, key: bytes) -> Content:
         """Which rows these are, whatever is made of them."""
-        from distadmm.data import content
+        return self.sums(file, rows, key).content(key)
 
-        if not isinstance(file, CsvFile):
-            return content.of_matrix(*file.read(rows), key)
-        columns = file.cells(rows)[1]
-        target = None if file.target is None else file.header.index(file.target)
-        return content.of_columns(columns, target, key)
+    def sums(self, file: TableFile, rows: Array | None, key: bytes) -> Sums:
+        """What the contents of these rows are made of, in their order."""
+        from distadmm.data.content import Sums, sums_of_columns, sums_of_matrix
+
+        places, parts = [], []
+        if isinstance(file, CsvFile):
+            target = None if file.target is None else file.header.index(file.target)
+            for at, _, columns in file.some(file.header, rows):
+                places.append(at)
+                parts.append(sums_of_columns([columns[name] for name in file.header], target, key))
+        else:
+            for at, X, cells in Blocks(file).blocks(rows):
+                places.append(at)
+                parts.append(sums_of_matrix(X, cells, key))
+        return Sums.below(parts).at(np.argsort(np.concatenate(places)))
 
     def as_json(self) -> dict[str, Any]:
         """What a file of new rows is to be read by, too."""

@@ -1,17 +1,19 @@
 """Rows that are objects of a Python session: read as a CSV's are, cell by cell, and refused in the same words."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from distadmm.data.csvfile import CsvFile
+from distadmm.data.csvfile import CsvFile, Some
+from distadmm.data.formats import kind
 from distadmm.data.table import Array
 from distadmm.errors import require
 from distadmm.files import held
 
+_AT_ONCE = 1 << 14  # rows
 NEEDED = "give (X, y), a DataFrame, or a list of one of these a node"
 
 
@@ -38,23 +40,31 @@ class Held(NamedTuple):
 class Frame(CsvFile):
     """What `CsvFile` makes of a file, of a table of this session."""
 
-    def _take(self, path: Any) -> None:
-        self.path, self.columns, self.header = path, path.columns, list(path.columns)
-        self.n_rows = len(next(iter(self.columns.values()), ()))
+    def _take(self, path: Any, known: object) -> None:
+        self.path, self._columns, self.header = path, path.columns, list(path.columns)
+        self.n_rows = len(next(iter(self._columns.values()), ()))
 
     def place(self, row: int) -> str:
         return f"row {row}"
 
-    def cells(self, rows: Array | None = None) -> tuple[Array, Sequence[Sequence[str] | Array]]:
+    def some(self, names: Sequence[str], rows: Array | None = None, *, texts: bool = False) -> Iterator[Some]:
         rows = np.arange(self.n_rows) if rows is None else np.asarray(rows)
-        return rows, [
-            cells[rows] if isinstance(cells, np.ndarray) else [cells[row] for row in rows.tolist()]
-            for cells in self.columns.values()
-        ]
+        for places in np.array_split(np.argsort(rows, kind="stable"), -(-len(rows) // _AT_ONCE) or 1):
+            own = rows[places]
+            columns = {
+                name: cells[own] if isinstance(cells, np.ndarray) else [cells[row] for row in own.tolist()]
+                for name, cells in self._columns.items()
+                if name in names
+            }
+            yield Some(places, own, columns)
 
 
 def cell_file(path: Path | Held, **how: Any) -> CsvFile:
-    """The reader of a CSV file, or of a table of this session."""
+    """The reader of a CSV or Parquet file, or of a table of this session."""
+    if kind(path) == ".parquet":  # type: ignore[arg-type]
+        from distadmm.data.parquet import ParquetFile
+
+        return ParquetFile(path, **how)  # type: ignore[arg-type]
     return Frame(path, **how) if isinstance(path, Held) else CsvFile(path, **how)  # type: ignore[arg-type]
 
 

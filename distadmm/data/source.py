@@ -9,7 +9,7 @@ X, y = source.node(3, n_nodes=20)             rows of norm <= 1 and their target
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +39,7 @@ from distadmm.files import held
 
 if TYPE_CHECKING:
     from distadmm.data.content import Content
+    from distadmm.ranks.world import World
 
 
 class Source(ABC):
@@ -67,9 +68,18 @@ class Source(ABC):
         """Columns of X, the intercept included."""
         return len(self.feature_names)
 
+    @property
+    def wide(self) -> bool:
+        """Whether rows are kept sparse where that can be: many columns, of a format in which most are left out."""
+        return False
+
     @abstractmethod
     def node(self, node: int, n_nodes: int, *, sparse: bool = False) -> tuple[Matrix, Array]:
         """X and y of one of `n_nodes` nodes."""
+
+    def hold(self, nodes: Sequence[int], n_nodes: int, world: World) -> None:
+        """Make the rows of these nodes ready; called by all ranks.  Here they are read when they are asked for."""
+        return
 
     def test(self, *, sparse: bool = False) -> tuple[Matrix, Array] | None:
         """X and y of the held-out rows; None when there are none."""
@@ -89,7 +99,7 @@ class Source(ABC):
         `stated`: that the nodes have just these rows is said to be so, not a consequence of what is in them.
         """
         require(
-            deal.how in ("iid", "published"),
+            deal.how in ("iid", "published", "blocks"),
             f"--deal {deal.how} deals out one table; --data {self.name} is one file a node: leave out --deal",
         )
 
@@ -106,12 +116,12 @@ class Source(ABC):
         """How raw rows become these columns, for those who have new ones; nothing of it is computed from rows."""
         return {"table": self.name, "known_by": self.facts.sources()}
 
-    def finish(self, X: Matrix, *, sparse: bool, count: bool = True) -> Matrix:
-        """Intercept, clipping, and the form asked for."""
-        if self.intercept:
+    def finish(self, X: Matrix, *, sparse: bool, count: bool = True, own: bool = False) -> Matrix:
+        """Intercept, clipping, and the form asked for; rows of the caller's `own` are clipped where they stand."""
+        if self.intercept and X.shape[1] < self.n_features:
             X = with_intercept(X)
         if self.clip is not None:
-            X, report = clip_rows(X, self.clip)
+            X, report = clip_rows(X, self.clip, own=own)
             if count:
                 self.clipped = self.clipped.merge(report)
         if sparse:
@@ -157,18 +167,18 @@ class WholeSource(Source):
     def _column(self, name: str) -> Array:
         """The targets (''), or a column by which training rows are told apart: a number, or the place in a domain."""
         X, y = self.read(self.training, sparse=False)
-        if not name:
-            return y
-        names = self.feature_names[: X.shape[1]]
+        return (
+            told_apart(dense(X)[:, self._columns_of(name, self.feature_names[: X.shape[1]])]) if name else y
+        )
+
+    def _columns_of(self, name: str, names: Sequence[str]) -> list[int]:
+        """Where a column stands, or those that its categories became."""
         found = [j for j, each in enumerate(names) if each == name] or [
             j for j, each in enumerate(names) if each.startswith((f"{name}=", f"{name}~"))
         ]
         known = ", ".join(dict.fromkeys(each.partition("=")[0] for each in names))
         require(found, f"--deal column:{name}: no such column; there are: {known[:200]}")
-        block = dense(X)[:, found]
-        return (
-            block[:, 0] if len(found) == 1 else np.where(block.any(axis=1), block.argmax(axis=1), len(found))
-        )
+        return found
 
     def rows(self, positions: Array, *, sparse: bool = False) -> tuple[Matrix, Array]:
         """X and y of the training rows at `positions`; reads only these where the format allows it."""
@@ -201,6 +211,12 @@ class WholeSource(Source):
     def deal(self, training: Array, testing: Array) -> None:
         self.training, self.testing, self._dealt = training, testing, None
         self.n_rows, self.test_rows = len(training), len(testing)
+
+
+def told_apart(block: Array) -> Array:
+    """By what rows are told apart: their number, or the place of their category in its domain."""
+    width = block.shape[1]
+    return block[:, 0] if width == 1 else np.where(block.any(axis=1), block.argmax(axis=1), width)
 
 
 BUNDLED_BOUNDS = Fact("as its SOURCE.md states", "bundled")

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -73,6 +73,14 @@ class Sparse(NamedTuple):
             indptr, column, dense[row, column].astype(float), (int(dense.shape[0]), int(dense.shape[1]))
         )
 
+    @classmethod
+    def below(cls, parts: Sequence[Sparse]) -> Sparse:
+        """The rows of the first, then those of the second, and so on."""
+        ends = np.cumsum([0, *(part.indptr[-1] for part in parts)])
+        indptr = np.concatenate([[0], *(part.indptr[1:] + end for part, end in zip(parts, ends))])
+        indices, data = (np.concatenate([part[at] for part in parts]) for at in (1, 2))
+        return cls(indptr, indices, data, (len(indptr) - 1, max(part.shape[1] for part in parts)))
+
 
 Matrix = Array | Sparse
 
@@ -81,8 +89,41 @@ def take(X: Matrix, rows: Array) -> Matrix:
     return X.take(rows) if isinstance(X, Sparse) else X[rows]
 
 
+WIDE = 1000  # columns above which rows of a sparse format stay sparse, where that can be
+MOST_DENSE = 1 << 28  # entries of a sparse table that is written out
+
+
 def dense(X: Matrix) -> Array:
-    return X.toarray() if isinstance(X, Sparse) else X
+    if not isinstance(X, Sparse):
+        return X
+    rows, columns = X.shape
+    require(
+        rows * columns <= MOST_DENSE,
+        f"{rows} sparse rows of {columns} columns are {8e-9 * rows * columns:.3g} GB when written out, which is needed "
+        "here; the methods of radmm and sharing keep them sparse, or take fewer columns",
+    )
+    return X.toarray()
+
+
+def collected(file: Any, rows: Array | None, *more: Any) -> tuple[Matrix, Array]:
+    """X and the target cells of these rows (all when None) of a file that gives them in blocks, in their order."""
+    count = file.n_rows if rows is None else len(rows)
+    X, cells = np.empty((0, len(file.feature_names))), np.empty(0, dtype=object)
+    pieces: list[tuple[Array, Sparse]] = []
+    begun = False
+    for places, block, targets in file.blocks(rows, *more):
+        if not begun:
+            cells, begun = np.empty(count, targets.dtype), True
+            X = np.empty((0 if isinstance(block, Sparse) else count, block.shape[1]))
+        if isinstance(block, Sparse):
+            pieces.append((places, block))
+        else:
+            X[places] = block
+        cells[places] = targets
+    if pieces:
+        order = np.concatenate([places for places, _ in pieces])
+        return Sparse.below([block for _, block in pieces]).take(np.argsort(order)), cells
+    return X, cells
 
 
 class ClipReport(NamedTuple):
@@ -119,8 +160,8 @@ class ClipReport(NamedTuple):
 NOTHING_CLIPPED = ClipReport(0, 0, 0.0, 0.0)
 
 
-def clip_rows(X: Matrix, bound: float = 1.0) -> tuple[Matrix, ClipReport]:
-    """x_i / max(1, |x_i|/bound) for every row, and by how much."""
+def clip_rows(X: Matrix, bound: float = 1.0, *, own: bool = False) -> tuple[Matrix, ClipReport]:
+    """x_i / max(1, |x_i|/bound) for every row, and by how much; where the array is the caller's `own`, in its place."""
     norms = X.norms() if isinstance(X, Sparse) else np.sqrt(np.einsum("ij,ij->i", X, X))
     divisor = np.maximum(1.0, norms / bound)
     long = divisor > 1.0
@@ -129,7 +170,9 @@ def clip_rows(X: Matrix, bound: float = 1.0) -> tuple[Matrix, ClipReport]:
     )
     if not report.clipped:
         return X, report
-    return (X.scaled(1.0 / divisor) if isinstance(X, Sparse) else X / divisor[:, None]), report
+    if isinstance(X, Sparse):
+        return X.scaled(1.0 / divisor), report
+    return np.divide(X, divisor[:, None], out=X if own else None), report
 
 
 def with_intercept(X: Matrix) -> Matrix:

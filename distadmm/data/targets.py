@@ -49,8 +49,8 @@ def conventional(values: Array, task: str, where: str) -> Array:
     return np.where(np.asarray(values, dtype=float) == 1.0, 1.0, -1.0)
 
 
-def find_classes(values: Array, task: str, where: str) -> tuple[Any, ...]:
-    """The classes of the target of every row in the order of y; empty for regression."""
+def find_classes(values: Array, task: str, where: str, count: int) -> tuple[Any, ...]:
+    """The classes of the target of every one of `count` rows in the order of y; empty for regression."""
     if task == "regression":
         return ()
     found = _distinct(values)
@@ -69,9 +69,9 @@ def find_classes(values: Array, task: str, where: str) -> tuple[Any, ...]:
                 "(--loss squared)"
             )
         return tuple(found)
-    if len(found) > max(100, len(values) // 10):
+    if len(found) > max(100, count // 10):
         raise InputError(
-            f"{where} holds {len(found)} distinct values in {len(values)} rows ({_shown(found)}); these are "
+            f"{where} holds {len(found)} distinct values in {count} rows ({_shown(found)}); these are "
             "no classes: check --target, or give --loss squared"
         )
     return tuple(found)

@@ -19,6 +19,7 @@ from distadmm.problems.losses import Array, Loss, task_of
 # Below this share of non-zeros, and above this many entries, gradients use the sparse form of the data.
 _SPARSE_SHARE = 0.3
 _SPARSE_ENTRIES = 400_000
+_AT_ONCE = 1 << 20  # entries of rows that are copied at once, for a Hessian
 _THINNEST = 8  # a Hessian is estimated from every eighth row, or more, and from this many rows a column
 
 
@@ -44,14 +45,17 @@ class GeneralisedLinear:
         weight: float = 1.0,
         ridge: float = 0.0,
         divisor: int | None = None,
+        own: bool = False,
     ):
+        """`own`: X is nobody else's, and may be changed."""
         self.loss, self.ridge = loss, ridge
         self.rows, self.dimension = X.shape
         # The weight w = C/B of one record.  A public divisor B keeps it the same when a record comes or goes.
         self.scale = weight / (divisor or self.rows)
         # With labels +-1 the loss depends on y f.x alone: fold y into the rows once.
         if loss.labels:
-            self.A, self.y = np.ascontiguousarray(X * y[:, None]), np.ones(1)
+            folded = np.multiply(X, y[:, None], out=X if own else None)
+            self.A, self.y = np.ascontiguousarray(folded), np.ones(1)
             self.labels: Array | None = y
         else:
             self.A, self.y = np.ascontiguousarray(X), np.asarray(y, dtype=float)
@@ -114,8 +118,13 @@ class GeneralisedLinear:
 
     def _hessian(self, curvature: Array, every: int) -> Array:
         every = every if self.rows >= _THINNEST**2 * self.dimension else 1
-        B = self.A[::every] * np.sqrt(self.scale * every * curvature[::every])[:, None]
-        H = B.T @ B  # a product of a matrix with its own transpose costs half of another one
+        rows, root = self.A[::every], np.sqrt(self.scale * every * curvature[::every])[:, None]
+        size = max(_AT_ONCE // self.dimension, 1)
+        H: Array = np.zeros(0)
+        for at in range(0, len(rows), size):
+            B = rows[at : at + size] * root[at : at + size]
+            # A product of a matrix with its own transpose costs half of another one.
+            H = B.T @ B if not at else H + B.T @ B
         if every > 1:
             rare, squares = self._rare_columns()
             H[rare, rare] = np.maximum(H[rare, rare], self.scale * (curvature @ squares))
@@ -196,11 +205,18 @@ class Softmax:
         return flat
 
 
-def objective(X: Array, y: Array, loss: Loss, classes: int, **shared: Any) -> Any:
-    """The local objective of these rows under this loss."""
+def objective(X: Any, y: Array, loss: Loss, classes: int, *, own: bool = False, **shared: Any) -> Any:
+    """The local objective of these rows under this loss; rows that are nobody else's (`own`) are not copied.
+
+    X is an array, or a sparse matrix of scipy, which stays one.
+    """
+    if not isinstance(X, np.ndarray):
+        from distadmm.problems.sparse import SparseLinear
+
+        return SparseLinear(X, y, loss, **shared)
     if task_of(loss) == "multiclass":
         return Softmax(X, y, classes, **shared)
-    return GeneralisedLinear(X, y, loss, **shared)
+    return GeneralisedLinear(X, y, loss, own=own, **shared)
 
 
 def classes_of(f: Array, X: Array) -> Array:
@@ -259,6 +275,11 @@ class Problem:
         if not self.warm:
             self._forget()
         return f
+
+    @property
+    def matrix_free(self) -> bool:
+        """Whether Hessians are too large to be formed: rows stay sparse."""
+        return any(getattr(objective, "matrix_free", False) for objective in self.objectives[:1])
 
     def values(self, f: Array) -> Array:
         """O_i(f_i) of each node."""

@@ -181,41 +181,48 @@ class Pairs:
 
 
 class NewtonCG:
-    """Solver for objectives that offer Hessian-vector products `hessp(f, v)` instead of a matrix."""
+    """Solver for objectives that offer Hessian-vector products `hessp(f, v)` instead of a matrix.
+
+    A solve begins where the last one of its node ended, and nothing else is kept.
+    """
 
     def __init__(self, objective: Any):
         self.objective = objective
+        self.last: Array | None = None
+        self._slope: Array | None = None  # O'(last)
 
     def memory(self) -> Memory:
-        """Nothing is kept between solves."""
-        return FORGETFUL
+        return FORGETFUL._replace(last=self.last)
 
     def remember(self, memory: Memory) -> None:
-        """Nothing is kept between solves."""
+        self.last, self._slope = memory.last, None
 
     def _product(self, f: Array, quadratic: float | Array, v: Array) -> Array:
         return self.objective.hessp(f, v) + _times(quadratic, v)
 
     def minimise(self, linear: Array, quadratic: float | Array, start: Array, tolerance: float) -> Solution:
-        f = start
-        g = self.objective.grad(f) + linear + _times(quadratic, f)
-        residual = _norm(g)
+        f = start if self.last is None else self.last
+        slope = self.objective.grad(f) if self._slope is None else self._slope
+        g = slope + linear + _times(quadratic, f)
+        residual = begun = _norm(g)
         for _ in range(_STEPS):
             if residual <= tolerance:
                 break
-            step = _conjugate_gradients(
-                partial(self._product, f, quadratic), -g, min(0.1, np.sqrt(residual)) * residual
-            )
+            # The smaller the gradient, the better a step is solved for; never better than is asked of the last.
+            least = max(min(0.1, residual / begun) * residual, 0.5 * tolerance)
+            step = _conjugate_gradients(partial(self._product, f, quadratic), -g, least)
             length = 1.0
             for _ in range(40):
                 trial = f + length * step
-                g_trial = self.objective.grad(trial) + linear + _times(quadratic, trial)
+                slope_trial = self.objective.grad(trial)
+                g_trial = slope_trial + linear + _times(quadratic, trial)
                 if _norm(g_trial) < residual:
                     break
                 length *= 0.5
             else:
                 break
-            f, g, residual = trial, g_trial, _norm(g_trial)
+            f, g, slope, residual = trial, g_trial, slope_trial, _norm(g_trial)
+        self.last, self._slope = f.copy(), slope
         return Solution(f, residual)
 
 
@@ -237,7 +244,8 @@ def _conjugate_gradients(product: Callable[[Array], Array], b: Array, tolerance:
 
 
 def solver_of(objective: Objective) -> LaggedNewton | NewtonCG:
-    return LaggedNewton(objective) if hasattr(objective, "hess") else NewtonCG(objective)
+    products = getattr(objective, "matrix_free", False) or not hasattr(objective, "hess")
+    return NewtonCG(objective) if products else LaggedNewton(objective)
 
 
 def _norm(g: Array) -> float:

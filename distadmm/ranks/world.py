@@ -188,8 +188,11 @@ class World:
         return value
 
     @contextmanager
-    def together(self) -> Iterator[None]:
-        """A block that every rank enters; if any rank meets an InputError in it, every rank raises it."""
+    def together(self, *, named: bool = True) -> Iterator[None]:
+        """A block that every rank enters; if any rank meets an InputError in it, every rank raises it.
+
+        `named`: with the rank that met it, unless all did.
+        """
         error: InputError | None = None
         try:
             yield
@@ -203,7 +206,7 @@ class World:
         bad = [(rank, what) for rank, what in enumerate(found) if what is not None]
         if bad:
             rank, (kind, message) = bad[0]
-            if len({what for _, what in bad}) > 1 or len(bad) < self.size:
+            if named and (len({what for _, what in bad}) > 1 or len(bad) < self.size):
                 message = f"rank {rank}: {message}"
             raise kind(message, shared=True)
 

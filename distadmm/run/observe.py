@@ -6,6 +6,7 @@ every node's local objective: that sees private data through the losses, and is 
 
 from collections.abc import Callable
 from functools import cached_property
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -234,6 +235,14 @@ def optimum(node: Node, observer: Observer) -> tuple[Array, float]:
 
     start, steepest = value(f), float(np.linalg.norm(slope(f)))
     here = start
+    if node.problem.matrix_free:
+        from distadmm.problems.newton import NewtonCG
+
+        product = lambda f, v: total(np.stack([o.hessp(f, v) for o in objectives]))  # noqa: E731
+        pooled = SimpleNamespace(grad=slope, hessp=product)  # every rank takes the same steps
+        f = NewtonCG(pooled).minimise(np.zeros_like(f), 0.0, f, 1e-9 * steepest).f
+        here = value(f)
+        return f, here if here > _NOTHING * start else 0.0
     for _ in range(100):
         g = slope(f)
         H = total(np.stack([o.hess(f) for o in objectives]))

@@ -15,7 +15,7 @@ from distadmm.data.formats import kind
 from distadmm.data.reading import Reading
 from distadmm.data.schema import Category, Number, Schema
 from distadmm.data.session import cell_file, table
-from distadmm.data.table import Array, Matrix, clip_rows, dense, with_intercept
+from distadmm.data.table import WIDE, Array, Matrix, Sparse, clip_rows, dense, with_intercept
 from distadmm.errors import InputError, require
 from distadmm.run.model import Model
 
@@ -58,7 +58,7 @@ class Scorer(NamedTuple):
 
     # -- from rows to columns ---------------------------------------------------------------------------
 
-    def read(self, rows: Any) -> Array:
+    def read(self, rows: Any) -> Matrix:
         """The columns of the model, of a file, a DataFrame or an array; a target is neither needed nor looked at."""
         wanted, encoding = self.told["features"], self.told["encoding"] or {}
         framed = hasattr(rows, "columns")
@@ -71,7 +71,7 @@ class Scorer(NamedTuple):
                 len(file.feature_names) == len(wanted),
                 f"{path} has {len(file.feature_names)} columns; the model was trained on {len(wanted)}",
             )
-            return dense(file.read()[0])
+            return file.read()[0]
         given = cell_file(path, targetless=True)
         there = given.header
         schema = self._schema(set(there))
@@ -117,21 +117,29 @@ class Scorer(NamedTuple):
 
     # -- from columns to scores -------------------------------------------------------------------------
 
-    def scores(self, X: Array) -> Array:
+    def scores(self, X: Matrix) -> Array:
         """<x, theta>, a column a class of a softmax model, else one."""
-        X = np.asarray(X, dtype=float)
+        X = X if isinstance(X, Sparse) else np.asarray(X, dtype=float)
         width, inside = len(self.told["features"]), self.told["intercept"] == "inside"
         require(
-            X.ndim == 2 and X.shape[1] == width,
+            len(X.shape) == 2 and X.shape[1] == width,
             f"the rows have shape {X.shape}; the model was trained on {width} columns: give (rows, {width})",
         )
-        require(np.isfinite(X).all(), "the rows hold a NaN or an infinite number; give finite numbers")
+        require(
+            np.isfinite(X.data if isinstance(X, Sparse) else X).all(),
+            "the rows hold a NaN or an infinite number; give finite numbers",
+        )
         Z: Matrix = with_intercept(X) if inside else X
         if self.told["row_norm"] is not None:
             Z = clip_rows(Z, self.told["row_norm"])[0]
-        return dense(with_intercept(Z) if self.told["intercept"] == "outside" else Z) @ self.theta.T
+        Z = with_intercept(Z) if self.told["intercept"] == "outside" else Z
+        return (Z.to_scipy() if isinstance(Z, Sparse) and self._wide else dense(Z)) @ self.theta.T  # type: ignore[no-any-return]
 
-    def probabilities(self, X: Array) -> Array:
+    @property
+    def _wide(self) -> bool:
+        return self.theta.shape[1] > WIDE
+
+    def probabilities(self, X: Matrix) -> Array:
         """A column a class."""
         link = self.told["link"]
         require(
@@ -143,7 +151,7 @@ class Scorer(NamedTuple):
         z = np.exp(z - z.max(axis=1, keepdims=True))
         return z / z.sum(axis=1, keepdims=True)
 
-    def predictions(self, X: Array) -> Array:
+    def predictions(self, X: Matrix) -> Array:
         """The names of classes, or numbers where the target is one."""
         z = self.scores(X)
         if self.told["link"] == "identity":
@@ -151,7 +159,7 @@ class Scorer(NamedTuple):
         which = z.argmax(axis=1) if self.told["link"] == "softmax" else (z[:, 0] > 0).astype(int)
         return np.array(self.told["classes"])[which]
 
-    def table(self, X: Array) -> tuple[list[str], list[list[Any]]]:
+    def table(self, X: Matrix) -> tuple[list[str], list[list[Any]]]:
         """Heads and lines of what a file of scores holds."""
         number = lambda value: f"{value:.10g}"  # noqa: E731
         z, link = self.scores(X), self.told["link"]

@@ -11,7 +11,7 @@ import numpy as np
 from distadmm.algorithm import Array, Facts, Node
 from distadmm.data.deal import Deal
 from distadmm.data.source import Source, open_source
-from distadmm.data.table import dense, take
+from distadmm.data.table import Sparse, take
 from distadmm.errors import InputError, require
 from distadmm.privacy.noise.release import Unprotected
 from distadmm.problems.consensus import Problem, objective
@@ -24,6 +24,9 @@ from distadmm.structs import struct
 if TYPE_CHECKING:
     from distadmm.ranks.conditions import Conditions, Delays
     from distadmm.ranks.tree import Tree
+
+
+MOST_COLUMNS = 10_000  # of sparse rows that are written out where an algorithm needs it
 
 
 @struct
@@ -40,7 +43,8 @@ class Prepared:
     def test(self) -> Any:
         """X and y of the test rows, as far as they are public: those cut off a private file are not."""
         hidden = self.config.problem.test_fraction and not self.config.exact
-        return None if hidden else self.source.test()
+        found = None if hidden else self.source.test(sparse=stays_sparse(self.config, self.source))
+        return (found[0].to_scipy(), found[1]) if found and isinstance(found[0], Sparse) else found
 
 
 @struct
@@ -185,9 +189,9 @@ def loss_of(config: Config) -> Loss:
 
 def objectives_of(config: Config, source: Source, nodes: Array, facts: Facts) -> Iterator[Any]:
     """The local objectives of these nodes, one after the other, each made from its own rows only."""
-    loss = loss_of(config)
+    loss, sparse = loss_of(config), stays_sparse(config, source)
     for i in nodes.tolist():
-        X, y = source.node(i, facts.n_nodes)
+        X, y = source.node(i, facts.n_nodes, sparse=sparse)
         if config.problem.rows_per_node is not None:
             first = np.arange(min(config.problem.rows_per_node, len(y)))
             X, y = take(X, first), y[first]
@@ -196,7 +200,23 @@ def objectives_of(config: Config, source: Source, nodes: Array, facts: Facts) ->
             "ridge": facts.ridge,
             "divisor": config.privacy.public_rows,
         }
-        yield objective(dense(X), y, loss, len(source.classes), **shared)
+        made = X.to_scipy() if isinstance(X, Sparse) else X
+        yield objective(made, y, loss, len(source.classes), own=True, **shared)
+
+
+def stays_sparse(config: Config, source: Source) -> bool:
+    """Whether rows are never written out: by the file and the algorithm alone, so it is the same at every node."""
+    if not source.wide:
+        return False
+    able = config.algorithm.matrix_free and task_of(loss_of(config)) != "multiclass"
+    why = f"--loss {config.problem.loss}" if config.algorithm.matrix_free else f"--algorithm {config.name}"
+    require(
+        able or source.n_features <= MOST_COLUMNS,
+        f"{why} does not take sparse rows: written out, {source.n_features} columns are too many for it (at most "
+        f"{MOST_COLUMNS}); use --algorithm admm, madmm, radmm or mradmm with a loss of one score a record, which keep "
+        "them sparse, or fewer columns",
+    )
+    return able
 
 
 def prepare(config: Config, world: World) -> Prepared:
@@ -205,11 +225,12 @@ def prepare(config: Config, world: World) -> Prepared:
     part = plan.parts[world.rank]
     with world.together():  # ranks agree once on all that can be wrong with their own part
         source = open_source(config.problem.data, world=world, **source_options(config))
+        source.hold(part.nodes.tolist(), plan.facts.n_nodes, world)
         objectives = objectives_of(config, source, part.nodes, plan.facts)
         output = config.privacy.wanted and config.privacy.mechanism == "output"
         problem = Problem(objectives, config.problem.tolerance, warm=not output)
         if config.problem.test_data and world.is_root:
-            source.test()  # a bad file is told before anything is written; the rows are read again when wanted
+            source.test(sparse=source.wide)  # a bad file is told before anything is written
         network = Network(part, world)
         if plan.conditions is not None and not config.algorithm.tree:
             network.endure(plan.conditions)

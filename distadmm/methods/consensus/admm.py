@@ -55,6 +55,10 @@ class ADMM(Penalties):
             "--tune assumes a network that stays as it is; leave it out, or the network's imperfections",
         )
         require(
+            not (self.tune and node.problem.matrix_free),
+            "--tune makes its penalties of Hessians, which rows that stay sparse do not give; leave it out",
+        )
+        require(
             not self.tuned(node) or smoothing.asked(self.average, self.mixing) == smoothing.Smoothing(),
             "--average and --mixing take out noise, and --tune has none; leave them out",
         )
@@ -73,6 +77,7 @@ class ADMM(Penalties):
         chosen = (
             node.table["eta"] is None and node.table["eta_growth"] is None and node.network.conditions is None
         )
+        chosen = chosen and not node.problem.matrix_free
         if self.tune or (self.tune is None and chosen and not node.release.private):
             return Tuned(self.metric)
         return None

@@ -75,6 +75,7 @@ class Newton:
 
     flags_title = "algorithm"
     tree: ClassVar[bool] = True
+    matrix_free: ClassVar[bool] = False
     spectrum: ClassVar[bool] = False
 
     def check(self, node: Node, iterations: int) -> None:
