@@ -17,8 +17,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from distadmm.data import joint as tables
+from distadmm.errors import require
+from distadmm.methods.confidence import Ball
 from distadmm.methods.funnel import literal, perfect, report, solvers
-from distadmm.methods.funnel.curve import curve
+from distadmm.methods.funnel.curve import curve, promised
 from distadmm.methods.funnel.model import Array, Joint, Solution, from_joint, informations, of_table
 from distadmm.methods.funnel.options import Data, Goal, Running, Work
 from distadmm.methods.funnel.perfect import Perfect
@@ -69,6 +71,7 @@ class Prepared(NamedTuple):
     world: World
     joint: Joint
     column: str  # what X is made of
+    ball: Ball | None  # where the true law is, if that is asked for
     rates: list[float]
     effort: Effort
 
@@ -86,10 +89,14 @@ class PrivacyFunnel(design.Design):
         data, goal, trying, run = options
         effort = trying.effort(run.seed)
 
-        def checked() -> tuple[Joint, str, list[float]]:
-            joint, column = data.load()
+        def checked() -> tuple[Joint, str, Ball | None, list[float]]:
+            joint, column, ball = data.load()
             solvers.check(joint, goal.method, effort)
-            return joint, column, goal.demands(joint)
+            require(
+                ball is None or goal.form == "sound",
+                "--form paper has no channel to bound; leave out --confidence",
+            )
+            return joint, column, ball, goal.demands(joint)
 
         return Prepared(options, world, *world.on_root(checked), effort)
 
@@ -99,13 +106,18 @@ class PrivacyFunnel(design.Design):
         return f"{sizes}; {prepared.options.goal.method}, R {wanted}"
 
     def designed(self, prepared: Prepared, run: Any) -> shell.Outcome | None:
-        options, world, joint, column, rates, effort = prepared
+        options, world, joint, column, ball, rates, effort = prepared
         goal = options.goal
         if goal.form == "paper":
             return self._printed(joint, rates, effort, run) if world.is_root else None
         known = world.on_root(lambda: perfect.solve(joint, effort.seed))
         certify = goal.certify is not False
-        found = curve(joint, rates, goal.method, effort=effort, certify=certify, world=world, known=known)
+
+        def channels(asked: list[float]) -> list[Solution] | None:
+            return curve(joint, asked, goal.method, effort=effort, certify=certify, world=world, known=known)
+
+        both = promised(joint, rates, ball, channels, world) if ball else (channels(rates), [])
+        found, sure = both or (None, [])
         if found is None:
             return None
         stems = ["mapping"] if len(found) == 1 else [f"mapping-{k:02d}" for k in range(1, len(found) + 1)]
@@ -117,9 +129,13 @@ class PrivacyFunnel(design.Design):
         draw = partial(draw_funnel, curve=points, method=found[0].method, whole=whole, perfect=R0)
         files |= design.drawn(options.run.figure and len(found) > 1, "curve.svg", draw)
         open_ = [one for one in found if not one.converged and one.leakage - one.lower > report.CLOSE]
-        unsettled = f"{len(open_)} of {len(found)} R are not settled: see the table" if open_ else ""
-        said = report.head(joint, known) + report.table(joint, found)
-        outcome = self.outcome(run, report.summary(joint, found, known), said, files, unsettled)
+        short = [R for R, one in zip(rates, sure) if one.I_YU.low < R]
+        open_or_short = f"{len(open_)} of {len(found)} R are not settled: see the table" if open_ else ""
+        unsettled = (
+            f"{len(short)} of {len(found)} R cannot be promised: see the table" if short else open_or_short
+        )
+        said = report.head(joint, known) + report.table(joint, found) + report.promises(rates, found, sure)
+        outcome = self.outcome(run, report.summary(joint, found, known, sure), said, files, unsettled)
         outcome.descriptions = design.described(stems, column, joint.public)
         return outcome
 

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from distadmm.data.mapping import Mapping
+from distadmm.methods.confidence import Ball
 from distadmm.methods.ias import report
 from distadmm.methods.ias.admm import told
 from distadmm.methods.ias.certificate import OPEN, Certificate, certify, thresholds
@@ -41,6 +42,7 @@ class Prepared(NamedTuple):
     options: design.Options
     world: World
     problem: Inference
+    ball: Ball | None  # where the true law is, if that is asked for
     measure: Measure  # a user's file is run on every rank: functions cannot be sent
 
     @property
@@ -66,9 +68,9 @@ class InferenceAsService(design.Design):
         return [Data, Goal, self.which, Running]
 
     def prepare(self, options: design.Options, world: World) -> Prepared:
-        problem = world.on_root(options.data.load)
+        problem, ball = world.on_root(options.data.load)
         with world.together():
-            prepared = Prepared(options, world, problem, measure(options.goal.f))
+            prepared = Prepared(options, world, problem, ball, measure(options.goal.f))
             check_sizes(getattr(options.how, "beta", 1.0), prepared.symbols, options.goal.eps)
         return prepared
 
@@ -84,7 +86,10 @@ class InferenceAsService(design.Design):
         )  # fmt: skip
         if found is None:
             return None
-        lines = report.lines(found)
+        lines, summary = report.lines(found), report.summary(found)
+        if prepared.ball is not None:
+            sure = prepared.ball.bounds(found.mapping.matrix, f)
+            lines, summary = lines + sure.lines(), {**summary, "confidence": sure.summary()}
         if solver.form == "paper":
             start = random_starts(problem, found.P.shape[1], goal.eps, output.seed, [0], solver.starts)[0]
             lines += told(Objective(problem, f, solver.beta), start, goal.eps, solver.penalty_rho)
@@ -96,7 +101,7 @@ class InferenceAsService(design.Design):
         files |= design.drawn(output.figure, "mapping.svg", draw)
         settled = found.converged.any() and (proof is None or proof.open <= OPEN)
         unsettled = "" if settled else "not settled: see the lines above"
-        outcome = self.outcome(run, report.summary(found), lines, files, unsettled)
+        outcome = self.outcome(run, summary, lines, files, unsettled)
         outcome.descriptions = design.described(["mapping"], made.column, made.values)
         return outcome
 

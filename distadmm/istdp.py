@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from distadmm.data.mapping import named_mappings
 from distadmm.data.rows import Rows, load
 from distadmm.errors import require
 from distadmm.files import write_csv
@@ -171,6 +172,7 @@ def rows_of(options: Options) -> Rows:
     data = options.data
     sound = options.privacy.epsilon is not None and options.privacy.form == "sound"
     loss, reading = fit.loss_of(options.model.loss), data.reading() | {"private": sound}
+    reading["sanitise"] = named_mappings(data.sanitise)
     rows = load(data.data, loss=loss, row_norm=data.norm(), seed=options.run.seed, **reading)
     X, y, _ = fit.checked(rows.X, rows.y, options.model.loss)
     if sound and rows.facts is not None:
@@ -277,6 +279,7 @@ def run_private(options: Options, rows: Rows, price: Price, run: running.Running
         file = fit.note_unchecked(ledger, smooth)
     else:
         course = fit.printed_course(rows.X, rows.y, smooth, price, ledger, source)
+    fit.note_sanitised(ledger, options.data.sanitise)
     objective = partial(_objective, options, rows, smooth) if options.observed else None
     watcher = _Watcher(repetition, objective)
     steps = Course(course.iterations, options.run.observe_every)

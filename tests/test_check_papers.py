@@ -60,7 +60,7 @@ def test_the_descent_of_aem_is_the_sum_of_four_divergences(capsys) -> None:
 
 def test_the_relaxed_objective_is_what_the_channel_leaks() -> None:
     """At q of the channel itself it is I(S;Y) less H(S|X): the sum has p(s|x) where the entropy of S given X is."""
-    joint, _ = Data(problem="heart").load()
+    joint = Data(problem="heart").load()[0]
     state = next(iterate(joint, feasible(joint, 1.5, joint.M, 1, range(1)), 1.5))
     u = np.exp(state.logu[0])
     relaxed = check_papers._relaxed(joint, u, u.sum(axis=0), check_papers._posterior(joint, u))

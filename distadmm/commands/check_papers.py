@@ -223,7 +223,7 @@ def _printed_run(
 def of_funnel(parts: tuple[Any, ...]) -> list[str]:
     """The descent identity (10) of AEM."""
     asked, data, goal = parts
-    joint, _ = data.load()
+    joint = data.load()[0]
     lines = [
         f"problem     |S| = {joint.K}, |X| = {joint.M}, H(X) = {joint.HX:.6g}, I(S;X) = {joint.ISX:.6g}",
         "",
@@ -290,7 +290,7 @@ def _divergence(a: Array, b: Array, axis: int | None = 0) -> Array:
 def of_ias(parts: tuple[Any, ...]) -> list[str]:
     """Algorithm 1's multiplier (19), the ascent that is proved here, and beta's range."""
     asked, data, goal, solver = parts
-    problem, f = data.load(), measure_named(goal.f)
+    problem, f = data.load()[0], measure_named(goal.f)
     objective = Objective(problem, f, solver.beta)
     P = random_starts(problem, goal.u_size or len(problem.P_Y), goal.eps, 0, [0], solver.starts)
     proved = math.isfinite(f.curvature_bound)

@@ -41,6 +41,7 @@ class Table:
     source: str
     column: str = ""  # what the columns are values of
     records: int | None = None  # rows of data that were counted; None for a table of probabilities
+    alphabets: tuple[int, int] | None = None  # values that S and X can have, as known without the rows
 
     def smoothed(self, smooth: float = 0.0, perturb: float = 0.0) -> Self:
         """With pseudo-counts, and what was added said in `source`."""
@@ -85,7 +86,7 @@ def problem(name: str) -> Table:
     codes["education-num"] = rows["education-num"] - 1
     names = {"age": AGES, "income": ("<=50K", ">50K"), "sex": ("Female", "Male")}
     names["education-num"] = tuple(str(n) for n in range(1, 17))
-    return counted(codes, names, *ADULT, source="Adult, the 32561 rows of adult.data")
+    return _documented(counted(codes, names, *ADULT, source="Adult, the 32561 rows of adult.data"))
 
 
 def heart(private: Sequence[str], public: Sequence[str]) -> Table:
@@ -96,7 +97,7 @@ def heart(private: Sequence[str], public: Sequence[str]) -> Table:
     cells = heart_failure.joint(tuple(private), tuple(public))
     names = [_combinations({name: ("0", "1") for name in side}, side) for side in (private, public)]
     source = "heart failure clinical records, 299 rows"
-    return Table(cells, names[0], names[1], source, "+".join(public), int(cells.sum()))
+    return Table(cells, names[0], names[1], source, "+".join(public), int(cells.sum()), cells.shape)
 
 
 def adult(private: Sequence[str], public: Sequence[str]) -> Table:
@@ -111,7 +112,12 @@ def adult(private: Sequence[str], public: Sequence[str]) -> Table:
     codes = {name: columns[name][training] for name in wanted if name != "age"}
     if "age" in wanted:
         codes["age"] = _age_bin(columns["age"][training])
-    return counted(codes, names, private, public, f"Adult, {len(training)} training rows")
+    return _documented(counted(codes, names, private, public, f"Adult, {len(training)} training rows"))
+
+
+def _documented(table: Table) -> Table:
+    """Its names are those of a documentation, whether a row has them or not."""
+    return replace(table, alphabets=table.cells.shape)
 
 
 def _age_bin(age: Array) -> Array:
@@ -141,7 +147,16 @@ def from_rows(
         names[name] = tuple(sorted(set(values)) if alphabetical else _sorted(set(values)))
         place = {value: number for number, value in enumerate(names[name])}
         codes[name] = np.array([place[value] for value in values])
-    return counted(codes, names, private, public, f"{Path(path).name}, {len(rows) - 1} rows")
+    table = counted(codes, names, private, public, f"{Path(path).name}, {len(rows) - 1} rows")
+    domains = {
+        column.name: len(column.domain) for column in described.columns if isinstance(column, Category)
+    }
+    if described.target and described.labels:
+        domains[described.target] = len(described.labels)
+    if not {*private, *public} <= set(domains):
+        return table
+    known = [int(np.prod([domains[name] for name in side])) for side in (private, public)]
+    return replace(table, alphabets=(known[0], known[1]))
 
 
 def _filled(cells: list[str], name: str, schema: Schema, path: str | Path) -> list[str]:
@@ -250,7 +265,8 @@ def read_joint(path: str | Path) -> Table:
         for axis, names, what in ((1, private, "row"), (0, public, "column")):
             empty = [name for name, mass in zip(names, cells.sum(axis=axis)) if mass == 0]
             require(not empty, f"the {what} {', '.join(empty[:3])} has probability zero; leave it out")
-    return Table(cells, private, public, path.name, path.stem, int(total) if whole else None)
+    records = int(total) if whole else None
+    return Table(cells, private, public, path.name, path.stem, records, cells.shape if whole else None)
 
 
 def checked_cells(cells: Any, needed: str) -> Array:

@@ -219,6 +219,7 @@ def named_mappings(pairs: Sequence[str]) -> dict[str, Any]:
     for pair in pairs:
         column, _, path = pair.partition("=")
         require(column and path, f"--sanitise is {pair!r}; needed: COLUMN=mapping.npz")
+        require(column not in found, f"--sanitise names {column} twice; a column has one mapping: keep one")
         found[column] = Mapping.load(path)
     return found
 

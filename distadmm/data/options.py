@@ -31,6 +31,9 @@ class Rows:
         help="facts that you state to be public: bounds (of a9a), mappings (of --sanitise)",
     )
     test_fraction: float = flag(0.0, help="share of a file's rows kept for testing", at_least=0, below=1)
+    sanitise: tuple[str, ...] = flag(
+        (), help="COLUMN=mapping.npz,...: randomise columns by privacy mappings first"
+    )
 
     def reading(self) -> dict[str, Any]:
         """How a user's file is to be read, as far as flags say so."""
@@ -41,9 +44,6 @@ class Rows:
 @struct
 class MoreRows(Rows):
     test_data: str | None = flag(None, help="a file of test rows")
-    sanitise: tuple[str, ...] = flag(
-        (), help="COLUMN=mapping.npz,...: randomise columns by privacy mappings first"
-    )
 
 
 def one_table(given: Any, columns: Sequence[Any], needed: str, instead: str) -> None:

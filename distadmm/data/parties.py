@@ -144,11 +144,10 @@ def _from_table(data: DataOptions, star: Star, seed: int, regression: bool, priv
 
 def _leaks(washed: dict[str, Any], names: tuple[str, ...]) -> tuple[Any, ...]:
     """What the mappings of a party's own columns leak on average, for its ledger."""
-    return tuple(
-        mapping.release(column, seeded=True)
-        for column, mapping in washed.items()
-        if any(name.startswith(f"{column}~") for name in names)
-    )
+    from distadmm.data.together import releases
+
+    held = [column for column in washed if any(name.startswith(f"{column}~") for name in names)]
+    return releases({column: washed[column] for column in held}, seeded=True)
 
 
 def _matrix(X: Any) -> Any:

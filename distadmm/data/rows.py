@@ -91,6 +91,9 @@ class Rows:
 def load(text: str, *, loss: Loss, row_norm: float | None, seed: int, **reading: Any) -> Rows:
     """The rows that `--data TEXT` names; `reading` says how a user's file is to be read."""
     if text.startswith("synthetic"):
+        require(
+            not reading.get("sanitise"), "--sanitise: made up rows have no categorical columns; leave it out"
+        )
         return _made_up(text, loss, seed)
     from distadmm.data.source import BUNDLED, open_source
     from distadmm.data.table import local_key

@@ -55,9 +55,10 @@ class Verdict(NamedTuple):
     says: str
     holds: bool
     seen: str
+    open: str = ""  # why nothing can be concluded from these curves, if so
 
     def text(self) -> str:
-        word = "agrees" if self.holds else "does not agree"
+        word = f"OPEN, {self.open}" if self.open else "agrees" if self.holds else "does not agree"
         return f"- The paper: {self.says}.  Here: {word} ({self.seen})."
 
 

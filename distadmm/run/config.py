@@ -50,6 +50,11 @@ class Loop(Run):
 
     iterations: int = again(Shared, "iterations", default=100, at_least=0, note="; an R-ADMM pair is two")
     stop_tolerance: float | None = again(Shared, "stop_tolerance", note="; both residuals")
+    start: float = flag(
+        0.0,
+        help="f_i(0): normal numbers of this standard deviation, of --seed and the node alone, so public; 0: zeros",
+        at_least=0,
+    )
 
     def __post_init__(self) -> None:
         Run.__post_init__(self)

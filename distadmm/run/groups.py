@@ -142,6 +142,17 @@ class Shared:
     )
     rows: str | None = flag(None, help="CSV file of data rows, with the flags that name its columns")
     smooth: float = flag(0.0, help="pseudo-count added to every cell of a table of counts", at_least=0)
+    confidence: float | None = flag(
+        None,
+        help="bound also what holds, with this probability, of the law that the counted rows were drawn from",
+        above=0,
+        below=1,
+    )
+    alphabets: tuple[int, ...] = flag(
+        (),
+        help="numbers of values that S and Y can have, known without the rows, for --confidence (default: by --schema "
+        "or the table)",
+    )
     points: int | None = flag(None, help="points of a curve, evenly spaced", at_least=2)
     trust: str | None = flag(
         None,

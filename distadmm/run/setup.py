@@ -21,6 +21,8 @@ from distadmm.ranks.world import World
 from distadmm.run.config import Config
 from distadmm.structs import struct
 
+STARTS = 0x53544152  # of the random numbers of --start
+
 if TYPE_CHECKING:
     from distadmm.ranks.conditions import Conditions, Delays
     from distadmm.ranks.tree import Tree
@@ -234,7 +236,7 @@ def prepare(config: Config, world: World) -> Prepared:
         network = Network(part, world)
         if plan.conditions is not None and not config.algorithm.tree:
             network.endure(plan.conditions)
-        start = np.zeros((network.n_local, problem.dimension))
+        start = starts(config, network, problem.dimension)
         node = Node(network, problem, Unprotected(), plan.facts, start, plan.table)
         if config.algorithm.tree:
             node = node.having(sums=_tree(network, plan.parts, config))
@@ -248,6 +250,27 @@ def prepare(config: Config, world: World) -> Prepared:
             agree(world.allgather(source.signature()))
     description = {"graph": plan.graph, "data": source.describe(), "phases": config.algorithm.phases}
     return Prepared(config, world, node, source, description, plan.delays)
+
+
+def starts(config: Config, network: Network, dimension: int) -> Array:
+    """f_i(0) of the nodes here.  Nothing of it is data, so it is priced as a start at zero is."""
+    if not config.loop.start:
+        return np.zeros((network.n_local, dimension))
+    require(
+        not config.algorithm.tree,
+        f"--start gives each node a start of its own, and those of --algorithm {config.name} have one together; leave "
+        "it out",
+    )
+    require(
+        network.conditions is None,
+        "--start on a network with imperfections: what is not heard is taken to be the common start, zero; leave it "
+        "out, or the imperfections",
+    )
+    draws = [
+        np.random.default_rng(np.random.SeedSequence(config.loop.seed, spawn_key=(STARTS, node)))
+        for node in network.nodes.tolist()
+    ]
+    return config.loop.start * np.stack([draw.standard_normal(dimension) for draw in draws])
 
 
 def _tree(network: Network, parts: list[Neighbourhood], config: Config) -> Tree:

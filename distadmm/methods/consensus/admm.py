@@ -62,6 +62,10 @@ class ADMM(Penalties):
             not self.tuned(node) or smoothing.asked(self.average, self.mixing) == smoothing.Smoothing(),
             "--average and --mixing take out noise, and --tune has none; leave them out",
         )
+        require(
+            not (self.tune and node.start.any()),
+            "--tune starts its edges at what their ends agree on, whatever the models are; leave out one of them",
+        )
         super().check(node, iterations)
 
     def releases(self, node: Node, iterations: int) -> list[Planned]:
@@ -74,10 +78,9 @@ class ADMM(Penalties):
 
     def tuned(self, node: Node) -> Tuned | None:
         """The self-tuned recursion, where it applies."""
-        chosen = (
-            node.table["eta"] is None and node.table["eta_growth"] is None and node.network.conditions is None
-        )
-        chosen = chosen and not node.problem.matrix_free
+        chosen = node.table["eta"] is None and node.table["eta_growth"] is None
+        chosen = chosen and node.network.conditions is None
+        chosen = chosen and not node.problem.matrix_free and not node.start.any()
         if self.tune or (self.tune is None and chosen and not node.release.private):
             return Tuned(self.metric)
         return None

@@ -286,16 +286,17 @@ def _note_unchecked(prepared: Prepared, books: Books) -> None:
 
 
 def note_sanitised(prepared: Prepared, books: Books) -> None:
-    """A column that was randomised first leaks some nats on average: listed, never added to an epsilon."""
+    """Columns that were randomised first leak some nats on average: listed, never added to an epsilon."""
     config, seeded = prepared.config, prepared.source.pooled_allowed
     if config.loop.resume is not None or not config.problem.sanitise:
         return
     from distadmm.data.mapping import named_mappings
+    from distadmm.data.together import releases
     from distadmm.privacy.accounting.events import Leakage
 
-    for column, mapping in named_mappings(config.problem.sanitise).items():
+    for told in releases(named_mappings(config.problem.sanitise), seeded=seeded):
         for ledger in books.ledgers:
-            ledger.charge(Leakage(*mapping.release(column, seeded=seeded)), iteration=0)
+            ledger.charge(Leakage(*told), iteration=0)
 
 
 def noise_source(config: Config) -> Source:

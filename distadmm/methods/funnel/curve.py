@@ -3,12 +3,13 @@
 The work is dealt out to the ranks of a world in pieces; rank 0 puts the results together.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
+from distadmm.methods.confidence import Ball, Bounds
 from distadmm.methods.funnel import bound, lp, perfect, solvers
 from distadmm.methods.funnel.model import Array, Joint, Solution, from_joint, informations
 from distadmm.methods.funnel.solvers import DEFAULT, Effort, Piece
@@ -17,6 +18,7 @@ from distadmm.ranks.world import World
 TOLERANCE = 1e-6  # nats: how near the certificate tries to come
 CLOSINGS = 10  # times that a program is completed by what its certificate found missing
 BOUNDED = "weak duality, reduced costs bounded on every face that can hold their maximum"
+RAISES = 6  # times that more is asked for, so that a bound on I(X;Y) is met
 CONTRACTION = "strong data-processing inequality with the Dobrushin coefficient"
 
 
@@ -47,6 +49,30 @@ def curve(
         return None
     found = dict(zip(inner, solved))
     return [_finished(joint, R, method, known, found) for R in rates]
+
+
+def promised(
+    joint: Joint,
+    rates: Sequence[float],
+    ball: Ball,
+    design: Callable[[list[float]], list[Solution] | None],
+    world: World,
+) -> tuple[list[Solution], list[Bounds]] | None:
+    """Channels of `design` with I(X;Y) >= R for every law of the ball, if H(X) allows it; on rank 0, None elsewhere.
+
+    More than R is asked of the estimate, as much more as the bound misses.  It holds for all channels at once, so that
+    trying several costs nothing.
+    """
+    asked = [joint.demand(R) for R in rates]
+    for attempt in range(RAISES):
+        found = design(asked)
+        bounds = [ball.bounds(one.v) for one in found or []]
+        missing = world.broadcast([R - one.I_YU.low for R, one in zip(rates, bounds)])
+        further = [min(joint.HX, R + more * (1 + 1e-6)) if more > 0 else R for R, more in zip(asked, missing)]
+        if further == asked or attempt == RAISES - 1:
+            break
+        asked = further
+    return None if found is None else (found, bounds)
 
 
 def _whole(joint: Joint, R: float) -> bool:

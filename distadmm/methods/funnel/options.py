@@ -4,6 +4,7 @@ from distadmm.data import joint as tables
 from distadmm.data.options import Rows, one_table
 from distadmm.errors import require
 from distadmm.flags import again, flag
+from distadmm.methods.confidence import Ball, ball_of
 from distadmm.methods.funnel.model import Joint, of_table
 from distadmm.methods.funnel.solvers import METHODS, Effort
 from distadmm.run.groups import Job, Shared
@@ -33,6 +34,11 @@ class Data:
         at_least=0,
     )
 
+    confidence: float | None = again(
+        Shared, "confidence", note="; R is asked for by so much more that I(X;Y) >= R holds of it"
+    )
+    alphabets: tuple[int, ...] = again(Shared, "alphabets")
+
     def __post_init__(self) -> None:
         needed = "--private COLUMN,... and --public COLUMN,..."
         instead = "--private and --public name columns of --rows FILE or --data NAME; give one of these"
@@ -51,10 +57,11 @@ class Data:
             found = tables.problem(self.problem)
         return found if self.smooth or self.perturb else found.observed()
 
-    def load(self) -> tuple[Joint, str]:
-        """The joint distribution, and the name of what X is made of."""
+    def load(self) -> tuple[Joint, str, Ball | None]:
+        """The joint distribution, the name of what X is made of, and where the law is that the rows were drawn from."""
         table = self.table()
-        return of_table(table, self.smooth, self.perturb), table.column
+        ball = ball_of(table, self.confidence, self.alphabets)
+        return of_table(table, self.smooth, self.perturb), table.column, ball
 
 
 @struct

@@ -8,6 +8,7 @@ import numpy as np
 
 from distadmm.data.mapping import Mapping as ColumnMapping
 from distadmm.files import finite, write_csv
+from distadmm.methods.confidence import Bounds
 from distadmm.methods.funnel.literal import Outcome
 from distadmm.methods.funnel.model import Joint, Solution
 from distadmm.methods.funnel.perfect import Perfect
@@ -47,6 +48,16 @@ def table(joint: Joint, solutions: Sequence[Solution]) -> list[str]:
     return lines + notes
 
 
+def promises(rates: Sequence[float], solutions: Sequence[Solution], sure: Sequence[Bounds]) -> list[str]:
+    """What holds of the law that the rows were drawn from, for each R."""
+    lines = []
+    for R, one, known in zip(rates, solutions, sure):
+        met = known.I_YU.low >= R
+        more = f"asked for {one.R:.5f} of the estimate, so that" if met else "NOT PROMISED, too few rows:"
+        lines.append(f"R = {R:.5f}: {more} I(X;Y) in {known.I_YU.text()}, I(S;Y) in {known.I_SU.text()}")
+    return lines + [line for known in sure[:1] for line in known.ball.lines()]
+
+
 def standing(one: Solution) -> str:
     """What is known of this channel, in a few words."""
     open_ = one.leakage - one.lower
@@ -71,10 +82,14 @@ def write_curve(joint: Joint, solutions: Sequence[Solution], path: Path) -> None
     write_csv(path, HEADER, [row(joint, one) for one in solutions])
 
 
-def summary(joint: Joint, solutions: Sequence[Solution], known: Perfect) -> dict[str, Any]:
+def summary(
+    joint: Joint, solutions: Sequence[Solution], known: Perfect, sure: Sequence[Bounds] = ()
+) -> dict[str, Any]:
     perfect = {"R0": known.R0, "exact": known.exact, "upper_bound": known.upper}
     points = [finite(dict(zip(HEADER, row(joint, one)))) for one in solutions]
     facts = {"source": joint.source, "S": joint.K, "X": joint.M, "H_X": joint.HX, "I_SX": joint.ISX}
+    for point, bounds in zip(points, sure):
+        point["confidence"] = bounds.summary()
     return {"problem": facts, "perfect_privacy": perfect, "units": "nats", "points": points}
 
 

@@ -105,6 +105,14 @@ def from_counts(table: Table, smooth: float = 0.0) -> Inference:
     return from_joint(counts / counts.sum(), table.public, table.column)
 
 
+def counts_of(path: str) -> Table | None:
+    """The counts that a file of a joint table holds; None where it holds probabilities."""
+    found = read_inferred(path).joint
+    if found is None or found.sum() <= 1 or not np.array_equal(found, np.round(found)):
+        return None
+    return Table(found, (), (), path, "", int(found.sum()), found.shape)
+
+
 def stand_in(name: str) -> Inference:
     """Stand-ins for the conditional distribution of the paper's Fig. 1, which is drawn but not printed.
 

@@ -4,9 +4,10 @@ from distadmm.data import joint as tables
 from distadmm.data.options import Rows, one_table
 from distadmm.errors import require
 from distadmm.flags import again, flag
+from distadmm.methods.confidence import Ball, ball_of
 from distadmm.methods.ias import admm, ga
 from distadmm.methods.ias.design import EPS, STARTS
-from distadmm.methods.ias.inference import Inference, from_counts, from_file, stand_in
+from distadmm.methods.ias.inference import Inference, counts_of, from_counts, from_file, stand_in
 from distadmm.methods.ias.measures import MEASURES
 from distadmm.methods.ias.multistart import METHODS, Method
 from distadmm.run.groups import Job, Shared
@@ -28,6 +29,8 @@ class Data:
     column: str | None = flag(None, help="column of the data Y that the mapping replaces")
     schema: str | None = again(Rows, "schema", note=" (--rows: what their missing cells stand for)")
     smooth: float = again(Shared, "smooth")
+    confidence: float | None = again(Shared, "confidence")
+    alphabets: tuple[int, ...] = again(Shared, "alphabets")
 
     def __post_init__(self) -> None:
         instead = "--infer and --column name columns of --rows FILE or --data adult; give one of these"
@@ -36,17 +39,26 @@ class Data:
             self.smooth == 0 or self.rows or self.data, "--smooth adds to counted rows; give --rows or --data"
         )
 
-    def load(self) -> Inference:
-        if self.input:
-            return from_file(self.input)
+    def load(self) -> tuple[Inference, Ball | None]:
+        """The problem, and where the law is that its rows were drawn from, if that is asked for."""
+        table = self.table()
+        if table is None:
+            problem = from_file(self.input) if self.input else stand_in(self.problem)
+        else:
+            problem = from_counts(table, self.smooth)
+        if self.input and self.confidence is not None:
+            table = counts_of(self.input)
+        return problem, ball_of(table, self.confidence, self.alphabets)
+
+    def table(self) -> tables.Table | None:
+        """The rows, counted."""
         if not (self.infer and self.column):
-            return stand_in(self.problem)
+            return None
         require(self.infer != self.column, f"--infer and --column are both {self.infer!r}; name two columns")
         sides = (self.infer,), (self.column,)
         if not self.rows:
-            return from_counts(tables.adult(*sides), self.smooth)
-        counted = tables.from_rows(self.rows, *sides, alphabetical=True, schema=self.schema)
-        return from_counts(counted, self.smooth)
+            return tables.adult(*sides)
+        return tables.from_rows(self.rows, *sides, alphabetical=True, schema=self.schema)
 
 
 @struct

@@ -7,19 +7,21 @@ solve_printed   Algorithm 1 as printed, charged as what it is: unbounded
 
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from distadmm.data.mapping import named_mappings
+from distadmm.data.together import releases
 from distadmm.errors import InputError, require
 from distadmm.methods.istdp import printed, private, solver
 from distadmm.methods.istdp.plan import Plan, make_plan
 from distadmm.methods.istdp.private import Thresholding
 from distadmm.methods.istdp.release import Desk, GridGradient, NoisyGradient, Paid, Price, price_of
 from distadmm.methods.istdp.solver import Solution
-from distadmm.privacy.accounting.events import Adjacency, Event, Gaussian, Unbounded
+from distadmm.privacy.accounting.events import Adjacency, Event, Gaussian, Leakage, Unbounded
 from distadmm.privacy.accounting.scopes import Hypothesis, claim
 from distadmm.privacy.accounting.statements import Statement, of_claim, refuted
 from distadmm.privacy.ledger.books import open_ledger
@@ -196,6 +198,13 @@ def note_unchecked(ledger: MemoryLedger, loss: Loss) -> str:
     if file and not any(event.unbounded for event in ledger.events):
         ledger.expose(f"{UNCHECKED} {file}", iteration=0)
     return file
+
+
+def note_sanitised(ledger: MemoryLedger, pairs: Sequence[str]) -> None:
+    """What columns leak that mappings replaced before: listed once, never added to an epsilon."""
+    for told in releases(named_mappings(pairs), seeded=True) if pairs else ():
+        if (leak := Leakage(*told)) not in ledger.events:
+            ledger.charge(leak, iteration=0)
 
 
 def _run(course: Course, watch: Callable[[int, Array], None] | None = None) -> tuple[Any, list[Step]]:

@@ -141,6 +141,11 @@ class Options:
             "many others enter the training or leave it; give a file without the rows to test on",
         )
         require(
+            private.adjacency != "add-remove" or not self.data.sanitise,
+            "--sanitise with --adjacency add-remove: --seed draws a symbol for each place in the file, so that one "
+            "record more or less gives others another symbol; sanitise the column beforehand, or choose replace",
+        )
+        require(
             (private.epsilon is not None and run.repetitions == 1)
             or not (run.checkpoint_every or run.resume),
             "--checkpoint-every and --resume are for one run of istdp with noise: without --epsilon, and of several "

@@ -1,0 +1,252 @@
+"""Bounds from n rows: they hold of the true law as often as they say, whatever the mapping was designed on."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import gammaln, xlogy
+
+from distadmm import funnel, ias
+from distadmm.data import joint as tables
+from distadmm.errors import InputError
+from distadmm.methods.confidence import Ball, ball_of, curved, linear, radius
+from distadmm.methods.ias.inference import from_joint
+from distadmm.methods.ias.measures import MEASURES, Measure, own
+
+CHI2 = own("chi2", lambda t: (t - 1) ** 2, lambda t: 2 * (t - 1), lambda t: 2 + 0 * t)
+
+
+def information(joint: np.ndarray) -> float:
+    product = joint.sum(1, keepdims=True) * joint.sum(0, keepdims=True)
+    there = joint > 0
+    return float((joint[there] * np.log(joint[there] / product[there])).sum())
+
+
+def leakage(p: np.ndarray, P: np.ndarray, f: Measure) -> float:
+    v = np.maximum(P, 1e-12)
+    return float((p[:, None] * v * f.f((p @ v) / v)).sum())
+
+
+def kl(p: np.ndarray, q: np.ndarray) -> float:
+    there = p > 0
+    return float((p[there] * np.log(p[there] / q[there])).sum())
+
+
+def random_law(rng: np.random.Generator, K: int, M: int, weight: float = 0.5) -> np.ndarray:
+    law = rng.dirichlet(np.full(K * M, weight)).reshape(K, M) + 1e-9
+    return law / law.sum()
+
+
+def inside(rng: np.random.Generator, p: np.ndarray, eps: float) -> np.ndarray:
+    """A law near the edge of the ball, in a random direction; often with mass on cells that no row has."""
+    other = rng.dirichlet(np.full(p.size, rng.choice([0.05, 0.5, 5.0])))
+    low, high = 0.0, 1.0 - 1e-9
+    for _ in range(50):
+        middle = (low + high) / 2
+        low, high = (middle, high) if kl(p, (1 - middle) * p + middle * other) <= eps else (low, middle)
+    return (1 - low) * p + low * other
+
+
+@pytest.mark.parametrize("n", [1, 3, 30, 1000])
+def test_the_moment_behind_the_radius_holds(n: int) -> None:
+    """E exp(lam n kl(j/n||p)) <= 1/(1 - lam) for binomial j: the step of the proof of (1) that all cells repeat."""
+    j = np.arange(n + 1)
+    ways = gammaln(n + 1) - gammaln(j + 1) - gammaln(n - j + 1)
+    best = xlogy(j, j / n) + xlogy(n - j, (n - j) / n)
+    for lam in np.linspace(0.05, 0.98, 12):
+        for p in (*np.logspace(-6, -1, 25), *np.linspace(0.1, 0.5, 17)):
+            moment = np.exp(ways + lam * best + (1 - lam) * (j * np.log(p) + (n - j) * np.log1p(-p))).sum()
+            assert moment <= 1 / (1 - lam)
+
+
+def test_the_radius_is_where_the_tail_is_delta() -> None:
+    for cells, n, delta in ((2, 10, 0.05), (32, 1000, 0.025), (1600, 32561, 0.01)):
+        x, k = radius(cells, n, delta) * n, cells - 1
+        assert -x + k * (1 + np.log(x / k)) == pytest.approx(np.log(delta), rel=1e-5)
+    assert radius(1, 10, 0.05) == 0
+
+
+@settings(deadline=None, max_examples=12)
+@given(st.integers(0, 10**6), st.sampled_from([20, 300, 20_000]), st.booleans())
+def test_every_law_of_the_ball_is_within_the_bounds(seed: int, n: int, clear: bool) -> None:
+    """Two routes: the bounds by duality, and laws of the ball tried at random."""
+    rng = np.random.default_rng(seed)
+    K, M, U = rng.integers(2, 4), rng.integers(2, 5), rng.integers(1, 5)
+    counts = rng.multinomial(n, random_law(rng, K, M).ravel()).reshape(K, M)
+    ball = Ball(counts, 0.95, (int(K), int(M)))
+    P = rng.dirichlet(np.full(U, 0.1 if clear else 2.0), size=M)
+    f = [*MEASURES.values(), CHI2][rng.integers(5)]
+    found = ball.bounds(P, f)
+    for _ in range(40):
+        law = inside(rng, ball.law.ravel(), ball.eps).reshape(K, M)
+        assert found.I_SU.low - 1e-9 <= information(law @ P) <= found.I_SU.high + 1e-9 or (
+            kl(ball.law.sum(0), law.sum(0)) > ball.eps_Y or kl(ball.law.sum(1), law.sum(1)) > ball.eps_S
+        )
+        p = inside(rng, ball.law.sum(0), ball.eps_Y)
+        assert found.I_YU.low - 1e-9 <= information(p[:, None] * P) <= found.I_YU.high + 1e-9
+        assert found.E is not None
+        assert found.E.low - 1e-7 <= leakage(p, P, f) <= found.E.high + 1e-7
+
+
+@settings(deadline=None, max_examples=12)
+@given(st.integers(0, 10**6), st.sampled_from([1e-4, 0.02, 0.5]))
+def test_suprema_over_the_ball_are_not_exceeded(seed: int, eps: float) -> None:
+    rng = np.random.default_rng(seed)
+    p = rng.multinomial(30, rng.dirichlet(np.full(6, 0.5))) / 30
+    q, a = 0.9 * rng.dirichlet(np.ones(6)) + 0.1 / 6, rng.standard_normal(6)
+    most, bent = linear(p, a, eps), curved(p, a, q, eps)
+    reached = []
+    for _ in range(100):
+        law = inside(rng, p, eps)
+        reached.append(law @ a)
+        assert law @ a <= most + 1e-9
+        assert law @ a + kl(law, q) <= bent + 1e-9
+    assert linear(p, a, 0.0) == pytest.approx(p @ a)
+
+
+def designed(counts: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """A mapping that overfits its rows: symbols are clusters of the empirical P(s|y), chosen for these counts."""
+    posterior = (counts[0] + 1e-9) / (counts.sum(0) + 2e-9)
+    group = np.searchsorted(np.quantile(posterior, [0.33, 0.67]), posterior)
+    return 0.9 * np.eye(3)[group] + 0.1 * rng.dirichlet(np.ones(3), size=len(group))
+
+
+@pytest.mark.parametrize(
+    ("confidence", "runs"),
+    [(0.95, 10), *(pytest.param(level, 100, marks=pytest.mark.slow) for level in (0.5, 0.95))],
+)
+@pytest.mark.parametrize("n", [40, 2000])
+def test_simulated_rows_are_covered(confidence: float, runs: int, n: int) -> None:
+    """Different true laws, each with rows of its own and a mapping designed on those; S independent of Y in a third."""
+    rng = np.random.default_rng(7)
+    missed = 0
+    for run in range(runs):
+        law = random_law(rng, 2, 6)
+        if run % 3 == 0:
+            law = np.outer(law.sum(1), law.sum(0))
+        counts = rng.multinomial(n, law.ravel()).reshape(2, 6)
+        P = designed(counts, rng)
+        found = Ball(counts, confidence, (2, 6)).bounds(P, MEASURES["js"])
+        true = (
+            information(law @ P),
+            information(law.sum(0)[:, None] * P),
+            leakage(law.sum(0), P, MEASURES["js"]),
+        )
+        each = zip((found.I_SU, found.I_YU, found.E), true)
+        missed += any(not one.low - 1e-9 <= value <= one.high + 1e-9 for one, value in each if one)
+    assert missed <= (1 - confidence) * runs
+
+
+def test_bounds_close_as_rows_are_added() -> None:
+    law = random_law(np.random.default_rng(3), 3, 5)
+    P = np.random.default_rng(4).dirichlet(np.ones(3), size=5)
+    widths = []
+    for n in (10**3, 10**5, 10**7):
+        found = Ball(np.round(law * n), 0.95, (3, 5)).bounds(P, MEASURES["lc"])
+        widths.append([one.high - one.low for one in (found.I_SU, found.I_YU, found.E) if one])
+    for wide, narrow in pairwise(widths):
+        assert all(b < 0.25 * a for a, b in zip(wide, narrow))
+
+
+# -- users' jobs ------------------------------------------------------------------------------------------------
+
+
+def rows(path: Path, n: int, seed: int = 0) -> str:
+    rng = np.random.default_rng(seed)
+    job = rng.choice(["cook", "clerk", "nurse", "pilot"], n, p=[0.4, 0.3, 0.2, 0.1])
+    ill = np.where(rng.random(n) < np.where(job == "nurse", 0.7, 0.2), "yes", "no")
+    path.write_text("ill,job\n" + "\n".join(map(",".join, zip(ill, job))) + "\n")
+    return str(path)
+
+
+SCHEMA = '[columns]\nill = ["no", "yes"]\njob = ["clerk", "cook", "judge", "nurse", "pilot"]\n'
+
+
+def test_ias_says_what_holds_of_the_true_law(tmp_path: Path, capsys) -> None:
+    (tmp_path / "s.toml").write_text(SCHEMA)
+    words = ["--rows", rows(tmp_path / "r.csv", 4000), "--infer", "ill", "--column", "job", "--beta", "0.05"]
+    words += ["--schema", str(tmp_path / "s.toml"), "--confidence", "0.95", "--out", str(tmp_path / "run")]
+    assert ias.main(words) == 0
+    shown = capsys.readouterr().out
+    assert (
+        "with probability 0.95 all of this holds of the law that the 4000 rows are independent draws of"
+        in shown
+    )
+    assert "2 x 5 cells" in shown  # a judge could have come
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    sure = summary["confidence"]
+    assert sure["I_SU"][0] <= summary["I_SU"] <= sure["I_SU"][1]
+    assert sure["E_d"][0] <= summary["E_d"] <= sure["E_d"][1]
+    assert sure["cells"] == [2, 5]
+
+
+def test_the_funnel_promises_its_rate(tmp_path: Path, capsys) -> None:
+    words = [
+        "--rows",
+        rows(tmp_path / "r.csv", 20_000),
+        "--private",
+        "ill",
+        "--public",
+        "job",
+        "--confidence",
+        "0.9",
+    ]
+    words += ["--alphabets", "2,4", "--repeats", "1"]
+    assert funnel.main([*words, "--rates", "1.0,1.1", "--out", str(tmp_path / "run")]) == 0
+    points = json.loads((tmp_path / "run" / "summary.json").read_text())["points"]
+    for R, point in zip((1.0, 1.1), points):
+        assert point["confidence"]["I_YU"][0] >= R
+        assert point["R"] < R + 0.05
+        assert point["confidence"]["I_SU"][1] >= point["I_SY"]
+    # Nothing can promise as much as the rows themselves seem to hold.
+    joint = funnel.from_joint(np.loadtxt(_table(tmp_path), delimiter=","))
+    words += ["--rates", repr(joint.HX), "--strict", "--out", str(tmp_path / "all")]
+    assert funnel.main(words) == 4
+    assert "NOT PROMISED, too few rows" in capsys.readouterr().out
+
+
+def _table(folder: Path) -> Path:
+    table = tables.from_rows(folder / "r.csv", ("ill",), ("job",))
+    np.savetxt(folder / "t.csv", table.cells, delimiter=",")
+    return folder / "t.csv"
+
+
+NAMED = ["--infer", "ill", "--column", "job", "--rows", "{}"]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ([*NAMED, "--confidence", "0.9"], "--alphabets"),
+        ([*NAMED, "--confidence", "0.9", "--alphabets", "2,3"], "already"),
+        ([*NAMED, "--confidence", "0.9", "--alphabets", "2"], "two numbers"),
+        ([*NAMED, "--alphabets", "2,4"], "is for --confidence"),
+        (["--problem", "gauss", "--confidence", "0.9"], "counted rows"),
+        (["--problem", "gauss", "--confidence", "1"], "between 0 and 1"),
+    ],
+)
+def test_bad_input(words: list[str], told: str, tmp_path: Path, capsys) -> None:
+    path = rows(tmp_path / "r.csv", 200)
+    assert ias.main([*(word.format(path) for word in words), "--out", str(tmp_path / "run")]) == 2
+    shown = capsys.readouterr().err
+    assert shown.count("\n") == 1
+    assert told in shown
+    assert not (tmp_path / "run").exists()
+
+
+def test_values_that_no_row_has_are_counted(tmp_path: Path) -> None:
+    """Left out of the channel, but not of the radius."""
+    table = tables.heart(("sex", "death"), ("anaemia", "diabetes"))
+    assert ball_of(table, 0.9).cells == (4, 4)  # type: ignore[union-attr]
+    gone = tables.adult(("income",), ("workclass",))  # nobody has never worked
+    assert gone.observed().cells.shape[1] < gone.cells.shape[1]
+    assert ball_of(gone.observed(), 0.9).cells == gone.cells.shape  # type: ignore[union-attr]
+    with pytest.raises(InputError, match="counted rows"):
+        ball_of(tables.problem("synthetic-unif"), 0.9)
+    assert from_joint(table.cells).I_SY >= 0
