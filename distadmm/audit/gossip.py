@@ -158,7 +158,12 @@ def _release(
 ) -> Gradients:
     """The product's own, with ledgers of its own; keys are agreed on once, and each play has terms of its own."""
     recipe = replace(
-        plan.recipe, queries=tuple(queries), dimension=queries[0].dimension, steps=_STEPS, unverified=""
+        plan.recipe,
+        queries=tuple(queries),
+        dimension=queries[0].dimension,
+        steps=_STEPS,
+        unverified="",
+        first=(),
     )
     header: dict[str, Any] = {"adjacency": recipe.adjacency, "mode": source.mode, "orders": (2.0, 16.0)}
     books = Books(
