@@ -16,11 +16,13 @@ from hypothesis import strategies as st
 from distadmm import radmm
 from distadmm.algorithm import Facts
 from distadmm.audit import gossip as audit
+from distadmm.audit import gossip_views
 from distadmm.audit.bounds import claim_of, trade_off
 from distadmm.audit.draws import Draws, Played
 from distadmm.audit.noises import verdict_of
 from distadmm.commands import audit as audit_command
 from distadmm.commands import ledger as ledger_command
+from distadmm.commands import transcript
 from distadmm.data import synthetic
 from distadmm.errors import InputError
 from distadmm.methods.consensus import forecast, smoothing
@@ -674,3 +676,28 @@ def test_the_command_attacks_by_the_trust_of_the_run(tmp_path: Path, capsys: Any
     words += f" --epsilon 4 --adjacency replace --iterations 4 --rng simulation --runs 10 --out {tmp_path / 'audit'}"
     assert audit_command.main(words.split()) == 0
     assert "against coalition:1" in capsys.readouterr().out
+
+
+# -- transcripts --------------------------------------------------------------------------------------
+
+
+def test_a_transcript_is_what_the_adversary_of_the_trust_has(tmp_path: Path) -> None:
+    """From the bytes of a run as from its flags; without what a coalition knows, the others' edges alone are left."""
+    flags = {**SMALL, "topology": "complete:6", "trust": "coalition:1", "noise_model": "pairwise", "epsilon": 0.05}
+    radmm.solve("gossip", out=tmp_path / "run", **flags)
+    config = transcript.configuration_of(tmp_path / "run")
+    kept, again = (gossip_views.of_config(config, folder) for folder in (tmp_path / "run", None))
+    members = kept.adversary()
+    assert len(members) == 1
+    seen = kept.arrays(members)
+    for name, rows in again.arrays(members).items():
+        assert np.array_equal(rows, seen[name])
+    assert len(seen["sent"]) >= flags["iterations"]
+    query = kept.plan.recipe.queries[0]
+    left = (seen["released"] - seen["known"])[:, [i for i in range(6) if i not in members]]
+    sums = left.sum(axis=1) / (query.sigma * np.sqrt(5))  # edges between the others cancel
+    assert 0.9 < sums.std() < 1.1
+    assert seen["released"][:, 1].std() > 2 * query.sigma
+    index = transcript.write(transcript.of_run(tmp_path / "run"), tmp_path, [[1, 2]])
+    assert index["adversary"]["members"] == list(members)
+    assert (tmp_path / "adversary.npz").is_file()
