@@ -7,7 +7,7 @@ is its forecast, as `python -m distadmm compare` has it.  Of the pairs of method
 own test loss do not overlap, it counts those that the forecast orders right; exit code 1 below --least.  `digits` is
 the table of scikit-learn: is a digit 5 or more, its last 500 rows for testing.  A file .npz of 28 x 28 images (`img`)
 of two digits (`digit`) is a table as well: their pixels, four in one, the last 1000 for testing.  --rows-per-node takes
-a part of each table, and forecasts that many rows.
+a part of each table, and forecasts that many rows.  What stands in --out already is not run again.
 """
 
 import argparse
@@ -75,7 +75,7 @@ def asked() -> argparse.Namespace:
     parser.add_argument("--graphs", nargs="+", default=["ring:16", "er20", "complete:16"])
     parser.add_argument("--trusts", nargs="+", default=["any", "coalition:1", "coalition:5"])
     parser.add_argument("--epsilons", nargs="+", type=float, default=[0.5])
-    parser.add_argument("--methods", nargs="+", default=["radmm", "gossip", "masked"])
+    parser.add_argument("--methods", nargs="+", default=["radmm", "gossip", "preconditioned", "masked"])
     parser.add_argument("--rows-per-node", type=int)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--least", type=float, default=0.9)
@@ -98,11 +98,29 @@ def line(method: str, seeds: int, **flags: Any) -> Line:
     return Line(method, found)
 
 
+def case_of(table: str, graph: str, epsilon: float, trust: str, method: str) -> tuple[Any, ...]:
+    """What the runs of a line depend on."""
+    own = {"trust": trust} if "trust" in fields_of(find(method).cls) else {}
+    same = getattr(find(method).cls, "tree", False)  # the same bits on every graph
+    return table, load(graph).n if same else graph, epsilon, method, *own.values()
+
+
+def begun(path: str) -> list[list[Any]]:
+    """The lines that are there."""
+    if not Path(path).is_file():
+        Path(path).write_text(",".join(HEAD) + "\n")
+    with open(path, newline="") as file:
+        found = list(csv.reader(file))[1:]
+    return [[a, b, float(c), d, e, *map(float, told)] for a, b, c, d, e, *told in found]
+
+
 def main() -> int:
-    options, rows, known = asked(), [], {}
-    with tempfile.TemporaryDirectory() as name, open(options.out, "w", newline="", buffering=1) as file:
+    options = asked()
+    rows = begun(options.out)
+    known = {case_of(*row[:5]): row[5:] for row in rows}
+    done = {tuple(row[:5]) for row in rows}
+    with tempfile.TemporaryDirectory() as name, open(options.out, "a", newline="", buffering=1) as file:
         writer, folder = csv.writer(file), Path(name)
-        writer.writerow(HEAD)
         for table in options.tables:
             real = digits(folder) if table == "digits" else {"data": table}
             real = images(table, folder) if table.endswith(".npz") else real
@@ -113,16 +131,17 @@ def main() -> int:
                 for epsilon in options.epsilons:
                     for trust in options.trusts:
                         for method in options.methods:
-                            own = {"trust": trust} if "trust" in fields_of(find(method).cls) else {}
-                            same = getattr(find(method).cls, "tree", False)  # the same bits on every graph
-                            case = (table, nodes if same else graph, epsilon, method, *own.values())
+                            if (table, graph, epsilon, trust, method) in done:
+                                continue
+                            case = case_of(table, graph, epsilon, trust, method)
                             if case not in known:
+                                own = {"trust": trust} if "trust" in fields_of(find(method).cls) else {}
                                 flags = {"topology": graph, "epsilon": epsilon, **own}
-                                known[case] = [
-                                    line(method, options.seeds, **flags, **real, rows_per_node=each),
-                                    line(method, FORECASTS, **flags, **guess),
-                                ]
-                            told = [value for each in known[case] for value in each.interval("test_loss")]
+                                made = line(method, options.seeds, **flags, **real, rows_per_node=each)
+                                of_guess = line(method, FORECASTS, **flags, **guess)
+                                told = [*made.interval("test_loss"), *of_guess.interval("test_loss")]
+                                known[case] = told
+                            told = known[case]
                             rows.append([table, graph, epsilon, trust, method, *told])
                             writer.writerow([*rows[-1][:5], *(f"{value:.4f}" for value in told)])
                             print(

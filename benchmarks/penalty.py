@@ -3,7 +3,8 @@
     python benchmarks/penalty.py --graphs ring:16 er20 --epsilons 0.5 2 10 --seeds 2 --data adult --out penalty.csv
 
 One row for each graph, epsilon and penalty: the mean over the nodes of the test loss of their own models, mean over the
-seeds.  The penalties are the automatic one and its multiples by powers of 2, each with the smoothing that was chosen.
+seeds.  The penalties are the automatic one and its multiples by powers of 2, each with the smoothing that was chosen:
+those of --steps, or up and down until the loss rises.  What stands in --out already is not run again.
 It ends with the largest ratio to the best of the grid and what rises with epsilon; exit code 1 above --most.
 """
 
@@ -29,7 +30,7 @@ from distadmm.errors import InputError
 Array = np.ndarray
 GRAPHS = ["ring:16", "torus:4x4", "complete:16", "star:16", "er20", "ba20"]
 EPSILONS = [0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 10.0]
-STEPS = [-3, -2, -1, 1, 2, 3]
+FARTHEST = 6  # doublings from the automatic penalty
 
 
 def synthetic(folder: Path, rows: int = 16_000, columns: int = 8, seed: int = 0) -> tuple[str, str]:
@@ -69,7 +70,10 @@ def asked() -> argparse.Namespace:
     parser.add_argument("--data", default="adult", help="adult, a file with its own test part, or synthetic")
     parser.add_argument("--iterations", type=int, default=100)
     parser.add_argument(
-        "--steps", nargs="+", type=int, default=STEPS, help="powers of 2 beside the automatic penalty"
+        "--steps",
+        nargs="+",
+        type=int,
+        help="powers of 2 beside the automatic penalty; default: until it rises",
     )
     parser.add_argument("--most", type=float, default=1.03)
     parser.add_argument("--out", default="penalty.csv")
@@ -77,7 +81,9 @@ def asked() -> argparse.Namespace:
 
 
 def main() -> int:
-    options, lines = asked(), []
+    options = asked()
+    lines = begun(options.out)
+    done = {(line[0], line[1]) for line in lines if line[3]}
     flags = {
         "data": options.data, "iterations": options.iterations, "adjacency": "replace", "rng": "simulation",
         "observe": "none",
@@ -90,15 +96,27 @@ def main() -> int:
         source = open_source(flags["data"], **shared, clip=1.0)
         test = source.test()
         assert test is not None, "the table has no test rows"
-        with open(options.out, "w", newline="", buffering=1) as file:
+        with open(options.out, "a", newline="", buffering=1) as file:
             table = csv.writer(file)
-            table.writerow(["graph", "epsilon", "eta", "chosen", "loss", "deviation", "ratio"])
-            for graph in options.graphs:
-                for epsilon in options.epsilons:
+            for epsilon in options.epsilons:
+                for graph in options.graphs:
+                    if (graph, epsilon) in done:
+                        continue
                     lines += (made := cell({**flags, "topology": graph, "epsilon": epsilon}, options, test))
                     table.writerows(made)
                     print(",".join(map(str, made[-1])), flush=True)
     return verdict(lines, options.most)
+
+
+def begun(path: str) -> list[list]:
+    """The lines that are there."""
+    if not Path(path).is_file():
+        Path(path).write_text("graph,epsilon,eta,chosen,loss,deviation,ratio\n")
+    with open(path, newline="") as file:
+        found = list(csv.reader(file))[1:]
+    return [
+        [graph, float(epsilon), eta, chosen == "True", *told] for graph, epsilon, eta, chosen, *told in found
+    ]
 
 
 def cell(flags: dict, options: argparse.Namespace, test: tuple[Array, Array]) -> list[list]:
@@ -107,13 +125,24 @@ def cell(flags: dict, options: argparse.Namespace, test: tuple[Array, Array]) ->
     eta, words = first.summary["penalty"], first.summary["choice"]
     power = words.partition("weights t^")[2].partition(",")[0] or "last"
     rounds = next((part.split()[0] for part in words.split(", ") if "mixing" in part), "0")
-    tried = {}
-    for step in options.steps:
+    tried: dict[int, list[float]] = {}
+
+    def worth(step: int) -> float:
         at = {**flags, "eta": repr(eta * 2.0**step), "average": power, "mixing": rounds}
         try:
             tried[step] = measured(at, options.seeds, test)[0]
         except InputError:  # the budget is out of reach there
-            continue
+            return np.inf
+        return float(np.mean(tried[step]))
+
+    for step in options.steps or ():
+        worth(step)
+    for way in () if options.steps else (-1, 1):
+        before = float(np.mean(found))
+        for far in range(1, FARTHEST + 1):
+            if (here := worth(way * far)) > before:
+                break
+            before = here
     best = min(np.mean(each) for each in [found, *tried.values()])
     rows = [(2.0**step * eta, False, each) for step, each in tried.items()] + [(eta, True, found)]
     return [
@@ -125,7 +154,7 @@ def cell(flags: dict, options: argparse.Namespace, test: tuple[Array, Array]) ->
 
 def verdict(lines: list[list], most: float) -> int:
     """What is too far from the best of its grid, and what is worse at a larger budget by more than its deviation."""
-    chosen = [line for line in lines if line[3]]
+    chosen = sorted((line for line in lines if line[3]), key=lambda line: (line[0], line[1]))
     far = [line for line in chosen if float(line[6]) > most]
     rising = [
         (one, two)

@@ -95,6 +95,9 @@ class Defaults:
     mixes: int = 1
     """Messages along each edge, one after the other, in a step."""
 
+    opens: ClassVar[bool] = False
+    """Whether its first iterations, a public number, release and send something of another size."""
+
     tree: ClassVar[bool] = False
     """Whether it sums over a spanning tree of the graph: then there is `node.tree` (`ranks/tree.py`)."""
 
@@ -167,6 +170,7 @@ _MODULES = {  # of the built-in ones, found by name without importing the others
         "gossip": "distadmm.methods.gossip.gossip",
         "tracking": "distadmm.methods.gossip.tracking",
         "accelerated": "distadmm.methods.gossip.accelerated",
+        "preconditioned": "distadmm.methods.gossip.preconditioned",
         "extra": "distadmm.methods.gossip.extra",
     },
     "star": {

@@ -22,6 +22,7 @@ OWN_OPTIMUM = [
     "masked",
     "gossip",
     "accelerated",
+    "preconditioned",
 ]  # with a ridge and weights of its own; beside it by a constant step
 EVERY = pytest.mark.parametrize("name", [*BUILT_IN, *OWN], ids=lambda name: Path(name).stem)
 SMALL: dict[str, Any] = {"data": "tiny", **contracts.SMALL["graph"]}
@@ -104,7 +105,8 @@ def test_rows_of_the_built_in_ones_are_models(name: str) -> None:
         assert run.messages == 2 * (len(run.models) - 1) * run.iterations
     else:
         wide = 2 if name == "tracking" else 1  # models and tracks
-        assert run.bytes == 8 * wide * run.models.shape[1] * run.messages
+        models = 8 * wide * run.models.shape[1] * run.messages
+        assert run.bytes > models if find(name).cls.opens else run.bytes == models
 
 
 BROKEN = {  # what is changed in the example, and which contract sees it

@@ -33,7 +33,7 @@ from distadmm.privacy.ledger.rules import MemoryLedger
 _STEPS = 4  # of a play
 _WIDTH = 32  # columns of the attacked gradients
 _LOOKED_AT = 8  # plays whose noise is tested
-_COALITIONS = 20_000  # that are gone through
+COALITIONS = 20_000  # that are gone through
 
 
 class Adversary(NamedTuple):
@@ -86,7 +86,7 @@ def played(plan: Plan, runs: int, draws: Draws, colluding: int) -> Played:
     if isinstance(query, Paired):
         S = S + (query.event.pair_grid * unit) ** 2 * (np.diag(A.sum(axis=1)) - A)
     reach = max(query.sensitivity for query in queries)
-    coalitions = list(islice(combinations(range(len(A)), colluding), _COALITIONS))
+    coalitions = list(islice(combinations(range(len(A)), colluding), COALITIONS))
     who = adversary(A, S, reach, coalitions)
     left, covariance = _seen(A, S, who.members)
     inverse, whiten = np.linalg.inv(covariance), np.linalg.inv(np.linalg.cholesky(covariance))
@@ -114,7 +114,7 @@ def played(plan: Plan, runs: int, draws: Draws, colluding: int) -> Played:
                 k = _STEPS * r + t + 1  # of no other play: a seed repeats its iterations
                 sent[t] = release.noisy(k, values)
                 if isinstance(query, Paired):
-                    known[t] = _of_members(release, who.members, k, query)
+                    known[t] = of_members(release, who.members, k, query)
             view = (sent - known)[:, left]
             here = view[:, :, 0]
             there = here - moved
@@ -158,7 +158,12 @@ def _release(
 ) -> Gradients:
     """The product's own, with ledgers of its own; keys are agreed on once, and each play has terms of its own."""
     recipe = replace(
-        plan.recipe, queries=tuple(queries), dimension=queries[0].dimension, steps=_STEPS, unverified=""
+        plan.recipe,
+        queries=tuple(queries),
+        dimension=queries[0].dimension,
+        steps=_STEPS,
+        unverified="",
+        first=(),
     )
     header: dict[str, Any] = {"adjacency": recipe.adjacency, "mode": source.mode, "orders": (2.0, 16.0)}
     books = Books(
@@ -174,7 +179,7 @@ def _release(
     return made
 
 
-def _of_members(release: Gradients, members: Sequence[int], k: int, query: Paired) -> Array:
+def of_members(release: Gradients, members: Sequence[int], k: int, query: Paired) -> Array:
     """What the edges of `members` add to every node's release."""
     assert release.edges is not None
     keys = release.edges.keys

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from distadmm import radmm
-from distadmm.audit import masked_views, play, star
+from distadmm.audit import gossip_views, masked_views, play, star
 from distadmm.audit.play import Message, Recording, Solve
 from distadmm.audit.views import View, arrays, coalition, view
 from distadmm.errors import DONE, InputError, require
@@ -31,6 +31,7 @@ from distadmm.run.setup import Prepared, prepare
 from distadmm.structs import struct
 
 PROG = "distadmm transcript"
+GOSSIP = "distadmm.methods.gossip"
 WATERMARK = "SIMULATION: noise that a seed repeats; these messages protect nobody"
 
 
@@ -53,6 +54,7 @@ class Transcript:
     messages: list[Message]
     solves: dict[int, Solve]
     recording: Recording | None  # None without noise
+    shown: gossip_views.Shown | None = None  # of noisy gradients
 
     def view(self, members: Sequence[int]) -> View:
         """What `members` have when they pool it."""
@@ -72,6 +74,8 @@ def of_run(folder: str | Path, verb: str = "transcript", *, run_code: bool = Fal
     config = configuration_of(folder, verb, run_code=run_code)
     if not config.privacy.wanted:
         return of_flags(config)
+    if config.algorithm.house == GOSSIP:
+        return _of_gossip(config, folder)
     prepared = prepare(config, World())
     plan = protect.plan_of(prepared)
     assert plan is not None
@@ -81,6 +85,14 @@ def of_run(folder: str | Path, verb: str = "transcript", *, run_code: bool = Fal
     header = recording.entries[0][0]
     simulated, source = header["rng"]["mode"] == "simulation", f"bytes kept by {folder}"
     return Transcript(prepared, source, simulated, asked.messages, asked.solves, recording)
+
+
+def _of_gossip(config: Config, folder: Path | None) -> Transcript:
+    """The messages of noisy gradients."""
+    made = gossip_views.of_config(config, folder)
+    source = "run again in simulation" if folder is None else f"bytes kept by {folder}"
+    simulated = folder is None or config.privacy.rng == "simulation"
+    return Transcript(made.prepared, source, simulated, made.messages, {}, None, made)
 
 
 def stored(folder: Path, prepared: Prepared) -> Recording:
@@ -110,6 +122,8 @@ def of_flags(config: Config) -> Transcript:
         not config.algorithm.tree,
         f"--algorithm {config.name} sums over a tree, and a transcript is of exchanges; give another one",
     )
+    if config.privacy.wanted and config.algorithm.house == GOSSIP:
+        return _of_gossip(config, None)
     if config.privacy.wanted:
         config = config.replace(rng="simulation")
     prepared = prepare(config, World())
@@ -178,8 +192,19 @@ def write(found: Transcript, folder: Path, coalitions: Sequence[Sequence[int]] =
         "solves": sorted(found.solves),
         "views": lines,
     }
+    if found.shown is not None:
+        index |= _adversary(found.shown, folder)
     write_json(folder / "index.json", index)
     return index
+
+
+def _adversary(shown: gossip_views.Shown, folder: Path) -> dict[str, Any]:
+    """One file of what the adversary of the run's trust has: what `audit` attacks."""
+    members = shown.adversary()
+    write_npz(folder / "adversary.npz", shown.arrays(members))
+    told = "known" if shown.repeatable else "not kept"
+    edges = {"edges": told} if shown.plan.recipe.pairwise else {}
+    return {"adversary": {"file": "adversary.npz", "trust": shown.trust, "members": list(members), **edges}}
 
 
 def _kind(iteration: int, phases: int, found: Transcript) -> str:
@@ -301,6 +326,15 @@ def _table(index: dict[str, Any], folder: Path) -> str:
     for file, nodes in surrounded:
         what = f"holds the perturbed gradients of node(s) {', '.join(map(str, nodes))}"
         rows.append(("surrounded", f"{file} {what}"))
+    if (who := index.get("adversary")) is not None:
+        nodes = f"; nodes {', '.join(map(str, who['members']))} collude" if who["members"] else ""
+        shared = f", what their edges share is {who['edges']}" if nodes else ""
+        rows.append(
+            (
+                "adversary",
+                f"{who['file']}: all that travels and is released, trust {who['trust']}{nodes}{shared}",
+            )
+        )
     rows.append(("written to", str(folder)))
     return "\n".join(f"{name:<12} {value}" for name, value in rows)
 

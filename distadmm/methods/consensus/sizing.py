@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from distadmm.run.config import Config, Privacy
 
 _SEARCHED_BY = 12  # different releases of a long schedule that a search for alpha begins with
-# Multiples of the automatic penalty that are tried, and their doubles up to _MOST while the Hessians would take more
-# than half of the budget.
+# Multiples of the automatic penalty that are tried, their doubles up to _MOST while the Hessians would take more than
+# half of the budget, and _BEYOND further ones.
 FACTORS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
-_MOST = 2.0**20
+_MOST, _BEYOND = 2.0**20, 4
 
 
 def leave_digits(recipe: Recipe) -> None:
@@ -195,6 +195,7 @@ def penalties(config: Config, node: Node, recipe: Recipe) -> list[float]:
         if max(node.network.world.allgather(cost)) <= config.privacy.epsilon / 2:
             break
         factors.append(2 * factors[-1])
+    factors += [factors[-1] * 2.0**k for k in range(1, _BEYOND + 1)]
     return [base * factor for factor in factors]
 
 

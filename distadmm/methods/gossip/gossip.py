@@ -99,7 +99,19 @@ class Noisy:
         clip = np.inf if self.gradient_clip == "auto" else float(self.gradient_clip)
         after, asked = smoothing.asked(self.average, self.mixing), getattr(self, "momentum", "auto")
         momentum = 0.0 if asked == "auto" else float(asked)
-        return Constants(rate * longest(node), clip, after, momentum, self.gap(node))
+        opening = self.opening(node)
+        return Constants(rate * self.unit(node), clip, after, momentum, self.gap(node), opening)
+
+    def fixed(self, node: Node) -> Constants:
+        return cast(Any, node.recall("constants", 0, lambda: self.constants(node)))
+
+    def unit(self, node: Node) -> float:
+        """What --rate is a multiple of."""
+        return longest(node)
+
+    def opening(self, node: Node) -> int:
+        """Iterations at the beginning that make no step; called by every rank."""
+        return 0
 
     def gap(self, node: Node) -> float:
         """1 - the second largest eigenvalue of W, on every rank."""
@@ -108,7 +120,7 @@ class Noisy:
         A, world = forecast.adjacency(node.network), node.network.world
         return cast(float, world.broadcast(None if A is None else smoothing.gap(A)))
 
-    def init(self, node: Node) -> State:
+    def init(self, node: Node) -> Any:
         f = node.start
         return State(f, f, self.starts(f))
 
@@ -116,11 +128,20 @@ class Noisy:
         """`kept` before the first step."""
         raise NotImplementedError
 
-    def step(self, k: int, st: State, node: Node) -> State:
-        use = node.recall("constants", 0, lambda: self.constants(node))
-        g = self.gradients(k, st.f, node, use)
+    def step(self, k: int, st: Any, node: Node) -> Any:
+        use = self.fixed(node)
+        g = self.turned(self.gradients(k, st.f, node, use), st, node, use)
         f, kept = self.advance(st.f, st.kept, g, lambda rows: self.mixed(k, rows, node), use)
-        return State(f, smoothing.averaged(use.after.power, k, st.mean, f), kept)
+        mean = smoothing.averaged(use.after.power, k - use.opening, st.mean, f)
+        return st._replace(f=f, mean=mean, kept=kept)
+
+    def turned(self, g: Array, st: Any, node: Node, use: Constants) -> Array:
+        """The direction that is gone for noisy gradients g."""
+        return g
+
+    def bent(self, g: Array, h: Array, use: Constants) -> Array:
+        """The same in a forecast, along curvatures h."""
+        return g
 
     def advance(self, f: Array, kept: Array, g: Array, W: Mix, use: Constants) -> tuple[Array, Array]:
         """The recursion, for rows of a network as for numbers of a forecast: the models, and what is `kept`."""

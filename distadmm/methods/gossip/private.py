@@ -5,6 +5,7 @@ A hypothesis that nobody established makes epsilon infinite, under its name; non
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -15,9 +16,9 @@ from distadmm.methods.consensus import private as consensus
 from distadmm.methods.consensus.private import armed, settle
 from distadmm.methods.consensus.smoothing import Smoothing
 from distadmm.methods.gossip import rule
-from distadmm.methods.gossip.gossip import longest
 from distadmm.privacy.accounting.trust import Trust
 from distadmm.privacy.noise import masks
+from distadmm.problems.losses import loss_named
 from distadmm.run.config import Config
 from distadmm.run.setup import Prepared
 from distadmm.structs import struct
@@ -84,7 +85,7 @@ class Plan:
         recipe = self.recipe
         if recipe.unverified:
             return [()] * len(recipe.queries)
-        return [(recipe.event(i).times(recipe.steps),) for i in range(len(recipe.queries))]
+        return [tuple(recipe.planned(i)) for i in range(len(recipe.queries))]
 
     @property
     def header(self) -> dict[str, Any]:
@@ -96,6 +97,10 @@ class Plan:
         claim = scopes.claim(scope, verified)
         if recipe.pairwise:
             claim["against"] = against(recipe.trust, n)
+        if recipe.first:
+            claim["beside"] = (
+                "The first release of each node is of its rows' second moments, not of a gradient."
+            )
         return {"claim": claim, **({"trust": recipe.trust} if recipe.pairwise else {})}
 
 
@@ -120,28 +125,52 @@ def plan_of(prepared: Prepared) -> Plan | None:
     from distadmm.methods.gossip.release import Recipe
     from distadmm.privacy.accounting.gaussian import gaussian_noise_multiplier
 
-    steps, n = config.loop.iterations, node.facts.n_nodes
+    opening, n = algorithm.opening(node), node.facts.n_nodes
+    steps = config.loop.iterations - opening
     with world.together():
-        require(steps >= 1, "--iterations is 0: there is nothing to release; needed: at least 1")
+        require(
+            steps >= 1,
+            f"--iterations is {config.loop.iterations}: there is no gradient to release"
+            + (f", the first {opening} mix second moments" if opening else "")
+            + f"; needed: at least {opening + 1}",
+        )
         multiplier = gaussian_noise_multiplier(float(privacy.epsilon or 0.0), privacy.delta, steps) * _ABOVE
         reach = _everywhere(prepared, 1.0)
     A = forecast.adjacency(node.network) if n <= forecast.LARGEST else None
+    opened = _opened(prepared, opening)
 
     def chosen() -> tuple[rule.Constants, rule.Noise, float]:
         return rule.choose(
             algorithm, node.facts, node.problem.dimension, rule.mixing(A), _deviation(prepared, multiplier, reach),
-            steps, longest(node), [clip_of(config)], _afters(algorithm, A), _noises(algorithm, A, n),
+            steps, algorithm.unit(node), [clip_of(config)], _afters(algorithm, A), _noises(algorithm, A, n),
+            partial(_climb, loss_named(config.problem.loss)), opened,
         )  # fmt: skip
 
     constants, noise, expected = world.on_root(chosen)
     trust = algorithm.trust if noise.ratio else "any"
     with world.together():
-        queries = _queries(prepared, constants.clip, multiplier, noise)
+        first, queries = _queries(prepared, constants, steps, noise)
     recipe = Recipe(
         adjacency=cast(Any, privacy.adjacency), dimension=node.problem.dimension, mode=privacy.rng, steps=steps,
-        queries=queries, constants=constants, trust=trust, unverified=missed,
+        queries=queries, constants=constants, trust=trust, unverified=missed, first=first,
     )  # fmt: skip
-    return Plan(recipe, node, expected, constants.words(longest(node)) + noise.words)
+    return Plan(recipe, node, expected, constants.words(algorithm.unit(node)) + noise.words)
+
+
+def _opened(prepared: Prepared, opening: int) -> list[rule.Constants]:
+    """What may be released before gradients: at which shares of mu^2, and how long its noise is expected to be."""
+    algorithm, node, privacy = prepared.config.algorithm, prepared.node, prepared.config.privacy
+    plain = rule.Constants(0.0, 0.0, Smoothing(), opening=opening)
+    if not algorithm.opens:
+        return [plain]
+    from distadmm.methods.gossip.preconditioned import width_of
+    from distadmm.privacy.accounting.gaussian import gaussian_noise_multiplier
+
+    once = gaussian_noise_multiplier(float(privacy.epsilon or 0.0), privacy.delta, 1)
+    moved = np.concatenate(prepared.world.allgather(moments_moved(prepared)))
+    sd = once * float(np.sqrt(np.mean(moved**2) / 2))  # of a number beside the diagonal
+    long = node.facts.max_curvature * 2 * sd * float(np.sqrt(width_of(node) / node.facts.n_nodes))
+    return [plain._replace(share=q, damping=long / q**0.5) for q in algorithm.shares]
 
 
 def _everywhere(prepared: Prepared, clip: float) -> Array:
@@ -154,6 +183,13 @@ def _deviation(prepared: Prepared, multiplier: float, reach: Array) -> Callable[
     typical = float(np.sqrt(np.mean(reach**2)))
     label = prepared.config.privacy.adjacency == "label" and prepared.config.problem.loss == "logistic"
     return lambda clip: multiplier * typical * (min(2 * clip, 1.0) if label else clip)
+
+
+def _climb(loss: Any, clip: float) -> float:
+    """From the least slope of a record's loss to the largest, as far as the clip leaves them."""
+    return float(min(getattr(loss, "max_slope", np.inf), clip)) * (
+        1 if getattr(loss, "one_signed", False) else 2
+    )
 
 
 def colluding_of(trust: str | None, nodes: int) -> int:
@@ -184,24 +220,42 @@ def _noises(algorithm: Any, A: Array | None, nodes: int) -> list[rule.Noise]:
 
 
 def _queries(
-    prepared: Prepared, clip: float, multiplier: float, noise: rule.Noise
-) -> tuple[Query | Paired, ...]:
-    """What each node here releases in each step."""
+    prepared: Prepared, use: rule.Constants, steps: int, noise: rule.Noise
+) -> tuple[tuple[Query | Paired, ...], tuple[Query | Paired, ...]]:
+    """What each node here releases first, and in each step."""
     from distadmm.methods.gossip.release import Paired
-    from distadmm.privacy.accounting.gaussian import mu_at
+    from distadmm.privacy.accounting.gaussian import gaussian_noise_multiplier, mu_at
 
-    config, d = prepared.config, prepared.node.problem.dimension
-    privacy, steps = config.privacy, config.loop.iterations
+    config, d, count = prepared.config, prepared.node.problem.dimension, prepared.node.network.n_local
+    privacy, epsilon = config.privacy, float(config.privacy.epsilon or 0.0)
+    reach, moved = sensitivities(prepared, use.clip), moments_moved(prepared)
+    if use.share:
+        from distadmm.methods.gossip.preconditioned import width_of
+
+        many = width_of(prepared.node) * (width_of(prepared.node) + 1) // 2
     if noise.ratio:
         if privacy.rng == "secure":
             masks.require_suite()
         q = colluding_of(config.algorithm.trust, prepared.node.facts.n_nodes)
-        mu = mu_at(float(privacy.epsilon or 0.0), privacy.delta)
-        most = float(_everywhere(prepared, clip).max())
-        return (Paired.of(most, mu, steps, d, noise.ratio, noise.known, q),) * prepared.node.network.n_local
-    reach = sensitivities(prepared, clip).tolist()
-    made = {each: _query(each, multiplier, prepared, steps) for each in set(reach)}
-    return tuple(made[each] for each in reach)
+        mu, same = mu_at(epsilon, privacy.delta), (noise.ratio, noise.known, q)
+        most, most_moved = (float(max(prepared.world.allgather(each.max()))) for each in (reach, moved))
+        each = Paired.of(most, mu * (1 - use.share) ** 0.5, steps, d, *same)
+        first = (Paired.of(most_moved, mu * use.share**0.5, 1, many, *same),) * count if use.share else ()
+        return first, (each,) * count
+    once, all_steps = (
+        gaussian_noise_multiplier(epsilon, privacy.delta, times) * _ABOVE for times in (1, steps)
+    )
+    made: dict[tuple[float, float], tuple[Query | None, Query]] = {}
+    for case in zip(reach.tolist(), moved.tolist()):
+        if case not in made:
+            opening = (
+                _query(case[1], once / use.share**0.5, many, 1, prepared, use.share) if use.share else None
+            )
+            before = [] if opening is None else [opening.event(privacy.rng)]
+            multiplier = all_steps / (1 - use.share) ** 0.5
+            made[case] = opening, _query(case[0], multiplier, d, steps, prepared, 1.0, before)
+    found = [made[case] for case in zip(reach.tolist(), moved.tolist())]
+    return tuple(first for first, _ in found if first is not None), tuple(each for _, each in found)
 
 
 def clip_of(config: Config) -> float:
@@ -233,18 +287,33 @@ def sensitivities(prepared: Prepared, clip: float) -> Array:
     return each * 2 * clip
 
 
-def _query(sensitivity: float, multiplier: float, prepared: Prepared, steps: int) -> Query:
-    """A step's release: noise for all steps' budget, on its grid where it is secret."""
-    from distadmm.privacy.accounting import accountant
+def moments_moved(prepared: Prepared) -> Array:
+    """How far one record moves the second moments of each node here, in Frobenius' norm."""
+    privacy, problem = prepared.config.privacy, prepared.node.problem
+    if privacy.adjacency == "node":  # the whole matrix is cut to 1
+        return np.full(len(problem.objectives), 2**0.5)
+    each = np.array([objective.scale for objective in problem.objectives]) / prepared.node.facts.weight
+    return each * (1.0 if privacy.adjacency == "add-remove" else 2**0.5)
+
+
+def _query(
+    sensitivity: float, multiplier: float, numbers: int, times: int, prepared: Prepared, share: float,
+    before: Sequence[Event] = (),
+) -> Query:  # fmt: skip
+    """One release of `times`: noise for a share of the budget's mu^2, on its grid where it is secret."""
+    from distadmm.privacy.accounting import accountant, gaussian
     from distadmm.privacy.noise import queries
 
     privacy = prepared.config.privacy
+    most = float(privacy.epsilon or 0.0)
+    if share < 1.0:
+        most = gaussian.epsilon(gaussian.mu_at(most, privacy.delta) * share**0.5, privacy.delta)
 
     def keeps(event: Event) -> bool:
-        spent = accountant.epsilon([event.times(steps)], privacy.delta, cast(Any, privacy.adjacency))
-        return spent <= float(privacy.epsilon or 0.0)
+        events = [*before, event.times(times)]
+        return accountant.epsilon(events, privacy.delta, cast(Any, privacy.adjacency)) <= most
 
-    return queries.within(multiplier, sensitivity, prepared.node.problem.dimension, privacy.rng, keeps)
+    return queries.within(multiplier, sensitivity, numbers, privacy.rng, keeps)
 
 
 def _require_known(prepared: Prepared) -> None:

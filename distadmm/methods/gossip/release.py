@@ -74,10 +74,19 @@ class Recipe:
     constants: Constants
     trust: str = "any"  # whom the noise is for
     unverified: str = ""  # a hypothesis that does not hold or cannot be checked: everything is unbounded
+    first: tuple[Query | Paired, ...] = ()  # what each node here releases in iteration 1 alone, if anything
 
-    def event(self, i: int) -> Event:
-        query = self.queries[i]
+    def query(self, i: int, k: int) -> Query | Paired:
+        """What node i releases in iteration k."""
+        return self.first[i] if self.first and k == 1 else self.queries[i]
+
+    def event(self, i: int, k: int = 0) -> Event:
+        query = self.query(i, k)
         return query.event if isinstance(query, Paired) else query.event(self.mode)
+
+    def planned(self, i: int) -> list[Event]:
+        """All that node i will release."""
+        return [self.event(i, 1)] * bool(self.first) + [self.event(i).times(self.steps)]
 
     @property
     def pairwise(self) -> bool:
@@ -107,7 +116,10 @@ class Gradients(Protected):
         recipe = self.recipe
         if recipe.unverified:
             return []
-        return [(recipe.event(i),) * recipe.steps for i in range(len(self.books))]
+        return [
+            (recipe.event(i, 1),) * bool(recipe.first) + (recipe.event(i),) * recipe.steps
+            for i in range(len(self.books))
+        ]
 
     def noisy(self, k: int, values: Array) -> Array:
         """The gradients of iteration k as they may be used; what an earlier process released is taken to the byte."""
@@ -115,9 +127,9 @@ class Gradients(Protected):
             np.isfinite(values).all(), f"a gradient of iteration {k} is not finite; nothing of it was sent"
         )
         recipe, self._k = self.recipe, k
-        self._events = [recipe.event(i) for i in range(len(values))]
+        self._events = [recipe.event(i, k) for i in range(len(values))]
         self._afford([recipe.charged(event) for event in self._events], k)
-        before, sent = self.books.stored(k, recipe.dimension), np.empty_like(values)
+        before, sent = self.books.stored(k, values.shape[1]), np.empty_like(values)
         for i, value in enumerate(values):
             known = before is not None and bool(before.known[i])
             sent[i] = before.rows[i] if before is not None and known else self._noised(i, value, k)
@@ -125,7 +137,7 @@ class Gradients(Protected):
         return sent
 
     def _noised(self, i: int, value: Array, k: int) -> Array:
-        query = self.recipe.queries[i]
+        query = self.recipe.query(i, k)
         unproved = Unbounded(self.recipe.unverified) if self.recipe.unverified else None
         if isinstance(query, Paired):
             assert self.edges is not None

@@ -9,6 +9,14 @@ What the noise of one step does to later models is the same whichever step it is
 with S the covariance of one gradient's noise over the nodes, p the weights of the mean over steps, R mixing rounds.
 h and c are those of `consensus.forecast`, so that forecasts of all private methods can be compared.
 
+A loss is no parabola: where a node's model scatters, its gradients are those of a loss that is flatter, and lead to
+models that are longer.  A score of variance v sees, of a slope that climbs by `climb` and by c1 where it is steepest,
+as of a normal distribution function,
+
+    f* + (a - 1) f* in place of f*,     a = sqrt(1 + 2 pi (c1/climb)^2 v)
+
+for good: later rounds and means take out the scatter, not what came of it.  Noise that cancels in sums is not free.
+
 CLIP and FASTEST were chosen on the synthetic tables of benchmarks/gossip.py, before other tables were looked at.
 """
 
@@ -41,13 +49,18 @@ class Constants(NamedTuple):
     after: Smoothing
     momentum: Any = 0.0
     gap: float = 1.0  # of W
+    opening: int = 0  # iterations at the beginning that make no step
+    damping: float = 0.0  # m, what noise adds to curvatures that were released
+    share: float = 0.0  # of mu^2 for them
 
     def words(self, longest: float) -> str:
         power, rounds = self.after
         means = [] if power is None else [f"models averaged with weights t^{power:g}"]
         mixing = [f"{rounds} mixing round" + "s" * (rounds > 1)] if rounds else []
         again = [f"momentum {self.momentum:g}"] if self.momentum else []
-        return ", ".join([f"step {self.step / longest:.3g}, clip {self.clip:g}", *again, *means, *mixing])
+        first = [f"{self.share:.0%} of mu^2 for second moments"] if self.share else []
+        step = f"step {self.step / longest:.3g}, clip {self.clip:g}"
+        return ", ".join([step, *first, *again, *means, *mixing])
 
 
 class Noise(NamedTuple):
@@ -74,13 +87,28 @@ def mixing(A: Array | None) -> Array:
     return np.ones(1) if A is None else np.linalg.eigvalsh(smoothing.matrix(A))
 
 
+class Followed(NamedTuple):
+    """What comes of each choice (a line each)."""
+
+    h: Array  # curvatures of a node's O_i/C, those where something is expected
+    c: Array  # how far the optimum is along each
+    bias: Array  # of the nodes' mean at the end, without noise
+    passed: Array  # excess loss of noise of variance 1 along each eigenvector of W
+    scatter: Array  # the same of a row's score, at a node and during the run
+    stable: Array
+
+    def excess(self, variance: float, shares: Array, bend: float) -> Array:
+        """Of the nodes' own models' mean loss, expected; `bend`: (c1/climb)^2."""
+        longer = np.sqrt(1 + 2 * np.pi * bend * variance * (self.scatter @ shares))[:, None] - 1
+        bias = self.bias + longer * (self.c + self.bias)
+        found = 0.5 * bias**2 @ self.h + variance * (self.passed @ shares)
+        return np.where(self.stable & np.isfinite(found), found, np.inf)
+
+
 def followed(
     algorithm: Any, facts: Facts, d: int, values: Array, use: Constants, iterations: int
-) -> tuple[Array, Array]:
-    """Expected excess of the nodes' own models' mean loss: without noise, and for noise of variance 1 along each u.
-
-    `use.step` and `use.momentum` have a line a choice.
-    """
+) -> Followed:
+    """The recursion without noise, and of an impulse; `use.step` and `use.momentum` have a line a choice."""
     h, c = forecast.modes(facts, d)
     count, h = len(h), h / facts.weight
     steep = facts.ridge / facts.weight + facts.max_curvature
@@ -94,7 +122,8 @@ def followed(
         """Models after each step, from x, under noise in the first one."""
         kept, seen = algorithm.starts(x), []
         for t in range(iterations):
-            x, kept = algorithm.advance(x, kept, h * x + noise * (t == 0), lambda rows: lam * rows, use)
+            g = algorithm.bent(h * x + noise * (t == 0), h, use)
+            x, kept = algorithm.advance(x, kept, g, lambda rows: lam * rows, use)
             seen.append(x)
         return np.stack(seen)
 
@@ -105,17 +134,21 @@ def followed(
         later = np.array([np.append(p[s:], np.zeros(s)) for s in range(iterations)])
         passed = (np.tensordot(later, r, axes=1) ** 2).sum(axis=0) * lam ** (2 * use.after.rounds)
         grows = ~(np.abs(r[-1]) <= 2 * np.abs(r[: iterations // 2 + 1]).max(axis=0)).all(axis=(1, 2))
-        expected = np.where(np.arange(len(h)) < count, h, 0.0)
-        return np.where(grows, np.inf, 0.5 * bias**2 @ expected), 0.5 * d / count * (passed @ expected)
+        scores = np.maximum(h - facts.ridge / facts.weight, 0.0)[:count]
+        scatter = (r[..., :count] ** 2).sum(axis=0) @ (scores / scores.sum())
+        passed = 0.5 * d / count * (passed[..., :count] @ h[:count])
+    return Followed(h[:count], c[:count], bias[:, :count], passed, scatter, ~grows)
 
 
 def choose(
     algorithm: Any, facts: Facts, d: int, values: Array, sd: Callable[[float], float], iterations: int,
     longest: float, clips: Sequence[float], afters: Sequence[Smoothing], noises: Sequence[Noise],
+    climb: Callable[[float], float], opened: Sequence[Constants],
 ) -> tuple[Constants, Noise, float]:  # fmt: skip
     """The constants and the noise with the least expected excess, and that.
 
-    `sd(clip)`: deviation of a coordinate of one node's noise that nobody shares, as the budget asks for.
+    `sd(clip)`: deviation of a coordinate of one node's noise that nobody shares, as the budget asks for; `climb(clip)`:
+    from the least slope of a record's loss to the largest; `opened`: what may be released first, at what share.
     """
     rates = _STEPS if algorithm.rate == "auto" else [float(algorithm.rate)]
     asked = getattr(algorithm, "momentum", "0")
@@ -123,18 +156,17 @@ def choose(
     gap = 1.0 - float(np.sort(values)[-2]) if len(values) > 1 else 1.0
     step, momentum = map(np.ravel, np.meshgrid(np.multiply(rates, longest), momenta, indexing="ij"))
     best: tuple[Constants, Noise, float] | None = None
-    for after in afters:
-        use = Constants(step, 0.0, after, momentum, gap)
-        bias, passed = followed(algorithm, facts, d, values, use, iterations)
+    for after, first in product(afters, opened):
+        use = first._replace(step=step, after=after, momentum=momentum, gap=gap)
+        course = followed(algorithm, facts, d, values, use, iterations)
         for clip, noise in product(clips, noises):
             with np.errstate(over="ignore", invalid="ignore"):
-                costs = bias + (sd(clip) * noise.spread) ** 2 * (passed @ noise.shares)
-            at = int(np.argmin(np.where(np.isfinite(costs), costs, np.inf)))
+                bend = (facts.max_curvature / climb(clip)) ** 2 if np.isfinite(facts.max_curvature) else 0.0
+                variance = (sd(clip) * noise.spread) ** 2 / (1 - first.share)
+                costs = course.excess(variance, noise.shares, bend)
+            at = int(np.argmin(costs))
             if best is None or costs[at] < best[2]:
-                best = (
-                    Constants(float(step[at]), clip, after, float(momentum[at]), gap),
-                    noise,
-                    float(costs[at]),
-                )
+                found = use._replace(step=float(step[at]), clip=clip, momentum=float(momentum[at]))
+                best = found, noise, float(costs[at])
     assert best is not None
     return best
