@@ -160,6 +160,11 @@ class Node:
         self.network.restore(under("network.", whole))
         self.release.recall(under("release.", whole))
         self.network.traffic.messages, self.network.traffic.bytes = traffic.tolist()
+        lacks = [name for name in state._fields if f"state.{name}" not in whole and name != "mean"]
+        require(
+            not lacks,
+            "the checkpoint is of another method, or of a release that ran this one otherwise; start a new run",
+        )
         # What an older release did not keep begins at the models: a mean over the solves.
         return type(state)(**{name: whole.get(f"state.{name}", whole["state.f"]) for name in state._fields})
 

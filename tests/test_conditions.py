@@ -14,6 +14,7 @@ from distadmm import radmm
 from distadmm.errors import InputError
 from distadmm.files import read_npz
 from distadmm.graphs.topology import load, load_changing
+from distadmm.methods.consensus import tuned
 from distadmm.ranks.conditions import Conditions, Delays, wall_clock, wall_clock_of_sums
 from distadmm.ranks.graph_network import Network, split
 from distadmm.ranks.world import World
@@ -146,9 +147,10 @@ BAD_NETWORKS = [
 
 @pytest.mark.mpi(min_size=2, sizes=[3])
 @pytest.mark.parametrize("what", BAD_NETWORKS, ids=str)
-@pytest.mark.parametrize("name", ["admm", "radmm"])
+@pytest.mark.parametrize("name", ["admm", "no-tune", "radmm"])
 def test_same_bits_on_ranks_however_bad_the_network(name: str, what: dict, world: World) -> None:
-    config = radmm.configure(name, **{**SMALL, **what})
+    plain = {"tune": False} if name == "no-tune" else {}
+    config = radmm.configure(name.replace("no-tune", "admm"), **{**SMALL, **what, **plain})
     together = in_process(radmm.PROGRAMME, config, world)
     if world.is_root:
         alone = in_process(radmm.PROGRAMME, config)
@@ -180,8 +182,88 @@ def test_resume_on_a_bad_network(tmp_path: Path) -> None:
     ids=str,
 )
 def test_changing_networks_still_reach_the_optimum(name: str, what: dict) -> None:
-    run = radmm.solve(name, **{**SMALL, **what, "iterations": 600})
+    plain = {"tune": False} if name == "admm" else {}
+    run = radmm.solve(name, **{**SMALL, **what, **plain, "iterations": 600})
     assert abs(run.history[-1].mean_model_gap) < 1e-6
+
+
+TUNED = {**SMALL, "topology": "er5", "algorithm": "admm"}
+
+
+def tuned_gap(**what: Any) -> float:
+    """Of the mean of the models, and how far the models are from it."""
+    last = radmm.solve(**{**TUNED, **what}).history[-1]
+    return abs(last.mean_model_gap) + last.primal_residual**2
+
+
+@pytest.mark.parametrize("metric", ["r1", "full", "public"])
+def test_where_all_messages_arrive_tuned_links_are_the_tuned_method(metric: str) -> None:
+    """Two recursions, of nodes and of edges' ends, agree."""
+    still, changing = (
+        radmm.solve(**{**TUNED, "metric": metric, "message_loss": loss}).models for loss in (0.0, 1e-300)
+    )
+    assert still is not None
+    assert changing is not None
+    np.testing.assert_allclose(changing, still, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("metric", ["r1", "full", "public"])
+@pytest.mark.parametrize(
+    "what",
+    [
+        {"message_loss": 0.3},
+        {"drop_out": "0.2:0.5"},
+        {"topology": "links:p=0.3:seed=1:er5"},
+        {"topology": "seq:ring:6,star:6"},
+        {"message_loss": 0.2, "drop_out": "0.1:0.5", "topology": "links:p=0.6:seed=1:ring:6"},
+    ],
+    ids=str,
+)
+def test_self_tuned_admm_reaches_the_optimum_on_any_network(metric: str, what: dict) -> None:
+    """Messages lost one by one, too: plain ADMM stops short of the optimum there."""
+    longer, small = (300, 1e-4) if metric == "public" else (80, 1e-7)
+    assert tuned_gap(**what, metric=metric, iterations=longer) < small
+
+
+@pytest.mark.parametrize("deal", ["label:0.3", "quantity:0.3"])
+def test_self_tuned_admm_beats_a_plain_penalty_on_changing_links(deal: str) -> None:
+    for what in ({"message_loss": 0.1}, {"drop_out": "0.2:0.5"}, {"topology": "links:p=0.5:seed=1:er5"}):
+        flags = {**what, "deal": deal, "iterations": 40}
+        assert tuned_gap(**flags) < 0.1 * tuned_gap(**flags, tune=False)
+
+
+def test_the_metric_comes_with_the_first_message_that_arrives() -> None:
+    """Until then the edge is no part of a node's problem; a node that has heard nobody stays at its own minimum."""
+    prepared = prepare(radmm.configure(**{**TUNED, "topology": "links:p=0.1:seed=4:er5"}), World())
+    node, algorithm = prepared.node, prepared.config.algorithm
+    network = node.network
+    assert network.conditions is not None
+    state, heard = algorithm.init(node), np.zeros(len(network.indices), bool)
+    for k in range(1, 30):
+        network.begin(k)
+        sent = network.traffic.messages
+        state = algorithm.step(k, state, node)
+        there = network.conditions.at(k).edges
+        # Both ends of an edge hear each other at once: a message for the metric, once, and one of the method.
+        assert network.traffic.messages - sent == there.sum() + (there & ~heard).sum()
+        heard |= there
+        np.testing.assert_array_equal(network.by_edge(state.far)[:, -1] > 0, heard)
+        for i in range(5):
+            if not heard[network.indptr[i] : network.indptr[i + 1]].any():
+                own = tuned.own_minima(node)[i]
+                np.testing.assert_allclose(state.f[i], own, atol=1e-6)
+    assert 0 < heard.sum() < len(heard) or heard.all()
+
+
+def test_a_checkpoint_of_another_method_is_not_taken_up(tmp_path: Path, capsys) -> None:
+    """As one of a release whose ADMM did not tune itself on such links."""
+    words = "--algorithm admm --data tiny --topology ring:6 --drop-out 0.2:0.5 --progress none --checkpoint-every 2"
+    out = ["--iterations", "4", "--out", str(tmp_path / "run")]
+    assert radmm.main([*words.split(), "--no-tune", *out]) == 0
+    path = tmp_path / "run" / "config.json"
+    path.write_text(path.read_text().replace('"tune": false', '"tune": null'))
+    assert radmm.main(["--resume", str(tmp_path / "run"), "--iterations", "8", "--progress", "none"]) == 2
+    assert "the checkpoint is of another method" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["admm", "radmm", "mradmm", "madmm"])
@@ -227,7 +309,6 @@ def test_the_predicted_time_of_a_path() -> None:
         ({"drop_out": "0.5:-0.1"}, "RETURN"),
         ({"bandwidth": 0.0}, "--bandwidth"),
         ({"latency": -1.0}, "--latency"),
-        ({"message_loss": 0.1, "tune": True}, "--tune"),
     ],
 )
 def test_bad_conditions(flags: dict, told: str) -> None:

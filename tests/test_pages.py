@@ -59,7 +59,8 @@ def test_python_runs_and_shows_what_the_page_shows(page: Path, desk: Path) -> No
             assert not runner.failures, "".join(told)
             names = test.globs
         else:
-            exec(compile("\n" * block.line + block.text, str(page), "exec"), names)
+            text = "\n" * block.line + page_names.with_a_run(block.text)
+            exec(compile(text, str(page), "exec"), names)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=_named)

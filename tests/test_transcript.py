@@ -12,6 +12,7 @@ import pytest
 from distadmm import radmm
 from distadmm.audit.play import elsewhere
 from distadmm.commands import transcript
+from distadmm.errors import InputError
 from distadmm.files import read_npz
 from distadmm.privacy.ledger.replay import read_all
 from tests.common import SMALL
@@ -81,6 +82,14 @@ def test_a_coalition_around_a_node_has_its_perturbed_gradients_and_no_more() -> 
         f = recording.sealed[k][victim] - error
         np.testing.assert_allclose(row, objective.grad(f) + noise, atol=1e-3)
     assert found.view(around[:1]).gradients == {}
+
+
+def test_rows_of_one_neighbour_alone_make_no_transcript() -> None:
+    tuned = {key: value for key, value in SMALL.items() if key != "eta"}
+    with pytest.raises(InputError, match="give --no-tune"):
+        transcript.of_flags(radmm.configure("admm", **tuned, message_loss=0.4))
+    found = transcript.of_flags(radmm.configure("admm", **tuned, message_loss=0.4, tune=False))
+    assert found.messages
 
 
 def test_lost_messages_are_not_seen() -> None:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from distadmm.algorithm import Array, Node
-from distadmm.errors import BudgetExhausted
+from distadmm.errors import BudgetExhausted, InputError
 from distadmm.privacy.accounting.events import Event, event_from_json
 from distadmm.privacy.ledger import chain
 from distadmm.privacy.ledger.books import Books
@@ -76,7 +76,14 @@ def run_through(algorithm: Any, node: Node, iterations: int) -> tuple[int, list[
         messages.append(Message(now + after, np.array(F)))
         return through(F)
 
-    network.exchange = exchange  # type: ignore[method-assign]
+    def refuse(rows: Array, sent: Array) -> Array:
+        raise InputError(
+            "self-tuned ADMM on links that change sends each neighbour another row, and a transcript is of rows "
+            "that all neighbours get; give --no-tune"
+        )
+
+    network.exchange, per_edge = exchange, network.exchange_over_edges  # type: ignore[method-assign]
+    network.exchange_over_edges = refuse  # type: ignore[method-assign]
     try:
         state = algorithm.init(node)
         while now < iterations:
@@ -88,7 +95,7 @@ def run_through(algorithm: Any, node: Node, iterations: int) -> tuple[int, list[
     except BudgetExhausted:
         now -= 1
     finally:
-        network.exchange = through  # type: ignore[method-assign]
+        network.exchange, network.exchange_over_edges = through, per_edge  # type: ignore[method-assign]
     return now, messages
 
 
@@ -99,7 +106,7 @@ def fresh(node: Node, *, problem: Any = None, release: Any = None) -> Node:
     graph = network.n_nodes, network.nodes, network.indptr, network.indices
     anew = Network(Neighbourhood(*graph, here, network.slots))
     if network.conditions is not None:
-        anew.endure(replace(network.conditions, _presence=[]))
+        anew.endure(replace(network.conditions, _presence=[], _heard=[]))
     return Node(
         anew, problem or node.problem, release or Unprotected(), node.facts, np.array(node.start), node.table
     )

@@ -42,6 +42,8 @@ class Conditions:
     link: float = 1.0  # probability that an edge is there
     link_seed: int = 0
     _presence: list[Array] = field(default_factory=list)
+    _heard: list[Array] = field(default_factory=list)
+    _reverse: Array | None = None
 
     @property
     def perfect(self) -> bool:
@@ -79,6 +81,22 @@ class Conditions:
             before = self._presence[-1]
             self._presence.append(np.where(before, draw >= self.leave, draw < self.back))
         return self._presence[k]
+
+    def heard(self, k: int) -> Array:
+        """Over which slots a message has arrived in one of the iterations 1 to k."""
+        if not self._heard:
+            self._heard.append(np.zeros(len(self.sender), bool))
+        while len(self._heard) <= k:
+            last = self._heard[-1]
+            self._heard.append(last if last.all() else last | self.at(len(self._heard)).received)
+        return self._heard[k]
+
+    @property
+    def reverse(self) -> Array:
+        """Of each slot, the one of the other direction."""
+        if self._reverse is None:
+            self._reverse = np.lexsort((self.receiver, self.sender))
+        return self._reverse
 
     def _stream(self, purpose: int, k: int, seed: int | None = None) -> np.random.Generator:
         entropy = self.seed if seed is None else seed

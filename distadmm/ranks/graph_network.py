@@ -106,6 +106,8 @@ class Network:
         self.stamp: Callable[[], Array] | None = None
         self.notice: Callable[[Array], None] = lambda stamps: None
         self._channels: dict[int, _Channel] = {}
+        self._hosts = part.hosts
+        self._by_rank: list[tuple[int, Array, Array]] | None = None  # the routes of edges
 
         elsewhere = part.hosts != self.world.rank
         ghosts: list[Array] = []  # per neighbour rank, the global numbers of the rows it sends
@@ -170,9 +172,11 @@ class Network:
     def _exchange(self, F: Array) -> Array:
         width = F.shape[1]
         traffic = self.traffic
-        traffic.messages += len(self.columns)
-        traffic.bytes += F.itemsize * width * len(self.columns)
-        self.carried += F.itemsize * width
+        there = None if self._moment is None else self._moment.edges[self.slots]
+        count = len(self.columns) if there is None else int(there.sum())
+        traffic.messages += count
+        traffic.bytes += F.itemsize * width * count
+        self.carried += F.itemsize * width if there is None else F.itemsize * width * there[:, None]
         if not self._peers:
             return F
         channel = self._channels.get(width) or self._channel(width)
@@ -186,6 +190,52 @@ class Network:
         traffic.wire_messages += len(self._peers)
         traffic.wire_bytes += channel.wire_bytes
         return channel.visible
+
+    def exchange_over_edges(self, rows: Array, sent: Array) -> Array:
+        """Send another row to each neighbour: row e of `rows` along edge e; the rows that came, an edge a row.
+
+        `sent` says of every slot of the whole network whether its sender has anything to say; what comes from one
+        that has not is no message.
+        """
+        if self.guard is not None:
+            self.guard("row", rows)
+        width, size = rows.shape[1], rows.itemsize * rows.shape[1]
+        came, requests, buffers = np.empty_like(rows), [], []
+        for rank, out, into in self._routes():
+            if rank == self.world.rank:
+                came[into] = rows[out]
+                continue
+            buffer, leaving = np.empty((len(into), width)), rows[out]
+            requests += [
+                self.world.comm.Irecv(buffer, source=rank, tag=_TAG + 1),
+                self.world.comm.Isend(leaving, dest=rank, tag=_TAG + 1),
+            ]
+            buffers.append((into, buffer, leaving))
+        if requests:
+            self.world.dog.beat(waits=True)
+            _persistent()[1](requests)
+            self.world.dog.beat()
+        for into, buffer, _ in buffers:
+            came[into] = buffer
+            self.traffic.wire_messages += 1
+            self.traffic.wire_bytes += size * len(into)
+        said = sent[self.conditions.reverse[self.slots]] if self.conditions else np.ones(len(rows), bool)
+        self.traffic.messages += int(said.sum())
+        self.traffic.bytes += size * int(said.sum())
+        self.carried += size * said[:, None]
+        return came
+
+    def _routes(self) -> list[tuple[int, Array, Array]]:
+        """(rank, edges whose rows go there, edges whose rows come from there), both in the senders' order."""
+        if self._by_rank is None:
+            owner = np.repeat(self.nodes, np.diff(self.indptr))
+            self._by_rank = []
+            for rank in _distinct(self._hosts):
+                there = np.flatnonzero(self._hosts == rank)
+                self._by_rank.append(
+                    (int(rank), there, there[np.lexsort((owner[there], self.indices[there]))])
+                )
+        return self._by_rank
 
     def sum_over_neighbours(self, visible: Array) -> Array:
         """sum_j visible_j over the neighbours j of each node, added in ascending order of j."""
@@ -265,9 +315,9 @@ class Network:
     def memory(self) -> dict[str, Array]:
         """What later iterations depend on besides the algorithm's state, one row a node."""
         kept = {"last": self._last, "met": self._met, "carried": self.carried}
-        return {name: self._by_node(rows) for name, rows in kept.items() if rows is not None}
+        return {name: self.by_node(rows) for name, rows in kept.items() if rows is not None}
 
-    def _by_node(self, edges: Array) -> Array:
+    def by_node(self, edges: Array) -> Array:
         """Rows of edges as (node, neighbour, column), filled up with zeros."""
         rows = np.zeros((self.n_local, int(np.diff(self.indptr).max()), edges.shape[1]))
         for i in range(self.n_local):
@@ -275,12 +325,15 @@ class Network:
             rows[i, : len(own)] = own
         return rows
 
+    def by_edge(self, rows: Array) -> Array:
+        """What `by_node` was given, on whatever rank the node was."""
+        return np.concatenate([row[:n] for row, n in zip(rows, np.diff(self.indptr))])
+
     def restore(self, memory: dict[str, Array]) -> None:
-        """Take back what `memory` gave, on whatever rank the node was."""
-        counts = np.diff(self.indptr)
+        """Take back what `memory` gave."""
         for name, of in {"last": "_last", "met": "_met", "carried": "carried"}.items():
             if name in memory:
-                setattr(self, of, np.concatenate([rows[:n] for rows, n in zip(memory[name], counts)]))
+                setattr(self, of, self.by_edge(memory[name]))
 
     def sent(self, sender: int, receiver: int, size: int) -> None:
         """A message that did not pass `exchange` went along this edge."""

@@ -15,6 +15,7 @@ from distadmm.flags import flag
 from distadmm.methods.consensus import smoothing
 from distadmm.methods.consensus.penalty import Penalties
 from distadmm.methods.consensus.tuned import RELAXATION, Tuned
+from distadmm.methods.consensus.tuned_links import TunedLinks
 
 METRICS = tuple(RELAXATION)
 
@@ -51,10 +52,6 @@ class ADMM(Penalties):
             "--tune chooses the penalties; leave out --eta, or --tune",
         )
         require(
-            not self.tune or node.network.conditions is None,
-            "--tune assumes a network that stays as it is; leave it out, or the network's imperfections",
-        )
-        require(
             not (self.tune and node.problem.matrix_free),
             "--tune makes its penalties of Hessians, which rows that stay sparse do not give; leave it out",
         )
@@ -76,13 +73,12 @@ class ADMM(Penalties):
         )
         return super().releases(node, iterations)
 
-    def tuned(self, node: Node) -> Tuned | None:
+    def tuned(self, node: Node) -> Tuned | TunedLinks | None:
         """The self-tuned recursion, where it applies."""
         chosen = node.table["eta"] is None and node.table["eta_growth"] is None
-        chosen = chosen and node.network.conditions is None
         chosen = chosen and not node.problem.matrix_free and not node.start.any()
         if self.tune or (self.tune is None and chosen and not node.release.private):
-            return Tuned(self.metric)
+            return (Tuned if node.network.conditions is None else TunedLinks)(self.metric)
         return None
 
     def init(self, node: Node) -> Any:
@@ -93,7 +89,11 @@ class ADMM(Penalties):
         return State(f, node.network.meet(f)[0], np.zeros_like(f), np.zeros_like(f))
 
     def step(self, k: int, st: Any, node: Node) -> Any:
-        return self.plain(k, st, node) if isinstance(st, State) else Tuned(self.metric).step(k, st, node)
+        if isinstance(st, State):
+            return self.plain(k, st, node)
+        tuned = self.tuned(node)
+        assert tuned is not None, "a state of the tuned recursion comes from it"
+        return tuned.step(k, st, node)
 
     def plain(self, k: int, st: State, node: Node) -> State:
         V, eta, theta = node.degree, self.penalty(k, node), self.dual_step_of(k, node)

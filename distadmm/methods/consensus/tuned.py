@@ -39,6 +39,7 @@ from distadmm.problems.consensus import Problem
 from distadmm.structs import struct
 
 RELAXATION = {"r1": 1.7, "full": 1.7, "public": 1.9}  # a, below 2
+EXPOSED = {"r1": "a direction and two curvatures", "full": "the Hessian there"}  # of the data, by the metric
 _LEAST_SPREAD = 1e-4  # a smallest eigenvalue below this share of the second largest counts as this share
 _INNER = 5  # leaves are passed on where at least so many nodes are not leaves, so that somebody is to be told
 
@@ -108,26 +109,19 @@ def metric(node: Node, kind: str) -> Metric:
     """Exchange what the metric needs; the public one needs the neighbours' degrees, which all ranks know."""
     network = node.network
     mine = np.repeat(np.arange(network.n_local), np.diff(network.indptr))  # whose each edge is
-    own: Curvature | Whole
+    near = rows(node, kind)
+    own, t = read(kind, near)
     far: Curvature | Whole
     if kind == "public":
-        own = Curvature(public_scale(node.facts, node.degree))
-        far = Curvature(public_scale(node.facts, node.facts.degrees[network.indices][:, None]))
-        start = np.zeros_like(node.start)
-    elif kind == "full":
-        node.release.expose(0, "the minimiser of the data and the Hessian there, for the metric")
-        visible = network.exchange(hessian_rows(node))
-        P, t = _matrices(visible)
-        own, far = Whole(P, np.arange(network.n_local)), Whole(P, network.columns)
-        w = np.stack([_agreed(P[i], t[i], P[j], t[j]) for i, j in zip(mine, network.columns)])
-        start = 0.5 * network.sum_over_edges(own.at(mine).times(w) + far.times(w))
+        far, start = Curvature(degree_scale(node)), np.zeros_like(node.start)
     else:
-        message = curvature_rows(node)
-        node.release.expose(0, "the minimiser of the data, a direction and two curvatures, for the metric")
-        heard = network.exchange(message)[network.columns]
-        (own, t), (far, t_far) = _read(message), _read(heard)
-        w = meeting_point(own.at(mine), t[mine], far, t_far)
-        if leaves_matter(node.facts):
+        node.release.expose(0, f"the minimiser of the data, {EXPOSED[kind]}, for the metric")
+        # One P a node, of which each edge has its neighbour's.
+        others, t_there = read(kind, network.exchange(near))
+        far, t_far = others.at(network.columns), t_there[network.columns]
+        w = agreed(own.at(mine), t[mine], far, t_far)
+        if isinstance(own, Curvature) and leaves_matter(node.facts):
+            assert isinstance(far, Curvature), "both ends of an edge have the same kind of metric"
             own, far = _with_leaves(node, own, far)
         start = 0.5 * network.sum_over_edges(own.at(mine).times(w) + far.times(w))
     identity = np.eye(node.problem.dimension)
@@ -136,6 +130,38 @@ def metric(node: Node, kind: str) -> Metric:
         edges = range(network.indptr[i], network.indptr[i + 1])
         Q[i] = 0.5 * (len(edges) * own.matrix(i, identity) + sum(far.matrix(e, identity) for e in edges))
     return Metric(own, far, start, Q, np.linalg.eigvalsh(Q)[:, :1])
+
+
+def rows(node: Node, kind: str) -> Array:
+    """What the metric needs of each node here; the last column, s_i, is above zero."""
+    if kind == "public":
+        return public_scale(node.facts, node.degree)
+    return hessian_rows(node) if kind == "full" else curvature_rows(node)
+
+
+def degree_scale(node: Node) -> Array:
+    """The public metric of the neighbour at each edge."""
+    return public_scale(node.facts, node.facts.degrees[node.network.indices][:, None])
+
+
+def read(kind: str, rows: Array) -> tuple[Curvature | Whole, Array]:
+    """P and t of such rows; of a row of zeros, P = 0."""
+    if kind == "public":
+        return Curvature(rows), np.zeros_like(rows)
+    if kind == "full":
+        P, t = _matrices(rows)
+        return Whole(P, np.arange(len(P))), t
+    return _read(rows)
+
+
+def agreed(P: Curvature | Whole, t: Array, P_far: Curvature | Whole, t_far: Array) -> Array:
+    """What the two ends of each edge would agree on, (P + P_far)^-1 (P t + P_far t_far)."""
+    if isinstance(P, Whole):
+        assert isinstance(P_far, Whole), "both ends of an edge have the same kind of metric"
+        pairs = ((P.P[i], a, P_far.P[j], b) for i, a, j, b in zip(P.of, t, P_far.of, t_far))
+        return np.stack([_agreed(*pair) for pair in pairs])
+    assert isinstance(P_far, Curvature), "both ends of an edge have the same kind of metric"
+    return meeting_point(P, t, P_far, t_far)
 
 
 def kappa(facts: Facts) -> float:
@@ -198,10 +224,15 @@ def _agreed(P: Array, t: Array, P_far: Array, t_far: Array) -> Array:
     return np.linalg.solve(P + P_far, P @ t + P_far @ t_far)
 
 
+def least_convexity(facts: Facts) -> float:
+    """What a node adds that nothing else holds."""
+    return _LEAST_SPREAD * bound_on_curvature(facts)
+
+
 def own_minima(node: Node) -> Array:
     """t_i = argmin O_i, a little convexity added lest there be none (as when a node's classes are separable)."""
     problem = node.problem
-    convexity = np.full((len(node.start), 1), _LEAST_SPREAD * bound_on_curvature(node.facts))
+    convexity = np.full((len(node.start), 1), least_convexity(node.facts))
     memory = problem.memory()  # the solver shall not notice: a resumed run comes by here as well
     # Of the class: whoever notes the steps of a run (`transcript`) replaces the instance's, and this is none.
     t = Problem.argmin(problem, np.zeros_like(node.start), convexity, node.start)

@@ -68,10 +68,7 @@ def said(prepared: Prepared, plan: Plan | None, node: Any, iterations: int) -> l
 
 
 def note(prepared: Prepared, plan: Plan | None = None) -> str:
-    """What the reader must know of the fixed point, and of penalties that would usually be tuned."""
-    node, left_open = prepared.node, getattr(prepared.config.algorithm, "tune", False) is None
-    if left_open and node.network.conditions is not None and node.table["eta"] is None and plan is None:
-        return "links change, so penalties are plain and not self-tuned: compare it with runs under --no-tune"
+    """What the reader must know of the fixed point."""
     if prepared.config.algorithm.claims_optimum(prepared.node):
         return ""
     return (
