@@ -59,10 +59,12 @@ class Bounds(NamedTuple):
     E: Interval | None  # of a measure of leakage, where one was given
     ball: Ball
 
+    def text(self) -> str:
+        more = "" if self.E is None else f", E[d] in {self.E.text()}"
+        return f"I(S;U) in {self.I_SU.text()}, I(Y;U) in {self.I_YU.text()}{more}"
+
     def lines(self) -> list[str]:
-        more = [] if self.E is None else [f"E[d] in {self.E.text()}"]
-        shown = [f"I(S;U) in {self.I_SU.text()}", f"I(Y;U) in {self.I_YU.text()}", *more]
-        return [", ".join(shown), *self.ball.lines()]
+        return [self.text(), *self.ball.lines()]
 
     def summary(self) -> dict[str, object]:
         found = {"I_SU": list(self.I_SU), "I_YU": list(self.I_YU)}
