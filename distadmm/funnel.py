@@ -130,10 +130,9 @@ class PrivacyFunnel(design.Design):
         files |= design.drawn(options.run.figure and len(found) > 1, "curve.svg", draw)
         open_ = [one for one in found if not one.converged and one.leakage - one.lower > report.CLOSE]
         short = [R for R, one in zip(rates, sure) if one.I_YU.low < R]
-        open_or_short = f"{len(open_)} of {len(found)} R are not settled: see the table" if open_ else ""
-        unsettled = (
-            f"{len(short)} of {len(found)} R cannot be promised: see the table" if short else open_or_short
-        )
+        unsettled = f"{len(open_)} of {len(found)} R are not settled: see the table" if open_ else ""
+        if short:
+            unsettled = f"{len(short)} of {len(found)} R cannot be promised: see the table"
         said = report.head(joint, known) + report.table(joint, found) + report.promises(rates, found, sure)
         outcome = self.outcome(run, report.summary(joint, found, known, sure), said, files, unsettled)
         outcome.descriptions = design.described(stems, column, joint.public)

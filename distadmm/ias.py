@@ -125,15 +125,24 @@ class Sweep(InferenceAsService):
             return None
         I, E, sure = (np.array([getattr(p, of) for p in curve.points]) for of in ("I", "E", "certified"))
         draw = partial(draw_pareto, I=I, E=E, certified=sure, title=f"{problem.name} {goal.f}")
-        mappings = {f"mapping-{number:02d}": point.P for number, point in enumerate(curve.points)}
-        files: design.Files = {
-            f"{stem}.npz": Mapping(P, problem.values, problem.P_Y, problem.name, problem.A).compact().save
-            for stem, P in mappings.items()
+        mappings = {
+            f"mapping-{number:02d}": Mapping(
+                point.P, problem.values, problem.P_Y, problem.name, problem.A
+            ).compact()
+            for number, point in enumerate(curve.points)
         }
+        files: design.Files = {f"{stem}.npz": made.save for stem, made in mappings.items()}
         files |= {"curve.csv": partial(report.write_curve, curve)}
         files |= design.drawn(output.figure, "curve.svg", draw)
         unsettled = "not all points are certified: see the table" if certified and not sure.all() else ""
-        outcome = self.outcome(run, report.of_curve(curve), report.curve_lines(curve), files, unsettled)
+        lines, summary = report.curve_lines(curve), report.of_curve(curve)
+        if prepared.ball is not None:
+            known = [prepared.ball.bounds(made.matrix, prepared.measure) for made in mappings.values()]
+            lines += [f"beta {p.beta:.4f}: {one.text()}" for p, one in zip(curve.points, known)]
+            lines += prepared.ball.lines()
+            for point, one in zip(summary["points"], known):
+                point["confidence"] = one.summary()
+        outcome = self.outcome(run, summary, lines, files, unsettled)
         outcome.descriptions = design.described(list(mappings), problem.name, problem.values)
         return outcome
 

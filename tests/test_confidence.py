@@ -186,6 +186,26 @@ def test_ias_says_what_holds_of_the_true_law(tmp_path: Path, capsys) -> None:
     assert sure["cells"] == [2, 5]
 
 
+def test_every_point_of_a_sweep_is_bounded(tmp_path: Path, capsys) -> None:
+    words = [
+        "sweep",
+        "--rows",
+        rows(tmp_path / "r.csv", 4000),
+        "--infer",
+        "ill",
+        "--column",
+        "job",
+        "--betas",
+        "0.02,0.1",
+    ]
+    words += ["--confidence", "0.9", "--alphabets", "2,4", "--restarts", "4", "--no-certify"]
+    assert ias.main([*words, "--out", str(tmp_path / "run")]) == 0
+    assert capsys.readouterr().out.count("I(S;U) in [") == 2
+    for point in json.loads((tmp_path / "run" / "summary.json").read_text())["points"]:
+        low, high = point["confidence"]["I_SU"]
+        assert low <= point["I_SU"] <= high
+
+
 def test_the_funnel_promises_its_rate(tmp_path: Path, capsys) -> None:
     words = [
         "--rows",

@@ -21,6 +21,7 @@ any multipliers give a bound, a search only makes it small.  Floating point, wit
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from functools import cached_property
 from typing import NamedTuple
 
@@ -42,7 +43,12 @@ class Interval(NamedTuple):
     high: float
 
     def text(self) -> str:
-        return f"[{max(self.low, 0.0):.6g}, {self.high:.6g}]"
+        """Rounded outwards."""
+        low, high = (
+            Context(prec=6, rounding=how).create_decimal_from_float(float(end))
+            for end, how in zip(self, (ROUND_FLOOR, ROUND_CEILING))
+        )
+        return f"[{float(low):g}, {float(high):g}]"
 
 
 class Bounds(NamedTuple):
@@ -53,10 +59,12 @@ class Bounds(NamedTuple):
     E: Interval | None  # of a measure of leakage, where one was given
     ball: Ball
 
+    def text(self) -> str:
+        more = "" if self.E is None else f", E[d] in {self.E.text()}"
+        return f"I(S;U) in {self.I_SU.text()}, I(Y;U) in {self.I_YU.text()}{more}"
+
     def lines(self) -> list[str]:
-        more = [] if self.E is None else [f"E[d] in {self.E.text()}"]
-        shown = [f"I(S;U) in {self.I_SU.text()}", f"I(Y;U) in {self.I_YU.text()}", *more]
-        return [", ".join(shown), *self.ball.lines()]
+        return [self.text(), *self.ball.lines()]
 
     def summary(self) -> dict[str, object]:
         found = {"I_SU": list(self.I_SU), "I_YU": list(self.I_YU)}
@@ -249,6 +257,8 @@ def curved(p: Array, a: Array, q: Array, eps: float) -> float:
     g(P) = P (a - log q - nu) + P log P + lam p log P is concave below lam p and convex beyond, so on the interval that
     (1) leaves to a cell its maximum is at an end, or where g' = 0 on the concave side.
     """
+    if eps == 0:
+        return float(p @ a + xlogy(p, p / q).sum())
     low, high = limits(p, eps)
     b, entropy = a - np.log(q), float(xlogy(p, p).sum())
     seen = p > 0
