@@ -98,6 +98,9 @@ class Defaults:
     tree: ClassVar[bool] = False
     """Whether it sums over a spanning tree of the graph: then there is `node.tree` (`ranks/tree.py`)."""
 
+    roll: ClassVar[bool] = False
+    """Whether each sum of a private run ends with a call of all ranks (`ranks/roll.py`)."""
+
     house: ClassVar[str] = "distadmm.methods.consensus"
     """The package whose `private` prices and arms its runs, and whose `words` tell of them."""
 

@@ -120,6 +120,7 @@ def batch(home: Path, *flags: str, restarts: int = 0) -> list[str]:
         **os.environ,
         "PATH": f"{home / 'bin'}:{os.environ['PATH']}",
         "SLURM_SUBMIT_DIR": str(home),
+        "DISTADMM_HOME": str(ROOT),
         "SLURM_JOB_ID": "7",
         "SLURM_RESTART_COUNT": str(restarts),
     }
@@ -162,7 +163,7 @@ def test_a_job_that_was_told_to_stop_goes_back_whatever_its_launcher_makes_of_it
         (home / name).write_text(f"#!/bin/bash\n{words}\n")
         (home / name).chmod(0o755)
     environment = {**os.environ, "PATH": f"{home}:{os.environ['PATH']}"}
-    environment |= {"SLURM_SUBMIT_DIR": str(tmp_path), "SLURM_JOB_ID": "7"}
+    environment |= {"DISTADMM_HOME": str(ROOT), "SLURM_JOB_ID": "7"}
     script = ["bash", ROOT / "launch" / "slurm" / "job.sbatch"]
     done = subprocess.run(script, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert ("requeue 7" in done.stdout) == requeued

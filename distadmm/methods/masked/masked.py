@@ -65,6 +65,7 @@ class Masked:
     anyway: bool = flag(False, help="spend the budget even where nothing can be learnt from so few rows")
 
     tree: ClassVar[bool] = True
+    roll: ClassVar[bool] = True
     spectrum: ClassVar[bool] = False
     house: ClassVar[str] = "distadmm.methods.masked"
 
