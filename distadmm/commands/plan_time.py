@@ -285,7 +285,7 @@ def as_text(options: Options, trials: Sequence[Trial], lines: Sequence[Line]) ->
     ]
     for one in trials:
         what = (
-            "sums over a tree, up and down"
+            "sums over a tree, up and down" + ", and a call of all" * one.roll
             if one.tree
             else f"iterations of {one.exchanges} message(s) an edge"
         )
