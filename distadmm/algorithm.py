@@ -104,6 +104,9 @@ class Defaults:
     matrix_free: ClassVar[bool] = True
     """Whether it does without Hessians: then rows of many columns that are mostly zero stay sparse."""
 
+    roll: ClassVar[bool] = False
+    """Whether each sum of a private run ends with a call of all ranks (`ranks/roll.py`)."""
+
     house: ClassVar[str] = "distadmm.methods.consensus"
     """The package whose `private` prices and arms its runs, and whose `words` tell of them."""
 

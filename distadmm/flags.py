@@ -51,7 +51,8 @@ class _Range(NamedTuple):
                 require(one in self.choices, f"{option(name)} is {one!r}; choose one of: {known}")
             elif self != _Range():
                 require(
-                    self._holds(one), f"{option(name)} is {one}; needed: {self._words(type(one) is float)}"
+                    self._holds(one),
+                    f"{option(name)} is {one}; needed: {self._words(isinstance(one, float))}",
                 )
 
     def _holds(self, value: float) -> bool:
@@ -186,10 +187,10 @@ def _convert(annotation: Any, text: Any, name: str) -> Any:
             if isinstance(text, bool) or (isinstance(text, float) and text != int(text)):
                 raise ValueError
             return int(text)
-        if annotation is float:
+        if isinstance(annotation, type) and issubclass(annotation, float):  # or a number that knows its unit
             if isinstance(text, bool):
                 raise ValueError
-            return float(text)
+            return annotation(text)
         if annotation in (str, Path):
             if isinstance(text, (bool, list, dict)) or (
                 annotation is Path and not isinstance(text, (str, Path))
@@ -198,6 +199,7 @@ def _convert(annotation: Any, text: Any, name: str) -> Any:
             return annotation(text)  # a number as well: --eta takes one, or a name
     except (ValueError, KeyError, TypeError, OverflowError):
         kind = {int: "a whole number", float: "a number", bool: "true or false"}.get(annotation, "a text")
+        kind = getattr(annotation, "needed", kind)
         raise InputError(f"{name} is {text!r}; needed: {kind}") from None
     raise TypeError(f"no flag can be made of a field of type {annotation!r} ({name})")
 

@@ -15,7 +15,7 @@ from distadmm.errors import InputError
 from distadmm.files import read_npz
 from distadmm.graphs.topology import load, load_changing
 from distadmm.methods.consensus import tuned
-from distadmm.ranks.conditions import Conditions, Delays, wall_clock, wall_clock_of_sums
+from distadmm.ranks.conditions import Conditions
 from distadmm.ranks.graph_network import Network, split
 from distadmm.ranks.world import World
 from distadmm.run.setup import prepare
@@ -284,20 +284,6 @@ def test_the_price_of_a_release_is_the_same_on_a_changing_network() -> None:
             for what in ({}, {"drop_out": "0.5:0.5"}, {"topology": "links:p=0.6:seed=1:ring:6"})
         ]
         assert spent[0] == spent[1] == spent[2]
-
-
-def test_the_predicted_time_of_a_path() -> None:
-    """On a path of three nodes the middle one waits for the slower side."""
-    delays = Delays(
-        np.array([0, 1, 3, 4]), np.array([1, 0, 2, 1]), np.array([1.0, 1.0, 5.0, 5.0]), np.zeros(4)
-    )
-    assert wall_clock(delays, 0.5, 100, 1) == 5.5
-    assert wall_clock(delays, 0.5, 100, 2) == 11.0
-    slow = delays._replace(per_byte=np.full(4, 0.01))
-    assert wall_clock(slow, 0.5, 100, 2) == 13.0  # one second more for a hundred bytes
-    down_from = {1: {1: None, 0: 1, 2: 1}, 0: {0: None, 1: 0, 2: 1}}  # root -> parents
-    assert wall_clock_of_sums(delays, down_from[1], 0.5, 100, 2) == 2 * (0.5 + 5 + 5)
-    assert wall_clock_of_sums(slow, down_from[0], 0.5, 100, 1) == 0.5 + 2 * (6 + 2)
 
 
 @pytest.mark.parametrize(

@@ -683,7 +683,13 @@ def test_the_command_attacks_by_the_trust_of_the_run(tmp_path: Path, capsys: Any
 
 def test_a_transcript_is_what_the_adversary_of_the_trust_has(tmp_path: Path) -> None:
     """From the bytes of a run as from its flags; without what a coalition knows, the others' edges alone are left."""
-    flags = {**SMALL, "topology": "complete:6", "trust": "coalition:1", "noise_model": "pairwise", "epsilon": 0.05}
+    flags = {
+        **SMALL,
+        "topology": "complete:6",
+        "trust": "coalition:1",
+        "noise_model": "pairwise",
+        "epsilon": 0.05,
+    }
     radmm.solve("gossip", out=tmp_path / "run", **flags)
     config = transcript.configuration_of(tmp_path / "run")
     kept, again = (gossip_views.of_config(config, folder) for folder in (tmp_path / "run", None))

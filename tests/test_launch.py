@@ -6,6 +6,7 @@ import os
 import runpy
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -106,13 +107,20 @@ def test_scripts_parse(script: Path) -> None:
 
 
 def test_every_script_is_checked() -> None:
-    assert {"environment", "quickstart", "test", "run", "job.sbatch", "sweep.sbatch"} <= {
-        s.name for s in SCRIPTS
-    }
+    assert {
+        "environment",
+        "quickstart",
+        "test",
+        "run",
+        "job.sbatch",
+        "sweep.sbatch",
+        "common",
+        "local-cluster",
+    } <= {s.name for s in SCRIPTS}
 
 
-def batch(home: Path, *flags: str, restarts: int = 0) -> list[str]:
-    """What launch/slurm/job.sbatch hands to srun as job 7."""
+def batch(home: Path, *flags: str, restarts: int = 0, script: str = "job") -> list[str]:
+    """What a script of launch/slurm hands to srun as job 7."""
     (home / "bin").mkdir(exist_ok=True)
     (home / "bin" / "srun").write_text('#!/bin/bash\nprintf "%s\\n" "$@" >srun.words\n')
     (home / "bin" / "srun").chmod(0o755)
@@ -120,13 +128,14 @@ def batch(home: Path, *flags: str, restarts: int = 0) -> list[str]:
         **os.environ,
         "PATH": f"{home / 'bin'}:{os.environ['PATH']}",
         "SLURM_SUBMIT_DIR": str(home),
+        "DISTADMM_HOME": str(ROOT),
         "SLURM_JOB_ID": "7",
         "SLURM_RESTART_COUNT": str(restarts),
     }
-    script = ROOT / "launch" / "slurm" / "job.sbatch"
-    subprocess.run(["bash", script, *flags], cwd=home, env=environment, check=True, capture_output=True)
+    path = ROOT / "launch" / "slurm" / f"{script}.sbatch"
+    subprocess.run(["bash", path, *flags], cwd=home, env=environment, check=True, capture_output=True)
     words = (home / "srun.words").read_text().split()
-    return words[words.index("distadmm.radmm") + 1 :]
+    return words[words.index("-m") + 2 :]
 
 
 def test_a_requeued_job_takes_up_its_checkpoint(tmp_path: Path) -> None:
@@ -162,7 +171,7 @@ def test_a_job_that_was_told_to_stop_goes_back_whatever_its_launcher_makes_of_it
         (home / name).write_text(f"#!/bin/bash\n{words}\n")
         (home / name).chmod(0o755)
     environment = {**os.environ, "PATH": f"{home}:{os.environ['PATH']}"}
-    environment |= {"SLURM_SUBMIT_DIR": str(tmp_path), "SLURM_JOB_ID": "7"}
+    environment |= {"DISTADMM_HOME": str(ROOT), "SLURM_JOB_ID": "7"}
     script = ["bash", ROOT / "launch" / "slurm" / "job.sbatch"]
     done = subprocess.run(script, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert ("requeue 7" in done.stdout) == requeued
@@ -375,3 +384,63 @@ def test_the_newest_pip_that_runs_here_is_chosen(monkeypatch: pytest.MonkeyPatch
     assert newest(page) == ("https://registry.example/files/pip-26.1-py3-none-any.whl", f"{1:064x}")
     with pytest.raises(OSError, match="no wheel"):
         newest("<html></html>")
+
+
+@pytest.mark.parametrize(
+    ("script", "words", "runs"),
+    [
+        ("sweep", ["launch/sweep.toml"], 30),
+        ("sweep", ["--topology", "ring:5", "star:5", "--seed", "0", "1", "2", "--data", "tiny"], 6),
+        ("study", ["topology", "--families", "ring", "--sizes", "5", "8", "--data-seeds", "0"], 2),
+    ],
+)  # fmt: skip
+def test_an_array_is_as_large_as_there_are_runs(
+    script: str, words: list[str], runs: int, tmp_path: Path
+) -> None:
+    (tmp_path / "sbatch").write_text('#!/bin/bash\nprintf "%s\\n" "$@"\n')
+    (tmp_path / "sbatch").chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "DISTADMM_VENV": sys.prefix}
+    name = f"launch/slurm/{script}.sbatch"
+    done = subprocess.run(
+        ["bash", name, *words, "--", "--time=1"], cwd=ROOT, env=environment, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, f"{runs} runs, a job each\n")
+    assert done.stdout.split() == [f"--array=1-{runs}", "--time=1", name, *words]
+
+
+def test_sharing_on_a_cluster_resumes_as_radmm_does(tmp_path: Path) -> None:
+    assert batch(tmp_path, "--split", "2,2", script="sharing") == [
+        "--checkpoint-every", "100", "--split", "2,2", "--out", "runs/job-7", "--force",
+    ]  # fmt: skip
+
+
+@pytest.mark.slow
+def test_a_local_cluster_comes_up_runs_a_job_and_goes(tmp_path: Path) -> None:
+    script = str(ROOT / "launch" / "slurm" / "local-cluster")
+    folder = tmp_path / "cluster"
+    tmp_path.chmod(0o755)
+    environment = {**os.environ, "DISTADMM_CLUSTER": str(folder), "DISTADMM_CLUSTER_PORT": "27817"}
+    up = subprocess.run([script, "up"], env=environment, capture_output=True, text=True)
+    if up.returncode:
+        pytest.skip(up.stderr.strip().splitlines()[-1])
+    try:
+        slurm = {**environment, "SLURM_CONF": str(folder / "slurm.conf"), "DISTADMM_VENV": sys.prefix}
+        job = ["sbatch", "--wait", "-n3", str(ROOT / "launch/slurm/job.sbatch"), "--topology", "ring:4"]
+        job += ["--data", "tiny", "--iterations", "5", "--progress", "none"]
+        slurm["DISTADMM_HOME"] = str(ROOT)
+        done = subprocess.run(job, env=slurm, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+        logs = "".join(log.read_text() for log in tmp_path.glob("distadmm-*.log"))
+        assert done.returncode == 0, done.stderr + logs
+        assert "4 nodes on 3 rank(s)" in logs
+    finally:
+        subprocess.run([script, "down"], env=environment, check=True, timeout=120)
+    assert not folder.exists()
+
+
+def test_no_cluster_is_no_fault(tmp_path: Path) -> None:
+    environment = {**os.environ, "DISTADMM_CLUSTER": str(tmp_path / "none")}
+    script = str(ROOT / "launch" / "slurm" / "local-cluster")
+    done = subprocess.run([script, "down"], env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stderr.count("\n")) == (0, 1)
+    asked = subprocess.run([script, "start"], env=environment, capture_output=True, text=True)
+    assert (asked.returncode, "up [--install]" in asked.stdout) == (2, True)

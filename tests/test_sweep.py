@@ -405,6 +405,7 @@ def test_the_batch_script_deals_out_the_grid(tmp_path: Path) -> None:
     environment = {
         **os.environ,
         "DISTADMM_VENV": str(tmp_path),
+        "DISTADMM_HOME": str(ROOT),
         "SLURM_ARRAY_TASK_ID": "2",
         "SLURM_ARRAY_JOB_ID": "9",
     }

@@ -21,7 +21,7 @@ from distadmm.commands import check, grid, study_numbers, study_report, sweep
 from distadmm.commands.study_numbers import Line
 from distadmm.errors import InputError, require
 from distadmm.files import finite, read_json, write_json
-from distadmm.flags import again, fields_of, flag, parse, positional
+from distadmm.flags import again, fields_of, flag, option, parse, positional
 from distadmm.graphs import figures
 from distadmm.graphs.facts import facts
 from distadmm.graphs.topology import GENERATORS, load
@@ -60,6 +60,8 @@ class Options:
     ranks: int = again(sweep.Options, "ranks")
     jobs: int = again(sweep.Options, "jobs")
     launcher: str | None = again(sweep.Options, "launcher")
+    list_: bool = again(sweep.Options, "list_")
+    point: int | None = again(sweep.Options, "point", note="; tables and figures come of the whole command")
 
     def __post_init__(self) -> None:
         require(self.what == "topology", f"study {self.what!r} is not known; write: study topology")
@@ -118,10 +120,10 @@ def read(argv: Sequence[str]) -> Request:
         parse(PROG, __doc__ or "", [Options], ["--help"] if argv else [])
     flags = grid.from_words(rest, PROG)
     own = []
-    for name, words in ((name, flags.pop(name.replace("_", "-"), [])) for name in fields_of(Options)):
+    for name, words in ((name, flags.pop(option(name)[2:], [])) for name in fields_of(Options)):
         several = isinstance(fields_of(Options)[name][0].default, tuple)
         given = [word.partition("=")[2] for word in words]
-        own += [f"--{name.replace('_', '-')}={','.join(given)}"] if several and words else words
+        own += [f"{option(name)}={','.join(given)}"] if several and words else words
     (options,) = parse(PROG, __doc__ or "", [Options], [*what, *own])
     for name, values in flags.items():
         require(
@@ -141,7 +143,8 @@ def read(argv: Sequence[str]) -> Request:
     )
     given = [f"--out={options.out}", f"--ranks={options.ranks}", f"--jobs={options.jobs}"]
     given += [] if options.launcher is None else [f"--launcher={options.launcher}"]
-    runs = sweep.Request(
+    given += ["--list"] * options.list_ + [f"--point={options.point}"] * (options.point is not None)
+    runs = sweep.request(
         parse(PROG, "", [sweep.Options], given)[0], [case.point for case in cases], 2 * secret
     )
     return Request(options, cases, runs)
@@ -206,8 +209,12 @@ def _check(cases: Sequence[Case]) -> None:
 
 def work(request: Request, world: World) -> int:
     options, cases, runs = request
-    figures.demand("the figures of a study")
+    part = options.list_ or options.point is not None
+    if not part:
+        figures.demand("the figures of a study")
     code = sweep.work(runs, world, lambda out, folders: [])
+    if part:
+        return code
     out = Path(options.out)
     finished = [case for case in cases if sweep.is_finished(case.point.folder(out))]
     if code < 128 and finished:

@@ -101,6 +101,10 @@ def read(argv: Sequence[str]) -> Request:
         require(not any(name in one for one in grids), f"--{name} is not for a sweep: {why}; leave it out")
     points = grid.points(*grids)
     secret = sum(spends(options.programme, checked(options.programme, point.words)) for point in points)
+    return request(options, points, secret)
+
+
+def request(options: Options, points: list[Point], secret: int) -> Request:
     require(
         options.point is None or 1 <= options.point <= len(points),
         f"--point is {options.point}; there are {len(points)} combinations: needed: 1 to {len(points)}",

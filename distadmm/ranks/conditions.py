@@ -6,7 +6,6 @@ is the same on any number of ranks and after a resume.  None of it depends on da
 
 from __future__ import annotations  # numpy.random is loaded where something is drawn
 
-from collections.abc import Mapping
 from dataclasses import field
 from typing import NamedTuple
 
@@ -114,47 +113,3 @@ def parse_drop_out(text: str) -> tuple[float, float]:
         f"--drop-out is {text}; needed: 0 <= LEAVE < 1 and 0 <= RETURN <= 1",
     )
     return leave, back
-
-
-class Delays(NamedTuple):
-    """How slow each directed edge is, in the order of the neighbour lists (indptr, indices)."""
-
-    indptr: Array
-    indices: Array
-    latency: Array  # seconds
-    per_byte: Array  # seconds
-
-
-def wall_clock(delays: Delays, compute: Array | float, message: int, iterations: int) -> float:
-    """Seconds until the last node has done its iterations, with messages of so many bytes.
-
-        t_i(k) = max(t_i(k-1), max_j t_j(k-1) + delay_ji) + compute_i
-
-    A node begins iteration k when it and its neighbours' messages of k - 1 are there.
-    """
-    finished = np.zeros(len(delays.indptr) - 1)
-    delay = delays.latency + message * delays.per_byte
-    for _ in range(iterations):
-        arrival = np.maximum.reduceat(finished[delays.indices] + delay, delays.indptr[:-1])
-        finished = np.maximum(finished, arrival) + compute
-    return float(finished.max())
-
-
-def wall_clock_of_sums(
-    delays: Delays, parent: Mapping[int, int | None], compute: float, message: float, sums: int
-) -> float:
-    """The same of sums over a tree, parents before children: up, when all below have come; then down.
-
-    `message` bytes on average: sums that go up may be wider than what comes down.
-    """
-    receiver = np.repeat(np.arange(len(delays.indptr) - 1), np.diff(delays.indptr))
-    edges = zip(delays.indices.tolist(), receiver.tolist())
-    delay = dict(zip(edges, delays.latency + message * delays.per_byte))
-    ready: dict[int, float] = dict.fromkeys(parent, compute)
-    heard: dict[int, float] = {}
-    for i, above in reversed(list(parent.items())):
-        if above is not None:
-            ready[above] = max(ready[above], ready[i] + delay[i, above])
-    for i, above in parent.items():
-        heard[i] = ready[i] if above is None else heard[above] + delay[above, i]
-    return float(sums * max(heard.values()))

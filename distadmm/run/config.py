@@ -9,6 +9,7 @@ from distadmm.algorithm import names, spelled
 from distadmm.data.options import MoreRows
 from distadmm.errors import require
 from distadmm.flags import again, fields_of, flag, table_of
+from distadmm.ranks.links import Rate, Seconds
 from distadmm.run.groups import ADJACENCIES, Budget, Run, Shared
 from distadmm.structs import struct
 
@@ -78,10 +79,19 @@ class Links:
         help="LEAVE:RETURN, probabilities that a node drops out and returns, an iteration; "
         "with --algorithm masked LEAVE:0, for good",
     )
-    latency: float | None = flag(
-        None, help="seconds a message takes; predicts the time on a wide-area network", at_least=0
+    latency: Seconds | None = flag(
+        None,
+        help="one way, as 0.04 or 40ms; with it the time on a wide-area network is predicted, a machine for each node",
+        at_least=0,
     )
-    bandwidth: float | None = flag(None, help="bytes a second of each link, for the same prediction", above=0)
+    bandwidth: Rate | None = flag(
+        None,
+        help="of each machine's interface, each way: bytes a second, or 10Mbit/s; for that prediction",
+        above=0,
+    )
+    packet_loss: float = flag(
+        0.0, help="probability that a packet is lost and sent again; for that prediction", at_least=0, below=1
+    )
 
     def __post_init__(self) -> None:
         if self.drop_out is not None:

@@ -24,7 +24,8 @@ from distadmm.structs import struct
 STARTS = 0x53544152  # of the random numbers of --start
 
 if TYPE_CHECKING:
-    from distadmm.ranks.conditions import Conditions, Delays
+    from distadmm.ranks.conditions import Conditions
+    from distadmm.ranks.links import Links
     from distadmm.ranks.tree import Tree
 
 
@@ -40,7 +41,7 @@ class Prepared:
     node: Node
     source: Source
     description: dict[str, Any]  # graph and data in words and numbers, for config.json and the dry run
-    delays: Delays | None = None
+    links: Links | None = None
 
     def test(self) -> Any:
         """X and y of the test rows, as far as they are public: those cut off a private file are not."""
@@ -58,7 +59,7 @@ class _Plan:
     table: dict[str, Array | None]
     graph: dict[str, Any]
     conditions: Conditions | None  # None: a perfect network
-    delays: Delays | None
+    links: Links | None
 
 
 def _plan(config: Config, size: int) -> _Plan:
@@ -115,25 +116,28 @@ def _plan(config: Config, size: int) -> _Plan:
         link_seed=changing.seed,
     )
     return _Plan(
-        parts, facts, table, graph, None if conditions.perfect else conditions, _delays(config, topology)
+        parts, facts, table, graph, None if conditions.perfect else conditions, _links(config, topology)
     )
 
 
-def _delays(config: Config, topology: Any) -> Delays | None:
-    """How slow the edges are, by the flags or the graph's file; None: nobody asked."""
-    links, edges = config.links, topology.edge_attributes
-    if links.latency is None and links.bandwidth is None and not {"latency", "bandwidth"} & set(edges):
+def _links(config: Config, topology: Any) -> Links | None:
+    """How slow the links are, by the flags or the graph's file; None: nobody asked."""
+    asked, edges, of = config.links, topology.edge_attributes, topology.edge_index
+    told = asked.latency, asked.bandwidth, asked.packet_loss or None
+    if set(told) == {None} and not {"latency", "bandwidth"} & set(edges):
         return None
-    from distadmm.ranks.conditions import Delays
+    from distadmm.ranks.links import Links
 
-    m = len(topology.edges)
-    latency = edges.get("latency", np.full(m, np.nan)) if links.latency is None else np.full(m, links.latency)
-    bandwidth = (
-        edges.get("bandwidth", np.full(m, np.nan)) if links.bandwidth is None else np.full(m, links.bandwidth)
+    latency = (
+        asked.latency
+        if asked.latency is not None
+        else np.nan_to_num(edges.get("latency", np.zeros(len(of))))[of]
     )
-    per_byte = np.where(np.isnan(bandwidth), 0.0, 1.0 / np.where(np.isnan(bandwidth), 1.0, bandwidth))
-    of = topology.edge_index
-    return Delays(topology.indptr, topology.indices, np.nan_to_num(latency)[of], per_byte[of])
+    per_byte = 1 / edges["bandwidth"] if "bandwidth" in edges else np.zeros(len(topology.edges))
+    rate = np.inf if asked.bandwidth is None else asked.bandwidth
+    return Links(
+        topology.indptr, topology.indices, latency, np.nan_to_num(per_byte)[of], rate, asked.packet_loss
+    )
 
 
 def _per_node(text: str | None, name: str, attribute: str, topology: Any) -> Array | None:
@@ -249,7 +253,7 @@ def prepare(config: Config, world: World) -> Prepared:
         with world.together():
             agree(world.allgather(source.signature()))
     description = {"graph": plan.graph, "data": source.describe(), "phases": config.algorithm.phases}
-    return Prepared(config, world, node, source, description, plan.delays)
+    return Prepared(config, world, node, source, description, plan.links)
 
 
 def starts(config: Config, network: Network, dimension: int) -> Array:

@@ -107,23 +107,20 @@ def beyond(prepared: Prepared, run: Any) -> str:
 
 
 def on_a_wide_area_network(prepared: Prepared, run: Any) -> float | None:
-    """Predicted time with a machine for each node and the given delays; compute as measured here."""
-    made = run.iterations - run.began
-    if prepared.delays is None or not made:
+    """Predicted time with a machine for each node on the links that were asked for; compute as measured here."""
+    made, links = run.iterations - run.began, prepared.links
+    if links is None or not made or not run.messages:
         return None
     problem, tree = prepared.node.problem, prepared.node.sums
     compute = problem.seconds / (len(problem.objectives) * made)
-    from distadmm.ranks.conditions import wall_clock, wall_clock_of_sums
+    from distadmm.ranks.links import wall_clock, wall_clock_of_sums
 
     if tree is not None:
-        return wall_clock_of_sums(
-            prepared.delays,
-            tree.shape.parent,
-            compute,
-            run.bytes / run.iterations / tree.messages,
-            run.iterations,
-        )
-    return wall_clock(prepared.delays, compute, 8 * problem.dimension, run.iterations)
+        messages = run.iterations * [run.bytes / run.iterations / tree.messages]  # on average
+        roll = prepared.config.algorithm.roll and prepared.config.privacy.wanted
+        return wall_clock_of_sums(links, tree.shape.parent, compute, messages, roll)
+    exchanges = prepared.config.algorithm.mixes
+    return wall_clock(links, compute, run.bytes / run.messages, run.iterations, exchanges)
 
 
 def closing(s: dict[str, Any], optimum: float | None) -> list[tuple[str, str]]:
