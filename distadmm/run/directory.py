@@ -78,7 +78,7 @@ def _whole(folder: Path, described: dict[str, Any], *, needed: bool) -> str:
     _same_inputs(before, described, f"--resume {folder}")
     names = {"its ledgers": earlier_name(folder), "config.json": str(before.get("run", ""))}
     if needed or checkpoint.is_there(place):
-        checkpoint.load(place)
+        _require_heads(folder / "ledger", checkpoint.heads(checkpoint.load(place)))
         names["its checkpoint"] = checkpoint.run_of(place)
         if not names["its checkpoint"]:
             print(
@@ -95,6 +95,21 @@ def _whole(folder: Path, described: dict[str, Any], *, needed: bool) -> str:
         f"--resume {folder}: {' and '.join(known)} are of different runs; restore what belongs to this one",
     )
     return next(iter(known.values()), "")
+
+
+def _require_heads(ledgers: Path, heads: dict[int, str]) -> None:
+    """Ledgers hold what they held at the checkpoint; who takes them up looks again, and has written by then."""
+    import re
+
+    there: set[str] = set()
+    for path in ledgers.glob("*.jsonl") if heads else ():
+        there.update(h.decode() for h in re.findall(rb'"h":"([0-9a-f]{64})"', path.read_bytes()))
+    short = min((member for member, head in heads.items() if head not in there), default=None)
+    require(
+        short is None,
+        f"the ledger of member {short} in {ledgers} is shorter than it was at the checkpoint, or another one: restore "
+        "it from a backup, or start a new run",
+    )
 
 
 def forget(run: Running) -> None:
