@@ -120,12 +120,16 @@ def write_npz(path: Path, arrays: Mapping[str, Any], **how: bool) -> None:
 
 def read_npz(path: Path) -> dict[str, Any]:
     require_an_end(path)
+    import tokenize
     import zipfile
     import zlib
 
     import numpy as np
 
-    unreadable = OSError, ValueError, EOFError, TypeError, AttributeError, zipfile.BadZipFile, zlib.error
+    unreadable = (
+        *(OSError, ValueError, EOFError, TypeError, AttributeError, SyntaxError, NotImplementedError),
+        *(tokenize.TokenError, zipfile.BadZipFile, zlib.error),
+    )
     with (
         told(
             f"{path} is not a readable .npz file of plain arrays (REASON); write it with numpy.savez",
