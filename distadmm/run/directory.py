@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from distadmm.errors import require
+from distadmm.errors import require, told
 from distadmm.files import read_json, write_json, write_npz
 from distadmm.ranks.world import World
 from distadmm.run import checkpoint, history, model, vouch
@@ -168,10 +168,13 @@ def finish(programme: Programme, outcome: Outcome, run: Running) -> None:
     """Write history, models (each where it lives) and summary."""
     assert run.folder is not None
     for name, arrays in outcome.arrays.items():
-        (run.folder / name).parent.mkdir(exist_ok=True)
+        with told(
+            f"cannot make {(run.folder / name).parent}: REASON; make room or make it writable, then --resume"
+        ):
+            (run.folder / name).parent.mkdir(exist_ok=True)
         write_npz(run.folder / name, arrays, secret=True)
-    for name, told in outcome.descriptions.items():
-        model.write(run.folder, programme.kind, told, name)
+    for name, described in outcome.descriptions.items():
+        model.write(run.folder, programme.kind, described, name)
     run.world.barrier()  # all models are there before a summary says so
     if run.world.is_root:
         for name, write in outcome.files.items():

@@ -72,7 +72,8 @@ def _killed(number: int) -> tuple[int, ...]:
 
 
 def _told(number: int) -> tuple[int, ...]:
-    """While results are written they are written; a process that nothing was said to yet ends by it."""
+    """While results are written they are written.  A launcher also hands it to ranks that Python is only being loaded
+    on: they die of it, which the launcher tells by n; Open MPI's says 1."""
     return (128 + number, 0)
 
 
@@ -86,9 +87,9 @@ KINDS = (
     Kind("SIGTERM to a rank", "SIGTERM", _told(15)),
     Kind("SIGUSR1 to a rank", "SIGUSR1", _told(10)),
     Kind("SIGINT to a rank", "SIGINT", _told(2)),
-    Kind("SIGTERM to the launcher", "launcher:SIGTERM", (*_told(15), 1), alone=False),
-    Kind("SIGUSR1 to the launcher", "launcher:SIGUSR1", _told(10), alone=False),
-    Kind("SIGINT to the launcher", "launcher:SIGINT", _told(2), alone=False),
+    Kind("SIGTERM to the launcher", "launcher:SIGTERM", (*_told(15), 15, 1), alone=False),
+    Kind("SIGUSR1 to the launcher", "launcher:SIGUSR1", (*_told(10), 10), alone=False),
+    Kind("SIGINT to the launcher", "launcher:SIGINT", (*_told(2), 2, 1), alone=False),
     Kind("disk full", "full", (2, 0), ("set-up", "solving", "iterating", "iterating", "writing")),
     Kind("read-only", "read-only", (2, 0), ("solving", "iterating", "iterating", "writing")),
     Kind("clock jumps", "clock", (0,)),

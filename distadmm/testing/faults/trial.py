@@ -79,15 +79,18 @@ class Stage:
         rank, fault, where, call = spec
         return Fork(
             lambda: meet.arm(rank, fault, where, call, case.programme, words)(),
-            {"DISTADMM_TAP": str(log), "XDG_STATE_HOME": str(self.place / "state")},
+            self._around(log),
         )
 
     def together(
         self, ranks: int, case: Case, words: list[str], spec: Sequence[str], log: Path, *, cable: bool
     ) -> Life:
-        environment = {"DISTADMM_TAP": str(log), "XDG_STATE_HOME": str(self.place / "state")}
         command = ["-m", MEET, *spec, case.programme, *words]
-        return lives.under_a_launcher(ranks, command, self.limit, environment, cable=cable)
+        return lives.under_a_launcher(ranks, command, self.limit, self._around(log), cable=cable)
+
+    def _around(self, log: Path) -> dict[str, str]:
+        """The environment of a life, in which nothing is entered in the user's own account."""
+        return {"DISTADMM_TAP": str(log), "XDG_STATE_HOME": str(self.place / "state"), "DISTADMM_ACCOUNT": ""}
 
     def live(self, fault: Fault, words: list[str], log: Path, *, first: bool) -> Life:
         """The first life meets the fault, later ones meet nothing."""
@@ -140,8 +143,8 @@ def met(stage: Stage, fault: Fault) -> Verdict:
 
 
 def survives(fault: Fault) -> bool:
-    """A masked sum goes on without a rank that sleeps."""
-    return fault.case == "masked" and fault.kind.name == "SIGSTOP"
+    """A masked sum goes on without ranks that do not answer."""
+    return fault.case == "masked" and fault.kind.name in ("SIGSTOP", "cut cable")
 
 
 def _taken_up(stage: Stage, fault: Fault, folder: Path, logs: list[Path]) -> tuple[str, Path, dict[str, str]]:
