@@ -46,6 +46,10 @@ VERBS = {
     "apply": ("distadmm.commands.apply", "a column of new rows sanitised by a mapping of ias or funnel"),
     "report": ("distadmm.commands.report", "runs side by side: a table, and a page with their curves"),
     "transcript": ("distadmm.commands.transcript", "what each neighbour and each coalition saw of a run"),
+    "faults": (
+        "distadmm.commands.faults",
+        "real runs meet faults: nothing hangs, nothing is lost, no bit is other",
+    ),
     "cite": ("distadmm.commands.cite", "BibTeX of the package and of the five papers"),
     "reproduce": ("distadmm.papers.command", "figures of the papers, with what agrees and what does not"),
 }

@@ -41,15 +41,15 @@ class BudgetExhausted(InputError):
 
 
 class Unsolved(InputError):
-    """A solve on the way fell short of the accuracy that its release needs; what was to follow was not sent."""
+    """A step on the way left no numbers, or not as exact as its release needs; what was to follow was not sent."""
 
     code = FAILURE
 
 
-def require(condition: object, message: str) -> None:
-    """Raise `InputError(message)` unless `condition` holds."""
+def require(condition: object, message: str, kind: type[InputError] = InputError) -> None:
+    """Raise `kind(message)` unless `condition` holds."""
     if not condition:
-        raise InputError(message)
+        raise kind(message)
 
 
 @contextmanager
@@ -61,6 +61,18 @@ def told(message: str, *kinds: type[Exception]) -> Iterator[None]:
     except expected as error:
         why = getattr(error, "strerror", None) or error
         raise InputError(message.replace("REASON", str(why))) from None
+
+
+@contextmanager
+def sense_of(path: object) -> Iterator[None]:
+    """For what takes files of `path` to be as distadmm wrote them: where they are not, one line says so."""
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        raise InputError(
+            f"{path} holds something else than distadmm wrote there ({type(error).__name__}: {error}); restore it, or "
+            "leave it out"
+        ) from error
 
 
 def number(text: str | None) -> float:

@@ -119,19 +119,18 @@ def write_npz(path: Path, arrays: Mapping[str, Any], **how: bool) -> None:
 
 
 @contextlib.contextmanager
-def unreadable_npz(path: Path) -> Iterator[None]:
-    """End in one line what is wrong with an archive."""
+def unreadable_arrays(path: Path, suffix: str = ".npz", writer: str = "savez") -> Iterator[None]:
+    """End in one line what is wrong with a file of arrays."""
+    import tokenize
     import zipfile
     import zlib
 
-    kinds = OSError, ValueError, EOFError, TypeError, AttributeError, zipfile.BadZipFile, zlib.error
-    with (
-        told(
-            f"{path} is not a readable .npz file of plain arrays (REASON); write it with numpy.savez",
-            *kinds,
-        ),
-        told(f"no file {path}; give an existing .npz file", FileNotFoundError),
-    ):
+    kinds = (
+        *(OSError, ValueError, EOFError, TypeError, AttributeError, SyntaxError, RuntimeError),
+        *(tokenize.TokenError, zipfile.BadZipFile, zlib.error),
+    )
+    what = f"{path} is not a readable {suffix} file of plain arrays (REASON); write it with numpy.{writer}"
+    with told(what, *kinds), told(f"no file {path}; give an existing {suffix} file", FileNotFoundError):
         yield
 
 
@@ -139,7 +138,7 @@ def read_npz(path: Path) -> dict[str, Any]:
     require_an_end(path)
     import numpy as np
 
-    with unreadable_npz(path), np.load(path, allow_pickle=False) as file:
+    with unreadable_arrays(path), np.load(path, allow_pickle=False) as file:
         return {name: file[name] for name in file.files}
 
 

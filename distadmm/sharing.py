@@ -179,6 +179,8 @@ class SharingADMM(shell.Programme):
             k, state = loop.go()
             solution = solution_of(prepared.algorithm, k, state, seat, private=bool(price.said))
             outcome.ended, outcome.began = loop.ended, loop.began
+            if loop.reason and loop.ended == End.DIVERGED.word:
+                solution = solution._replace(failure=loop.reason)
             outcome.columns, outcome.history = watcher.columns, loop.history
             if observer is not None and not problem.convex and isinstance(state, admm.State):
                 first = loop.history[0].stationarity if loop.history else float("nan")
@@ -198,8 +200,8 @@ class SharingADMM(shell.Programme):
         outcome.descriptions = _described(prepared, price, solution)
         _sum_up(prepared, price, outcome, solution, observer, loop.seconds if price.agreed is None else 0.0)
         outcome.said += nearness
-        # A model that did not converge is written and said so; it is no failure of the run.
-        if outcome.ended == End.DIVERGED.word:
+        # A model that did not converge is written and said so; it is no failure of the run, but lost numbers are.
+        if outcome.ended == End.DIVERGED.word and not (price.agreed is None and loop.reason):
             outcome.ended = End.ITERATIONS.word
         outcome.said += [line for line in ("", *(f"{name}: {told}" for name, told in kept)) if kept]
         outcome.strict = options.run.strict and isinstance(prepared.algorithm, Form) and not price.said

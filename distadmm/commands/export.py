@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from distadmm.commands.predict import Predict
-from distadmm.errors import require
+from distadmm.errors import require, sense_of
 from distadmm.files import write_json, write_text
 from distadmm.flags import again, flag, positional
 from distadmm.ranks.launch import say
@@ -93,7 +93,12 @@ def module(scorer: Scorer, stem: str) -> str:
 
 
 def exported(asked: Export) -> str:
-    scorer = Scorer.of(model.read(kinds.opened(asked.run, "export").path), asked.node)
+    described = model.read(kinds.opened(asked.run, "export").path)
+    with sense_of(described.path):
+        return _exported(asked, Scorer.of(described, asked.node))
+
+
+def _exported(asked: Export, scorer: Scorer) -> str:
     out = Path(asked.out or f"exported.{'json' if asked.format == 'json' else 'py'}")
     if asked.format == "json":
         told = {key: value for key, value in scorer.told.items() if key not in ("arrays", "parts")}

@@ -7,7 +7,7 @@ import numpy as np
 
 from distadmm.data.source import BUNDLED, open_source
 from distadmm.data.table import dense
-from distadmm.errors import DONE, require
+from distadmm.errors import DONE, require, sense_of
 from distadmm.files import write_csv
 from distadmm.flags import again, flag, parse, positional
 from distadmm.methods.sharing.predict import PredictOptions
@@ -39,11 +39,13 @@ class Predict:
 def scored(asked: Predict, found: kinds.RunDirectory) -> list[str]:
     """Write the scores; what is to be said of them."""
     described = model.read(found.path)
-    scorer = Scorer.of(described, asked.node)
-    X = _bundled(asked.data, described) if asked.data in BUNDLED else scorer.read(asked.data)
-    write_csv(Path(asked.out), *scorer.table(X))
+    with sense_of(described.path):
+        scorer = Scorer.of(described, asked.node)
+        X = _bundled(asked.data, described) if asked.data in BUNDLED else scorer.read(asked.data)
+        table = scorer.table(X)
+    write_csv(Path(asked.out), *table)
     lines = [f"{X.shape[0]} rows scored by {scorer.whose}: {asked.out}"]
-    if sentence := described.told["sentence"]:
+    if sentence := described.told.get("sentence"):
         lines.append(f"the training's rows, of which scores tell no more than the model: {sentence}")
     return lines
 

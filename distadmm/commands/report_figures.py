@@ -11,7 +11,7 @@ import numpy as np
 
 from distadmm.commands.report_kinds import KINDS, Curve
 from distadmm.commands.report_runs import Group, Trace
-from distadmm.errors import InputError
+from distadmm.errors import InputError, sense_of
 from distadmm.files import read_npz
 from distadmm.graphs.figures import column, ink, save_for_paper
 
@@ -171,7 +171,8 @@ def _graph(trace: Trace, network: str, algorithm: str) -> Picture | None:
         return None
     kept = read_npz(trace.folder / "traffic.npz")
     both = np.zeros((graph.n, graph.n))
-    np.add.at(both, (kept["sender"], kept["receiver"]), kept["bytes"])
+    with sense_of(trace.folder / "traffic.npz"):
+        np.add.at(both, (kept["sender"], kept["receiver"]), kept["bytes"])
     carried = 1e-6 * (both + both.T)[graph.edges[:, 0], graph.edges[:, 1]]
     most, idle = float(carried.max(initial=0)), int((carried == 0).sum())
     if most == 0:

@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 
 from distadmm.commands.report_kinds import KINDS
-from distadmm.errors import InputError, require
+from distadmm.errors import InputError, require, sense_of
 from distadmm.flags import fields_of
 from distadmm.run import kinds
 from distadmm.run.config import Privacy
@@ -131,6 +131,11 @@ def find(paths: Iterable[Path]) -> list[Path]:
 def read(folder: Path) -> Trace:
     """The run in `folder`; one that was killed has what its last checkpoint wrote."""
     found = kinds.opened(folder, "report")
+    with sense_of(folder):
+        return _trace(folder, found)
+
+
+def _trace(folder: Path, found: kinds.RunDirectory) -> Trace:
     config, told = found.config, found.told
     if found.kind == "radmm" and config.get("epsilon") is None and config.get("alpha") is None:
         # Without noise: how it would be drawn says nothing, but that there is none does.

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from distadmm.data.table import Array, Matrix, collected
-from distadmm.errors import InputError, require, told
-from distadmm.files import require_an_end, unreadable_npz
+from distadmm.errors import InputError, require
+from distadmm.files import require_an_end, unreadable_arrays
 
 _AT_ONCE = 1 << 19  # entries
 _SMALL = 1 << 16  # bytes of an array that is read rather than mapped
@@ -125,20 +125,14 @@ def _numbered(width: int) -> tuple[str, ...]:
 
 def _array_of(path: Path) -> Array:
     require_an_end(path)
-    with (
-        told(
-            f"{path} is not a readable .npy file of plain numbers (REASON); write it with numpy.save",
-            *(OSError, ValueError, EOFError, TypeError, AttributeError),
-        ),
-        told(f"no file {path}; give an existing .npy file", FileNotFoundError),
-    ):
+    with unreadable_arrays(path, ".npy", "save"):
         return np.load(path, mmap_mode="r", allow_pickle=False)  # type: ignore[no-any-return]
 
 
 def _members(path: Path, whole: bool) -> dict[str, Array]:
     """The arrays of an archive, mapped where not compressed; `whole`: their checksums are known to be right."""
     require_an_end(path)
-    with unreadable_npz(path), zipfile.ZipFile(path) as archive:
+    with unreadable_arrays(path), zipfile.ZipFile(path) as archive:
         found = {}
         for info in archive.infolist():
             if info.filename.endswith(".npy"):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import io
 import json
+import tokenize
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -125,7 +126,7 @@ def adjacency_table(text: str, source: str) -> Raw:
 
 def adjacency_array(text: str, source: str) -> Raw:
     """The same as an array of numpy's; `text` has one character a byte."""
-    none = ValueError, TypeError, EOFError, OSError, AttributeError
+    none = ValueError, TypeError, EOFError, OSError, AttributeError, SyntaxError, tokenize.TokenError
     with told(f"{source} is no array of numbers as numpy.save writes it; {_SQUARE}", *none):
         matrix = np.load(io.BytesIO(text.encode("latin-1")), allow_pickle=False).astype(float)
     return _matrix(matrix, None, source)

@@ -7,7 +7,6 @@ There they also meet before the library starts, and before it ends.
 
 import _thread
 import contextlib
-import math
 import os
 import signal
 import struct
@@ -21,14 +20,14 @@ from distadmm.errors import STALLED
 from distadmm.ranks.waiting import patiently, until_read
 
 # What a rank is at, and how many times --stall-timeout the ranks of a host may go without a move in it.  A solve
-# that makes no moves may take as long as it likes; only a rank that is stopped is missed in it.
+# tells of no moves: there it is one that a rank takes processor time.
 PHASES = {
     "start-up": 10.0,
     "reading rows": 10.0,
     "pricing": 10.0,
     "set-up": 10.0,
     "iterating": 1.0,
-    "solving": math.inf,
+    "solving": 10.0,
     "writing": 10.0,
     "leaving": 10.0,
 }
@@ -37,8 +36,8 @@ _LEAVING = _NAMES.index("leaving")
 _SLOT = struct.Struct("=qqqqqqq80s")  # `At`; looks is the watching thread's, the rest the rank's
 _FIRST, _REST = struct.Struct("=q"), struct.Struct("=qqqqq80s")  # a number of it; what follows the looks
 _LOOKS = 8  # where in it
-_LAUNCHERS = ("mpiexec", "mpirun", "prterun", "orterun")
-_STARTERS = (*_LAUNCHERS, "hydra_pmi_proxy", "prted", "orted", "slurmstepd")  # of the ranks of a host
+LAUNCHERS = ("mpiexec", "mpirun", "prterun", "orterun")
+STARTERS = (*LAUNCHERS, "hydra_pmi_proxy", "prted", "orted", "slurmstepd")  # of the ranks of a host
 _entered = 0  # so many in this process: each has a board of its own
 
 
@@ -135,7 +134,7 @@ class Watchdog:
     def __enter__(self) -> Self:
         global _entered
         _entered += 1
-        starter = _ancestor(_STARTERS) if self.size > 1 else None
+        starter = ancestor(STARTERS) if self.size > 1 else None
         if starter is not None:
             name = f"distadmm-{os.getuid()}-{starter[0]}-{starter[2]}-{_entered}"
             self._name = os.path.join(_memory(), name)
@@ -198,6 +197,7 @@ class Watchdog:
 
     def _watched(self) -> None:
         latest, looked, silence = self._read(), time.monotonic(), 0.0
+        worked: dict[int, int] = {}
         still: dict[int, float] = {}  # ranks that are stopped, and for how long they have been
         while not self._done:
             pause = min(1.0, (self.timeout or 1.0) / 8)
@@ -212,6 +212,8 @@ class Watchdog:
             # A job that was suspended (Ctrl-Z, scontrol suspend) has been silent for one look, however long.
             passed = min(looked - before, 2 * pause)
             moved = any(at[rank][2:] != latest[rank][2:] if rank in latest else True for rank in at)
+            before_that, worked = worked, {rank: _ticks(at[rank].process) for rank in at if _solves(at[rank])}
+            moved |= any(ticks != before_that.get(rank) for rank, ticks in worked.items())
             silence = 0.0 if moved else silence + passed
             asleep = [
                 r for r in at if r in latest and at[r].looks == latest[r].looks and _stopped(at[r].process)
@@ -301,6 +303,20 @@ def _stopped(process: int) -> bool:
         return False
 
 
+def _solves(at: At) -> bool:
+    return at.phase_name == "solving" and not at.waits
+
+
+def _ticks(process: int) -> int:
+    """The processor time that its main thread has taken; where nobody tells, as if it always took some."""
+    try:
+        with open(f"/proc/{process}/task/{process}/stat") as file:
+            fields = file.read().rpartition(")")[2].split()
+        return int(fields[11]) + int(fields[12])
+    except (OSError, IndexError, ValueError):
+        return time.monotonic_ns()
+
+
 def _memory() -> str:
     """A folder whose files are memory, or at least of this host alone."""
     if os.path.isdir("/dev/shm"):
@@ -320,7 +336,7 @@ def _unname_memory_of_the_library() -> None:
                     os.unlink(path)
 
 
-def _ancestor(names: tuple[str, ...]) -> tuple[int, str, str] | None:
+def ancestor(names: tuple[str, ...]) -> tuple[int, str, str] | None:
     """The nearest one of this process with such a name: its number, its name and when it began."""
     pid = os.getppid()
     with contextlib.suppress(OSError, ValueError, IndexError):
@@ -336,7 +352,7 @@ def _ancestor(names: tuple[str, ...]) -> tuple[int, str, str] | None:
 
 def _end_launcher(after: int) -> None:
     """End mpiexec if it is still there then: it would wait for ever for a host that was cut off."""
-    found = _ancestor(_LAUNCHERS)  # there is one on the host from which the job was started
+    found = ancestor(LAUNCHERS)  # there is one on the host from which the job was started
     if found is None:
         return
     pid, name, _ = found

@@ -25,7 +25,8 @@ _LAUNCHED_SIZE = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
 _LAUNCHED_HERE = ("MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE")  # how many of them on this host
 _LAUNCHED_RANK = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK")
 _LAUNCHED = (*_LAUNCHED_SIZE, *_LAUNCHED_RANK, "PMI_FD")
-_WORD, _STATUS = 2720, 2721  # tags: rank 0 has something to say; a rank has something to tell it
+# Tags: rank 0 has something to say; a rank has something to tell it; a rank of another host was told by a signal.
+_WORD, _STATUS, _TOLD = 2720, 2721, 2724
 
 
 _SHARED_MEMORY = 8 << 20  # bytes of /dev/shm that a rank may take
@@ -93,8 +94,18 @@ class World:
         self.silent: set[int] = set()  # ranks of this world that an onlooker has waited for in vain
         self._knows_the_dead = False  # a library with ULFM, which ends without them
         self._counts: list[int] | None = None  # rows that each rank gathers
+        self._far = self.size > 1 and not on_one_host()  # there are ranks whose board rank 0 does not see
+        self._passed: Any = None  # the message by which rank 0 was told of a signal
         self.dog = Watchdog()  # of a command under a launcher, one that is awake
         self.signals = Signals()
+
+    def heard(self) -> int:
+        """The signal that a rank was told by, on rank 0's host or, once it has passed that on, on another; 0: none."""
+        if self._far and not self.is_root and self.signals.heard and self._passed is None:
+            self._passed = self.comm.isend(self.signals.heard, dest=0, tag=_TOLD)
+        if self._far and self.is_root and self.comm.iprobe(tag=_TOLD):
+            self._passed = self.comm.recv(tag=_TOLD)
+        return self.signals.heard or (self._passed if self.is_root and self._passed else 0)
 
     def alone(self) -> "World":
         """This rank as a world of its own, with the same ear and the same watchdog."""

@@ -103,6 +103,22 @@ def run_of(folder: Path) -> str:
     return str(_manifest(folder).get("run", ""))
 
 
+def heads(parts: list[dict[str, Array]]) -> dict[int, str]:
+    """By member the head of its ledger at that moment; of those that had left a masked run, maybe an earlier one."""
+    found: dict[int, str] = {}
+    for part in parts:
+        roster = part.get("release.roster")
+        if "release.head" in part:
+            rows = zip(part["nodes"].tolist(), part["release.head"])
+            found |= {i: row.tobytes().hex() for i, row in rows if roster is None or roster[0][i]}
+        for key in part:
+            if key.startswith("release.head/"):
+                found[int(key.rpartition("/")[2])] = part[key].tobytes().hex()
+        if "head" in part:
+            found[0] = part["head"].tobytes().hex()
+    return found
+
+
 def load(folder: Path) -> list[dict[str, Array]]:
     """What every rank kept in the last complete checkpoint, one after the other."""
     manifest, path = _manifest(folder), folder / "latest.json"

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from distadmm.errors import require
+from distadmm.errors import require, told
 from distadmm.files import read_json, write_json, write_npz
 from distadmm.ranks.world import World
 from distadmm.run import checkpoint, history, model, vouch
@@ -78,7 +78,7 @@ def _whole(folder: Path, described: dict[str, Any], *, needed: bool) -> str:
     _same_inputs(before, described, f"--resume {folder}")
     names = {"its ledgers": earlier_name(folder), "config.json": str(before.get("run", ""))}
     if needed or checkpoint.is_there(place):
-        checkpoint.load(place)
+        _require_heads(folder / "ledger", checkpoint.heads(checkpoint.load(place)))
         names["its checkpoint"] = checkpoint.run_of(place)
         if not names["its checkpoint"]:
             print(
@@ -95,6 +95,21 @@ def _whole(folder: Path, described: dict[str, Any], *, needed: bool) -> str:
         f"--resume {folder}: {' and '.join(known)} are of different runs; restore what belongs to this one",
     )
     return next(iter(known.values()), "")
+
+
+def _require_heads(ledgers: Path, heads: dict[int, str]) -> None:
+    """Ledgers hold what they held at the checkpoint; who takes them up looks again, and has written by then."""
+    import re
+
+    there: set[str] = set()
+    for path in ledgers.glob("*.jsonl") if heads else ():
+        there.update(h.decode() for h in re.findall(rb'"h":"([0-9a-f]{64})"', path.read_bytes()))
+    short = min((member for member, head in heads.items() if head not in there), default=None)
+    require(
+        short is None,
+        f"the ledger of member {short} in {ledgers} is shorter than it was at the checkpoint, or another one: restore "
+        "it from a backup, or start a new run",
+    )
 
 
 def forget(run: Running) -> None:
@@ -153,10 +168,13 @@ def finish(programme: Programme, outcome: Outcome, run: Running) -> None:
     """Write history, models (each where it lives) and summary."""
     assert run.folder is not None
     for name, arrays in outcome.arrays.items():
-        (run.folder / name).parent.mkdir(exist_ok=True)
+        with told(
+            f"cannot make {(run.folder / name).parent}: REASON; make room or make it writable, then --resume"
+        ):
+            (run.folder / name).parent.mkdir(exist_ok=True)
         write_npz(run.folder / name, arrays, secret=True)
-    for name, told in outcome.descriptions.items():
-        model.write(run.folder, programme.kind, told, name)
+    for name, described in outcome.descriptions.items():
+        model.write(run.folder, programme.kind, described, name)
     run.world.barrier()  # all models are there before a summary says so
     if run.world.is_root:
         for name, write in outcome.files.items():

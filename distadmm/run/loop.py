@@ -193,14 +193,14 @@ class Loop:
         uplink, at_once = self.watcher.uplink, self.course.stop_tolerance is not None
         reason = "" if at_once else uplink.hear()
         if not reason:
-            uplink.announce(self._reason_to_stop(k, seen) if self.run.world.is_root else "")
+            uplink.announce(self._reason_to_stop(k, seen))
             reason = uplink.hear() if at_once else ""
         if reason:
             raise Stop(reason)
 
     def _reason_to_stop(self, k: int, seen: Line | None) -> str:
         asked = self.run.asked_to_stop()
-        if asked:
+        if asked or not self.run.world.is_root:
             return asked
         if seen is not None and seen.diverged:
             return End.DIVERGED.word

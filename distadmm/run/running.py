@@ -60,8 +60,8 @@ class Running:
 
     def asked_to_stop(self) -> str:
         """Why this rank should end the run here; empty while it may go on."""
-        if self.signals.heard:
-            return f"{End.SIGNAL.word} {self.signals.heard}"
+        if heard := self.world.heard():
+            return f"{End.SIGNAL.word} {heard}"
         limit = self.flags.time_limit
         if limit is not None and time.monotonic() - self._started > limit:
             return End.TIME_LIMIT.word

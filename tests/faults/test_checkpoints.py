@@ -161,7 +161,8 @@ def test_a_state_without_numbers_does_not_take_the_place_of_a_good_one(
         assert "--resume" in reason
     else:
         words = "--data tiny --split 8,12,10 --stop-tolerance 0 --observe none --checkpoint-every 2 --iterations 9"
-        assert sharing.main([*words.split(), "--out", str(run)]) == 0
+        assert sharing.main([*words.split(), "--out", str(run)]) == 1
+        assert "no finite numbers after iteration 6 on rank 0" in capsys.readouterr().out
     (kept,) = run.glob("checkpoint/iteration-*/rank-00000.npz")
     assert kept.parent.name == "iteration-00000004"
     assert all(np.isfinite(v).all() for v in read_npz(kept).values() if v.dtype.kind == "f")

@@ -27,7 +27,7 @@ ENDLESS = {
 
 def start(fault: str, programme: str, out: Path, *more: str, ranks: int = 3) -> subprocess.Popen:
     before = [*mpiexec_command(), "-n", str(ranks)] if ranks > 1 else []
-    command = [*before, sys.executable, str(DRIVER), *fault.split(), programme, *ENDLESS[programme].split()]
+    command = [*before, sys.executable, *DRIVER, *fault.split(), programme, *ENDLESS[programme].split()]
     return subprocess.Popen(
         [*command, *more, "--out", str(out)],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
@@ -79,6 +79,43 @@ def test_sigterm_to_one_rank_that_is_not_the_first_is_heard(programme: str, tmp_
     code, _, err = finish(process)
     assert code == 143, err
     assert json.loads((out / "summary.json").read_text())["ended"] == "signal 15"
+
+
+ANOTHER_HOST = """
+import sys
+from distadmm.flags import entering
+entering("__main__")
+from distadmm.ranks import watch, world
+world.on_one_host = lambda: False
+watch.Watchdog.tell = lambda self, number: None
+from distadmm.testing.faults import meet
+raise SystemExit(meet.main(*sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGUSR1, marks=pytest.mark.slow)])
+def test_a_signal_to_a_rank_of_another_host_is_heard(number: int, tmp_path: Path) -> None:
+    """No rank sees what another one was told: that is how it is between hosts."""
+    out = tmp_path / "run"
+    name = signal.Signals(number).name
+    command = [
+        *mpiexec_command(),
+        "-n",
+        "3",
+        sys.executable,
+        "-c",
+        ANOTHER_HOST,
+        "2",
+        name,
+        "iterating",
+        "40",
+    ]
+    done = subprocess.run(
+        [*command, "radmm", *ENDLESS["radmm"].split(), "--out", str(out)],
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 128 + number, done.stderr
+    assert json.loads((out / "summary.json").read_text())["ended"] == f"signal {number:d}"
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 
 from tests.conftest import mpiexec_command
 
-DRIVER = Path(__file__).with_name("driver.py")
+DRIVER = ("-m", "distadmm.testing.faults.meet")
 RADMM = "radmm --data tiny --topology er5 --iterations 5 --progress none --checkpoint-every 2"
 SHARING = "sharing --data tiny --split 8,12,10 --iterations 5 --progress none"
 ISTDP = "istdp --data synthetic:300x5 --iterations 5 --epsilon 1 --adjacency replace --rng simulation --repetitions 3"
@@ -28,7 +28,7 @@ def run(fault: str, programme: str, *more: str, ranks: int = 3, limit: float = 4
         "-n",
         str(ranks),
         sys.executable,
-        str(DRIVER),
+        *DRIVER,
         *fault.split(),
         *programme.split(),
     ]
@@ -86,6 +86,29 @@ def test_a_rank_that_sleeps_in_its_step_is_told_from_those_that_wait_for_it(tmp_
     assert code == 75
     assert "least far: rank 1 (node 2, 3) after iteration 3, iterating on host " in said
     assert f"to go on: mpiexec -n 3 python -m distadmm.radmm --resume {tmp_path / 'o'}" in said
+
+
+@pytest.mark.parametrize(
+    ("fault", "code"),
+    [("1 doze:90 solving 1", 75), pytest.param("1 busy:8 solving 1", 0, marks=pytest.mark.slow)],
+)
+def test_a_solve_that_tells_nothing_is_known_by_the_processor_time_it_takes(
+    fault: str, code: int, tmp_path: Path
+) -> None:
+    """Ten times the timeout, which a rank sleeps or works for."""
+    found, said = run(fault, IAS, "--stall-timeout", "0.5", "--out", str(tmp_path / "o"), limit=80)
+    assert found == code, said
+    assert ("least far: rank 1 at solving" in said) == bool(code)
+
+
+@pytest.mark.slow
+def test_of_fifty_healthy_runs_with_a_slow_rank_none_is_stopped(tmp_path: Path) -> None:
+    """A rank that takes ten times as long for an iteration as the others, under a timeout of some thirty of them."""
+    for number in range(50):
+        programme, rank = (RADMM, SHARING)[number % 2], number % 3
+        fault = f"{rank} slow:0.05 iterating 1"
+        code, said = run(fault, programme, "--stall-timeout", "1.5", "--out", str(tmp_path / str(number)))
+        assert (code, "--stall-timeout" in said) == (0, False), (number, said)
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(s, marks=pytest.mark.slow) for s in range(1, 17))])

@@ -319,7 +319,8 @@ def _books(
     dataset = run.data_id or config.problem.data
     header: dict[str, Any] = {"adjacency": adjacency, "mode": mode, "dataset": dataset}
     if run.folder is not None and run.resumed:
-        return Books.resume(run.folder / "ledger", nodes, ghosts, source=generator, **header)
+        agreed = network.world.together
+        return Books.resume(run.folder / "ledger", nodes, ghosts, agreed=agreed, source=generator, **header)
     header |= {"scope": "record", "run": run.name, "source": generator}
     header |= {"claim": None} if plan is None else plan.header
     if plan is not None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from distadmm.errors import require
+from distadmm.errors import Unsolved, require
 from distadmm.privacy.accounting.events import Adjacency, Array, Event, Unbounded
 from distadmm.privacy.accounting.pairwise_gaussian import PairwiseGaussian
 from distadmm.privacy.noise import pairwise
@@ -123,9 +123,8 @@ class Gradients(Protected):
 
     def noisy(self, k: int, values: Array) -> Array:
         """The gradients of iteration k as they may be used; what an earlier process released is taken to the byte."""
-        require(
-            np.isfinite(values).all(), f"a gradient of iteration {k} is not finite; nothing of it was sent"
-        )
+        sound = np.isfinite(values).all()
+        require(sound, f"a gradient of iteration {k} is not finite; nothing of it was sent", Unsolved)
         recipe, self._k = self.recipe, k
         self._events = [recipe.event(i, k) for i in range(len(values))]
         self._afford([recipe.charged(event) for event in self._events], k)

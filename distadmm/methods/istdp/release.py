@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from distadmm.errors import require
+from distadmm.errors import Unsolved, require
 from distadmm.methods.istdp.plan import Plan
 from distadmm.methods.istdp.private import ClippedGradient, blocks
 from distadmm.privacy.accounting.events import Event, Gaussian
@@ -146,6 +146,8 @@ class Paid:
         before = self.ledger.stored(k) if self._again else None
         if before is not None:
             return np.frombuffer(before)
+        sound = np.isfinite(theta).all()
+        require(sound, f"no finite numbers after iteration {k}; nothing more was released", Unsolved)
         self._again, noisy = False, self.xi(k, theta)
         if self._kept:
             self.ledger.store_release(k, noisy.tobytes())

@@ -302,7 +302,7 @@ def books_of(
         "source": source.name,
     }
     if run.folder is not None and run.resumed:
-        return Books.resume(run.folder / "ledger", nodes, **header)
+        return Books.resume(run.folder / "ledger", nodes, agreed=run.world.together, **header)
     header |= {
         "scope": "record",
         "run": run.name,

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from distadmm.errors import require
+from distadmm.errors import Unsolved, require
 from distadmm.methods.masked.rule import MOST_COLUMNS, Array, Rule, diagonal
 from distadmm.problems.losses import LOSSES
 
@@ -79,7 +79,11 @@ class Rows:
         """x * scale / rho, no longer than 1."""
         name = scale.tobytes() + np.float64(rho).tobytes()
         if self._seen is None or self._seen[0] != name:
-            require(np.isfinite(scale).all() and np.isfinite(rho), "a scale is not finite; nothing was sent")
+            require(
+                np.isfinite(scale).all() and np.isfinite(rho),
+                "a scale is not finite; nothing was sent",
+                Unsolved,
+            )
             if isinstance(self.x, np.ndarray):
                 phi = self.x * scale / rho
             else:
@@ -100,7 +104,7 @@ class Rows:
 
     def later(self, scale: Array, rho: float, w: Array, plain: bool = False) -> Array:
         """sum phi u', u = r(phi'w) - gamma r(0) shortened to Cp; w has a column an output.  `plain`: gamma = 0."""
-        require(np.isfinite(w).all(), "the model is not finite; nothing was sent")
+        require(np.isfinite(w).all(), "the model is not finite; nothing was sent", Unsolved)
         phi, rule = self._phi(scale, rho), self.rule
         z = np.stack([_margins(phi, np.ascontiguousarray(column)) for column in w.T], axis=1)
         u = _odd(z) if rule.of_labels else slope_of(rule, z, self.targets)
@@ -118,7 +122,7 @@ class Rows:
 
         A row gives a point of [0, 1]^2, so a record that is replaced, comes or goes moves it by sqrt 2 at most.
         """
-        require(np.isfinite(f).all(), "the model is not finite; nothing was sent")
+        require(np.isfinite(f).all(), "the model is not finite; nothing was sent", Unsolved)
         z = np.stack([_margins(self.x, np.ascontiguousarray(column)) for column in f.T], axis=1)
         wrong, lost = losses_of(self.rule, z, self.targets)
         share = np.clip(lost / self.rule.most_loss, 0.0, 1.0)

@@ -251,13 +251,15 @@ def opened(
             if account.epsilon and events:
                 limit = budget(account.epsilon, privacy.delta, events, adjacency=account.adjacency)
             ledger = open_ledger(
-                folder, m, resume=None if run.resumed else False, adjacency=account.adjacency, mode=mode,
+                folder, m, resume=None if run.resumed else False, held=True, adjacency=account.adjacency, mode=mode,
                 dataset=(parts.dataset or {}).get(m), source=source.name,
                 scope=account.scope, budget=limit, claim=account.claim, run=run.name,
                 rows=contents[m].names if m in contents else (),
             )  # fmt: skip
             leaks = [Leakage(*one) for one in (parts.leakage or {}).get(m, ())]
             out[m] = Releases(ledger, source, leaks, again=run.resumed)
+    for each in out.values():  # all of them are as they were left
+        each.ledger.go_on()
     if star.world.allgather(bool(contents)).count(True):
         from distadmm.run.spending import enter
 

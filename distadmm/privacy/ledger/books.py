@@ -4,7 +4,8 @@ Each node has its own ledger.  What was sent goes into one store a rank and the 
 file a rank, so that an iteration costs one write of each, however many nodes there are.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -33,6 +34,7 @@ def open_ledger(
     adjacency: Adjacency,
     resume: bool | None = False,
     keep_open: bool = True,
+    held: bool = False,
     dataset: str | None = None,
     source: str = "",
     **header: Any,
@@ -41,12 +43,13 @@ def open_ledger(
 
     `resume` True: the file must be there; None: it is taken up if it is there.  `header` holds what a new one is
     told (see `MemoryLedger`): scope, run, claim, trust and budget, which one that is taken up keeps as it has them.
+    `held`: of one that is taken up nothing is written before its `go_on`.
     """
     known: dict[str, Any] = {"mode": mode, "adjacency": adjacency, "dataset": dataset, "source": source}
     if folder is None:
         return MemoryLedger(node, **known, **header)
     if resume or (resume is None and path_of(folder, node).exists()):
-        return Ledger.resume(folder, node, keep_open=keep_open, **known)
+        return (Ledger.checked if held else Ledger.resume)(folder, node, keep_open=keep_open, **known)
     return Ledger(folder, node, keep_open=keep_open, **known, **header)
 
 
@@ -112,20 +115,25 @@ class Books:
         neighbours: Sequence[int] = (),
         *,
         seen: Iterable[Sighting] | None = None,
+        agreed: Callable[[], AbstractContextManager[Any]] = nullcontext,
         **expected: Any,
     ) -> Self:
         """The ledgers of an earlier run, which any ranks may have kept; `expected` as for `Ledger.resume`.
 
-        All ranks must have resumed before any of them takes a checkpoint, which forgets what was sent.
+        Not a line is written if one of them is refused, here or, by `agreed`, on another rank.  All ranks must have
+        resumed before any of them takes a checkpoint, which forgets what was sent.
         """
         nodes = [int(node) for node in nodes]
         sent = {place: s for place, s in replay.read_all(folder).items() if place[0] in set(nodes)}
         seen = all_sightings(folder) if seen is None else list(seen)
         of = {i: [sighting for sighting in seen if sighting.node == i] for i in nodes}
-        ledgers = [
-            Ledger.resume(folder, i, seen=of[i], sent=sent, keep_open=_kept(i, nodes), **expected)
-            for i in nodes
-        ]
+        with agreed():
+            ledgers = [
+                Ledger.checked(folder, i, seen=of[i], sent=sent, keep_open=_kept(i, nodes), **expected)
+                for i in nodes
+            ]
+        for ledger in ledgers:
+            ledger.go_on()
         return cls(ledgers, folder, neighbours, sent)
 
     def __len__(self) -> int:

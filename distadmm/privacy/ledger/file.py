@@ -64,11 +64,21 @@ class Ledger(MemoryLedger):
         self._broken = ""
         self._replay: replay.Replay | None = None
         self._last_stored = -1
+        self._pending: tuple[chain.Chain, bool, list[str], str] | None = (
+            None  # of a resume that is not written yet
+        )
 
     # -- taking up again --------------------------------------------------------------------------------
 
     @classmethod
-    def resume(
+    def resume(cls, folder: str | Path, node: int = 0, **how: Any) -> Self:
+        """The ledger of an earlier process, after all checks (`checked`); nothing is written unless they pass."""
+        ledger = cls.checked(folder, node, **how)
+        ledger.go_on()
+        return ledger
+
+    @classmethod
+    def checked(
         cls,
         folder: str | Path,
         node: int = 0,
@@ -81,7 +91,7 @@ class Ledger(MemoryLedger):
         sent: dict[tuple[int, int], replay.Sent] | None = None,
         keep_open: bool = True,
     ) -> Self:
-        """The ledger of an earlier process, after all checks; nothing is written unless they pass.
+        """`resume` without a line written, for whoever takes up several: all, or none.  Then each must `go_on`.
 
         `seen` are the heads that neighbours hold, `sent` what was sent since the last checkpoint; by
         default the files of this folder, which is all there is when every node shares it.
@@ -107,11 +117,21 @@ class Ledger(MemoryLedger):
         stored = replay.read_all(folder) if sent is None else sent
         orphans = ledger._orphans(stored, holds, tally, lost)
         ledger._adopt(found, tally, {k: s for k, s in ledger._own(stored) if s.head in holds})
-        ledger._continue(found, lost, orphans, source)
+        ledger._pending = found, lost, orphans, source
         return ledger
+
+    def go_on(self) -> None:
+        """Write down that it is taken up again; before anything else is."""
+        if self._pending is not None:
+            pending, self._pending = self._pending, None
+            self._continue(*pending)
 
     def _matches(self, tally: Tally, mode: str, adjacency: str | None, dataset: str | None) -> None:
         of = tally.header
+        require(
+            of["node"] == self.node,
+            f"the ledger {self.path} is that of node {of['node']}, in another's place; restore what belongs there",
+        )
         for what, value, written in (
             ("rng mode", mode, of["rng"]["mode"]),
             ("adjacency", adjacency, of["adj"]),

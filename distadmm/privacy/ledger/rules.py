@@ -354,6 +354,9 @@ class MemoryLedger:
     def let_go(self) -> None:
         """Hold no file any more; what is written stays as it is."""
 
+    def go_on(self) -> None:
+        """Of a file that is taken up, write so."""
+
     def close(self) -> None:
         """A clean end: everything is on disk, nothing reserved is in doubt."""
         if not self.tally.closed:
