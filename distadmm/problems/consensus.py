@@ -119,12 +119,15 @@ class GeneralisedLinear:
     def _hessian(self, curvature: Array, every: int) -> Array:
         every = every if self.rows >= _THINNEST**2 * self.dimension else 1
         rows, root = self.A[::every], np.sqrt(self.scale * every * curvature[::every])[:, None]
+        kind: Any = float if every == 1 else np.float32  # single precision will do for an estimate
         size = max(_AT_ONCE // self.dimension, 1)
         H: Array = np.zeros(0)
         for at in range(0, len(rows), size):
-            B = rows[at : at + size] * root[at : at + size]
+            part = slice(at, at + size)
+            B = np.multiply(rows[part], root[part], dtype=kind, casting="same_kind")
             # A product of a matrix with its own transpose costs half of another one.
             H = B.T @ B if not at else H + B.T @ B
+        H = H.astype(float, copy=False)
         if every > 1:
             rare, squares = self._rare_columns()
             H[rare, rare] = np.maximum(H[rare, rare], self.scale * (curvature @ squares))
