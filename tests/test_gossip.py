@@ -707,3 +707,46 @@ def test_a_transcript_is_what_the_adversary_of_the_trust_has(tmp_path: Path) -> 
     index = transcript.write(transcript.of_run(tmp_path / "run"), tmp_path, [[1, 2]])
     assert index["adversary"]["members"] == list(members)
     assert (tmp_path / "adversary.npz").is_file()
+
+
+# -- nodes that drop out ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("spare", [0, 2])
+def test_what_was_shared_with_a_node_that_is_away_is_left_out_and_paid_for(spare: int) -> None:
+    """Over the nodes that are there all shared noise cancels; without --spare halves are left of what was shared."""
+    flags = {
+        **SMALL,
+        "topology": "complete:8",
+        "trust": "coalition:1",
+        "noise_model": "pairwise",
+        "epsilon": 0.05,
+    }
+    config = radmm.configure("gossip", **flags, spare=spare, drop_out="0.1:0.5")
+    shown = gossip_views.of_config(config, None)
+    query, met = shown.plan.recipe.queries[0], 0
+    for k, rows in shown.gradients.items():
+        there = shown.release.conditions.present(k)
+        if 0 < (~there).sum() <= 2:
+            met += 1
+            spread = rows[there].sum(axis=0).std() / (query.sigma * math.sqrt(there.sum()))
+            assert (0.5 < spread < 1.6) if spare else spread > 4
+    assert met >= 3
+    events = shown.plan.events[0]
+    assert accountant.epsilon(events, 1e-5, "replace") == pytest.approx(0.05, rel=1e-6)
+    (event,) = events
+    A, ratio = forecast.adjacency(shown.prepared.node.network), event.pair_grid / event.sigma_grid
+    for gone in combinations(range(8), spare):
+        worst = pairwise_gaussian.exposures(A, 1, ratio, gone=gone).max()
+        assert event.share >= worst * (1 - 1e-9)
+    assert event_from_json(json.loads(json.dumps(event.to_json()))) == event
+
+
+def test_dropping_out_is_refused_where_nothing_is_known_of_it() -> None:
+    for name, flags, words in (
+        ("extra", {"drop_out": "0.1:0.5"}, "and --drop-out"),
+        ("gossip", {"message_loss": 0.1}, "leave out --message-loss"),
+        ("gossip", {"spare": 1}, "give --trust coalition:C"),
+    ):
+        with pytest.raises(InputError, match=words):
+            radmm.solve(name, **{**SMALL, **flags})

@@ -136,7 +136,7 @@ def test_the_run_says_what_was_chosen(capsys, tmp_path) -> None:
     assert json.loads((tmp_path / "o" / "summary.json").read_text())["penalty"] == kept["penalty"]
     assert radmm.main([*words, "--dry-run"]) == 0
     said = capsys.readouterr().out
-    assert f"eta {kept['penalty']:.4g}, models averaged with weights t^3, 2 mixing rounds, chosen" in said
+    assert f"eta {kept['penalty']:.4g}, 2 mixing rounds, chosen for the budget" in said
 
 
 def test_a_penalty_is_found_where_the_hessians_alone_would_cost_more_than_the_budget() -> None:

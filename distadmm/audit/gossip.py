@@ -174,7 +174,7 @@ def _release(
     else:
         made = Gradients(cast(Any, recipe), books, source, node.network, 1)
         made.edges = before.edges.again(recipe.terms(len(books)) + str(r).encode())
-    node.network.stamp = None
+    node.network.stamp, made.conditions = None, None
     made.commit(made.plans(()))
     return made
 

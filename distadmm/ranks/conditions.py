@@ -53,6 +53,11 @@ class Conditions:
         """Whether a node's neighbours differ from one iteration to the next."""
         return self.leave > 0 or self.link < 1 or (self.graphs is not None and not self.graphs.all())
 
+    @property
+    def of_nodes_alone(self) -> bool:
+        """Whether nodes drop out and return, and nothing else happens."""
+        return self.loss == 0 and self.link == 1 and (self.graphs is None or bool(self.graphs.all()))
+
     def at(self, k: int) -> Moment:
         edges = np.ones(len(self.sender), bool)
         if self.graphs is not None:

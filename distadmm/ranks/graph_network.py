@@ -277,6 +277,11 @@ class Network:
             return None
         return ~self._moment.present[self.nodes]
 
+    @property
+    def edges(self) -> Array | None:
+        """Which edges of the nodes here are there in this iteration; None when all are."""
+        return None if self._moment is None else self._moment.edges[self.slots]
+
     def meet(self, F: Array) -> tuple[Array, Array]:
         """sum_j (F_i + F_j) and sum_j (F_i - F_j) over the neighbours j of each node i, whose rows are exchanged.
 

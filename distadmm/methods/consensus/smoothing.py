@@ -52,6 +52,8 @@ def once(f: Array, node: Node) -> Array:
     network, degrees = node.network, node.facts.degrees
     own = np.repeat(np.arange(network.n_local), np.diff(network.indptr))  # whose each edge is
     weight = 1.0 / (1.0 + np.maximum(degrees[network.nodes][own], degrees[network.indices]))[:, None]
+    if network.edges is not None:  # ends that are away keep what they have
+        weight = weight * network.edges[:, None]
     heard = network.exchange(f)[network.columns]
     return f - network.sum_over_edges(weight * (f[own] - heard))
 

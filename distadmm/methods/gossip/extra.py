@@ -21,6 +21,7 @@ class Extra(Noisy):
     """Corrects the place beside the optimum at which constant steps end."""
 
     usual: ClassVar[float] = 0.5
+    endures: ClassVar[bool] = False
 
     def starts(self, f: Array) -> Array:
         return np.concatenate(

@@ -60,12 +60,19 @@ class Noisy:
         "auto: pairwise where --trust is not any",
         choices=NOISE_MODELS,
     )
+    spare: int = flag(
+        0,
+        help="pairwise noise: nodes that may be away (--drop-out) in a round without what others shared with them "
+        "staying in the sums; priced as if so many more colluded",
+        at_least=0,
+    )
     average: str = again(Penalties, "average")
     mixing: str = again(Penalties, "mixing")
 
     house: ClassVar[str] = "distadmm.methods.gossip"
     spectrum: ClassVar[bool] = False
     usual: ClassVar[float] = 1.0  # rate without noise
+    endures: ClassVar[bool] = True  # nodes that drop out and return
 
     def __post_init__(self) -> None:
         smoothing.asked(self.average, self.mixing)
@@ -74,6 +81,10 @@ class Noisy:
             "--noise-model pairwise hides nothing from all others, who know every edge; give --trust coalition:C, at "
             "most C nodes collude",
         )
+        require(
+            not self.spare or self.trust not in (None, "any"),
+            "--spare is about noise that edges share; give --trust coalition:C, or leave it out",
+        )
         for name in ("rate", "gradient_clip"):
             if getattr(self, name) != "auto":
                 option = "--" + name.replace("_", "-")
@@ -81,9 +92,11 @@ class Noisy:
                 require(0 < value < np.inf, f"{option} is {value:g}; needed: a finite number above 0")
 
     def check(self, node: Node, iterations: int) -> None:
+        faults = node.network.conditions
         require(
-            node.network.conditions is None,
-            "gossip averages over the graph as it is: leave out --message-loss, --drop-out and graphs that change",
+            faults is None or (self.endures and faults.of_nodes_alone),
+            "this method averages over the graph as it is: leave out --message-loss and graphs that change"
+            + ("" if self.endures else ", and --drop-out"),
         )
 
     def claims_optimum(self, node: Node) -> bool:

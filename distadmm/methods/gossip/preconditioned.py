@@ -37,6 +37,7 @@ class Preconditioned(Gossip):
     """Steps along noisy gradients, turned by second moments that were released once."""
 
     opens: ClassVar[bool] = True
+    endures: ClassVar[bool] = False
     shares: ClassVar[tuple[float, ...]] = (0.05, 0.2, 0.5)  # q that are tried
 
     def check(self, node: Node, iterations: int) -> None:

@@ -77,7 +77,7 @@ class Plan:
             own = {i: masks.drawn(i, source, True, r) for i, r in zip(books.nodes, resumes)}
             edges = pairwise.agreed(network, own, recipe.terms(network.n_nodes))
         made = Gradients(cast(Any, recipe), books, source, network, phases)
-        made.edges = edges
+        made.edges, made.conditions = edges, network.conditions
         return made
 
     @property
@@ -96,7 +96,7 @@ class Plan:
         verified = [] if recipe.unverified else scopes.SCOPES[scope].hypotheses
         claim = scopes.claim(scope, verified)
         if recipe.pairwise:
-            claim["against"] = against(recipe.trust, n)
+            claim["against"] = against(recipe.trust, n, cast(Any, recipe.queries[0]).event.gone)
         if recipe.first:
             claim["beside"] = (
                 "The first release of each node is of its rows' second moments, not of a gradient."
@@ -104,12 +104,13 @@ class Plan:
         return {"claim": claim, **({"trust": recipe.trust} if recipe.pairwise else {})}
 
 
-def against(trust: str, nodes: int) -> str:
+def against(trust: str, nodes: int, gone: int = 0) -> str:
     """Whom pairwise noise hides from, in words."""
     colluding = Trust.parse(trust).colluding
+    away = f", while up to {gone} others are away in a round" if gone else ""
     if colluding < 0:
-        return "whoever sees what travels and holds no node"
-    return f"any {colluding:.0f} of the {nodes} nodes together (the reader's own node counts as one)"
+        return f"whoever sees what travels and holds no node{away}"
+    return f"any {colluding:.0f} of the {nodes} nodes together (the reader's own node counts as one{away})"
 
 
 def plan_of(prepared: Prepared) -> Plan | None:
@@ -212,9 +213,10 @@ def _noises(algorithm: Any, A: Array | None, nodes: int) -> list[rule.Noise]:
         return [local]
     from distadmm.privacy.accounting.pairwise_gaussian import shares
 
-    known = {ratio: shares(A, max(q, 2), ratio) for ratio in rule.RATIOS}
+    at = q + algorithm.spare
+    known = {ratio: shares(A, max(q, 2) + algorithm.spare, ratio) for ratio in rule.RATIOS}
     pairs = [
-        rule.Noise.of(A, r, s[q] ** 0.5 if q < len(s) else 1.0)._replace(known=s) for r, s in known.items()
+        rule.Noise.of(A, r, s[at] ** 0.5 if at < len(s) else 1.0)._replace(known=s) for r, s in known.items()
     ]
     return pairs if asked else [local, *pairs]
 
@@ -237,7 +239,7 @@ def _queries(
         if privacy.rng == "secure":
             masks.require_suite()
         q = colluding_of(config.algorithm.trust, prepared.node.facts.n_nodes)
-        mu, same = mu_at(epsilon, privacy.delta), (noise.ratio, noise.known, q)
+        mu, same = mu_at(epsilon, privacy.delta), (noise.ratio, noise.known, q, config.algorithm.spare)
         most, most_moved = (float(max(prepared.world.allgather(each.max()))) for each in (reach, moved))
         each = Paired.of(most, mu * (1 - use.share) ** 0.5, steps, d, *same)
         first = (Paired.of(most_moved, mu * use.share**0.5, 1, many, *same),) * count if use.share else ()

@@ -25,6 +25,7 @@ from distadmm.structs import struct
 
 if TYPE_CHECKING:
     from distadmm.methods.gossip.rule import Constants
+    from distadmm.ranks.conditions import Conditions
 
 
 @struct
@@ -46,15 +47,17 @@ class Paired:
         ratio: float,
         shares: tuple[float, ...],
         q: int,
+        gone: int = 0,
     ) -> Paired:
-        """`steps` of them cost mu when `q` nodes collude, one record moves each by `reach` and c = `ratio` s."""
-        each = math.sqrt(steps * (shares[q] if q < len(shares) else 1.0)) / mu
+        """`steps` of them cost mu when `q` nodes collude and `gone` are away, one record moves each by `reach` and
+        c = `ratio` s."""
+        each = math.sqrt(steps * (shares[q + gone] if q + gone < len(shares) else 1.0)) / mu
         spacing = grid_of(reach * each)
         moved = GridQuery(reach * each, reach, dimension, spacing).event.sensitivity_grid
         sigma = math.sqrt((moved * each) ** 2 + 4) * (1 + 1e-12)
         return cls(
             reach, dimension, spacing,
-            PairwiseGaussian(sigma, ratio * sigma, moved, shares, coalition=q, dimension=dimension),
+            PairwiseGaussian(sigma, ratio * sigma, moved, shares, coalition=q, dimension=dimension, gone=gone),
         )  # fmt: skip
 
     @property
@@ -98,7 +101,7 @@ class Recipe:
         assert isinstance(first, Paired)
         event = first.event
         return pairwise.terms_of(
-            nodes=nodes, steps=self.steps, dimension=self.dimension, coalition=event.coalition,
+            nodes=nodes, steps=self.steps, dimension=self.dimension, coalition=event.coalition, gone=event.gone,
             sigma=event.sigma_grid, pair=event.pair_grid, spacing=first.spacing,
         )  # fmt: skip
 
@@ -111,6 +114,7 @@ class Gradients(Protected):
 
     recipe: Recipe  # type: ignore[assignment]
     edges: pairwise.Edges | None = None  # the keys of pairwise noise
+    conditions: Conditions | None = None  # under which nodes drop out and return
 
     def plans(self, releases: object) -> list[tuple[Event, ...]]:
         recipe = self.recipe
@@ -142,7 +146,7 @@ class Gradients(Protected):
             assert self.edges is not None
             own = self.noise.on_grid(value, query, iteration=k, at=i, unproved=unproved)
             return own + query.spacing * self.edges.noise(
-                self.books.nodes[i], k, query.event.pair_grid, value.size
+                self.books.nodes[i], k, query.event.pair_grid, value.size, self._away(k, query.event.gone)
             )
         if self.recipe.mode == "secure":
             return self.noise.on_grid(value, query.grid, iteration=k, at=i, unproved=unproved)
@@ -151,6 +155,15 @@ class Gradients(Protected):
             event, iteration=k, at=i, shape=value.size, sensitivity=query.sensitivity, unproved=unproved
         )
         return value + drawn
+
+    def _away(self, k: int, most: int) -> tuple[int, ...]:
+        """Nodes without which round k is made: those that are away, as far as that was paid for.
+
+        More of them leave their halves to what neighbours add, which hides no less.
+        """
+        if not most or self.conditions is None:
+            return ()
+        return tuple(np.flatnonzero(~self.conditions.present(k))[:most].tolist())
 
     def passed(self, k: int, rows: Array) -> None:
         """`rows`, made of the gradients of iteration k and of what came before, may leave."""

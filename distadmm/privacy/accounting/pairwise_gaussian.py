@@ -47,6 +47,9 @@ class PairwiseGaussian(Event):
     coalition: int  # how many are priced
     dimension: int = 1
     count: int = 1
+    gone: int = (
+        0  # nodes that may be away, whose edges' noise nobody adds then: priced as if they colluded too
+    )
     mech: ClassVar[str] = "pairwise-gaussian"
     law: ClassVar[str] = "discrete"
     exact: ClassVar[bool] = True
@@ -67,7 +70,11 @@ class PairwiseGaussian(Event):
 
     @property
     def share(self) -> float:
-        return self.shares[self.coalition] if self.coalition < len(self.shares) else 1.0
+        return self._share(self.coalition)
+
+    def _share(self, colluding: int) -> float:
+        at = colluding + self.gone
+        return self.shares[at] if at < len(self.shares) else 1.0
 
     def gdp_mu(self, adjacency: Adjacency) -> float:
         check_adjacency(adjacency)
@@ -81,8 +88,9 @@ class PairwiseGaussian(Event):
         others = len(self.shares) if math.isinf(trust.colluding) else int(max(trust.colluding, 0))
         if others == self.coalition:
             return self
-        share = self.shares[others] if others < len(self.shares) else 1.0
-        return Gaussian(math.sqrt((self.sigma_grid**2 - 4) / share) / self.sensitivity_grid, self.count)
+        return Gaussian(
+            math.sqrt((self.sigma_grid**2 - 4) / self._share(others)) / self.sensitivity_grid, self.count
+        )
 
     def group(self, records: int) -> Event:
         return Gaussian(math.sqrt(self.count) / (self.gdp_mu("replace") * records), self.count)

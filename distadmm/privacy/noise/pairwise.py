@@ -12,7 +12,7 @@ Invariants that guard privacy
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -47,12 +47,14 @@ class Edges:
         self._drawn: dict[tuple[int, int], Array] = {}  # of two nodes here, in the latest round
         self._round = -1
 
-    def noise(self, i: int, k: int, c: float, dimension: int) -> Array:
-        """sum_j sgn(j - i) c v_ij of round k, in whole numbers."""
+    def noise(self, i: int, k: int, c: float, dimension: int, away: Collection[int] = ()) -> Array:
+        """sum_j sgn(j - i) c v_ij of round k, in whole numbers, over neighbours that are not `away`."""
         if k != self._round:
             self._round, self._drawn = k, {}
         total = np.zeros(dimension, dtype=np.int64)
         for j in self.keys[i]:
+            if i in away or j in away:
+                continue
             edge = (min(i, j), max(i, j))
             v = self._drawn.pop(edge, None)
             if v is None:
