@@ -162,6 +162,7 @@ PROGRAMME = Consensus()
 
 def _by_trust(prepared: Prepared, node: Node, epsilon: float) -> dict[str, float]:
     """What was spent as others see it; `epsilon` where nothing depends on them.  Called by every rank."""
+    from distadmm.privacy.accounting.kept import Kept
     from distadmm.privacy.accounting.trust import TOLD, Trust
 
     def price(events: tuple[Any, ...]) -> float:  # imported where it is worked out: one rank of a host
@@ -176,7 +177,7 @@ def _by_trust(prepared: Prepared, node: Node, epsilon: float) -> dict[str, float
         seen = {tuple(event.against(Trust.parse(name)) for event in events) for events in spent}
         found[name] = epsilon
         if any(world.allgather(seen != spent)):
-            prices = world.each_once(price, list(seen))
+            prices = world.each_once(price, list(seen), Kept("epsilon", privacy.delta, privacy.adjacency))
             found[name] = max(world.allgather(max((prices[events] for events in seen), default=0.0)))
     return found
 

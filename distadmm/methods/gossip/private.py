@@ -16,6 +16,7 @@ from distadmm.methods.consensus.private import armed, settle
 from distadmm.methods.consensus.smoothing import Smoothing
 from distadmm.methods.gossip import rule
 from distadmm.methods.gossip.gossip import longest
+from distadmm.privacy.accounting.kept import Kept
 from distadmm.privacy.accounting.trust import Trust
 from distadmm.privacy.noise import masks
 from distadmm.run.config import Config
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from distadmm.privacy.ledger.books import Books
     from distadmm.privacy.noise.queries import Query
     from distadmm.privacy.noise.sources import Source
+    from distadmm.ranks.world import World
 
 __all__ = ["armed", "plan_of", "settle"]
 
@@ -118,12 +120,13 @@ def plan_of(prepared: Prepared) -> Plan | None:
         missed = unverified(prepared)
     missed = next(filter(None, world.allgather(missed)), "")
     from distadmm.methods.gossip.release import Recipe
-    from distadmm.privacy.accounting.gaussian import gaussian_noise_multiplier
 
     steps, n = config.loop.iterations, node.facts.n_nodes
     with world.together():
         require(steps >= 1, "--iterations is 0: there is nothing to release; needed: at least 1")
-        multiplier = gaussian_noise_multiplier(float(privacy.epsilon or 0.0), privacy.delta, steps) * _ABOVE
+        budget = float(privacy.epsilon or 0.0), privacy.delta, steps
+    multiplier = _once(world, "gaussian_noise_multiplier", *budget) * _ABOVE
+    with world.together():
         reach = _everywhere(prepared, 1.0)
     A = forecast.adjacency(node.network) if n <= forecast.LARGEST else None
 
@@ -142,6 +145,17 @@ def plan_of(prepared: Prepared) -> Plan | None:
         queries=queries, constants=constants, trust=trust, unverified=missed,
     )  # fmt: skip
     return Plan(recipe, node, expected, constants.words(longest(node)) + noise.words)
+
+
+def _once(world: World, function: str, *given: float) -> float:
+    """What a function of `accounting.gaussian` says; one rank of a host loads it, if it was never asked before."""
+
+    def value(asked: tuple[float, ...]) -> float:
+        from distadmm.privacy.accounting import gaussian
+
+        return getattr(gaussian, function)(*asked)  # type: ignore[no-any-return]
+
+    return world.each_once(value, [given], Kept(function))[given]
 
 
 def _everywhere(prepared: Prepared, clip: float) -> Array:
@@ -188,7 +202,6 @@ def _queries(
 ) -> tuple[Query | Paired, ...]:
     """What each node here releases in each step."""
     from distadmm.methods.gossip.release import Paired
-    from distadmm.privacy.accounting.gaussian import mu_at
 
     config, d = prepared.config, prepared.node.problem.dimension
     privacy, steps = config.privacy, config.loop.iterations
@@ -196,7 +209,7 @@ def _queries(
         if privacy.rng == "secure":
             masks.require_suite()
         q = colluding_of(config.algorithm.trust, prepared.node.facts.n_nodes)
-        mu = mu_at(float(privacy.epsilon or 0.0), privacy.delta)
+        mu = _once(prepared.world, "mu_at", float(privacy.epsilon or 0.0), privacy.delta)
         most = float(_everywhere(prepared, clip).max())
         return (Paired.of(most, mu, steps, d, noise.ratio, noise.known, q),) * prepared.node.network.n_local
     reach = sensitivities(prepared, clip).tolist()
@@ -240,8 +253,11 @@ def _query(sensitivity: float, multiplier: float, prepared: Prepared, steps: int
 
     privacy = prepared.config.privacy
 
+    def price(event: Event) -> float:
+        return accountant.epsilon([event], privacy.delta, cast(Any, privacy.adjacency))
+
     def keeps(event: Event) -> bool:
-        spent = accountant.epsilon([event.times(steps)], privacy.delta, cast(Any, privacy.adjacency))
+        spent = Kept("epsilon of one", privacy.delta, privacy.adjacency).one(event.times(steps), price)
         return spent <= float(privacy.epsilon or 0.0)
 
     return queries.within(multiplier, sensitivity, prepared.node.problem.dimension, privacy.rng, keeps)

@@ -23,6 +23,7 @@ from distadmm.errors import BudgetExhausted, require
 from distadmm.privacy.accounting import rdp
 from distadmm.privacy.accounting.accountant import adaptive_epsilon
 from distadmm.privacy.accounting.events import Adjacency, Event, Gaussian, KNorm, Unbounded
+from distadmm.privacy.accounting.kept import Kept
 from distadmm.privacy.accounting.objective_perturbation import ObjectivePerturbation
 from distadmm.privacy.accounting.statements import weakest
 from distadmm.privacy.ledger.books import Books
@@ -186,11 +187,11 @@ class Protected(Unprotected):
     def price(self, plans: Sequence[tuple[Event, ...]]) -> None:
         """Price the schedules of all ranks, each distinct one once; no price depends on data."""
         orders, adjacency = self.books.ledgers[0].tally.orders, self.recipe.adjacency
-        distinct = {plan: tuple(dict.fromkeys(plan)) for plan in plans}.values()
+        distinct = list(dict.fromkeys(event for plan in set(plans) for event in plan))
         prices = self.world.each_once(
-            lambda plan: [event.rdp(orders, adjacency) for event in plan], list(distinct)
+            lambda event: event.rdp(orders, adjacency), distinct, Kept("rdp", adjacency, orders.tolist())
         )
-        curves = {event: curve for plan, found in prices.items() for event, curve in zip(plan, found)}
+        curves = {event: np.array(curve) for event, curve in prices.items()}
         rdp.learn(curves, orders, adjacency)
 
     def commit(self, plans: Sequence[tuple[Event, ...]]) -> None:
