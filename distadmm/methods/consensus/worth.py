@@ -150,7 +150,7 @@ def _worst(
 def _blocks(node: Node, spent: Sequence[Sequence[Event]]) -> list[tuple[Event, ...]]:
     """What is spent on one record, place by place: here, or over all ranks where several nodes have the same rows."""
     ledgers, world = node.release.books.ledgers, node.network.world  # type: ignore[attr-defined]
-    names = [ledger.tally.header.get("rows", ()) for ledger in ledgers]
+    names = [ledger.rows for ledger in ledgers]
     everywhere = [name for some in world.allgather([n for each in names for n in each]) for name in some]
     if len(set(everywhere)) == len(everywhere):
         return [tuple(events) for events in spent]

@@ -1,28 +1,28 @@
 """The ledgers of all nodes of one rank.
 
-Each node has its own ledger.  What was sent goes into one store a rank and the heads of neighbours into one
-file a rank, so that an iteration costs one write of each, however many nodes there are.
+Each node has its own ledger: in a file of its own, or, where a rank has many nodes, in one of that rank (`shelf`).
+What was sent goes into one store a rank and the heads of neighbours into one file a rank, so that an iteration costs
+one write of each, however many nodes there are.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from distadmm.errors import require
-from distadmm.privacy.accounting.events import Adjacency, Array, Event
-from distadmm.privacy.ledger import replay
-from distadmm.privacy.ledger.file import Ledger, path_of
+from distadmm.privacy.accounting.events import Adjacency, Array, Event, Unbounded
+from distadmm.privacy.ledger import replay, shelves
+from distadmm.privacy.ledger.file import Ledger, path_of, require_free
 from distadmm.privacy.ledger.filter import Filter
 from distadmm.privacy.ledger.rules import MemoryLedger
+from distadmm.privacy.ledger.shelf import Shelf
 from distadmm.privacy.ledger.witness import Sighting, Witness, all_sightings
 
-_FILES = 200  # ledgers that a rank keeps open and locked; of more all but the first are opened for each line
-
-
-def _kept(node: int, nodes: Sequence[int]) -> bool:
-    return len(nodes) <= _FILES or node == nodes[0]
+_FILES = 200  # ledgers of a rank in a file each; more share one
 
 
 def open_ledger(
@@ -32,7 +32,6 @@ def open_ledger(
     mode: str,
     adjacency: Adjacency,
     resume: bool | None = False,
-    keep_open: bool = True,
     dataset: str | None = None,
     source: str = "",
     **header: Any,
@@ -46,8 +45,8 @@ def open_ledger(
     if folder is None:
         return MemoryLedger(node, **known, **header)
     if resume or (resume is None and path_of(folder, node).exists()):
-        return Ledger.resume(folder, node, keep_open=keep_open, **known)
-    return Ledger(folder, node, keep_open=keep_open, **known, **header)
+        return Ledger.resume(folder, node, **known)
+    return Ledger(folder, node, **known, **header)
 
 
 class Replayed(NamedTuple):
@@ -70,7 +69,7 @@ class Books:
         neighbours: Sequence[int] = (),
         sent: dict[tuple[int, int], replay.Sent] | None = None,
     ):
-        self.ledgers = list(ledgers)
+        self.ledgers: Sequence[MemoryLedger] = ledgers if isinstance(ledgers, Shelf) else list(ledgers)
         self.nodes = [ledger.node for ledger in self.ledgers]
         require(self.nodes, "a rank without nodes keeps no books")
         self._sent = sent or {}
@@ -98,8 +97,14 @@ class Books:
         nodes = [int(node) for node in nodes]
         limits = [header.pop("budget", None)] * len(nodes) if budgets is None else budgets
         names = rows or {}
+        if folder is not None and len(nodes) > _FILES:
+            header["run"] = header.get("run") or os.urandom(8).hex()
+            shelf = Shelf(folder, nodes)
+            shelf.rows = [tuple(names.get(i, ())) for i in nodes]
+            shelf.each(lambda ledger, budget: ledger.begin(budget=budget, **header), limits)
+            return cls(shelf, folder, neighbours)
         ledgers = [
-            open_ledger(folder, i, keep_open=_kept(i, nodes), budget=limit, rows=names.get(i, ()), **header)
+            open_ledger(folder, i, budget=limit, rows=names.get(i, ()), **header)
             for i, limit in zip(nodes, limits)
         ]
         return cls(ledgers, folder, neighbours)
@@ -121,11 +126,23 @@ class Books:
         nodes = [int(node) for node in nodes]
         sent = {place: s for place, s in replay.read_all(folder).items() if place[0] in set(nodes)}
         seen = all_sightings(folder) if seen is None else list(seen)
-        of = {i: [sighting for sighting in seen if sighting.node == i] for i in nodes}
-        ledgers = [
-            Ledger.resume(folder, i, seen=of[i], sent=sent, keep_open=_kept(i, nodes), **expected)
-            for i in nodes
-        ]
+        of: dict[int, list[Sighting]] = {i: [] for i in nodes}
+        for sighting in seen:
+            of.get(sighting.node, []).append(sighting)
+        kept: dict[int, dict[tuple[int, int], replay.Sent]] = {i: {} for i in nodes}
+        for place, message in sent.items():
+            kept[place[0]][place] = message
+        if len(nodes) > _FILES or any(map(shelves.is_shelf, Path(folder).glob("nodes-*.jsonl"))):
+            found = shelves.of_nodes(Path(folder), nodes)
+            for path in {shelves.file_of(each) for each in found.values()}:
+                require_free(path)
+            shelf = Shelf(folder, nodes)
+            with shelf.at_once():
+                for ledger in shelf:
+                    i = ledger.node
+                    ledger.take_up(found[i], seen=of[i], stored=kept[i], **expected)  # type: ignore[attr-defined]
+            return cls(shelf, folder, neighbours, sent)
+        ledgers = [Ledger.resume(folder, i, seen=of[i], sent=kept[i], **expected) for i in nodes]
         return cls(ledgers, folder, neighbours, sent)
 
     def __len__(self) -> int:
@@ -134,29 +151,65 @@ class Books:
     @property
     def heads(self) -> Array:
         """The heads to send with this iteration's rows: (n, 32) bytes."""
-        return np.frombuffer(b"".join(ledger.head for ledger in self.ledgers), dtype=np.uint8).reshape(-1, 32)
+        return np.frombuffer(b"".join(self._heads), dtype=np.uint8).reshape(-1, 32)
+
+    @property
+    def _heads(self) -> Sequence[bytes]:
+        return (
+            self.ledgers.heads
+            if isinstance(self.ledgers, Shelf)
+            else [ledger.head for ledger in self.ledgers]
+        )
+
+    def _each(
+        self, work: Callable[[Any, Any], Any], given: Sequence[Any] | None = None, *, apart: bool = False
+    ) -> None:
+        """work(ledger, given of that node) for every ledger; of those on a shelf that read alike, once."""
+        if isinstance(self.ledgers, Shelf):
+            self.ledgers.each(work, given, apart=apart)
+        else:
+            for at, ledger in enumerate(self.ledgers):
+                work(ledger, None if given is None else given[at])
 
     def commit(self, plans: Sequence[Sequence[Event]]) -> None:
         """Reserve the schedule of each node."""
         require(len(plans) == len(self.ledgers), f"{len(plans)} schedules for {len(self.ledgers)} nodes")
-        for ledger, plan in zip(self.ledgers, plans):
-            ledger.commit(plan)
+        same: dict[tuple[int, ...], Sequence[Event]] = {}
+        self._each(
+            lambda ledger, plan: ledger.commit(plan),
+            [same.setdefault(tuple(map(id, plan)), plan) for plan in plans],
+        )
 
     def post(self, *, iteration: int) -> None:
         """Every node sends what depends on earlier releases alone."""
-        for ledger in self.ledgers:
-            ledger.post(iteration=iteration)
+        self._each(lambda ledger, _: ledger.post(iteration=iteration))
 
     def expose(self, reason: str, *, iteration: int) -> None:
         """Every node sends what depends on its data and carries no noise."""
-        for ledger in self.ledgers:
-            ledger.expose(reason, iteration=iteration)
+        with self._entered(Unbounded(reason)):
+            apart = self.ledgers[0].account is not None
+            self._each(lambda ledger, _: ledger.expose(reason, iteration=iteration), apart=apart)
+
+    @contextmanager
+    def _entered(self, event: Event) -> Iterator[None]:
+        """What is charged meanwhile without a reservation is entered in the account once for all, before."""
+        shelf = self.ledgers
+        if not isinstance(shelf, Shelf) or shelf.account is None or any(ledger.budget for ledger in shelf):
+            yield
+            return
+        purse, shelf.account = shelf.account, None
+        try:
+            if new := [ledger for ledger in shelf if ledger.tally.slot(event) is None]:
+                purse.all(new, event)
+            yield
+        finally:
+            shelf.account = purse
 
     def store(self, iteration: int, rows: Array) -> None:
         """Keep the rows that are about to be sent, to the byte."""
         if self._replay is None:
             return
-        self._replay.store_rows(self.nodes, iteration, [ledger.head for ledger in self.ledgers], rows)
+        self._replay.store_rows(self.nodes, iteration, self._heads, rows)
         self._last_stored = max(self._last_stored, iteration)
 
     def stored(self, iteration: int, width: int) -> Replayed | None:
@@ -178,16 +231,20 @@ class Books:
 
     def checkpoint(self, iteration: int) -> None:
         """A durable checkpoint holds everything up to `iteration`."""
-        for ledger in self.ledgers:
-            ledger.checkpoint(iteration)
+        if isinstance(self.ledgers, Shelf):
+            self.ledgers.checkpoint(iteration)
+        else:
+            for ledger in self.ledgers:
+                ledger.checkpoint(iteration)
         if self._replay is not None and self._last_stored <= iteration:
             self._replay.forget()
             self._last_stored = -1
 
     def close(self) -> None:
         """A clean end."""
-        for ledger in self.ledgers:
-            ledger.close()
+        self._each(lambda ledger, _: ledger.close())
+        if isinstance(self.ledgers, Shelf):
+            self.ledgers.let_go()
         for file in (self._replay, self._witness):
             if file is not None:
                 file.close()

@@ -187,7 +187,10 @@ class Protected(Unprotected):
     def price(self, plans: Sequence[tuple[Event, ...]]) -> None:
         """Price the schedules of all ranks, each distinct one once; no price depends on data."""
         orders, adjacency = self.books.ledgers[0].tally.orders, self.recipe.adjacency
-        distinct = list(dict.fromkeys(event for plan in set(plans) for event in plan))
+        different = {
+            tuple(map(id, plan)): plan for plan in plans
+        }.values()  # nodes that plan alike share their events
+        distinct = list(dict.fromkeys(event for plan in different for event in plan))
         prices = self.world.each_once(
             lambda event: event.rdp(orders, adjacency), distinct, Kept("rdp", adjacency, orders.tolist())
         )
@@ -216,8 +219,7 @@ class Protected(Unprotected):
 
     def _stamp(self) -> Array:
         """The ledgers' heads, as four numbers a row: they travel with the message."""
-        heads = b"".join([ledger.head for ledger in self.books.ledgers])
-        return np.frombuffer(heads, dtype=np.float64).reshape(-1, 4)
+        return self.books.heads.view(np.float64)
 
     def _notice(self, stamps: Array) -> None:
         """The heads of the neighbours that live on other ranks."""
