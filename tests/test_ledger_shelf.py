@@ -64,6 +64,22 @@ def used(books: Books, moves: list[tuple[str, int]]) -> None:
     books.close()
 
 
+@pytest.mark.parametrize("mode", ["secure", "simulation"])
+def test_force_keeps_spent_secret_noise(tmp_path, mode) -> None:
+    from distadmm.privacy.ledger.chain import has_secret_noise
+
+    books = opened(tmp_path, range(3), mode=mode)
+    path = tmp_path / "nodes-0000.jsonl"
+    assert not has_secret_noise(path)  # nothing was reserved
+    books.commit([[ONE]] * 3)
+    books.ledgers.let_go()
+    assert has_secret_noise(path) == (mode == "secure")
+    books = Books.resume(tmp_path, range(3), mode=mode)
+    books.expose("missed", iteration=1)
+    books.close()
+    assert has_secret_noise(tmp_path / "nodes-0000-1.jsonl") == (mode == "secure")
+
+
 MOVES = st.lists(
     st.tuples(st.sampled_from(["commit", "expose", "post", "charge", "expose one"]), st.integers(0, 3)),
     max_size=8,

@@ -22,6 +22,7 @@ from distadmm.errors import told
 
 VERSION = 1  # of a file of one ledger
 SHELF = 2  # of a file of many (`shelf`)
+TEXT = b'{"kind":"text"'  # how a line begins that says what entries of such a file share
 GENESIS = "0" * 64  # what the first entry has for `prev`
 NOT_WHOLE = "is not a whole JSON entry"
 
@@ -216,6 +217,13 @@ def has_secret_noise(path: str | Path) -> bool:
     try:
         with open(path, "rb") as file:
             line = file.readline()
+            if line.startswith(
+                TEXT
+            ):  # many ledgers in one file, each entry of which names what it says in a text
+                content = line + file.read()
+                return b'"mode":"secure"' in content and any(
+                    b'"kind":"%b"' % kind in content for kind in (b"commit", b"charge")
+                )
             paid = any(b'"kind":"commit"' in more or b'"kind":"charge"' in more for more in file)
     except OSError:
         return True

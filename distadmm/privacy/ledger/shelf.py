@@ -57,6 +57,7 @@ class Shelf(Sequence[MemoryLedger]):
         self.tallies: list[Any] = [None] * len(self.nodes)
         self.alone = bytearray(len(self.nodes))  # whose tally no other shares
         self.sent: dict[int, dict[int, replay.Sent]] = {}
+        self.held: dict[int, frozenset[bytes]] = {}  # the hashes that were found when it was taken up
         self.run = ""
         self.account: Any = None
         self.templates: dict[str, str] = {}
@@ -236,6 +237,7 @@ class Shelved(Written):
     def _adopt(self, found: chain.Chain, tally: Tally, sent: dict[int, replay.Sent]) -> None:
         super()._adopt(found, tally, sent)
         self.shelf.alone[self.at], self.shelf.rows[self.at] = 1, tuple(tally.header.get("rows", ()))
+        self.shelf.held[self.at] = frozenset(bytes.fromhex(entry["h"]) for entry in found.entries)
 
     def _after(self, found: chain.Chain) -> bytes:
         return b""  # the line stays open in its own file
@@ -340,10 +342,8 @@ class Shelved(Written):
         return self.path.read_bytes()
 
     def holds(self) -> set[bytes]:
-        from distadmm.privacy.ledger.shelves import of_nodes
-
-        found = of_nodes(self.shelf.folder, [self.node])[self.node]
-        return {bytes.fromhex(entry["h"]) for entry in found.entries}
+        """The hashes of what was found when it was taken up, and of what it ends with."""
+        return {*self.shelf.held.get(self.at, ()), self.head}
 
     def let_go(self) -> None:
         self.shelf.let_go()

@@ -14,7 +14,6 @@ from distadmm.errors import told
 from distadmm.privacy.ledger import chain
 from distadmm.privacy.ledger.chain import Chain, Entry, Fault
 
-_TEXT = b'{"kind":"text"'
 _UNREADABLE = "cannot read the ledger {}: REASON; give a .jsonl file or a run directory"
 _NODE = re.compile(rb'"node":(\d+)')
 
@@ -36,7 +35,7 @@ def is_shelf(path: Path) -> bool:
         told(f"cannot read the ledger {path}: REASON; give a .jsonl file or a run directory"),
         open(path, "rb") as file,
     ):
-        return file.read(len(_TEXT)) == _TEXT
+        return file.read(len(chain.TEXT)) == chain.TEXT
 
 
 def file_of(found: Chain) -> Path:
@@ -116,7 +115,7 @@ def _sort(path: Path, pieces: dict[int, list[_Piece]], wanted: frozenset[int] | 
     lines = lines[:-1] if torn or not lines[-1] else lines
     mine: dict[int, list[tuple[int, Entry]]] = {}
     for number, line in enumerate(lines, 1):
-        is_text = line.startswith(_TEXT)
+        is_text = line.startswith(chain.TEXT)
         if wanted is not None and not is_text and (of := _NODE.search(line)) and int(of[1]) not in wanted:
             continue
         entry = chain.unsealed(line)

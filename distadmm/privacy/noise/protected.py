@@ -190,11 +190,15 @@ class Protected(Unprotected):
         different = {
             tuple(map(id, plan)): plan for plan in plans
         }.values()  # nodes that plan alike share their events
-        distinct = list(dict.fromkeys(event for plan in different for event in plan))
+        distinct = list({tuple(dict.fromkeys(plan)): None for plan in different})
         prices = self.world.each_once(
-            lambda event: event.rdp(orders, adjacency), distinct, Kept("rdp", adjacency, orders.tolist())
+            lambda plan: [event.rdp(orders, adjacency) for event in plan],
+            distinct,
+            Kept("rdp of each", adjacency, orders.tolist()),
         )
-        curves = {event: np.array(curve) for event, curve in prices.items()}
+        curves = {
+            event: np.array(curve) for plan, found in prices.items() for event, curve in zip(plan, found)
+        }
         rdp.learn(curves, orders, adjacency)
 
     def commit(self, plans: Sequence[tuple[Event, ...]]) -> None:
