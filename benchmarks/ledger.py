@@ -29,6 +29,7 @@ from distadmm.privacy.ledger import chain
 from distadmm.privacy.ledger.books import Books
 from distadmm.privacy.ledger.file import Ledger, path_of
 from distadmm.privacy.ledger.rules import MemoryLedger
+from distadmm.privacy.ledger.shelf import Shelf
 from distadmm.privacy.noise.discrete import discrete_gaussian
 from distadmm.privacy.noise.mechanism import Noise, Secure, Simulation, k_norm
 from distadmm.privacy.noise.protected import Protected
@@ -59,7 +60,9 @@ def in_turn(cases: dict[str, Callable[[], object]], repeats: int) -> dict[str, f
 def ledger_costs(folder: Path) -> dict[str, float]:
     """Microseconds of each operation of a ledger on disk."""
     book = Ledger(folder, 0, adjacency="replace", mode="secure")
-    many = Ledger(folder, 1, keep_open=False, adjacency="replace", mode="secure")
+    shelf = Shelf(folder / "shelf", range(1000))
+    shelf.each(lambda ledger, _: ledger.begin(run="run", adjacency="replace", mode="secure"))
+    many = shelf[1]
     memory = MemoryLedger(2, adjacency="replace", mode="secure")
     for each in (book, many, memory):
         each.commit([replace(EVENT, count=10**6)])
@@ -69,7 +72,7 @@ def ledger_costs(folder: Path) -> dict[str, float]:
     found = in_turn(
         {
             "charge under a schedule": lambda: book.charge(EVENT, iteration=1),
-            "the same, file opened each time": lambda: many.charge(EVENT, iteration=1),
+            "the same, one of 1,000 nodes in one file": lambda: many.charge(EVENT, iteration=1),
             "the same, in memory": lambda: memory.charge(EVENT, iteration=1),
             "post line": lambda: book.post(iteration=2),
             "keep 840 sent bytes": lambda: book.store_release(1, payload),

@@ -21,7 +21,8 @@ from pathlib import Path
 import numpy as np
 
 BARE_ARM = "numpy and mpi4py imported"
-PRIVATE = ("admm", "radmm", "mradmm", "madmm")
+PRIVATE = ("admm", "radmm", "mradmm", "madmm", "gossip", "masked")
+PLAIN = "the default command"
 MARK = """
 import os, time
 def mark():
@@ -63,8 +64,8 @@ raise SystemExit(radmm.main({argv!r}))
 )
 
 
-def launch(code: str, ranks: int, folder: Path) -> tuple[float, float]:
-    """(wall seconds to the last mark, CPU seconds of all ranks to theirs)."""
+def launch(code: str, ranks: int, folder: Path, *, known: bool = True) -> tuple[float, float]:
+    """(wall seconds to the last mark, CPU seconds of all ranks to theirs); `known`: with prices that are kept."""
     for old in folder.iterdir():
         old.unlink()
     mpiexec = Path(sys.executable).with_name("mpiexec")
@@ -73,6 +74,10 @@ def launch(code: str, ranks: int, folder: Path) -> tuple[float, float]:
     # Compiled files are kept, as in any installation; the first round, which is not counted, writes them.
     env = {**os.environ, "PYTHONPYCACHEPREFIX": str(folder.parent / "compiled")}
     env.pop("PYTHONDONTWRITEBYTECODE", None)
+    env |= {
+        "XDG_STATE_HOME": str(folder.parent / f"state-{time.time_ns()}")
+    }  # an account that nothing was entered in
+    env |= {"DISTADMM_PRICES": str(folder.parent / "prices") if known else "off"}
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     subprocess.run(command, check=True, env=env, **quiet)
     marks = np.array([[float(x) for x in path.read_text().split()] for path in folder.iterdir()])
@@ -87,16 +92,22 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, default=20)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--private", action="store_true", help="also runs with --epsilon 2")
+    parser.add_argument("--algorithms", default=",".join(PRIVATE), help="which of them")
+    parser.add_argument(
+        "--cold", action="store_true", help="also once each without the prices of earlier runs"
+    )
     parser.add_argument("--out", help="also write the figures as JSON")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as top:
         marks, out = Path(top, "marks"), Path(top, "run")
         marks.mkdir()
         argv = ["--progress", "none", "--out", str(out), "--force"]
-        commands = {"the default command": [*argv, "--iterations", "1"]}
+        commands = {PLAIN: [*argv, "--iterations", "1"]}
         if options.private:
             budget = [*argv, "--epsilon", "2", "--adjacency", "replace"]
-            commands |= {f"private {name}": ["--algorithm", name, *budget] for name in PRIVATE}
+            for name in options.algorithms.split(","):
+                others = ["--trust", "coalition:5"] if name == "masked" else []
+                commands[f"private {name}"] = ["--algorithm", name, *budget, *others]
         arms = {BARE_ARM: BARE.format(folder=str(marks))} | {
             f"first iteration of {name}": PRODUCT.format(folder=str(marks), argv=command)
             for name, command in commands.items()
@@ -105,16 +116,26 @@ def main() -> None:
         for turn in range(options.rounds + 1):
             for name, code in arms.items():
                 seconds = launch(code, options.ranks, marks)
-                if turn:  # the first fills the page cache
+                if turn:  # the first fills the page cache, and the cache of prices
                     found[name].append(seconds)
+        unknown = {
+            name: launch(code, options.ranks, marks, known=False)
+            for name, code in arms.items()
+            if options.cold
+        }
     bare = np.array(found[BARE_ARM])
     print(
         f"\nstart-up of {options.ranks} ranks, medians of {options.rounds} rounds; goal of the default command: 1.3\n"
     )
-    print("| | wall, s | CPU of all ranks, s | wall ratio | CPU ratio |\n|---|---|---|---|---|")
+    plain = np.array(found[f"first iteration of {PLAIN}"])
+    print("| | wall, s | CPU of all ranks, s | wall, CPU / import alone | wall, CPU / default command |")
+    print("|---|---|---|---|---|")
     for name, times in found.items():
-        seconds, ratios = np.median(times, axis=0), np.median(np.array(times) / bare, axis=0)
-        print(f"| {name} | {seconds[0]:.2f} | {seconds[1]:.2f} | **{ratios[0]:.2f}** | **{ratios[1]:.2f}** |")
+        wall, cpu = np.median(times, axis=0)
+        (w, c), (w1, c1) = (np.median(np.array(times) / other, axis=0) for other in (bare, plain))
+        print(f"| {name} | {wall:.2f} | {cpu:.2f} | **{w:.2f}**, **{c:.2f}** | **{w1:.2f}**, **{c1:.2f}** |")
+    for name, (wall, cpu) in unknown.items():
+        print(f"| {name}, no price known | {wall:.2f} | {cpu:.2f} | | |")
     if options.out:
         Path(options.out).write_text(json.dumps(found, indent=1))
 

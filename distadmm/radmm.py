@@ -162,6 +162,7 @@ PROGRAMME = Consensus()
 
 def _by_trust(prepared: Prepared, node: Node, epsilon: float) -> dict[str, float]:
     """What was spent as others see it; `epsilon` where nothing depends on them.  Called by every rank."""
+    from distadmm.privacy.accounting.kept import Kept
     from distadmm.privacy.accounting.trust import TOLD, Trust
 
     def price(events: tuple[Any, ...]) -> float:  # imported where it is worked out: one rank of a host
@@ -178,7 +179,10 @@ def _by_trust(prepared: Prepared, node: Node, epsilon: float) -> dict[str, float
     differs = {name for some in world.allgather([n for n in TOLD if seen[n] != spent]) for name in some}
     if not differs:
         return dict.fromkeys(TOLD, epsilon)
-    prices = world.each_once(price, [events for name in TOLD if name in differs for events in seen[name]])
+    kept = Kept("epsilon", privacy.delta, privacy.adjacency)
+    prices = world.each_once(
+        price, [events for name in TOLD if name in differs for events in seen[name]], kept
+    )
     here = {name: max((prices[events] for events in seen[name]), default=0.0) for name in differs}
     everywhere = world.allgather(here)
     return {name: max(one[name] for one in everywhere) if name in differs else epsilon for name in TOLD}

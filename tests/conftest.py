@@ -41,6 +41,7 @@ _PASSED, _ALONE = pytest.StashKey[set[str]](), pytest.StashKey[set[str]]()
 
 if INNER not in os.environ:  # nothing is entered in the accounts of who runs the tests
     os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="distadmm-tests-")
+    os.environ["DISTADMM_PRICES"] = os.path.join(os.environ["XDG_STATE_HOME"], "prices")
     os.environ.pop("DISTADMM_ACCOUNT", None)
     atexit.register(shutil.rmtree, os.environ["XDG_STATE_HOME"], ignore_errors=True)
 

@@ -89,7 +89,7 @@ def test_only_grid_noise_is_float_exact():
 
 def test_file_and_memory_hold_the_same_lines(tmp_path, monkeypatch):
     monkeypatch.setattr(memory, "now", lambda: "then")
-    books = [in_memory(), Ledger(tmp_path, 3, **HOW), Ledger(tmp_path / "b", 3, keep_open=False, **HOW)]
+    books = [in_memory(), Ledger(tmp_path, 3, **HOW)]
     for book in books:
         book.commit([replace(PERTURBED, count=2)])
         book.charge(PERTURBED, iteration=1)
@@ -97,7 +97,7 @@ def test_file_and_memory_hold_the_same_lines(tmp_path, monkeypatch):
         book.charge(NORMAL, iteration=3)
         book.expose("the raw gradient", iteration=4)
         book.close()
-    assert books[0].content == books[1].content == books[2].content
+    assert books[0].content == books[1].content
 
 
 events = st.sampled_from([PERTURBED, LAPLACE, NORMAL, Pure(0.1), Unbounded("open"), PostProcessing(1)])

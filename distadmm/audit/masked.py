@@ -31,7 +31,7 @@ from distadmm.privacy.accounting import gaussian
 from distadmm.privacy.accounting.events import Event
 from distadmm.privacy.accounting.shared_discrete_gaussian import SharedDiscreteGaussian, colluding_of
 from distadmm.privacy.ledger import chain
-from distadmm.privacy.ledger.file import path_of
+from distadmm.privacy.ledger.shelves import of_nodes
 from distadmm.privacy.ledger.tally import Tally
 from distadmm.ranks.world import World
 from distadmm.run.config import Config
@@ -272,8 +272,7 @@ def _of_ledgers(config: Config, made: Recording, folder: Path) -> list[Finding]:
     histories: dict[tuple[str, int], set[str]] = {}
     least = {tapped.ask: tapped.events[0].sensitivity_grid for tapped in made.rounds if tapped.events}
     of_kind = {ask.kind: min(s for other, s in least.items() if other.kind == ask.kind) for ask in least}
-    for node in range(made.plan.rule.nodes):
-        found = chain.read(path_of(folder / "ledger", node))
+    for node, found in of_nodes(folder / "ledger", range(made.plan.rule.nodes)).items():
         if found.fault:
             findings.append(Finding("chain", node, -1, str(found.fault)))
         events: Any = [e for e in Tally.of(found.entries).events if isinstance(e, SharedDiscreteGaussian)]

@@ -16,7 +16,7 @@ from distadmm.methods.istdp.plan import Plan
 from distadmm.methods.istdp.private import NoisySteps
 from distadmm.methods.sharing import private
 from distadmm.privacy.accounting.events import Array, Event
-from distadmm.privacy.ledger import chain
+from distadmm.privacy.ledger.shelves import of_nodes
 from distadmm.privacy.ledger.tally import Tally
 from distadmm.ranks.world import World
 from distadmm.run.kinds import RunDirectory
@@ -52,12 +52,11 @@ def of_run(run: RunDirectory, width: int) -> Play:
 
 def events_of(run: RunDirectory, node: int) -> list[Event]:
     """What the ledger of one node has charged."""
-    path = run.path / "ledger" / f"node-{node:04d}.jsonl"
+    found = of_nodes(run.path / "ledger", [node])[node]
     require(
-        path.is_file(),
-        f"{run.path} is a run of {run.kind}, but has no {path.name}: what it claims is unknown",
+        found.entries or found.fault,
+        f"{run.path} is a run of {run.kind}, but has no ledger of node {node}: what it claims is unknown",
     )
-    found = chain.read(path)
     require(found.fault is None, f"{found.fault}; see: python -m distadmm ledger verify")
     return Tally.of(found.entries).events
 

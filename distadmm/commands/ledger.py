@@ -23,6 +23,7 @@ from distadmm.files import examples, write_json, write_text
 from distadmm.flags import again, flag, parse, positional
 from distadmm.privacy.ledger import check as ledger_check
 from distadmm.privacy.ledger.account import Account
+from distadmm.privacy.ledger.shelves import read_all
 from distadmm.ranks.launch import launch
 from distadmm.ranks.world import World
 from distadmm.run import kinds
@@ -140,7 +141,7 @@ def verify(request: Request) -> int:
     for fault in found.faults:
         print(f"{PROG}: {fault}", file=sys.stderr)
     if not found.faults:
-        print(f"{len(request.files)} ledger{'s' * (len(request.files) > 1)} whole")
+        print(f"{len(found.notes)} ledger{'s' * (len(found.notes) > 1)} whole")
     return FAILURE if found.faults else DONE
 
 
@@ -172,7 +173,7 @@ def export(request: Request) -> int:
 
 def _whole(files: Sequence[Path]) -> list[ledger_report.Book]:
     """The ledgers, none of them faulty."""
-    return [ledger_report.Book.of(file) for file in files]
+    return [ledger_report.Book.of(found) for found in read_all(files)]
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -17,6 +17,7 @@ from distadmm.errors import require
 from distadmm.privacy.accounting.scopes import established
 from distadmm.privacy.ledger.account import Account, Entered, standing
 from distadmm.privacy.ledger.check import heads_digest, verified
+from distadmm.privacy.ledger.shelves import read_all
 from distadmm.run import kinds
 
 ESTABLISHED = {  # who stands behind a hypothesis
@@ -47,7 +48,7 @@ def page(files: Sequence[Path], account: Account, delta: float, owner: str, toda
     require(
         not checked.faults, f"{(checked.faults or [''])[0]}; a ledger that is not whole certifies nothing"
     )
-    books = [Book.of(file) for file in files]
+    books = [Book.of(found) for found in read_all(files)]
     runs = [
         (_folder(its), its, told)
         for told in ledger_report.shown(books, delta)["runs"]

@@ -32,18 +32,17 @@ from distadmm.privacy.ledger.tally import Tally, doubted, is_committed, statemen
 
 @dataclass(frozen=True)
 class Book:
-    """One ledger file that is whole."""
+    """One ledger that is whole."""
 
     path: Path
     found: chain.Chain
     tally: Tally
 
     @classmethod
-    def of(cls, path: Path) -> Self:
-        found = chain.read(path)
+    def of(cls, found: chain.Chain) -> Self:
         require(found.fault is None, f"{found.fault}; see: python -m distadmm ledger verify")
-        require(found.entries, f"{path} holds no whole entry; nothing was released under it")
-        return cls(path, found, Tally.of(found.entries))
+        require(found.entries, f"{found.path} holds no whole entry; nothing was released under it")
+        return cls(Path(found.path), found, Tally.of(found.entries))
 
     @property
     def header(self) -> chain.Entry:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from distadmm.errors import require
 from distadmm.flags import positional
-from distadmm.privacy.ledger import chain
+from distadmm.privacy.ledger.shelves import read_all
 from distadmm.ranks.launch import say
 from distadmm.run import checkpoint, kinds
 from distadmm.run.claim import in_use
@@ -52,10 +52,11 @@ def told(path: str) -> list[tuple[str, str]]:
     if done is not None:
         goal = f" of {most}" if most and found.summary is None else ""
         lines.append(("iterations", f"{done}{goal} after which all is kept"))
-    releases = sum(entry["kind"] in ("release", "charge") for p in ledgers for entry in chain.read(p).entries)
+    chains = read_all(ledgers)
+    releases = sum(entry["kind"] in ("release", "charge") for found in chains for entry in found.entries)
     if ledgers:
         ago = time.time() - max(p.stat().st_mtime for p in ledgers)
-        lines.append(("ledgers", f"{len(ledgers)}, of {releases} releases; last written {ago:.0f} s ago"))
+        lines.append(("ledgers", f"{len(chains)}, of {releases} releases; last written {ago:.0f} s ago"))
         lines.append(("what was spent", f"python -m distadmm ledger show {found.path}"))
     return lines
 

@@ -19,8 +19,8 @@ from distadmm.errors import DONE, InputError, require
 from distadmm.files import read_json, write_json, write_npz
 from distadmm.flags import fields_of, flag, nearest, parse, unknown_flag
 from distadmm.methods.consensus import private as protect
-from distadmm.privacy.ledger import chain, replay
-from distadmm.privacy.ledger.file import path_of
+from distadmm.privacy.ledger import replay
+from distadmm.privacy.ledger.shelves import of_nodes
 from distadmm.privacy.noise.sources import Array, Simulation
 from distadmm.ranks.launch import launch
 from distadmm.ranks.world import World
@@ -111,8 +111,8 @@ def stored(folder: Path, prepared: Prepared) -> Recording:
             )
         sealed[k] = np.stack([np.frombuffer(row.payload) for row in rows if row is not None])
     recording = Recording(iterations, sealed, None, [])
-    for i in node.network.nodes.tolist():
-        play.take_entries(recording, chain.read(path_of(folder / "ledger", i)))
+    for found in of_nodes(folder / "ledger", node.network.nodes.tolist()).values():
+        play.take_entries(recording, found)
     return recording
 
 

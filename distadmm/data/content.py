@@ -21,6 +21,7 @@ import numpy as np
 from distadmm.data.table import Array, Matrix, Sparse
 
 KEPT = 256  # marks of either kind
+_SMALL = 1 << 16  # cells of a matrix that is hashed in one go
 
 
 class Content(NamedTuple):
@@ -153,6 +154,8 @@ def _sums(cells: Array | Sparse, key: bytes) -> Array:
             [np.zeros(1, np.uint64), np.cumsum(_terms(cells.data, cells.indices, key), dtype=np.uint64)]
         )
         return upto[cells.indptr[1:]] - upto[cells.indptr[:-1]]
+    if cells.size <= _SMALL:
+        return _terms(cells, np.arange(cells.shape[1]), key).sum(axis=1, dtype=np.uint64)
     total = np.zeros(len(cells), dtype=np.uint64)
     for place, column in enumerate(np.ascontiguousarray(cells.T)):
         total += _terms(column, place, key)

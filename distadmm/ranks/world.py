@@ -7,10 +7,10 @@ library at all, so a notebook and a laptop without MPI run the same code.
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from distadmm.errors import InputError
 from distadmm.ranks.signals import Signals
@@ -78,6 +78,14 @@ def on_one_host() -> bool:
         if name in os.environ:
             return os.environ[name] == str(launched_size())
     return os.environ.get("SLURM_STEP_NUM_NODES") == "1"  # srun
+
+
+class Store(Protocol):
+    """Where results are kept from one run to the next."""
+
+    def find(self, items: Iterable[Any]) -> dict[Any, Any]: ...
+
+    def keep(self, results: Mapping[Any, Any]) -> None: ...
 
 
 class World:
@@ -257,20 +265,32 @@ class World:
             return None
         return [parts[index % workers][index // workers] for index in range(len(items))]
 
-    def each_once(self, function: Callable[[T], R], items: Sequence[T]) -> dict[T, R]:
-        """function(item) for this rank's items, and maybe others'.
+    def each_once(
+        self, function: Callable[[T], R], items: Sequence[T], kept: Store | None = None
+    ) -> dict[T, R]:
+        """function(item) for this rank's items, and maybe others'; not of those whose result is `kept`.
 
         Ranks of one host belong together: equal items are worked on once, dealt out to them.  Over several hosts a
         rank works for itself, for it need not believe what another says of its noise or of what it has spent.
         """
-        mine = list(dict.fromkeys(items))
-        if self.size == 1 or not on_one_host():
+        distinct, alone = list(dict.fromkeys(items)), self.size == 1 or not on_one_host()
+        if not alone:
+            distinct = list(dict.fromkeys(item for some in self.allgather(distinct) for item in some))
+        keeper = kept if alone or self.is_root else None
+        known: dict[T, R] = {} if keeper is None else keeper.find(distinct)
+        if not alone and kept is not None:
+            known = self.broadcast(known)
+        rest = [item for item in distinct if item not in known]
+        if alone:
             with self.together():
-                return {item: function(item) for item in mine}
-        distinct = list(dict.fromkeys(item for some in self.allgather(mine) for item in some))
-        if len(distinct) == 1:
-            return {distinct[0]: self.on_root(lambda: function(distinct[0]))}
-        return dict(zip(distinct, self.broadcast(self.share_out(function, distinct) or [])))
+                found = {item: function(item) for item in rest}
+        elif len(rest) == 1:
+            found = {rest[0]: self.on_root(lambda: function(rest[0]))}
+        else:
+            found = dict(zip(rest, self.broadcast(self.share_out(function, rest) or []))) if rest else {}
+        if keeper is not None:
+            keeper.keep(found)
+        return {item: known[item] if item in known else found[item] for item in distinct}
 
     def without(self, ranks: Sequence[int], named: Sequence[int]) -> None:
         """Go on without these ranks, which hear nothing of it; the others all call this.  `named`: by the job."""

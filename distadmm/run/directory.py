@@ -114,7 +114,7 @@ def _require_heads(ledgers: Path, heads: dict[int, str]) -> None:
 
 def forget(run: Running) -> None:
     """A run that is refused leaves nothing behind, unless it was resumed or anything was released or kept."""
-    from distadmm.privacy.ledger.chain import read
+    from distadmm.privacy.ledger.shelves import read_all
 
     folder = run.folder
     if folder is None or run.made is None or run.account is not None:
@@ -122,7 +122,7 @@ def forget(run: Running) -> None:
     files = [path for path in folder.rglob("*") if not path.is_dir()]
     ledgers = [path for path in files if path.suffix == ".jsonl"]
     others = {path.relative_to(folder).parts[0] for path in files if path not in ledgers}
-    chains = [read(path) for path in ledgers]
+    chains = read_all(ledgers)
     noted = {entry["kind"] for chain in chains for entry in chain.entries}
     whole = all(chain.fault is None for chain in chains)
     if whole and others <= {"config.json", "ledger"} and noted <= {"open", "refused", "close"}:
@@ -137,11 +137,12 @@ def forget(run: Running) -> None:
 
 def earlier_name(folder: Path) -> str:
     """The name by which the ledgers of a run know it; empty where they do not tell."""
-    from distadmm.privacy.ledger.chain import read
+    from distadmm.privacy.ledger import chain, shelves
 
     for path in sorted(folder.glob("ledger/*.jsonl")):
-        if entries := read(path).entries:
-            return str(entries[0]["run"])
+        opening = [shelves.first_of(path)] if shelves.is_shelf(path) else chain.read(path).entries[:1]
+        if opening and opening[0]:
+            return str(opening[0]["run"])
     return ""
 
 

@@ -4,7 +4,6 @@ A directory names its kind, and the version of its form, in config.json.  Those 
 known by what they hold, and their results are told here in the words of today's summary.json.
 """
 
-import json
 import math
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -61,8 +60,9 @@ class RunDirectory(NamedTuple):
         if "data_id" in self.told:
             return str(self.told["data_id"])
         for ledger in sorted(self.path.glob("ledger/*.jsonl")):
-            with open(ledger, encoding="utf-8") as file:
-                return str(json.loads(file.readline())["dataset"]).partition(",")[0]
+            from distadmm.privacy.ledger.shelves import first_of
+
+            return str(first_of(ledger)["dataset"]).partition(",")[0]
         return ""
 
     def refuse(self, why: str) -> None:

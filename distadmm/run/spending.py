@@ -36,7 +36,7 @@ def spender(ledger: MemoryLedger, held: Iterable[Event], plan: Iterable[Event]) 
     header = tally.header
     return Spender(
         ledger.node,
-        tuple(header.get("rows", ())),
+        ledger.rows,
         tally.adjacency,
         header["scope"],
         tally.trust,
@@ -162,11 +162,16 @@ class Purse:
         self.account, self.run, self.where, self.delta, self.rows_of = account, run, where, delta, rows_of
 
     def __call__(self, ledger: MemoryLedger, event: Event) -> None:
+        self.all([ledger], event)
+
+    def all(self, ledgers: Sequence[MemoryLedger], event: Event) -> None:
+        """The same of ledgers that are about to charge one thing each."""
         from distadmm.privacy.ledger.account import Entered
 
-        more = spender(ledger, (), [event])
-        entered = Entered(self.run, self.where, frozenset(), {more.node: more})
-        self.account.enter(entered, self.delta, more=True, rows_of=self.rows_of)
+        more = {ledger.node: spender(ledger, (), [event]) for ledger in ledgers}
+        self.account.enter(
+            Entered(self.run, self.where, frozenset(), more), self.delta, more=True, rows_of=self.rows_of
+        )
 
 
 def leave(

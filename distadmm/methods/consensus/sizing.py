@@ -20,6 +20,7 @@ from distadmm.ranks.world import World
 if TYPE_CHECKING:
     from distadmm.algorithm import Node
     from distadmm.privacy.accounting.events import Event
+    from distadmm.privacy.accounting.kept import Kept
     from distadmm.privacy.noise.protected import Recipe
     from distadmm.run.config import Config, Privacy
 
@@ -68,7 +69,9 @@ def calibrate(privacy: Privacy, recipe: Recipe, releases: Sequence[Any], world: 
     """The largest alpha of each node, the same in all its solves, that spends at most --epsilon."""
     # Nodes of equal weight and equal penalties need the same alpha: each case is worked out once, by one rank.
     cases = _cases(recipe, releases)
-    chosen = world.each_once(lambda case: _alpha(privacy, recipe, case), cases)
+    chosen = world.each_once(
+        lambda case: _alpha(privacy, recipe, case), cases, _kept("alpha", privacy, recipe)
+    )
     recipe = replace(recipe, alpha=np.tile([chosen[case] for case in cases], (len(recipe.alpha), 1)))
     with world.together():
         require(
@@ -99,7 +102,9 @@ def interpolated(
     if len(within):
         at = within[np.unique(np.round(np.linspace(0, len(within) - 1, exact)).astype(int))]
         found = world.each_once(
-            lambda case: _alpha(privacy, recipe, case), [of[weight] for weight in at.tolist()]
+            lambda case: _alpha(privacy, recipe, case),
+            [of[weight] for weight in at.tolist()],
+            _kept("alpha", privacy, recipe),
         )
         rule = np.array([thumb[weight] for weight in within.tolist()])
         share = np.array([found[of[weight]] / thumb[weight] for weight in at.tolist()])
@@ -146,7 +151,9 @@ def with_penalty(config: Config, node: Node, recipe: Recipe) -> tuple[Recipe, Ch
     for eta in tried:
         cases.append(_cases(recipe, config.algorithm.releases(at_penalty(node, eta), config.loop.iterations)))
     rough = world.each_once(
-        lambda case: _rough(config, recipe, case), [case for some in cases for case in some]
+        lambda case: _rough(config, recipe, case),
+        [case for some in cases for case in some],
+        _kept("rough", config.privacy, recipe),
     )
     open_to = smoothings(config.algorithm, node, A)
     for eta, some in zip(tried, cases):
@@ -206,6 +213,14 @@ def at_penalty(node: Node, eta: float, after: Smoothing | None = None) -> Node:
     return node.having(table=table)
 
 
+def _kept(question: str, privacy: Privacy, recipe: Recipe) -> Kept:
+    """What was worked out before for cases under this budget and mechanism, whatever its nodes' alpha and weight."""
+    from distadmm.privacy.accounting.kept import Kept
+
+    same = replace(recipe, alpha=None, weight=None, unverified="")  # type: ignore[arg-type]
+    return Kept(question, privacy.epsilon, privacy.delta, same)
+
+
 def _rough(config: Config, recipe: Recipe, case: _Case) -> tuple[float, float]:
     """Of one node, by rule of thumb: the noise's variance, and what the solves cost whatever it is."""
     assert config.privacy.epsilon is not None
@@ -246,11 +261,27 @@ def excess(
 ) -> float:
     """What the nodes' own models lose, expected."""
     from distadmm.methods.consensus import forecast
+    from distadmm.privacy.accounting.kept import Kept
 
-    phases, gamma = config.algorithm.phases, config.algorithm.proximal
+    phases, gamma, facts = config.algorithm.phases, config.algorithm.proximal, node.facts
     solves, (power, rounds) = -(-config.loop.iterations // phases), choice.smoothing
     course = forecast.Course(solves, choice.eta, gamma, phases, power)
-    return forecast.expected_excess(A, node.facts, dimension, noise, record, course, rounds)
+    known = Kept(
+        "excess",
+        facts._replace(degrees=np.zeros(0)),
+        dimension,
+        *map(_digest, (A, facts.degrees, noise, record)),
+    )
+    return known.one(  # type: ignore[no-any-return]
+        (course, rounds),
+        lambda _: forecast.expected_excess(A, facts, dimension, noise, record, course, rounds),
+    )
+
+
+def _digest(numbers: Array) -> str:
+    from hashlib import sha256
+
+    return sha256(np.ascontiguousarray(numbers).tobytes()).hexdigest()
 
 
 class _Case(NamedTuple):

@@ -16,6 +16,7 @@ from distadmm.run.setup import Prepared
 
 if TYPE_CHECKING:
     from distadmm.privacy.accounting.events import Event
+    from distadmm.privacy.accounting.kept import Kept
 
 
 def foreign(config: Config) -> str:
@@ -47,6 +48,7 @@ def unchecked(prepared: Prepared) -> str:
 def spent(config: Config, node: Node) -> float:
     """epsilon of the record that costs most, over all ranks: at one node, or at all that have the same rows."""
     from distadmm.privacy.accounting import accountant
+    from distadmm.privacy.accounting.kept import Kept
     from distadmm.privacy.noise.protected import Protected
 
     delta, release, world = config.privacy.delta, node.release, node.network.world
@@ -57,7 +59,7 @@ def spent(config: Config, node: Node) -> float:
     def price(events: Any, adjacency: Any) -> float:
         return of(list(events), delta, adjacency)
 
-    return _worst(node, price)
+    return _worst(node, price, lambda adjacency: Kept(of.__name__, delta, adjacency))
 
 
 def weakest_statement(node: Node) -> str:
@@ -109,6 +111,7 @@ def published(node: Node) -> float:
 def said_of(node: Node, delta: float) -> str:
     """What `ledger show` says of this run, of the record that costs most; on rank 0, called by every rank."""
     from distadmm.privacy.accounting import accountant
+    from distadmm.privacy.accounting.kept import Kept
     from distadmm.privacy.accounting.statements import of_claim
     from distadmm.privacy.ledger.tally import is_committed
 
@@ -120,7 +123,8 @@ def said_of(node: Node, delta: float) -> str:
     price = accountant.epsilon if committed else accountant.adaptive_epsilon
     claim, adjacency = tallies[0].header["claim"], tallies[0].adjacency
     blocks = _blocks(node, [tally.seen for tally in tallies])
-    prices = world.each_once(lambda events: price(events, delta, adjacency), blocks)
+    kept = Kept(price.__name__, delta, adjacency)
+    prices = world.each_once(lambda events: price(events, delta, adjacency), blocks, kept)
     here = max(blocks, key=prices.__getitem__)
     _, worst = max(world.allgather((prices[here], here)), key=lambda one: one[0])
     if not world.is_root:
@@ -128,7 +132,9 @@ def said_of(node: Node, delta: float) -> str:
     return of_claim(reading, claim, worst, adjacency, delta, committed=committed).text  # type: ignore[arg-type]
 
 
-def _worst(node: Node, price: Callable[[Any, Any], float]) -> float:
+def _worst(
+    node: Node, price: Callable[[Any, Any], float], kept: Callable[[Any], Kept] | None = None
+) -> float:
     from distadmm.privacy.noise.protected import Protected
 
     release, world = node.release, node.network.world
@@ -136,14 +142,15 @@ def _worst(node: Node, price: Callable[[Any, Any], float]) -> float:
         return float("inf")
     adjacency = release.recipe.adjacency
     books = _blocks(node, [ledger.events for ledger in release.books.ledgers])
-    prices = world.each_once(lambda events: price(events, adjacency), books)
+    store = None if kept is None else kept(adjacency)
+    prices = world.each_once(lambda events: price(events, adjacency), books, store)
     return max(world.allgather(max(prices[events] for events in books)))
 
 
 def _blocks(node: Node, spent: Sequence[Sequence[Event]]) -> list[tuple[Event, ...]]:
     """What is spent on one record, place by place: here, or over all ranks where several nodes have the same rows."""
     ledgers, world = node.release.books.ledgers, node.network.world  # type: ignore[attr-defined]
-    names = [ledger.tally.header.get("rows", ()) for ledger in ledgers]
+    names = [ledger.rows for ledger in ledgers]
     everywhere = [name for some in world.allgather([n for each in names for n in each]) for name in some]
     if len(set(everywhere)) == len(everywhere):
         return [tuple(events) for events in spent]

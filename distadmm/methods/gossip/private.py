@@ -16,6 +16,7 @@ from distadmm.methods.consensus import private as consensus
 from distadmm.methods.consensus.private import armed, settle
 from distadmm.methods.consensus.smoothing import Smoothing
 from distadmm.methods.gossip import rule
+from distadmm.privacy.accounting.kept import Kept
 from distadmm.privacy.accounting.trust import Trust
 from distadmm.privacy.noise import masks
 from distadmm.problems.losses import loss_named
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from distadmm.privacy.ledger.books import Books
     from distadmm.privacy.noise.queries import Query
     from distadmm.privacy.noise.sources import Source
+    from distadmm.ranks.world import World
 
 __all__ = ["armed", "plan_of", "settle"]
 
@@ -124,7 +126,6 @@ def plan_of(prepared: Prepared) -> Plan | None:
         missed = unverified(prepared)
     missed = next(filter(None, world.allgather(missed)), "")
     from distadmm.methods.gossip.release import Recipe
-    from distadmm.privacy.accounting.gaussian import gaussian_noise_multiplier
 
     opening, n = algorithm.opening(node), node.facts.n_nodes
     steps = config.loop.iterations - opening
@@ -135,7 +136,9 @@ def plan_of(prepared: Prepared) -> Plan | None:
             + (f", the first {opening} mix second moments" if opening else "")
             + f"; needed: at least {opening + 1}",
         )
-        multiplier = gaussian_noise_multiplier(float(privacy.epsilon or 0.0), privacy.delta, steps) * _ABOVE
+        budget = float(privacy.epsilon or 0.0), privacy.delta
+    multiplier = _once(world, "gaussian_noise_multiplier", *budget, steps) * _ABOVE
+    with world.together():
         reach = _everywhere(prepared, 1.0)
     A = forecast.adjacency(node.network) if n <= forecast.LARGEST else None
     opened = _opened(prepared, opening)
@@ -165,13 +168,24 @@ def _opened(prepared: Prepared, opening: int) -> list[rule.Constants]:
     if not algorithm.opens:
         return [plain]
     from distadmm.methods.gossip.preconditioned import width_of
-    from distadmm.privacy.accounting.gaussian import gaussian_noise_multiplier
 
-    once = gaussian_noise_multiplier(float(privacy.epsilon or 0.0), privacy.delta, 1)
+    budget = float(privacy.epsilon or 0.0), privacy.delta
+    once = _once(prepared.world, "gaussian_noise_multiplier", *budget, 1)
     moved = np.concatenate(prepared.world.allgather(moments_moved(prepared)))
     sd = once * float(np.sqrt(np.mean(moved**2) / 2))  # of a number beside the diagonal
     long = node.facts.max_curvature * 2 * sd * float(np.sqrt(width_of(node) / node.facts.n_nodes))
     return [plain._replace(share=q, damping=long / q**0.5) for q in algorithm.shares]
+
+
+def _once(world: World, function: str, *given: float) -> float:
+    """What a function of `accounting.gaussian` says; one rank of a host loads it, if it was never asked before."""
+
+    def value(asked: tuple[float, ...]) -> float:
+        from distadmm.privacy.accounting import gaussian
+
+        return getattr(gaussian, function)(*asked)  # type: ignore[no-any-return]
+
+    return world.each_once(value, [given], Kept(function))[given]
 
 
 def _everywhere(prepared: Prepared, clip: float) -> Array:
@@ -226,10 +240,10 @@ def _queries(
 ) -> tuple[tuple[Query | Paired, ...], tuple[Query | Paired, ...]]:
     """What each node here releases first, and in each step."""
     from distadmm.methods.gossip.release import Paired
-    from distadmm.privacy.accounting.gaussian import gaussian_noise_multiplier, mu_at
 
     config, d, count = prepared.config, prepared.node.problem.dimension, prepared.node.network.n_local
-    privacy, epsilon = config.privacy, float(config.privacy.epsilon or 0.0)
+    privacy, world = config.privacy, prepared.world
+    budget = float(privacy.epsilon or 0.0), privacy.delta
     reach, moved = sensitivities(prepared, use.clip), moments_moved(prepared)
     if use.share:
         from distadmm.methods.gossip.preconditioned import width_of
@@ -239,13 +253,13 @@ def _queries(
         if privacy.rng == "secure":
             masks.require_suite()
         q = colluding_of(config.algorithm.trust, prepared.node.facts.n_nodes)
-        mu, same = mu_at(epsilon, privacy.delta), (noise.ratio, noise.known, q, config.algorithm.spare)
-        most, most_moved = (float(max(prepared.world.allgather(each.max()))) for each in (reach, moved))
+        mu, same = _once(world, "mu_at", *budget), (noise.ratio, noise.known, q, config.algorithm.spare)
+        most, most_moved = (float(max(world.allgather(each.max()))) for each in (reach, moved))
         each = Paired.of(most, mu * (1 - use.share) ** 0.5, steps, d, *same)
         first = (Paired.of(most_moved, mu * use.share**0.5, 1, many, *same),) * count if use.share else ()
         return first, (each,) * count
     once, all_steps = (
-        gaussian_noise_multiplier(epsilon, privacy.delta, times) * _ABOVE for times in (1, steps)
+        _once(world, "gaussian_noise_multiplier", *budget, times) * _ABOVE for times in (1, steps)
     )
     made: dict[tuple[float, float], tuple[Query | None, Query]] = {}
     for case in zip(reach.tolist(), moved.tolist()):
@@ -311,9 +325,13 @@ def _query(
     if share < 1.0:
         most = gaussian.epsilon(gaussian.mu_at(most, privacy.delta) * share**0.5, privacy.delta)
 
+    kept = Kept("epsilon of one node", privacy.delta, privacy.adjacency)
+
+    def price(events: tuple[Event, ...]) -> float:
+        return accountant.epsilon(list(events), privacy.delta, cast(Any, privacy.adjacency))
+
     def keeps(event: Event) -> bool:
-        events = [*before, event.times(times)]
-        return accountant.epsilon(events, privacy.delta, cast(Any, privacy.adjacency)) <= most
+        return kept.one((*before, event.times(times)), price) <= most  # type: ignore[no-any-return]
 
     return queries.within(multiplier, sensitivity, numbers, privacy.rng, keeps)
 

@@ -21,6 +21,7 @@ from distadmm.methods.masked.learner import asks
 from distadmm.methods.masked.machine import cuts_nodes, forgets_labels, keeps_rows_apart
 from distadmm.methods.masked.masked import counted_rows
 from distadmm.methods.masked.rule import ADJACENCIES, SHRINK, Rule
+from distadmm.privacy.accounting.kept import Kept
 from distadmm.privacy.ledger.books import Books
 from distadmm.run.running import Running
 from distadmm.run.setup import Prepared
@@ -175,12 +176,13 @@ def _budget(prepared: Prepared) -> tuple[float, float, float]:
         return gaussian.epsilon(mu, delta)
 
     epsilon, evaluate = float(prepared.config.privacy.epsilon or 0.0), prepared.config.algorithm.evaluate
+    known = Kept("mu", delta)
     if not evaluate:
-        return epsilon, world.each_once(mu_of, [epsilon])[epsilon], 0.0
-    mus = world.each_once(mu_of, [epsilon, evaluate])
+        return epsilon, world.each_once(mu_of, [epsilon], known)[epsilon], 0.0
+    mus = world.each_once(mu_of, [epsilon, evaluate], known)
     mu, told = mus[epsilon], mus[evaluate]
     both = math.hypot(mu, told)
-    return world.each_once(epsilon_of, [both])[both], mu, told
+    return world.each_once(epsilon_of, [both], Kept("epsilon of mu", delta))[both], mu, told
 
 
 def _require_known(prepared: Prepared) -> None:

@@ -1,29 +1,28 @@
 """The ledgers of all nodes of one rank.
 
-Each node has its own ledger.  What was sent goes into one store a rank and the heads of neighbours into one
-file a rank, so that an iteration costs one write of each, however many nodes there are.
+Each node has its own ledger: in a file of its own, or, where a rank has many nodes, in one of that rank (`shelf`).
+What was sent goes into one store a rank and the heads of neighbours into one file a rank, so that an iteration costs
+one write of each, however many nodes there are.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from distadmm.errors import require
-from distadmm.privacy.accounting.events import Adjacency, Array, Event
-from distadmm.privacy.ledger import replay
-from distadmm.privacy.ledger.file import Ledger, path_of
+from distadmm.errors import InputError, require
+from distadmm.privacy.accounting.events import Adjacency, Array, Event, Unbounded
+from distadmm.privacy.ledger import replay, shelves
+from distadmm.privacy.ledger.file import Ledger, path_of, require_free
 from distadmm.privacy.ledger.filter import Filter
 from distadmm.privacy.ledger.rules import MemoryLedger
+from distadmm.privacy.ledger.shelf import Shelf
 from distadmm.privacy.ledger.witness import Sighting, Witness, all_sightings
 
-_FILES = 200  # ledgers that a rank keeps open and locked; of more all but the first are opened for each line
-
-
-def _kept(node: int, nodes: Sequence[int]) -> bool:
-    return len(nodes) <= _FILES or node == nodes[0]
+_FILES = 200  # ledgers of a rank in a file each; more share one
 
 
 def open_ledger(
@@ -33,7 +32,6 @@ def open_ledger(
     mode: str,
     adjacency: Adjacency,
     resume: bool | None = False,
-    keep_open: bool = True,
     held: bool = False,
     dataset: str | None = None,
     source: str = "",
@@ -49,8 +47,31 @@ def open_ledger(
     if folder is None:
         return MemoryLedger(node, **known, **header)
     if resume or (resume is None and path_of(folder, node).exists()):
-        return (Ledger.checked if held else Ledger.resume)(folder, node, keep_open=keep_open, **known)
-    return Ledger(folder, node, keep_open=keep_open, **known, **header)
+        return (Ledger.checked if held else Ledger.resume)(folder, node, **known)
+    return Ledger(folder, node, **known, **header)
+
+
+def _on_shelf(
+    folder: Path,
+    nodes: Sequence[int],
+    seen: Mapping[int, Any],
+    kept: Mapping[int, Any],
+    expected: dict[str, Any],
+) -> tuple[Shelf, list[MemoryLedger]]:
+    """The ledgers of these nodes on a new shelf, taken up and nothing written of it; no file is left of a refusal."""
+    found = shelves.of_nodes(folder, nodes)
+    for path in {shelves.file_of(each) for each in found.values()}:
+        require_free(path)
+    shelf = Shelf(folder, nodes)
+    ledgers = list(shelf)
+    try:
+        for ledger in ledgers:
+            i = ledger.node
+            ledger.take_up(found[i], seen=seen[i], stored=kept[i], **expected)  # type: ignore[attr-defined]
+    except InputError:
+        shelf.give_up()
+        raise
+    return shelf, ledgers
 
 
 class Replayed(NamedTuple):
@@ -73,7 +94,7 @@ class Books:
         neighbours: Sequence[int] = (),
         sent: dict[tuple[int, int], replay.Sent] | None = None,
     ):
-        self.ledgers = list(ledgers)
+        self.ledgers: Sequence[MemoryLedger] = ledgers if isinstance(ledgers, Shelf) else list(ledgers)
         self.nodes = [ledger.node for ledger in self.ledgers]
         require(self.nodes, "a rank without nodes keeps no books")
         self._sent = sent or {}
@@ -101,8 +122,14 @@ class Books:
         nodes = [int(node) for node in nodes]
         limits = [header.pop("budget", None)] * len(nodes) if budgets is None else budgets
         names = rows or {}
+        if folder is not None and len(nodes) > _FILES:
+            header["run"] = header.get("run") or os.urandom(8).hex()
+            shelf = Shelf(folder, nodes)
+            shelf.rows = [tuple(names.get(i, ())) for i in nodes]
+            shelf.each(lambda ledger, budget: ledger.begin(budget=budget, **header), limits)
+            return cls(shelf, folder, neighbours)
         ledgers = [
-            open_ledger(folder, i, keep_open=_kept(i, nodes), budget=limit, rows=names.get(i, ()), **header)
+            open_ledger(folder, i, budget=limit, rows=names.get(i, ()), **header)
             for i, limit in zip(nodes, limits)
         ]
         return cls(ledgers, folder, neighbours)
@@ -126,12 +153,21 @@ class Books:
         nodes = [int(node) for node in nodes]
         sent = {place: s for place, s in replay.read_all(folder).items() if place[0] in set(nodes)}
         seen = all_sightings(folder) if seen is None else list(seen)
-        of = {i: [sighting for sighting in seen if sighting.node == i] for i in nodes}
+        of: dict[int, list[Sighting]] = {i: [] for i in nodes}
+        for sighting in seen:
+            of.get(sighting.node, []).append(sighting)
+        kept: dict[int, dict[tuple[int, int], replay.Sent]] = {i: {} for i in nodes}
+        for place, message in sent.items():
+            kept[place[0]][place] = message
+        if len(nodes) > _FILES or any(map(shelves.is_shelf, Path(folder).glob("nodes-*.jsonl"))):
+            with agreed():
+                shelf, ledgers = _on_shelf(Path(folder), nodes, of, kept, expected)
+            with shelf.at_once():
+                for ledger in ledgers:
+                    ledger.go_on()
+            return cls(shelf, folder, neighbours, sent)
         with agreed():
-            ledgers = [
-                Ledger.checked(folder, i, seen=of[i], sent=sent, keep_open=_kept(i, nodes), **expected)
-                for i in nodes
-            ]
+            ledgers = [Ledger.checked(folder, i, seen=of[i], sent=kept[i], **expected) for i in nodes]
         for ledger in ledgers:
             ledger.go_on()
         return cls(ledgers, folder, neighbours, sent)
@@ -142,29 +178,65 @@ class Books:
     @property
     def heads(self) -> Array:
         """The heads to send with this iteration's rows: (n, 32) bytes."""
-        return np.frombuffer(b"".join(ledger.head for ledger in self.ledgers), dtype=np.uint8).reshape(-1, 32)
+        return np.frombuffer(b"".join(self._heads), dtype=np.uint8).reshape(-1, 32)
+
+    @property
+    def _heads(self) -> Sequence[bytes]:
+        return (
+            self.ledgers.heads
+            if isinstance(self.ledgers, Shelf)
+            else [ledger.head for ledger in self.ledgers]
+        )
+
+    def _each(
+        self, work: Callable[[Any, Any], Any], given: Sequence[Any] | None = None, *, apart: bool = False
+    ) -> None:
+        """work(ledger, given of that node) for every ledger; of those on a shelf that read alike, once."""
+        if isinstance(self.ledgers, Shelf):
+            self.ledgers.each(work, given, apart=apart)
+        else:
+            for at, ledger in enumerate(self.ledgers):
+                work(ledger, None if given is None else given[at])
 
     def commit(self, plans: Sequence[Sequence[Event]]) -> None:
         """Reserve the schedule of each node."""
         require(len(plans) == len(self.ledgers), f"{len(plans)} schedules for {len(self.ledgers)} nodes")
-        for ledger, plan in zip(self.ledgers, plans):
-            ledger.commit(plan)
+        same: dict[tuple[int, ...], Sequence[Event]] = {}
+        self._each(
+            lambda ledger, plan: ledger.commit(plan),
+            [same.setdefault(tuple(map(id, plan)), plan) for plan in plans],
+        )
 
     def post(self, *, iteration: int) -> None:
         """Every node sends what depends on earlier releases alone."""
-        for ledger in self.ledgers:
-            ledger.post(iteration=iteration)
+        self._each(lambda ledger, _: ledger.post(iteration=iteration))
 
     def expose(self, reason: str, *, iteration: int) -> None:
         """Every node sends what depends on its data and carries no noise."""
-        for ledger in self.ledgers:
-            ledger.expose(reason, iteration=iteration)
+        with self._entered(Unbounded(reason)):
+            apart = self.ledgers[0].account is not None
+            self._each(lambda ledger, _: ledger.expose(reason, iteration=iteration), apart=apart)
+
+    @contextmanager
+    def _entered(self, event: Event) -> Iterator[None]:
+        """What is charged meanwhile without a reservation is entered in the account once for all, before."""
+        shelf = self.ledgers
+        if not isinstance(shelf, Shelf) or shelf.account is None or any(ledger.budget for ledger in shelf):
+            yield
+            return
+        purse, shelf.account = shelf.account, None
+        try:
+            if new := [ledger for ledger in shelf if ledger.tally.slot(event) is None]:
+                purse.all(new, event)
+            yield
+        finally:
+            shelf.account = purse
 
     def store(self, iteration: int, rows: Array) -> None:
         """Keep the rows that are about to be sent, to the byte."""
         if self._replay is None:
             return
-        self._replay.store_rows(self.nodes, iteration, [ledger.head for ledger in self.ledgers], rows)
+        self._replay.store_rows(self.nodes, iteration, self._heads, rows)
         self._last_stored = max(self._last_stored, iteration)
 
     def stored(self, iteration: int, width: int) -> Replayed | None:
@@ -186,16 +258,20 @@ class Books:
 
     def checkpoint(self, iteration: int) -> None:
         """A durable checkpoint holds everything up to `iteration`."""
-        for ledger in self.ledgers:
-            ledger.checkpoint(iteration)
+        if isinstance(self.ledgers, Shelf):
+            self.ledgers.checkpoint(iteration)
+        else:
+            for ledger in self.ledgers:
+                ledger.checkpoint(iteration)
         if self._replay is not None and self._last_stored <= iteration:
             self._replay.forget()
             self._last_stored = -1
 
     def close(self) -> None:
         """A clean end."""
-        for ledger in self.ledgers:
-            ledger.close()
+        self._each(lambda ledger, _: ledger.close())
+        if isinstance(self.ledgers, Shelf):
+            self.ledgers.let_go()
         for file in (self._replay, self._witness):
             if file is not None:
                 file.close()

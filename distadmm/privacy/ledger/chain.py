@@ -20,9 +20,11 @@ from typing import Any, NamedTuple
 
 from distadmm.errors import told
 
-VERSION = 1
+VERSION = 1  # of a file of one ledger
+SHELF = 2  # of a file of many (`shelf`)
+TEXT = b'{"kind":"text"'  # how a line begins that says what entries of such a file share
 GENESIS = "0" * 64  # what the first entry has for `prev`
-_NOT_WHOLE = "is not a whole JSON entry"
+NOT_WHOLE = "is not a whole JSON entry"
 
 Entry = dict[str, Any]
 
@@ -110,12 +112,12 @@ def template(entry: Mapping[str, Any], holes: Mapping[str, str]) -> str:
     return text
 
 
-def _parsed(line: bytes, previous: Entry | None) -> Entry | str:
-    """The entry of `line`, or why it cannot follow `previous`."""
+def unsealed(line: bytes) -> Entry | str:
+    """What `line` says, or why it is not as it was sealed."""
     try:
         entry = json.loads(line)
     except ValueError:
-        return _NOT_WHOLE
+        return NOT_WHOLE
     except RecursionError:
         return "is nested deeper than any entry: no ledger wrote it"
     if not isinstance(entry, dict) or not isinstance(entry.get("h"), str):
@@ -129,6 +131,20 @@ def _parsed(line: bytes, previous: Entry | None) -> Entry | str:
         return "its contents do not match its hash: it was edited"
     if written != line + b"\n":
         return "is not in canonical form: it was edited"
+    entry["h"] = claimed
+    return entry
+
+
+def _parsed(line: bytes, previous: Entry | None) -> Entry | str:
+    """The entry of `line`, or why it cannot follow `previous`."""
+    entry = unsealed(line)
+    if isinstance(entry, dict):
+        return misplaced(entry, previous, VERSION) or entry
+    return entry
+
+
+def misplaced(entry: Entry, previous: Entry | None, version: int) -> str:
+    """Why `entry` cannot follow `previous`; empty where it can."""
     seq, expected = entry.get("seq"), previous["seq"] + 1 if previous else 0
     if entry.get("prev") != (previous["h"] if previous else GENESIS):
         if seq != expected:
@@ -136,12 +152,11 @@ def _parsed(line: bytes, previous: Entry | None) -> Entry | str:
         return "does not hold the hash of the line before it: that line was replaced"
     if seq != expected:
         return f"its number is {seq}, not {expected}"
-    if entry.get("v") != VERSION:
-        return f"is of format version {entry.get('v')!r}; this program reads version {VERSION}"
+    if entry.get("v") != version:
+        return f"is of format version {entry.get('v')!r}; this program reads version {version} here"
     if (entry.get("kind") == "open") != (previous is None):
         return "is an opening entry" if previous else "is not an opening entry"
-    entry["h"] = claimed
-    return entry
+    return ""
 
 
 def fragment_entry(fragment: bytes) -> Entry:
@@ -177,7 +192,7 @@ def parse(content: bytes, path: str = "ledger") -> Chain:
         entry = _parsed(tail, entries[-1] if entries else None)
         if isinstance(entry, dict):
             return Chain(path, [*entries, entry], fragments, b"", True, None)
-        if entry != _NOT_WHOLE:
+        if entry != NOT_WHOLE:
             return Chain(path, entries, fragments, b"", False, Fault(path, at + 1, entry))
     return Chain(path, entries, fragments, tail, False, None)
 
@@ -209,6 +224,13 @@ def has_secret_noise(path: str | Path) -> bool:
     try:
         with open(path, "rb") as file:
             line = file.readline()
+            if line.startswith(
+                TEXT
+            ):  # many ledgers in one file, each entry of which names what it says in a text
+                content = line + file.read()
+                return b'"mode":"secure"' in content and any(
+                    b'"kind":"%b"' % kind in content for kind in (b"commit", b"charge")
+                )
             paid = any(b'"kind":"commit"' in more or b'"kind":"charge"' in more for more in file)
     except OSError:
         return True

@@ -4,17 +4,20 @@ What lies beside a ledger can be cut together with it.  So the account keeps whi
 ended, the last entry of each; and the run prints one name for all of these, which `--heads` compares.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from distadmm.errors import InputError
 from distadmm.privacy.ledger import chain, replay
 from distadmm.privacy.ledger.account import Account, Entered
 from distadmm.privacy.ledger.file import path_of
+from distadmm.privacy.ledger.shelves import read_all
 from distadmm.privacy.ledger.tally import Tally
 from distadmm.privacy.ledger.witness import Sighting, all_sightings, missing
+
+T = TypeVar("T")
 
 
 class Verdict(NamedTuple):
@@ -43,12 +46,13 @@ def verified(files: Sequence[Path], account: Account, heads: str | None = None) 
     """Every line of every file, every witness and kept message beside them, and what was kept of them elsewhere."""
     notes: list[str] = []
     faults: list[str] = []
-    seen = {folder: all_sightings(folder) for folder in {file.parent for file in files}}
-    sent = {folder: replay.read_all(folder) for folder in seen}
+    folders = {file.parent for file in files}
+    seen = {folder: _by_node(all_sightings(folder), lambda sighting: sighting.node) for folder in folders}
+    sent = {folder: _by_node(replay.read_all(folder).items(), lambda one: one[0][0]) for folder in folders}
     known = account.read().runs
     read = []
-    for file in files:
-        found = chain.read(file)
+    for found in read_all(files):
+        file = Path(found.path)
         if found.fault or not found.entries:
             faults.append(str(found.fault or f"{file}: no whole entry"))
             continue
@@ -58,11 +62,12 @@ def verified(files: Sequence[Path], account: Account, heads: str | None = None) 
             faults.append(f"{file}: {error}")
             continue
         one = _Read(file, found, tally, {bytes.fromhex(entry["h"]) for entry in found.entries})
-        wrong = [*_misplaced(one), *_cut(one, seen[file.parent]), *_unpaid(one, sent[file.parent])]
+        witnessed = seen[file.parent].get(one.node, [])
+        wrong = [*_misplaced(one), *_cut(one, witnessed), *_unpaid(one, sent[file.parent].get(one.node, []))]
         wrong += _behind(one, known)
         faults += wrong
         if not wrong:
-            notes.append(_note(one, seen[file.parent], known))
+            notes.append(_note(one, len(witnessed), known))
         read.append(one)
     faults += _absent(files, read, seen, known)
     if heads is not None:
@@ -70,6 +75,13 @@ def verified(files: Sequence[Path], account: Account, heads: str | None = None) 
         if now != heads:
             faults.append(f"the heads of these ledgers are {now}, not {heads}: the run did not end like this")
     return Verdict(notes, faults)
+
+
+def _by_node(each: Iterable[T], node: Callable[[T], int]) -> dict[int, list[T]]:
+    found: dict[int, list[T]] = {}
+    for one in each:
+        found.setdefault(node(one), []).append(one)
+    return found
 
 
 def _misplaced(one: _Read) -> list[str]:
@@ -88,12 +100,11 @@ def _cut(one: _Read, seen: Sequence[Sighting]) -> list[str]:
     ]
 
 
-def _unpaid(one: _Read, sent: Mapping[tuple[int, int], replay.Sent]) -> list[str]:
+def _unpaid(one: _Read, sent: Sequence[tuple[tuple[int, int], replay.Sent]]) -> list[str]:
     return [
         f"{one.file}: a message of iteration {iteration} was kept whose entry is not in it"
-        for (owner, iteration), message in sent.items()
-        if owner == one.node
-        and message.head not in one.holds
+        for (_, iteration), message in sent
+        if message.head not in one.holds
         and message.head.hex() not in one.tally.lost_heads
         and not one.found.torn
     ]
@@ -111,15 +122,17 @@ def _behind(one: _Read, known: Mapping[str, Entered]) -> list[str]:
 def _absent(
     files: Sequence[Path],
     read: Sequence[_Read],
-    seen: Mapping[Path, Sequence[Sighting]],
+    seen: Mapping[Path, Mapping[int, Sequence[Sighting]]],
     known: Mapping[str, Entered],
 ) -> list[str]:
     """Nodes of which the account, or a neighbour, knows and whose ledger is not there; where folders are looked at."""
     faults = []
-    for folder, sightings in seen.items():
+    for folder, of_nodes in seen.items():
         here = {file.name for file in files if file.parent == folder}
         if here != {path.name for path in folder.glob("*.jsonl")}:
             continue  # some of its files were asked for
+        nodes = {one.node for one in read if one.file.parent == folder}
+        sightings = (s for some in of_nodes.values() for s in some)
         told = {s.node: f"{s.observer} holds a head of it" for s in sightings if s.iteration >= 0}
         for name in {one.tally.header["run"] for one in read if one.file.parent == folder}:
             if run := known.get(name):
@@ -127,14 +140,13 @@ def _absent(
         faults += [
             f"{path_of(folder, node)}: there is no ledger of node {node}, and {why}: it was deleted"
             for node, why in sorted(told.items())
-            if path_of(folder, node).name not in here
+            if node not in nodes and path_of(folder, node).name not in here
         ]
     return faults
 
 
-def _note(one: _Read, seen: Sequence[Sighting], known: Mapping[str, Entered]) -> str:
+def _note(one: _Read, witnesses: int, known: Mapping[str, Entered]) -> str:
     found, tally = one.found, one.tally
-    witnesses = sum(s.node == one.node for s in seen)
     parts = [f"{len(found.entries)} entries", f"{tally.releases} releases", f"head {found.head[:16]}"]
     anchored = one.node in (run.heads if (run := known.get(tally.header["run"])) else {})
     parts.append(f"{witnesses} witness{'es' * (witnesses != 1)}" if witnesses else "no witness")

@@ -7,6 +7,7 @@ only for a schedule committed before its first release are used only where there
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -31,6 +32,11 @@ Spending = tuple[Event, ...]  # what one node spent
 
 def spending(events: Iterable[Event], records: int = 1) -> Spending:
     """What one node spent on a person with `records` records there, in a form that can be compared."""
+    return _spending(tuple(events), records)
+
+
+@lru_cache(maxsize=256)  # the nodes of a graph spend alike
+def _spending(events: Spending, records: int) -> Spending:
     return tuple(sorted((event.group(records) for event in counted(events)), key=repr))
 
 

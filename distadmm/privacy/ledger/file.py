@@ -38,87 +38,116 @@ def path_of(folder: str | Path, node: int, suffix: str = "jsonl") -> Path:
     return Path(folder) / f"node-{node:04d}.{suffix}"
 
 
-class Ledger(MemoryLedger):
-    """`Ledger(folder, node, adjacency=..., mode=...)` opens a new file; `Ledger.resume` takes one up again.
+def _in_use(path: Path) -> str:
+    return f"the ledger {path} is in use; wait for the process that has it open to end, or give another --out"
 
-    `keep_open` = False opens the file anew for each line, for ranks that host more nodes than a process
-    may have files.
-    """
 
-    def __init__(self, folder: str | Path, node: int = 0, *, keep_open: bool = True, **header: Any):
-        self._place(folder, node, keep_open)
-        if self.path.exists():
-            raise InputError(
-                f"the ledger {self.path} exists; take the run up again with --resume, or give a new --out"
-            )
-        with told(f"cannot make {self.path.parent}: REASON; give another --out"):
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-        super().__init__(node, **header)
+def require_free(path: Path) -> None:
+    """Refuse what another process is writing; several may go on from one file."""
+    if not path.is_file():
+        return
+    with open(path, "rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InputError(_in_use(path)) from None
+        except OSError:
+            pass  # a file system without locks
 
-    def _place(self, folder: str | Path, node: int, keep_open: bool) -> None:
-        self.path = path_of(folder, node)
-        self.node = node
-        self._keep_open = keep_open
-        self._entered = False  # the folder's own record of the file is on disk
+
+class LineFile:
+    """A file that lines are added to, for one process at a time, for as long as it is open."""
+
+    def __init__(self, path: Path, *, entered: bool = False):
+        self.path = path
+        self._entered = entered  # the folder's own record of the file is on disk
         self._file = -1
         self._broken = ""
-        self._replay: replay.Replay | None = None
-        self._last_stored = -1
-        self._pending: tuple[chain.Chain, bool, list[str], str] | None = (
-            None  # of a resume that is not written yet
-        )
 
-    # -- taking up again --------------------------------------------------------------------------------
+    def open(self) -> int:
+        if self._file < 0:
+            self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            self._lock()
+        return self._file
 
-    @classmethod
-    def resume(cls, folder: str | Path, node: int = 0, **how: Any) -> Self:
-        """The ledger of an earlier process, after all checks (`checked`); nothing is written unless they pass."""
-        ledger = cls.checked(folder, node, **how)
-        ledger.go_on()
-        return ledger
+    def _lock(self) -> None:
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self.shut()
+            raise InputError(_in_use(self.path)) from None
+        except OSError:
+            pass  # a file system without locks
 
-    @classmethod
-    def checked(
-        cls,
-        folder: str | Path,
-        node: int = 0,
+    def shut(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+    def write(self, lines: bytes, sync: bool) -> None:
+        if self._broken:
+            raise InputError(self._broken)
+        try:
+            file = self.open()
+            chain.write_all(file, lines)
+            if sync:
+                self.make_durable()
+        except OSError as error:
+            self._broken = (
+                f"cannot write the ledger {self.path}: {error.strerror}; nothing more is released; "
+                "make room and take the run up again with --resume"
+            )
+            raise InputError(self._broken) from None
+
+    def make_durable(self) -> None:
+        _sync(self.open())
+        if not self._entered:
+            folder = os.open(self.path.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+            self._entered = True
+
+
+class Written(MemoryLedger):
+    """A ledger that lies in a file, and how an earlier process's is taken up again."""
+
+    path: Path
+    _pending: tuple[chain.Chain, bool, list[str], str] | None = None  # taken up, and not yet written so
+
+    def take_up(
+        self,
+        found: chain.Chain,
         *,
         mode: str,
         adjacency: str | None = None,
         dataset: str | None = None,
         source: str = "",
-        seen: Iterable[Sighting] | None = None,
-        sent: dict[tuple[int, int], replay.Sent] | None = None,
-        keep_open: bool = True,
-    ) -> Self:
-        """`resume` without a line written, for whoever takes up several: all, or none.  Then each must `go_on`.
-
-        `seen` are the heads that neighbours hold, `sent` what was sent since the last checkpoint; by
-        default the files of this folder, which is all there is when every node shares it.
-        """
-        ledger = cls.__new__(cls)
-        ledger._place(folder, node, keep_open)
-        if ledger.path.exists():
-            with told(f"cannot take up the ledger {ledger.path}: REASON; it is to be written on"):
-                ledger._open()  # the lock comes before the first look
-        found = chain.read(ledger.path)
+        seen: Iterable[Sighting],
+        stored: dict[tuple[int, int], replay.Sent],
+    ) -> None:
+        """Be what was `found`, after all checks and without a line written: then it must `go_on`."""
         if found.fault:
             raise InputError(f"{found.fault}; restore the file from a backup, or start a new run")
         require(
             found.entries,
-            f"the ledger {ledger.path} holds no whole entry, so nothing was released; start the run anew with --force",
+            f"the ledger {self.path} holds no whole entry{self._whose}, so nothing was released; start the run anew "
+            "with --force",
         )
         tally = Tally.of(found.entries)
-        ledger._matches(tally, mode, adjacency, dataset)
+        self._matches(tally, mode, adjacency, dataset)
         holds = {bytes.fromhex(entry["h"]) for entry in found.entries}
-        seen = all_sightings(folder) if seen is None else list(seen)
-        _refuse_shorter(ledger.path, tally, missing(seen, node, holds))
+        _refuse_shorter(self.path, self._whose, tally, missing(seen, self.node, holds))
         lost = bool(found.torn) or not (tally.closed or tally.boot == boot_id() is not None)
-        stored = replay.read_all(folder) if sent is None else sent
-        orphans = ledger._orphans(stored, holds, tally, lost)
-        ledger._adopt(found, tally, {k: s for k, s in ledger._own(stored) if s.head in holds})
-        ledger._pending = found, lost, orphans, source
-        return ledger
+        orphans = self._orphans(stored, holds, tally, lost)
+        self._adopt(found, tally, {k: s for k, s in self._own(stored) if s.head in holds})
+        self._pending = found, lost, orphans, source
+
+    @property
+    def _whose(self) -> str:
+        """Which ledger of a file of many it is."""
+        return ""
 
     def go_on(self) -> None:
         """Write down that it is taken up again; before anything else is."""
@@ -154,8 +183,9 @@ class Ledger(MemoryLedger):
         orphans = {head: k for head, k in orphans.items() if head not in tally.lost_heads}
         require(
             lost or not orphans,
-            f"the ledger {self.path} lacks the entry of iteration {min(orphans.values(), default=0)} that its own "
-            "store of sent messages names: it was cut or replaced; restore it from a backup, or start a new run",
+            f"the ledger {self.path}{self._whose} lacks the entry of iteration {min(orphans.values(), default=0)} "
+            "that its own store of sent messages names: it was cut or replaced; restore it from a backup, or start a "
+            "new run",
         )
         return sorted(orphans)
 
@@ -166,8 +196,6 @@ class Ledger(MemoryLedger):
         self.head = bytes.fromhex(found.head)
         self._seq = len(found.entries)
         self._take(tally)
-        self._last_stored = max(sent, default=-1)
-        self._entered = True
 
     def _continue(self, found: chain.Chain, lost: bool, orphans: list[str], source: str) -> None:
         """Account for a torn tail, give up what may have been used unseen, and go on."""
@@ -186,61 +214,73 @@ class Ledger(MemoryLedger):
             "t": now(),
         }
         torn = [chain.fragment_entry(found.torn)] if found.torn else []
-        newline = b"\n" if found.torn or found.unended else b""
-        self._append_entries([*torn, entry], sync=True, before=newline)
+        self._append_entries([*torn, entry], sync=True, before=self._after(found))
 
-    # -- files ------------------------------------------------------------------------------------------
+    def _after(self, found: chain.Chain) -> bytes:
+        """What ends a line that a crash left open."""
+        return b"\n" if found.torn or found.unended else b""
 
-    def _open(self) -> int:
-        if self._file < 0:
-            self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-            if self._keep_open:
-                self._lock()
-        return self._file
 
-    def _lock(self) -> None:
-        """One process at a time, for as long as the file is kept open."""
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            self._shut()
+class Ledger(Written):
+    """`Ledger(folder, node, adjacency=..., mode=...)` opens a new file; `Ledger.resume` takes one up again."""
+
+    def __init__(self, folder: str | Path, node: int = 0, **header: Any):
+        self._place(folder, node)
+        if self.path.exists():
             raise InputError(
-                f"the ledger {self.path} is in use; wait for the process that has it open to end, or give another --out"
-            ) from None
-        except OSError:
-            pass  # a file system without locks
+                f"the ledger {self.path} exists; take the run up again with --resume, or give a new --out"
+            )
+        with told(f"cannot make {self.path.parent}: REASON; give another --out"):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+        super().__init__(node, **header)
 
-    def _shut(self) -> None:
-        if self._file >= 0:
-            os.close(self._file)
-            self._file = -1
+    def _place(self, folder: str | Path, node: int, *, entered: bool = False) -> None:
+        self.path = path_of(folder, node)
+        self.node = node
+        self._lines_of = LineFile(self.path, entered=entered)
+        self._replay: replay.Replay | None = None
+        self._last_stored = -1
+
+    @classmethod
+    def resume(cls, folder: str | Path, node: int = 0, **how: Any) -> Self:
+        """The ledger of an earlier process, after all checks (`checked`); nothing is written unless they pass."""
+        ledger = cls.checked(folder, node, **how)
+        ledger.go_on()
+        return ledger
+
+    @classmethod
+    def checked(
+        cls,
+        folder: str | Path,
+        node: int = 0,
+        *,
+        seen: Iterable[Sighting] | None = None,
+        sent: dict[tuple[int, int], replay.Sent] | None = None,
+        **expected: Any,
+    ) -> Self:
+        """`resume` without a line written, for whoever takes up several: all, or none.  Then each must `go_on`.
+
+        `seen` are the heads that neighbours hold, `sent` what was sent since the last checkpoint; by
+        default the files of this folder, which is all there is when every node shares it.  `expected`: its mode,
+        adjacency and dataset, and the source of noise from now on.
+        """
+        ledger = cls.__new__(cls)
+        ledger._place(folder, node, entered=True)
+        if ledger.path.exists():
+            with told(f"cannot take up the ledger {ledger.path}: REASON; it is to be written on"):
+                ledger._lines_of.open()  # the lock comes before the first look
+        found = chain.read(ledger.path)
+        seen = all_sightings(folder) if seen is None else list(seen)
+        stored = replay.read_all(folder) if sent is None else sent
+        ledger.take_up(found, seen=seen, stored=stored, **expected)
+        return ledger
+
+    def _adopt(self, found: chain.Chain, tally: Tally, sent: dict[int, replay.Sent]) -> None:
+        super()._adopt(found, tally, sent)
+        self._last_stored = max(sent, default=-1)
 
     def _write(self, line: bytes, sync: bool) -> None:
-        if self._broken:
-            raise InputError(self._broken)
-        try:
-            file = self._open()
-            chain.write_all(file, line)
-            if sync:
-                self._make_durable(file)
-        except OSError as error:
-            self._broken = (
-                f"cannot write the ledger {self.path}: {error.strerror}; nothing more is released; "
-                "make room and take the run up again with --resume"
-            )
-            raise InputError(self._broken) from None
-        if not self._keep_open:
-            self._shut()
-
-    def _make_durable(self, file: int) -> None:
-        _sync(file)
-        if not self._entered:
-            folder = os.open(self.path.parent, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
-            self._entered = True
+        self._lines_of.write(line, sync)
 
     @property
     def content(self) -> bytes:
@@ -260,9 +300,8 @@ class Ledger(MemoryLedger):
 
     def checkpoint(self, iteration: int) -> None:
         super().checkpoint(iteration)
-        if self._keep_open:  # else a sync a node would cost more than the iteration
-            with told(f"cannot sync the ledger {self.path}: REASON; make room"):
-                self._make_durable(self._open())
+        with told(f"cannot sync the ledger {self.path}: REASON; make room"):
+            self._lines_of.make_durable()
         if 0 <= self._last_stored <= iteration:
             self._store().forget()
             self._last_stored = -1
@@ -275,14 +314,14 @@ class Ledger(MemoryLedger):
         if self._replay is not None:
             self._replay.close()
             self._replay = None
-        self._shut()
+        self._lines_of.shut()
 
     def __del__(self) -> None:
         if hasattr(self, "_replay"):  # placed, at least
             self.let_go()
 
 
-def _refuse_shorter(path: Path, tally: Tally, unheld: list[Sighting]) -> None:
+def _refuse_shorter(path: Path, whose: str, tally: Tally, unheld: list[Sighting]) -> None:
     if not unheld:
         return
     seen = max(unheld, key=lambda s: s.iteration)
@@ -290,6 +329,6 @@ def _refuse_shorter(path: Path, tally: Tally, unheld: list[Sighting]) -> None:
         "before its first release" if tally.last_iteration is None else f"at iteration {tally.last_iteration}"
     )
     raise InputError(
-        f"the ledger {path} ends {ends}, but {seen.observer} holds a head of iteration {seen.iteration} that is "
+        f"the ledger {path}{whose} ends {ends}, but {seen.observer} holds a head of iteration {seen.iteration} that is "
         "not in it: it was cut or replaced; restore it from a backup, or start a new run"
     )

@@ -30,8 +30,8 @@ from distadmm.privacy.ledger.tally import Tally, schedule_hash, statement_kind
 SCOPES = ("record", "feature", "person", "unknown")
 MODES = ("simulation", "secure")
 
-_RELEASE_HOLES = {"item": "%d", "k": "%d", "of": "%d", "prev": '"%s"', "seq": "%d"}
-_POST_HOLES = {"k": "%d", "of": "%d", "prev": '"%s"', "seq": "%d"}
+_RELEASE_HOLES = {"item": "%d", "k": "%d", "node": "%d", "of": "%d", "prev": '"%s"', "seq": "%d"}
+_POST_HOLES = {"k": "%d", "node": "%d", "of": "%d", "prev": '"%s"', "seq": "%d"}
 
 
 def boot_id() -> str | None:
@@ -76,6 +76,7 @@ class MemoryLedger:
     (`data.content`).  `account` is asked before anything is charged that was not reserved.
     """
 
+    version = chain.VERSION
     account: Callable[[MemoryLedger, Event], None] | None = None
 
     def __init__(
@@ -121,8 +122,7 @@ class MemoryLedger:
     def _begin(self) -> None:
         self.head = bytes(32)  # hash of the last entry
         self._seq = 0
-        self._release_texts: dict[str, str] = {}  # by mechanism
-        self._post_text = ""
+        self._release_texts: dict[str, str] = {}  # by mechanism; of posts by no name
         self._lines: list[bytes] = []
         self._sent: dict[int, replay.Sent] = {}
 
@@ -146,9 +146,9 @@ class MemoryLedger:
         """Write `entries` after `before` in one go, so that a kill leaves all or a torn tail; the last one's number."""
         lines = [before]
         for entry in entries:
-            own = {"v": chain.VERSION, "run": self.run, "node": self.node}
+            own = {"v": self.version, "run": self.run, "node": self.node}
             whole = {**own, "seq": self._seq, "prev": self.head.hex(), **entry}
-            line, self.head = chain.sealed(chain.canonical(whole))
+            line, self.head = chain.sealed(self._text(whole))
             lines.append(line)
             self._seq += 1
             if entry["kind"] == "open":
@@ -157,6 +157,10 @@ class MemoryLedger:
                 self.tally.apply(whole)
         self._write(b"".join(lines), sync)
         return self._seq - 1
+
+    def _text(self, entry: dict[str, Any]) -> str:
+        """What is sealed of an entry."""
+        return chain.canonical(entry)
 
     def _take(self, tally: Tally) -> None:
         self.tally = tally
@@ -167,6 +171,11 @@ class MemoryLedger:
     @property
     def adjacency(self) -> Adjacency:
         return self.tally.adjacency
+
+    @property
+    def rows(self) -> tuple[str, ...]:
+        """The keyed names of its rows; none where they are not told, or it is older than these names."""
+        return tuple(self.tally.header.get("rows", ()))
 
     @property
     def mode(self) -> str:
@@ -258,7 +267,8 @@ class MemoryLedger:
             return self._charge_unreserved(event, iteration)
         text = self._release_texts.get(event.mech) or self._release_text(event.mech)
         slot.left -= 1
-        seq = self._append(text % (slot.item, iteration, slot.of, self.head.hex(), self._seq), sync=False)
+        holes = slot.item, iteration, self.node, slot.of, self.head.hex(), self._seq
+        seq = self._append(text % holes, sync=False)
         tally = self.tally
         tally.count(slot)
         tally.last_release, tally.last_iteration = seq, iteration
@@ -267,8 +277,8 @@ class MemoryLedger:
 
     def _release_text(self, mech: str) -> str:
         """The canonical form of a release under a reservation, with its holes; made once a mechanism."""
-        own = {"v": chain.VERSION, "run": self.run, "node": self.node}
-        self._release_texts[mech] = chain.template({**own, "kind": "release", "mech": mech}, _RELEASE_HOLES)
+        own = {"v": self.version, "run": self.run, "kind": "release", "mech": mech}
+        self._release_texts[mech] = chain.template(own, _RELEASE_HOLES)
         return self._release_texts[mech]
 
     def _charge_unreserved(self, event: Event, iteration: int) -> Receipt:
@@ -320,13 +330,16 @@ class MemoryLedger:
             raise InputError(
                 f"node {self.node}, iteration {iteration}: no ledger entry {of!r} to recycle; charge a release first"
             )
-        if not self._post_text:
-            own = {"v": chain.VERSION, "run": self.run, "node": self.node, "kind": "post"}
-            self._post_text = chain.template(own, _POST_HOLES)
-        seq = self._append(self._post_text % (iteration, of, self.head.hex(), self._seq), sync=False)
+        text = self._release_texts.get("") or self._post_text()
+        seq = self._append(text % (iteration, self.node, of, self.head.hex(), self._seq), sync=False)
         tally.posts += 1
         tally.closed = False
         return Receipt(seq, "post", iteration, self.head)
+
+    def _post_text(self) -> str:
+        own = {"v": self.version, "run": self.run, "kind": "post"}
+        self._release_texts[""] = chain.template(own, _POST_HOLES)
+        return self._release_texts[""]
 
     def expose(self, reason: str, *, iteration: int, **claim: Any) -> Receipt:
         """Note a message that depends on data and has no bound; `claim`: what a paper says of it (`Unbounded`)."""

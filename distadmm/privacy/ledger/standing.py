@@ -143,7 +143,9 @@ def rounded(cost: Cost, delta: float) -> float:
     found = [cost.pure]
     if delta:
         found.append(rdp_to_epsilon(cost.rdp, delta))
-        if math.isfinite(cost.mu2):
+        if cost.mu2 == 0:
+            found.append(0.0)
+        elif math.isfinite(cost.mu2):
             from distadmm.privacy.accounting.gaussian import epsilon
 
             found.append(epsilon(math.sqrt(cost.mu2) * (1 + 1e-15), delta))

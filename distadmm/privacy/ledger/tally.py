@@ -12,7 +12,7 @@ Invariants that guard privacy
 
 import math
 from collections.abc import Iterable
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Literal, Self
 
 import numpy as np
@@ -82,6 +82,14 @@ class Tally:
         for entry in entries[1:]:
             tally.apply(entry)
         return tally
+
+    def copy(self) -> Self:
+        """The same, to go on apart."""
+        places = {place: replace(slot) for place, slot in self.places.items()}
+        slots = {event: [places[s.of, s.item] for s in some] for event, some in self.slots.items()}
+        return replace(
+            self, events=list(self.events), slots=slots, places=places, lost_heads=set(self.lost_heads)
+        )
 
     def apply(self, entry: Entry) -> None:
         """Fold one more entry in."""

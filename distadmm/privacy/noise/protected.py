@@ -23,6 +23,7 @@ from distadmm.errors import BudgetExhausted, require
 from distadmm.privacy.accounting import rdp
 from distadmm.privacy.accounting.accountant import adaptive_epsilon
 from distadmm.privacy.accounting.events import Adjacency, Event, Gaussian, KNorm, Unbounded
+from distadmm.privacy.accounting.kept import Kept
 from distadmm.privacy.accounting.objective_perturbation import ObjectivePerturbation
 from distadmm.privacy.accounting.statements import weakest
 from distadmm.privacy.ledger.books import Books
@@ -186,11 +187,18 @@ class Protected(Unprotected):
     def price(self, plans: Sequence[tuple[Event, ...]]) -> None:
         """Price the schedules of all ranks, each distinct one once; no price depends on data."""
         orders, adjacency = self.books.ledgers[0].tally.orders, self.recipe.adjacency
-        distinct = {plan: tuple(dict.fromkeys(plan)) for plan in plans}.values()
+        different = {
+            tuple(map(id, plan)): plan for plan in plans
+        }.values()  # nodes that plan alike share their events
+        distinct = list({tuple(dict.fromkeys(plan)): None for plan in different})
         prices = self.world.each_once(
-            lambda plan: [event.rdp(orders, adjacency) for event in plan], list(distinct)
+            lambda plan: [event.rdp(orders, adjacency) for event in plan],
+            distinct,
+            Kept("rdp of each", adjacency, orders.tolist()),
         )
-        curves = {event: curve for plan, found in prices.items() for event, curve in zip(plan, found)}
+        curves = {
+            event: np.array(curve) for plan, found in prices.items() for event, curve in zip(plan, found)
+        }
         rdp.learn(curves, orders, adjacency)
 
     def commit(self, plans: Sequence[tuple[Event, ...]]) -> None:
@@ -215,8 +223,7 @@ class Protected(Unprotected):
 
     def _stamp(self) -> Array:
         """The ledgers' heads, as four numbers a row: they travel with the message."""
-        heads = b"".join([ledger.head for ledger in self.books.ledgers])
-        return np.frombuffer(heads, dtype=np.float64).reshape(-1, 4)
+        return self.books.heads.view(np.float64)
 
     def _notice(self, stamps: Array) -> None:
         """The heads of the neighbours that live on other ranks."""

@@ -1,0 +1,145 @@
+# ruff: noqa: E402 - threads are set before numpy is imported
+"""Many nodes in one process, without noise: start-up and loop, beside what they cannot do without.
+
+    python benchmarks/nodes.py [--nodes 1000,10000,100000] [--out FILE]
+
+A random 4-regular graph, 20 columns, 4 rows a node; all in CPU seconds of one process, which a busy machine disturbs
+less than wall time.  Start-up (rows, objectives, network, ledgers) stands beside the sum of what it cannot do without:
+making the graph, reading the rows node by node, and one write of the ledgers' bytes with one sync.  The loop is that of
+plain ADMM as the command runs it, its ledger lines included.
+"""
+
+from __future__ import annotations
+
+import os
+
+for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(_name, "1")
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+D, ROWS, ITERATIONS = 20, 4, 6
+
+
+def table(n: int, folder: Path) -> Path:
+    """Rows of a public direction, as a file of one's own."""
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((ROWS * n, D))
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    y = np.where(X @ rng.standard_normal(D) + 0.3 * rng.standard_normal(len(X)) > 0, 1.0, -1.0)
+    path = folder / f"rows-{n}.npz"
+    np.savez(path, X=X, y=y)
+    return path
+
+
+def resident() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+
+def measure(n: int, path: str, folder: str) -> dict[str, Any]:
+    """In a process of its own."""
+    from distadmm import radmm
+    from distadmm.data.source import open_source
+    from distadmm.graphs import topology
+    from distadmm.run import loop as loops
+
+    marks: dict[str, float] = {}
+    go = loops.Loop.go
+
+    def timed(loop: Any) -> Any:
+        marks["start"] = time.process_time() - began
+        step, each = type(loop.algorithm).step, []
+
+        def stepped(algorithm: Any, k: int, st: Any, node: Any) -> Any:
+            before = time.process_time()
+            found = step(algorithm, k, st, node)
+            each.append(time.process_time() - before)
+            marks["memory"] = max(marks.get("memory", 0), resident() - held)
+            return found
+
+        type(loop.algorithm).step = stepped
+        try:
+            return go(loop)
+        finally:
+            type(loop.algorithm).step = step
+            marks["iteration"] = float(np.median(each[2:]))
+
+    loops.Loop.go = timed  # type: ignore[method-assign]
+    quiet = ["--progress", "none", "--observe", "none"]
+    flags = f"--topology regular:{n}:d=4:seed=1 --no-intercept --weight 1 --eta 0.01"
+    argv = ["--algorithm", "admm", "--data", path, "--iterations", str(ITERATIONS), *flags.split(), *quiet]
+    radmm.main(
+        ["--algorithm", "admm", "--data", "tiny", "--iterations", "1", *quiet, "--out", folder + "/warm"]
+    )
+    marks.clear()
+    held, began = resident(), time.process_time()
+    radmm.main([*argv, "--out", folder + "/run"])
+    began = time.process_time()
+    topology.load(f"regular:{n}:d=4:seed=1")
+    graph = time.process_time() - began
+    began = time.process_time()
+    source = open_source(path, clip=1.0, intercept=False, seed=0)
+    for i in range(n):
+        source.node(i, n)
+    rows = time.process_time() - began
+    ledger = b"".join(file.read_bytes() for file in Path(folder, "run", "ledger").glob("*.jsonl"))
+    began = time.process_time()
+    with open(Path(folder, "bytes"), "wb") as out:
+        out.write(ledger)
+        out.flush()
+        os.fsync(out.fileno())
+    write = time.process_time() - began
+    start, loop, memory = (
+        marks["start"],
+        1e6 * marks["iteration"] / n,
+        marks["memory"] / (n * ROWS * (D + 1) * 8),
+    )
+    parts = {"graph": graph, "rows": rows, "write": write}
+    told = {"nodes": n, "start": start, "us": loop, "memory": memory, "ledger": len(ledger) / n}
+    return {**told, **parts, "floor": sum(parts.values())}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--nodes", default="1000,10000,100000")
+    parser.add_argument("--out", help="also write the figures as JSON")
+    parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.one:
+        n, path, folder = options.one
+        print(json.dumps(measure(int(n), path, folder)))
+        return
+    print(
+        "| nodes | start-up | graph, rows, write | ratio (goal 3) | us a node, iteration | memory / rows | ledger, B |"
+    )
+    print("|---|---|---|---|---|---|---|", flush=True)
+    found = []
+    for n in map(int, options.nodes.split(",")):
+        with tempfile.TemporaryDirectory() as folder:
+            env = {**os.environ, "XDG_STATE_HOME": folder + "/state"}
+            env.pop("DISTADMM_ACCOUNT", None)
+            command = [sys.executable, __file__, "--one", str(n), str(table(n, Path(folder))), folder]
+            told = subprocess.run(command, env=env, check=True, capture_output=True, text=True).stdout
+        r = json.loads(told.splitlines()[-1])
+        found.append(r)
+        floor, ratio = f"{r['graph']:.2f} + {r['rows']:.2f} + {r['write']:.3f}", r["start"] / r["floor"]
+        line = f"| {n} | {r['start']:.2f} | {floor} | **{ratio:.2f}** | {r['us']:.1f} | {r['memory']:.1f} "
+        print(f"{line}| {r['ledger']:.0f} |", flush=True)
+    if options.out:
+        Path(options.out).write_text(json.dumps(found, indent=1))
+
+
+if __name__ == "__main__":
+    main()
