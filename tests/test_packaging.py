@@ -84,7 +84,8 @@ def test_a_used_tree_builds_what_a_fresh_one_does(tmp_path: Path) -> None:
         (cache / "table.cpython-311.pyc").write_bytes(b"old")
     (tree / "build" / "lib" / "distadmm").mkdir(parents=True)
     (tree / "build" / "lib" / "distadmm" / "gone.py").write_text("")
-    build = "import sys; from setuptools import build_meta as b; b.build_sdist(sys.argv[1]); b.build_wheel(sys.argv[1])"
+    # Each of the two sets sys.argv anew.
+    build = "import sys; from setuptools import build_meta as b; o = sys.argv[1]; b.build_sdist(o); b.build_wheel(o)"
     tool = [sys.executable, "-m", "venv", str(tmp_path / "tool")]
     subprocess.run(tool, check=True)
     python = str(tmp_path / "tool" / "bin" / "python")
