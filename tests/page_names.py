@@ -57,5 +57,9 @@ def names(page: str) -> dict[str, Any]:
     if page == "data.md":
         return {"np": np}
     if page == "funnel.md":
-        return {"column": None, "rng": rng}
+        from distadmm import Mapping
+
+        Path("a").mkdir()
+        Mapping(np.array([[0.8, 0.2], [0.3, 0.7]]), values=("no", "yes")).save("a/mapping-04.npz")
+        return {"column": ["no", "yes", "yes"], "rng": rng}
     return {"X": X, "y": y, "np": np, "rng": rng}
