@@ -129,7 +129,9 @@ class FileSource(WholeSource):
         Called by all ranks, with all nodes among them; rank 0 looks through what is held out for testing as well.
         """
         if self._by.looks_at_rows and world.size > 1:
-            self._dealt = world.on_root(lambda: self.shards(n_nodes))
+            # Whoever looks at rows to deal them has found their classes: all know them then, or none.
+            self._dealt, classes = world.on_root(lambda: (self.shards(n_nodes), self.form.classes))
+            self._learn(self.form._replace(classes=classes))
         shards = self.shards(n_nodes)
         self._asked, self._contents = list(nodes), None
         self._nodes = {node: at for at, node in enumerate(nodes)}
