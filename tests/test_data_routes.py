@@ -98,7 +98,7 @@ def test_a_quoted_cell_may_go_on_over_pieces(tmp_path, monkeypatch):
 
 @given(
     st.lists(
-        st.sampled_from("1.5|+2| 3 |1e-3|.5|7.|-0|1_0|4.9e-324|0.1|1e22|\u0663|123456789012345678901".split("|")),
+        st.sampled_from(["1.5", "+2", " 3 ", "1e-3", ".5", "7.", "-0", "1_0", "4.9e-324", "0.1", "1e22", "٣", "123456789012345678901"]),
         min_size=2,
         max_size=12,
     )
