@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import distadmm
 from distadmm import radmm
 from distadmm.__main__ import main
-from distadmm.data import files, table
+from distadmm.data import files, table, whole
 from distadmm.data.table import Sparse
 from distadmm.problems.consensus import GeneralisedLinear, Problem, objective
 from distadmm.problems.losses import LOSSES
@@ -40,6 +40,7 @@ def rows(tmp_path):
 def sparse(monkeypatch):
     def narrow(columns=3):
         monkeypatch.setattr(files, "WIDE", columns)
+        monkeypatch.setattr(whole, "WIDE", columns)
         monkeypatch.setattr(scoring, "WIDE", columns)
 
     return narrow

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from distadmm.data.csvfile import CsvFile
 from distadmm.data.mapping import Mapping, generator, symbol_names
+from distadmm.data.session import cell_file
 from distadmm.errors import require
 from distadmm.files import write_csv
 from distadmm.flags import flag, positional
@@ -66,7 +66,7 @@ def applied(asked: Apply) -> str:
     mapping = chosen(asked)
     column = asked.column or mapping.column
     require(column, "the mapping does not name its column; give it by --column")
-    table = CsvFile(Path(asked.data), targetless=True)
+    table = cell_file(Path(asked.data), targetless=True)
     cells = table.column(column)
     rng: Any = _Unrepeatable() if asked.seed is None else generator(asked.seed, column, 0)
     symbols = symbol_names(column, mapping.n_outputs)

@@ -8,8 +8,8 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from distadmm.data.csvfile import CsvFile
 from distadmm.data.schema import MARKS, MISSING
+from distadmm.data.session import cell_file
 from distadmm.errors import require
 
 CATEGORIES = 50  # of a text column; more are free text, or names
@@ -17,7 +17,7 @@ CATEGORIES = 50  # of a text column; more are free text, or names
 
 def propose(path: str | Path, target: str | None = None) -> str:
     """Bounds of numbers, domains of texts, what missing cells may stand for; to be read, and mended, by people."""
-    file, left = CsvFile(Path(path), target=target), []
+    file, left = cell_file(Path(path), target=target), []
     columns = file.texts()
     gone = [mark for mark in MARKS if any(mark in cells for cells in columns.values())]
     lines, said = [f"target = {_text(str(file.target))}"], []

@@ -8,251 +8,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from distadmm.data.formats import kind
 from distadmm.data.mapping import ColumnMapping
-from distadmm.data.public import ROWS, Fact
-from distadmm.data.reading import LIBSVM, Blocks, Reading, file_digest
+from distadmm.data.public import Fact
+from distadmm.data.reading import LIBSVM, Reading, file_digest
 from distadmm.data.schema import read_schema
 from distadmm.data.session import Held, path_of
-from distadmm.data.shares import Shares
-from distadmm.data.source import Source, WholeSource, told_apart
-from distadmm.data.table import WIDE, Array, Matrix, collected, data_id, dense, local_key, permutation, take
+from distadmm.data.source import Source
+from distadmm.data.table import WIDE, Array, Matrix, data_id, local_key
+from distadmm.data.whole import FileSource, Form, held_out_of, same_columns
 from distadmm.errors import InputError, require
 
 if TYPE_CHECKING:
     from distadmm.data.content import Content
-    from distadmm.ranks.world import World
-
-HELD_OUT = 0x7FFFFFFF  # stands where a node's number would, in the random choices of a test file
-
-
-class Form(NamedTuple):
-    """What every rank must know of a whole file before it reads its rows."""
-
-    n_rows: int
-    feature_names: tuple[str, ...]
-    classes: Fact | None  # None: they are to be found in the rows
-    pieces: Any = None  # where its records stand
-
-
-class FileSource(WholeSource):
-    """One file, cut into shards by a permutation seeded by `seed`.
-
-    Alone, it reads and checks all rows.  With a `form`, and where it is `shared` between ranks, each rank reads the
-    rows of its own nodes when it is told which these are (`hold`), and what else is asked for when it is.
-    """
-
-    def __init__(
-        self,
-        path: Path,
-        reading: Reading,
-        *,
-        test_fraction: float = 0.0,
-        test_data: Path | None = None,
-        form: Form | None = None,
-        shared: bool = False,
-        **options: Any,
-    ):
-        super().__init__(task=reading.task, **options)
-        self.path, self.reading, self.name, self.source = path, reading, path.name, str(path)
-        self.test_data, self.test_fraction = test_data, test_fraction
-        self._rows: tuple[Matrix, Array] | None = None
-        self._shares: Shares | None = None
-        self._nodes: dict[int, int] = {}  # of what is held, where each node's rows stand
-        self._asked: list[int] = []  # the nodes that this rank was told to hold
-        self._contents: tuple[bytes, dict[int, Content]] | None = None
-        known = None if form is None else form.pieces
-        self.file = (reading if form is None else _with_width(reading, form)).open(path, known=known)
-        self._symbols = reading.symbols(self.file)
-        names = reading.names(self.file, self._symbols)
-        count = self.file.n_rows
-        if form is not None:
-            require(
-                form.n_rows == count,
-                f"{path} has {count} rows here and {form.n_rows} on rank 0; give all ranks the same file",
-            )
-        self._learn(form or Form(count, names, reading.known(), getattr(self.file, "pieces", None)))
-        self.order_by(reading.seed)
-        if form is None and not shared:
-            self._read_all()
-
-    def _learn(self, form: Form) -> None:
-        self.form, classes = form, form.classes or Fact((), ROWS)
-        self.classes = classes.value
-        self.facts = replace(
-            self.reading.facts(self.path, form.feature_names, classes, self.clip),
-            **({"deal": self.facts.deal} if hasattr(self, "facts") else {}),
-        )
-        self.feature_names = (*form.feature_names, *(("intercept",) if self.intercept else ()))
-
-    def _read_all(self) -> None:
-        X, target = collected(self._blocks, None)
-        y, classes = self.reading.targets(target, self._target, self.file.place)
-        self._learn(self.form._replace(classes=classes))
-        self._rows = X, y
-
-    @property
-    def _blocks(self) -> Blocks:
-        return Blocks(self.file, self._symbols)
-
-    @property
-    def _target(self) -> str:
-        return f"{self.path}: the target"
-
-    def order_by(self, seed: int | None) -> None:
-        """By a permutation, or as the file has them; what comes last is held out."""
-        blocks = self._by.how == "blocks"
-        if seed is None and not blocks:
-            return
-        held, n = self.test_fraction, self.file.n_rows
-        require(0.0 <= held < 1.0, f"--test-fraction is {held}; needed: at least 0, less than 1")
-        require(
-            not (held and self.test_data),
-            "--test-fraction and --test-data both hold rows out; give one of them",
-        )
-        last = round(held * n)
-        require(last < n, f"--test-fraction {held} leaves no row of {n} to train on; give less")
-        order = np.arange(n) if blocks else permutation(n, seed or 0)
-        self.deal(order[: n - last], order[n - last :])
-
-    def _targets(self, cells: Array, rows: Array) -> Array:
-        def place(i: int) -> str:
-            return self.file.place(int(rows[i]))
-
-        return self.reading.targets(cells, self._target, place, self.form.classes)[0]
-
-    def hold(self, nodes: Sequence[int], n_nodes: int, world: World) -> None:
-        """Read the rows of these nodes at once, and no others where those stand in other pieces of the file.
-
-        Called by all ranks, with all nodes among them; rank 0 looks through what is held out for testing as well.
-        """
-        if self._by.looks_at_rows and world.size > 1:
-            self._dealt = world.on_root(lambda: self.shards(n_nodes))
-        shards = self.shards(n_nodes)
-        self._asked, self._contents = list(nodes), None
-        self._nodes = {node: at for at, node in enumerate(nodes)}
-        self._shares = shares = Shares([self.training[shards[node]] for node in nodes], int(self.intercept))
-        known = self.form.classes
-        cells: set[Any] = set()
-        with world.together(named=False):
-            rows = np.concatenate([shares.rows, self.testing]) if world.is_root else shares.rows
-            for places, X, found in self._blocks.blocks(rows):
-                targets = found if known is None else self._targets(found, rows[places])
-                if known is None or known.source == "convention":
-                    cells |= set(found.tolist())
-                shares.put(places, X, targets)
-            shares.close()
-        if known is None or known.source == "convention":
-            everywhere = set().union(*world.allgather(cells))
-            with world.together(named=False):
-                self._classes_among(everywhere)
-                if known is None:
-                    shares.targets = self._targets(shares.targets, shares.rows)
-
-    def _classes_among(self, cells: set[Any]) -> None:
-        """Learn which classes there are from all different target cells, or see that they are the conventional ones."""
-        different = np.array(sorted(cells, key=str), dtype=object)
-        if self.form.classes is None:
-            classes = self.reading.found(different, self._target, self.file.n_rows)
-            self._learn(self.form._replace(classes=classes))
-        else:
-            self.reading.targets(different, self._target, None, self.form.classes)
-
-    def _know_classes(self) -> None:
-        if self.form.classes is None:
-            cells: set[Any] = set()
-            for _, _, found in self._blocks.blocks():
-                cells |= set(found.tolist())
-            self._classes_among(cells)
-
-    def node(self, node: int, n_nodes: int, *, sparse: bool = False) -> tuple[Matrix, Array]:
-        """Rows that are held are given away: whoever asks again has them read again."""
-        at = None if self._shares is None else self._nodes.pop(node, None)
-        if at is None:
-            return super().node(node, n_nodes, sparse=sparse)
-        assert self._shares is not None
-        X, y = self._shares.take(at), self._shares.y(at)
-        if not self._nodes:
-            self._shares = None
-        return self.finish(X, sparse=sparse, own=True), y
-
-    def read(self, rows: Array, *, sparse: bool) -> tuple[Matrix, Array]:
-        if self._rows is not None:
-            X, y = self._rows
-            return take(X, rows), y[rows]
-        self._know_classes()
-        X, cells = collected(self._blocks, rows)
-        return X, self._targets(cells, rows)
-
-    def _column(self, name: str) -> Array:
-        if self._rows is not None:
-            return super()._column(name)
-        self._know_classes()
-        at = self._columns_of(name, self.form.feature_names) if name else []
-        found: Array = np.empty(0)
-        for places, X, cells in self._blocks.blocks(self.training):
-            part = told_apart(dense(X)[:, at]) if name else self._targets(cells, self.training[places])
-            found = found if len(found) else np.empty(len(self.training), part.dtype)
-            found[places] = part
-        return found
-
-    def test(self, *, sparse: bool = False) -> tuple[Matrix, Array] | None:
-        if self.test_data is None:
-            return super().test(sparse=sparse)
-        X, y = _held_out(self.test_data, self.reading, self.form, self.path)
-        return self.finish(X, sparse=sparse, count=False), y
-
-    @property
-    def wide(self) -> bool:
-        return kind(self.path) in LIBSVM and self.n_features > WIDE
-
-    def encoding(self) -> dict[str, Any]:
-        return {**super().encoding(), **self.reading.as_json()}
-
-    def content(self, node: int, n_nodes: int, key: bytes) -> Content:
-        """Of all nodes that this rank holds, in one pass."""
-        if self._contents is None or self._contents[0] != key or node not in self._contents[1]:
-            nodes = self._asked if node in self._asked else [node]
-            parts = [self.training[self.shards(n_nodes)[each]] for each in nodes]
-            sums = self.reading.sums(self.file, np.concatenate(parts), key)
-            ends = np.cumsum([0, *map(len, parts)])
-            each = (sums.at(np.arange(*ends[i : i + 2])).content(key) for i in range(len(nodes)))
-            self._contents = key, dict(zip(nodes, each))
-        return self._contents[1][node]
-
-    def data_id(self, key: bytes | None = None) -> str:
-        content = {"file": file_digest(self.path), "reading": self.reading.as_text()}
-        return data_id(content, key or local_key())
-
-
-def _held_out(path: Path, reading: Reading, form: Form, training: Path) -> tuple[Matrix, Array]:
-    """X and y of a file of test rows, which has the columns and the classes of the training file."""
-    file = _with_width(reading, form).open(path)
-    X, target, names = reading.read(file, HELD_OUT)
-    _same_columns(training, form.feature_names, path, names)
-    return X, reading.targets(target, f"{path}: the target", file.place, form.classes)[0]
-
-
-def _with_width(reading: Reading, form: Form) -> Reading:
-    """A libsvm file says its width only when all of it is read; `form` knows it."""
-    if reading.features is not None:
-        return reading
-    return replace(reading, features=len(form.feature_names))
-
-
-def _same_columns(path: Path, names: tuple[str, ...], other: Path, other_names: tuple[str, ...]) -> None:
-    if len(names) != len(other_names):
-        raise InputError(
-            f"{other} has {len(other_names)} feature columns, {path} has {len(names)}; needed: the same columns"
-        )
-    for position, (name, other_name) in enumerate(zip(names, other_names), 1):
-        if name != other_name:
-            raise InputError(
-                f"feature column {position} is {other_name!r} in {other} and {name!r} in {path}; "
-                "needed: the same columns in the same order"
-            )
 
 
 class PatternSource(Source):
@@ -325,7 +93,7 @@ class PatternSource(Source):
         """The held-out file, which everybody may know; read after a node's own file."""
         if self.test_data is None or self.form is None or self.read_from is None:
             return None
-        X, y = _held_out(self.test_data, self.reading, self.form, self.read_from)
+        X, y = held_out_of(self.test_data, self.reading, self.form, self.read_from)
         return self.finish(X, sparse=sparse, count=False), y
 
     @property
@@ -395,7 +163,7 @@ def agree(signatures: Sequence[Signature]) -> None:
     """Files of different nodes have the same columns; their classes are stated, never taken from one of them."""
     first = signatures[0]
     for other in signatures[1:]:
-        _same_columns(Path(first.file), first.feature_names, Path(other.file), other.feature_names)
+        same_columns(Path(first.file), first.feature_names, Path(other.file), other.feature_names)
 
 
 def from_text(

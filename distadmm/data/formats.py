@@ -117,27 +117,31 @@ def _parse(file: LibsvmFile, rows: Array, lines: list[str], features: int | None
 def _diagnose(file: LibsvmFile, rows: Array, lines: list[str]) -> InputError:
     """The first bad line, in words."""
     for row, line in zip(rows.tolist(), lines):
-        where = f"{file.path} {file.place(row)}"
-        label, *entries = line.split()
-        try:
-            if not np.isfinite(float(label)):
-                return InputError(f"{where}: the label is {label}; needed: a finite number")
-        except ValueError:
-            return InputError(f"{where}: the label {label!r} is not a number; needed: label index:value ...")
-        last = 0
-        for entry in entries:
-            left, _, right = entry.partition(":")
-            try:
-                index, value = int(left), float(right)
-            except ValueError:
-                return InputError(f"{where}: {entry!r} is not index:value with two numbers; mend that line")
-            if index < 1:
-                return InputError(f"{where}: index {index}; indices start at 1; renumber the columns")
-            if index <= last:
-                return InputError(
-                    f"{where}: index {index} comes after {last}; indices must ascend; sort that line"
-                )
-            if not np.isfinite(value):
-                return InputError(f"{where}: the value of index {index} is {right}; needed: a finite number")
-            last = index
+        if why := _wrong(line):
+            return InputError(f"{file.path} {file.place(row)}: {why}")
     return InputError(f"{file.path} is not in libsvm format; needed: rows such as +1 3:0.5 7:1")
+
+
+def _wrong(line: str) -> str:
+    """What is wrong with a row; empty where nothing is."""
+    label, *entries = line.split()
+    try:
+        if not np.isfinite(float(label)):
+            return f"the label is {label}; needed: a finite number"
+    except ValueError:
+        return f"the label {label!r} is not a number; needed: label index:value ..."
+    last = 0
+    for entry in entries:
+        left, _, right = entry.partition(":")
+        try:
+            index, value = int(left), float(right)
+        except ValueError:
+            return f"{entry!r} is not index:value with two numbers; mend that line"
+        if index < 1:
+            return f"index {index}; indices start at 1; renumber the columns"
+        if index <= last:
+            return f"index {index} comes after {last}; indices must ascend; sort that line"
+        if not np.isfinite(value):
+            return f"the value of index {index} is {right}; needed: a finite number"
+        last = index
+    return ""

@@ -16,7 +16,7 @@ class Rows:
     data: str = flag(
         "adult",
         help="the rows: a bundled table, or a file",
-        note=": adult, tiny, a9a, CSV, npz, libsvm; radmm also 'shard-{rank}.csv', one file a node, and istdp "
+        note=": adult, tiny, a9a, CSV, Parquet, npz, npy, libsvm; radmm also 'shard-{rank}.csv', a file a node, istdp "
         "synthetic:ROWS[xCOLUMNS]",
     )
     target: str | None = flag(None, help="target column of a CSV (default: the last)")

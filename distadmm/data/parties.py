@@ -266,8 +266,9 @@ def read_party(path: str | Path, key: str, reading: Reading | None = None, *, ta
     if reading.private:
         reading.facts(path, file.feature_names, Fact((), "header"), None).require_public(str(path))
     keys = file.column(key)
-    for row, name in enumerate(keys):
-        require(name, f"{path} {file.place(row)}: the key {key!r} is empty; give every row its key")
+    empty = next((row for row, name in enumerate(keys) if not name), None)
+    if empty is not None:
+        raise InputError(f"{path} {file.place(empty)}: the key {key!r} is empty; give every row its key")
     X, cells, names = reading.read(file)
     if not target:
         return Party(str(path), keys, X, None, names, ())

@@ -19,7 +19,10 @@ from distadmm.problems.losses import Array, Loss, task_of
 # Below this share of non-zeros, and above this many entries, gradients use the sparse form of the data.
 _SPARSE_SHARE = 0.3
 _SPARSE_ENTRIES = 400_000
-_AT_ONCE = 1 << 20  # entries of rows that are copied at once, for a Hessian
+_WHOLE, _AT_ONCE = (
+    1 << 20,
+    1 << 18,
+)  # entries of rows that are copied for a Hessian: all, or of more so many at once
 _THINNEST = 8  # a Hessian is estimated from every eighth row, or more, and from this many rows a column
 
 
@@ -120,8 +123,8 @@ class GeneralisedLinear:
         every = every if self.rows >= _THINNEST**2 * self.dimension else 1
         rows, root = self.A[::every], np.sqrt(self.scale * every * curvature[::every])[:, None]
         kind: Any = float if every == 1 else np.float32  # single precision will do for an estimate
-        size = max(_AT_ONCE // self.dimension, 1)
-        H: Array = np.zeros(0)
+        size = max(len(rows) if rows.size <= _WHOLE else _AT_ONCE // self.dimension, 1)
+        H: Array = np.zeros((self.dimension, self.dimension))
         for at in range(0, len(rows), size):
             part = slice(at, at + size)
             B = np.multiply(rows[part], root[part], dtype=kind, casting="same_kind")

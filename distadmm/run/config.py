@@ -32,8 +32,9 @@ class Problem(MoreRows):
     intercept: bool = again(Shared, "intercept", note=", inside the norm bound")
     deal: str = flag(
         "iid",
-        help="how the rows of one table come to the nodes: iid, quantity:ALPHA or label:ALPHA (Dirichlet shares), "
-        "column:NAME, or published (a bundled table in its published order, whatever the seeds)",
+        help="how the rows of one table come to the nodes: iid, blocks (of a file as it stands), quantity:ALPHA or "
+        "label:ALPHA (Dirichlet shares), column:NAME, or published (a bundled table as published, whatever the "
+        "seeds)",
         absent="published",
     )
     data_seed: int | None = flag(

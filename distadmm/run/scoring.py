@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from distadmm.data.formats import kind
-from distadmm.data.reading import Reading
+from distadmm.data.reading import CELLS, Reading
 from distadmm.data.schema import Category, Number, Schema
 from distadmm.data.session import cell_file, table
 from distadmm.data.table import WIDE, Array, Matrix, Sparse, clip_rows, dense, with_intercept
@@ -65,7 +65,7 @@ class Scorer(NamedTuple):
         if not (framed or isinstance(rows, str | Path) or encoding.get("schema")):
             return np.asarray(rows.toarray() if hasattr(rows, "toarray") else rows, dtype=float)
         path: Any = Path(rows) if isinstance(rows, str | Path) else table(rows, targetless=True)
-        if kind(path) not in (".csv", ".tsv"):
+        if kind(path) not in CELLS:
             file = Reading(features=encoding.get("features") or len(wanted)).open(path, targetless=True)
             require(
                 len(file.feature_names) == len(wanted),

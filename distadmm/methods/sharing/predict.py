@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from distadmm.data.csvfile import CsvFile
 from distadmm.data.parties import BUNDLED, DataOptions, load
 from distadmm.data.schema import Schema
+from distadmm.data.session import cell_file
 from distadmm.errors import DONE, number, require
 from distadmm.files import write_csv
 from distadmm.flags import again, flag, parse, positional
@@ -131,7 +131,7 @@ def _as_trained(told: dict[str, Any], path: Path) -> Schema:
     """The training's schema for new rows, which may have a target and more columns."""
     schema = Schema.of_json(told)
     known = {column.name for column in schema.columns}
-    more = tuple(name for name in CsvFile(path, targetless=True).header if name not in known)
+    more = tuple(name for name in cell_file(path, targetless=True).header if name not in known)
     return replace(schema, target=None, ignore=more)
 
 
