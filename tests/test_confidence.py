@@ -16,7 +16,6 @@ from distadmm import funnel, ias
 from distadmm.data import joint as tables
 from distadmm.errors import InputError
 from distadmm.methods.confidence import Ball, ball_of, curved, linear, radius
-from distadmm.methods.ias.inference import from_joint
 from distadmm.methods.ias.measures import MEASURES, Measure, own
 
 CHI2 = own("chi2", lambda t: (t - 1) ** 2, lambda t: 2 * (t - 1), lambda t: 2 + 0 * t)
@@ -267,6 +266,29 @@ def test_values_that_no_row_has_are_counted(tmp_path: Path) -> None:
     gone = tables.adult(("income",), ("workclass",))  # nobody has never worked
     assert gone.observed().cells.shape[1] < gone.cells.shape[1]
     assert ball_of(gone.observed(), 0.9).cells == gone.cells.shape  # type: ignore[union-attr]
+    whole, left = (ball_of(each, 0.9) for each in (gone, gone.observed()))
+    assert whole is not None
+    assert left is not None
+    assert whole.eps_S < whole.eps
+    assert left.eps_S == left.eps  # of S among those whose Y occurs the ball of P_S does not speak
+    assert left.eps_Y < left.eps
     with pytest.raises(InputError, match="counted rows"):
         ball_of(tables.problem("synthetic-unif"), 0.9)
-    assert from_joint(table.cells).I_SY >= 0
+
+
+def test_the_law_of_those_whose_values_occur_is_covered() -> None:
+    """S decides whether Y is a value that hardly anybody has; where none of the rows has it, S is seen askew."""
+    rng, missed, left_out = np.random.default_rng(5), 0, 0
+    law = np.array([[0.30, 0.19, 0.0001], [0.25, 0.16, 0.0999]])
+    law /= law.sum()
+    for _ in range(8):
+        counts = rng.multinomial(8, law.ravel()).reshape(2, 3)
+        there = counts.sum(0) > 0
+        P = rng.dirichlet(np.ones(2), size=3)[there]
+        ball = Ball(counts[:, there], 0.8, (2, 3))
+        spoken = law[:, there] / law[:, there].sum()
+        found = ball.bounds(P)
+        left_out += not there.all()
+        missed += not found.I_SU.low - 1e-9 <= information(spoken @ P) <= found.I_SU.high + 1e-9
+    assert left_out > 1
+    assert missed <= 0.2 * 8

@@ -125,12 +125,18 @@ class Ball:
     def eps(self) -> float:
         return radius(self.cells[0] * self.cells[1], self.n, (1 - self.confidence) / 2)
 
+    # Where values of Y are left out, the law of S among those whose Y is not is no part of P_S: only (1) of all holds.
+
     @cached_property
     def eps_S(self) -> float:
+        if self.counts.shape[1] < self.cells[1]:
+            return self.eps
         return min(self.eps, radius(self.cells[0], self.n, (1 - self.confidence) / 4))
 
     @cached_property
     def eps_Y(self) -> float:
+        if self.counts.shape[0] < self.cells[0]:
+            return self.eps
         return min(self.eps, radius(self.cells[1], self.n, (1 - self.confidence) / 4))
 
     def lines(self) -> list[str]:
