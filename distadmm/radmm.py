@@ -171,14 +171,17 @@ def _by_trust(prepared: Prepared, node: Node, epsilon: float) -> dict[str, float
 
     release, privacy, world = cast(Any, node.release), prepared.config.privacy, prepared.world
     spent = {tuple(ledger.events) for ledger in release.books.ledgers} if math.isfinite(epsilon) else set()
-    found = {}
-    for name in TOLD:
-        seen = {tuple(event.against(Trust.parse(name)) for event in events) for events in spent}
-        found[name] = epsilon
-        if any(world.allgather(seen != spent)):
-            prices = world.each_once(price, list(seen))
-            found[name] = max(world.allgather(max((prices[events] for events in seen), default=0.0)))
-    return found
+    seen = {
+        name: {tuple(event.against(Trust.parse(name)) for event in events) for events in spent}
+        for name in TOLD
+    }
+    differs = {name for some in world.allgather([n for n in TOLD if seen[n] != spent]) for name in some}
+    if not differs:
+        return dict.fromkeys(TOLD, epsilon)
+    prices = world.each_once(price, [events for name in TOLD if name in differs for events in seen[name]])
+    here = {name: max((prices[events] for events in seen[name]), default=0.0) for name in differs}
+    everywhere = world.allgather(here)
+    return {name: max(one[name] for one in everywhere) if name in differs else epsilon for name in TOLD}
 
 
 def _house(config: Config, module: str) -> Any:

@@ -399,3 +399,9 @@ def test_what_nobody_here_knows_has_no_bound(line):
     event = event_from_json(line)
     assert isinstance(event, Unbounded)
     assert math.isinf(epsilon([event], DELTA, "replace"))
+
+
+@given(st.floats(-1e5, 5.0))
+def test_the_normal_tail_of_one_number_is_that_of_many(x: float):
+    """The first is worked out without scipy."""
+    assert gaussian.log_ndtr(x) == pytest.approx(gaussian.log_ndtr(np.array([x]))[0], rel=1e-14)

@@ -487,3 +487,13 @@ def test_a_ledger_goes_on_as_it_began(tmp_path, other, what):
     Ledger(tmp_path, 0, dataset="a", **HOW).close()
     with pytest.raises(InputError, match=what):
         Ledger.resume(tmp_path, 0, **{"mode": "secure", **other})
+
+
+def test_a_number_that_no_ledger_writes_is_an_edit() -> None:
+    """Bare NaN and Infinity, which Python's JSON reads."""
+    for bare in (b"NaN", b"-Infinity"):
+        edited = LINES[1].replace(b'"seq":1', b'"seq":' + bare, 1)
+        assert edited != LINES[1]
+        fault = chain.parse(LINES[0] + edited).fault
+        assert fault is not None
+        assert "edited" in str(fault)

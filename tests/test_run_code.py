@@ -7,12 +7,14 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from distadmm import istdp, radmm, sharing
 from distadmm.commands import audit, transcript
 from distadmm.errors import DONE, FAILURE, USAGE, InputError
 from distadmm.files import read_json, write_json
+from distadmm.ranks.world import World
 from distadmm.run import checkpoint, vouch
 
 EVIL = "from pathlib import Path\nPath({mark!r}).write_text('ran')\n"
@@ -127,3 +129,23 @@ def test_a_checkpoint_is_read_from_its_own_directory_alone(where: str, tmp_path:
     )
     with pytest.raises(InputError, match="not in that directory"):
         checkpoint.load(run / "checkpoint")
+
+
+def test_a_checkpoint_is_of_the_ranks_that_answer_and_one_that_cannot_write_stops_all(tmp_path: Path) -> None:
+    """`call` stands for five ranks, of which rank 3 is asleep; this one is rank 0."""
+    folder, heard = tmp_path / "checkpoint", []
+
+    def call(said: bytes, there: tuple[int, ...] = (0, 1, 2, 4)) -> dict[int, bytes]:
+        heard.append(said)
+        return {rank: said.replace(b"rank-00000", b"rank-%05d" % rank) for rank in there}
+
+    kept = {"f": np.zeros(2)}
+    assert checkpoint.save(folder, 4, kept, World(), call, run="r")
+    files = json.loads((folder / "latest.json").read_text())["files"]
+    assert files == [f"rank-{rank:05d}.npz" for rank in (0, 1, 2, 4)]
+    # Who writes the manifest falls asleep: what the one before needs is not to be forgotten.
+    assert not checkpoint.save(folder, 5, kept, World(), lambda said: call(said, (0, 1) if said else (1,)))
+    full = json.dumps(["rank-00001.npz", "", "no room is left; make some"]).encode()
+    with pytest.raises(InputError, match="no room is left"):
+        checkpoint.save(folder, 6, kept, World(), lambda said: {0: said, 1: full})
+    assert checkpoint.latest(folder) == 5

@@ -114,8 +114,10 @@ class GeneralisedLinear:
 
     def _hessian(self, curvature: Array, every: int) -> Array:
         every = every if self.rows >= _THINNEST**2 * self.dimension else 1
-        B = self.A[::every] * np.sqrt(self.scale * every * curvature[::every])[:, None]
-        H = B.T @ B  # a product of a matrix with its own transpose costs half of another one
+        # Single precision will do for an estimate.  A product with its own transpose costs half of another one.
+        root = np.sqrt(self.scale * every * curvature[::every])[:, None]
+        B = np.multiply(self.A[::every], root, dtype=float if every == 1 else np.float32, casting="same_kind")
+        H = (B.T @ B).astype(float, copy=False)
         if every > 1:
             rare, squares = self._rare_columns()
             H[rare, rare] = np.maximum(H[rare, rare], self.scale * (curvature @ squares))

@@ -73,9 +73,10 @@ class Roll:
                     return unpacked(letter.payload, others[which].sender)
                 if letter is not None:
                     heard[rank] = letter.payload
+        known = packed(heard)
         for rank in self.there:
             if rank != self.me:  # also those who are out, for when they wake up
-                self._post.send(self._name(_KNOWN, self.me, rank), packed(heard))
+                self._post.send(self._name(_KNOWN, self.me, rank), known)
         return heard
 
     def _others(self, kind: bytes) -> list[Name]:

@@ -4,6 +4,7 @@
     total = tree.sum(rows)                       rows (nodes here, k), int64, uint64 or float64; total (k,)
     total = tree.up(rows)                        the same at the rank of the root, None elsewhere
     a, b = tree.up((rows, more))                 of arrays of several types, which travel in one message
+    a, b = tree.up((rows, more), codes=(RAW, c)) of which the second is rounded before it leaves a node
     words = tree.down(words or None, k, dtype)   what the root has, at every node
     facts = tree.flood({node: bytes, ...})       what every node says of itself, by node; over all edges, at set-up
 
@@ -24,7 +25,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -47,6 +48,34 @@ class Lost(InputError):
     def __init__(self, nodes: Collection[int], why: str, told: bool = False):
         self.nodes, self.told = sorted(set(nodes)), told
         super().__init__(why)
+
+
+class Code(Protocol):
+    """How a row travels; what it is rounded to depends on it alone, so that placement changes no bit."""
+
+    def size(self, row: Array) -> int:
+        """Bytes of such a row."""
+        ...
+
+    def pack(self, row: Array) -> bytes: ...
+
+    def unpack(self, payload: bytes, like: Array) -> Array: ...
+
+
+class _Raw:
+    """As it is."""
+
+    def size(self, row: Array) -> int:
+        return row.nbytes
+
+    def pack(self, row: Array) -> bytes:
+        return row.tobytes()
+
+    def unpack(self, payload: bytes, like: Array) -> Array:
+        return np.frombuffer(payload, dtype=like.dtype)
+
+
+RAW = _Raw()
 
 
 class Shape(NamedTuple):
@@ -164,13 +193,18 @@ class Tree:
         return self.down(self.up(rows, marks, away), rows.shape[1], rows.dtype, marks)
 
     def up(
-        self, rows: Array | tuple[Array, ...], marks: Sequence[bytes] = (), away: Collection[int] = ()
+        self,
+        rows: Array | tuple[Array, ...],
+        marks: Sequence[bytes] = (),
+        away: Collection[int] = (),
+        codes: Sequence[Code] = (),
     ) -> Any:
         """The sum at the rank of the root; it may be `Lost` already, which `down` tells everybody.
 
         Nodes here that are `away` send nothing; their rank says so, and nobody waits for them.
         """
         parts = rows if isinstance(rows, tuple) else (rows,)
+        codes = codes or [RAW] * len(parts)
         self._number += 1
         self.post.begin(self._number)
         if self.network.guard is not None:
@@ -180,7 +214,7 @@ class Tree:
         self._blamed: list[int] = []
         for i in self._inwards:
             at, mark = int(np.searchsorted(self.network.nodes, i)), self._mark(i, marks)
-            found, blamed = self._with_children(i, [part[at].copy() for part in parts], mark)
+            found, blamed = self._with_children(i, [part[at].copy() for part in parts], codes, mark)
             if i in away:
                 blamed = [i, *blamed]
             above = self.shape.parent[i]
@@ -189,21 +223,24 @@ class Tree:
             elif blamed:
                 self._send(_GONE, i, above, np.array(blamed, dtype=">u4").tobytes(), mark)
             else:
-                self._send(_UP, i, above, b"".join(part.tobytes() for part in found), mark)
+                self._send(_UP, i, above, b"".join(map(_packed, codes, found)), mark)
         return total
 
-    def _with_children(self, i: int, total: list[Array], mark: bytes) -> tuple[list[Array], list[int]]:
+    def _with_children(
+        self, i: int, total: list[Array], codes: Sequence[Code], mark: bytes
+    ) -> tuple[list[Array], list[int]]:
         """A node's row plus its children's sums, and whom to blame where there is none."""
         blamed: list[int] = []
-        size = sum(part.nbytes for part in total)
+        sizes = [code.size(part) for code, part in zip(codes, total)]
         for child in self.shape.children[i]:
             limit = self.patience * (1 + self.shape.height[child])
-            payload, those = self._heard(_UP, _GONE, child, i, limit, size, mark)
+            payload, those = self._heard(_UP, _GONE, child, i, limit, sum(sizes), mark)
             blamed += those
             if payload is not None:
-                ends = np.cumsum([part.nbytes for part in total])
-                for part, end in zip(total, ends.tolist()):
-                    part += np.frombuffer(payload[end - part.nbytes : end], dtype=part.dtype)
+                at = 0
+                for code, part, size in zip(codes, total, sizes):
+                    part += code.unpack(payload[at : at + size], part)
+                    at += size
         return total, blamed
 
     def down(self, words: Array | None, k: int, dtype: Any, marks: Sequence[bytes] = ()) -> Array:
@@ -346,6 +383,10 @@ class Tree:
 
     def close(self) -> None:
         self.post.close()
+
+
+def _packed(code: Code, row: Array) -> bytes:
+    return code.pack(row)
 
 
 def _numbers(payload: bytes) -> list[int]:

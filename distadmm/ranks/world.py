@@ -123,7 +123,7 @@ class World:
 
     def barrier(self) -> None:
         if self.size > 1:
-            self._wait(self.comm.Barrier)
+            self._agree(None)
 
     def _wait(self, call: Callable[..., Any], *given: Any) -> Any:
         """What may have to wait for other ranks, as the watchdog is told."""
@@ -254,6 +254,8 @@ class World:
             with self.together():
                 return {item: function(item) for item in mine}
         distinct = list(dict.fromkeys(item for some in self.allgather(mine) for item in some))
+        if len(distinct) == 1:
+            return {distinct[0]: self.on_root(lambda: function(distinct[0]))}
         return dict(zip(distinct, self.broadcast(self.share_out(function, distinct) or [])))
 
     def without(self, ranks: Sequence[int], named: Sequence[int]) -> None:

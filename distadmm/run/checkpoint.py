@@ -6,6 +6,8 @@ Manifest and files name the run and the iteration, and the manifest has the hash
 be one whole checkpoint of this run is refused.  Those of releases before that have no hashes, and are read.
 """
 
+import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,30 +18,45 @@ from distadmm.files import read_json, read_npz, write_bytes, write_npz
 from distadmm.ranks.world import World
 
 Array = np.ndarray
+Call = Callable[[bytes], dict[int, bytes]]  # by rank, what each that is there says
 _OF = "of"  # in each file: the run and the iteration
 
 
 def save(
-    folder: Path, k: int, kept: dict[str, Array], world: World, seconds: float = 0.0, run: str = ""
-) -> None:
-    """Write what each rank keeps after iteration k of `run`; `seconds` is what rank 0 has taken so far."""
-    place = folder / f"iteration-{k:08d}"
-    world.on_root(lambda: _make(folder, place))
-    name = f"rank-{world.rank:05d}.npz"
-    write_npz(place / name, {**kept, _OF: np.array([run, str(k)])}, sync=True, secret=True)
-    hashes = world.gather(_hash(place / name))
-    if hashes is not None:
-        import json
+    folder: Path,
+    k: int,
+    kept: dict[str, Array],
+    world: World,
+    call: Call,
+    seconds: float = 0.0,
+    run: str = "",
+) -> bool:
+    """Write what each rank keeps after iteration k of `run`; `seconds` is what rank 0 has taken so far.
+
+    `call` tells all ranks that are there what each of them says; who does not answer is in no later checkpoint.
+    Whether every rank may forget now what it would need to go back further.
+    """
+    place, name = folder / f"iteration-{k:08d}", f"rank-{world.rank:05d}.npz"
+    try:
+        _make(folder, place)
+        write_npz(place / name, {**kept, _OF: np.array([run, str(k)])}, sync=True, secret=True)
+        said = [name, _hash(place / name), ""]
+    except InputError as problem:
+        said = [name, "", str(problem)]
+    heard = call(json.dumps(said).encode())
+    parts = [json.loads(heard[rank]) for rank in sorted(heard)]
+    if problems := [problem for _, _, problem in parts if problem]:
+        raise InputError(problems[0], shared=True)
+    if world.is_root:
         import shutil
 
-        files = [f"rank-{rank:05d}.npz" for rank in range(world.size)]
-        manifest = {"iteration": k, "folder": place.name, "files": files, "seconds": seconds}
-        manifest |= {"run": run, "sha256": hashes}
+        manifest = {"iteration": k, "folder": place.name, "files": [file for file, _, _ in parts]}
+        manifest |= {"seconds": seconds, "run": run, "sha256": [digest for _, digest, _ in parts]}
         write_bytes(folder / "latest.json", json.dumps(manifest).encode(), sync=True)
         for old in folder.glob("iteration-*"):
             if old != place:
                 shutil.rmtree(old, ignore_errors=True)
-    world.barrier()  # from here on every rank may forget what it would need to go back further
+    return min(heard) in call(b"")  # else the manifest may not be there
 
 
 def _hash(path: Path) -> str:

@@ -210,10 +210,16 @@ class Loop:
             return ""
         return End.CONVERGED.word if seen.residual <= tolerance else ""
 
+    def _call(self, said: bytes) -> dict[int, bytes]:
+        """What all ranks that are there say; where ranks may be lost, they are called one by one."""
+        call = getattr(self.place.release, "call", None)
+        return call(said) if call is not None else dict(enumerate(self.run.world.allgather(said)))
+
     def _require_numbers(self, k: int, state: Any) -> None:
         """What began with finite numbers has them still, on all ranks; else the checkpoint before is kept."""
-        world, bad = self.run.world, any(spoilt(getattr(state, name)) for name in self._sound)
-        told = [words for words in world.allgather(world.dog.name if bad else "") if words]
+        bad = any(spoilt(getattr(state, name)) for name in self._sound)
+        heard = self._call(self.run.world.dog.name.encode() if bad else b"")
+        told = [heard[rank].decode() for rank in sorted(heard) if heard[rank]]
         if told:
             self.reason = (
                 f"no finite numbers after iteration {k} on {', '.join(told[:4])}; that state was not saved"
@@ -226,8 +232,9 @@ class Loop:
             if self.run.world.is_root:  # first: who goes on from here measures no earlier iteration again
                 history.write(self.run.folder, self.watcher.columns, self.history, self.began)
             kept, world = self.place.keep(state), self.run.world
-            checkpoint.save(self.run.folder / "checkpoint", k, kept, world, self.seconds, self.run.name)
-            self.place.release.checkpoint(k)
+            folder, name = self.run.folder / "checkpoint", self.run.name
+            if checkpoint.save(folder, k, kept, world, self._call, self.seconds, name):
+                self.place.release.checkpoint(k)
             self.run.world.dog.remedy = self.run.going_on
 
 

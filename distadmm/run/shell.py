@@ -225,11 +225,13 @@ def carry_out(programme: Programme, prepared: Any, price: Any, run: Running) -> 
     except InputError as refusal:
         if run.world.is_root or not refusal.shared:
             directory.forget(run)
+        run.held = ()
         raise
     run.world.dog.enter("writing")
     outcome.path = run.folder
     if run.folder is not None:
         directory.finish(programme, outcome, run)
+    run.held = ()  # nobody waits for a collector of garbage to take up the run
     return outcome
 
 

@@ -23,18 +23,19 @@ FAULTY = """
 import os, signal, sys, time
 from distadmm import radmm
 from distadmm.ranks.tree import Tree
+from distadmm.run import checkpoint
 from distadmm.run.observe import Observer
 
-rank, how, where, call = int(sys.argv[1]), sys.argv[2], sys.argv[3], int(sys.argv[4])
-cls = Observer if where == "measure" else Tree
+ranks, how, where, call = set(map(int, sys.argv[1].split(","))), sys.argv[2], sys.argv[3], int(sys.argv[4])
+cls = Observer if where == "measure" else checkpoint if where in ("_make", "write_bytes") else Tree
 plain, calls = getattr(cls, where), []
 here = int(os.environ.get("PMI_RANK", os.environ.get("OMPI_COMM_WORLD_RANK", 0)))
 
-def faulty(self, *given, **named):
+def faulty(*given, **named):
     calls.append(1)
-    if len(calls) == call and here == rank:
+    if len(calls) == call and here in ranks:
         time.sleep(float(how[5:])) if how.startswith("doze:") else os.kill(os.getpid(), getattr(signal, how))
-    return plain(self, *given, **named)
+    return plain(*given, **named)
 
 setattr(cls, where, faulty)
 raise SystemExit(radmm.main(sys.argv[5:]))
@@ -74,22 +75,26 @@ def charged(run: Path, node: int) -> list[dict[str, Any]]:
             "2 doze:6 up 6", marks=pytest.mark.slow
         ),  # it wakes up, finds its node out, and keeps step
         pytest.param("2 doze:15 up 6", marks=pytest.mark.slow),  # it wakes up, and finds itself out
+        pytest.param("3 SIGSTOP _make 1", marks=pytest.mark.slow),  # in a checkpoint
+        pytest.param("0 SIGSTOP write_bytes 1", marks=pytest.mark.slow),  # before it is said to be one
+        pytest.param("0,3 SIGSTOP up 6", marks=pytest.mark.slow),  # two in one sum
+        pytest.param("2,3 SIGSTOP _make 1", marks=pytest.mark.slow),  # two in one checkpoint
     ],
 )
 def test_the_others_go_on_without_a_rank_that_sleeps(fault: str, mpiexec: list[str], tmp_path: Path) -> None:
-    rank, how, where, _ = fault.split()
-    out = tmp_path / "run"
+    ranks, how, where, _ = fault.split()
+    sleepers, out = [int(rank) for rank in ranks.split(",")], tmp_path / "run"
     code, said, _ = faulty(mpiexec, fault, out, "--checkpoint-every", "4")
     assert code == DONE, said
     assert "Traceback" not in said
     out_of_it = where != "_over"
-    gone = out_of_it and how != "doze:6"
-    assert (f"Ranks [{rank}] did not answer any more" in said) == gone
-    assert ("1 of 5 nodes dropped out; the model is that of the nodes left." in said) == out_of_it
+    gone, lost = out_of_it and how != "doze:6", out_of_it * len(sleepers)
+    assert (f"Ranks {sleepers} did not answer any more" in said) == gone
+    assert (f"{lost} of 5 nodes dropped out; the model is that of the nodes left." in said) == out_of_it
     assert "is (8.000, 1e-05)-DP for replacing one record" in said
     assert read_json(out / "summary.json")["ended"] == "iterations"
     models = read_npz(out / "models.npz")["models"]
-    assert models.shape == (5 - gone, 30)
+    assert models.shape == (5 - gone * lost, 30)
     assert np.isfinite(models).all()
     assert (models == models[0]).all()
     rounds: dict[int, list[int]] = {}
@@ -98,9 +103,9 @@ def test_the_others_go_on_without_a_rank_that_sleeps(fault: str, mpiexec: list[s
         assert sum(e["mu2"] for e in paid) <= BUDGET
         rounds[node] = [e["params"]["round"] for e in paid]
         assert rounds[node] == list(range(len(paid)))
-        if node != int(rank):
-            assert [e["params"]["roster"] for e in paid][-1] == 5 - out_of_it
-    assert all(len(paid) == 15 for node, paid in rounds.items() if node != int(rank))
+        if node not in sleepers:
+            assert [e["params"]["roster"] for e in paid][-1] == 5 - lost
+    assert all(len(paid) == 15 for node, paid in rounds.items() if node not in sleepers)
     if where == "up" and out_of_it:
         options = radmm.PROGRAMME.read(["--resume", str(out), "--iterations", "200", "--progress", "none"])
         assert shell.work(radmm.PROGRAMME, options, World()) == DONE  # also after what was kept without it

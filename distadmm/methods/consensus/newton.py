@@ -12,8 +12,9 @@ and the root sends the next f down:
 S, the first B, is a matrix that no Hessian exceeds, where the loss has such a bound: with mu = 1 a step always pays.
 For the logistic loss it is the Hessian at 0, and mu stays 0; a loss that is flat in places, as a rounded hinge is,
 needs it.  A Hessian is asked for after each step that left more than 3/10 of (g.B^-1 g)^1/2.  While that is far from
-the end, a node with rows enough estimates it from one of eight, four or two of them; it travels in single precision
-unless B is so ill-conditioned that its rounding would show.  The end is where g.B^-1 g says that nothing is
+the end, a node with rows enough estimates it from one of eight, four or two of them.  It travels in single precision,
+such an estimate in whole 16 bits of what a unit diagonal leaves, unless B is so ill-conditioned that the rounding
+would show.  The end is where g.B^-1 g says that nothing is
 left which the rounding of the value would not hide; f is f_best then.
 
 Nothing here is private: a node sees the sums over all nodes below it in the tree; of a leaf, what that leaf has.
@@ -27,18 +28,19 @@ import numpy as np
 
 from distadmm.algorithm import Array, Node, register
 from distadmm.errors import require
+from distadmm.ranks.tree import RAW
 
 _POOR = 0.3  # a step that leaves more than this share is followed by a fresh Hessian
 _PAYS = 1e-4  # share of what the slope promises that a step has to deliver
 _LEVEL = 1e-14  # of the value: what it may rise by, for it is rounded
 # A factor of mu; mu after the first step that does not pay; below this one it is 0.
 _MORE, _FIRST, _LEAST = 4.0, 0.03, 0.001
+_MOST = 2**15 - 1
 _SHIFTS = 1e-12, 1e-9, 1e-6, 1e-3, 1.0  # added to the unit diagonal of B until it is positive definite
 _SINGLE = 1e-4  # least pivot at which the rounding of single precision (6e-8 an entry) is small
-NONE, WHOLE = (
-    0,
-    -1,
-)  # what is asked for: no Hessian; one in double precision; k > 0: in single, of one row in k
+_SHORT = 2.6e-4  # the same of 16 bits, times sqrt d: ten times the norm of a matrix of such roundings
+# What is asked for: no Hessian; one in double precision; k > 0: in single, of one row in k; k < -1: short, one in -k
+NONE, WHOLE = 0, -1
 _FAR = (
     (0.05, 8),
     (0.01, 4),
@@ -98,7 +100,8 @@ class Newton:
         n, d, tree = *st.f.shape, node.tree
         what = "value and gradient" + " and Hessian" * bool(st.asked.any())
         node.release.expose(k, f"newton: every node's {what} enter the sums over the tree as they are")
-        sums = tree.up(said(k, st, node))
+        codes = (RAW, Short(d)) if st.asked[0, 0] < WHOLE else ()
+        sums = tree.up(said(k, st, node), codes=codes)
         memory, words = Memory(*(np.zeros(np.shape(rows)[1:]) for rows in st[3:])), None
         if sums is not None:
             at = int(np.searchsorted(node.members, tree.shape.root))
@@ -116,11 +119,44 @@ def said(k: int, st: State, node: Node) -> tuple[Array, ...]:
     sums = np.column_stack([problem.values(st.f), problem.gradients(st.f)])
     if asked == NONE:
         return (sums,)
-    triangles = np.empty((len(sums), d * (d + 1) // 2), np.float64 if asked == WHOLE else np.float32)
+    triangles = np.empty((len(sums), d * (d + 1) // 2), np.float32 if asked > 0 else np.float64)
     upper = np.triu_indices(d)
-    for triangle, H in zip(triangles, problem.hessians(st.f, max(asked, 1), steepest=k == 1)):
+    for triangle, H in zip(
+        triangles, problem.hessians(st.f, 1 if asked == WHOLE else abs(asked), steepest=k == 1)
+    ):
         triangle[:] = H[upper]
     return sums, triangles
+
+
+class Short:
+    """The upper triangle of a semidefinite matrix: its diagonal in single precision, the rest, between -1 and 1 where
+    the diagonal is 1, in 16 bits."""
+
+    def __init__(self, d: int):
+        i, j = np.triu_indices(d)
+        self.on, self.off = np.flatnonzero(i == j), np.flatnonzero(i != j)
+        self.i, self.j = i[self.off], j[self.off]
+
+    def size(self, row: Array) -> int:
+        return 4 * len(self.on) + 2 * len(self.off)
+
+    def pack(self, row: Array) -> bytes:
+        diagonal = row[self.on].astype(">f4")
+        unit = self._unit(diagonal)
+        scaled = np.divide(row[self.off], unit, out=np.zeros_like(unit), where=unit > 0)
+        whole = np.rint(np.clip(np.nan_to_num(scaled), -1, 1) * _MOST)
+        return bytes(diagonal.tobytes() + whole.astype(">i2").tobytes())
+
+    def unpack(self, payload: bytes, like: Array) -> Array:
+        row = np.empty_like(like)
+        diagonal = np.frombuffer(payload, ">f4", len(self.on))
+        whole = np.frombuffer(payload, ">i2", offset=4 * len(self.on))
+        row[self.on], row[self.off] = diagonal, whole / _MOST * self._unit(diagonal)
+        return row
+
+    def _unit(self, diagonal: Array) -> Array:
+        root = np.sqrt(np.maximum(diagonal.astype(float), 0.0))
+        return root[self.i] * root[self.j]
 
 
 def advance(f: Array, old: Memory, sums: tuple[Array, ...]) -> tuple[Array, int, bool, Memory]:
@@ -145,6 +181,8 @@ def advance(f: Array, old: Memory, sums: tuple[Array, ...]) -> tuple[Array, int,
     if not (fresh and paid):
         return best + p, NONE, False, kept
     every = next((every for share, every in _FAR if now * now > share * abs(value)), 1) if mu == 0.0 else 1
+    if every > 1 and pivot >= _SHORT * np.sqrt(len(f)):
+        every = -every
     return best + p, every if pivot >= _SINGLE else WHOLE, False, kept
 
 

@@ -119,14 +119,13 @@ def plan_of(prepared: Prepared) -> Plan | None:
     privacy, algorithm = config.privacy, config.algorithm
     if not privacy.wanted:
         return None
-    with node.network.world.together():
-        _require_known(prepared)
     from distadmm.privacy.accounting.shared_discrete_gaussian import colluding_of, least_roster
     from distadmm.privacy.noise import signing
     from distadmm.privacy.noise.masks import mask_degree, require_suite
 
     n = node.network.n_nodes
     with node.network.world.together():
+        _require_known(prepared)
         colluding = colluding_of(algorithm.trust, n)
         least = least_roster(n, algorithm.min_roster, privacy.adjacency)
         if colluding < n - 1 and privacy.rng == "secure":

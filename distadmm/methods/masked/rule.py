@@ -23,6 +23,7 @@ first two have inner products >= 0 after the cut as well, and D2 = D3 = 2.
 """
 
 import math
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -164,7 +165,7 @@ class Rule:
         kinds += [("evaluation", 0)] * bool(self.evaluation)
         return [self.sd(kind, t) for kind, t in kinds]
 
-    @property
+    @cached_property
     def bits(self) -> int:
         """b: sums are whole multiples of 4^-b."""
         worst = max(self.sds())

@@ -8,6 +8,7 @@ Invariants that guard privacy
 """
 
 import math
+import time
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
@@ -154,6 +155,10 @@ class Sums(Unprotected):
             total = np.frombuffer(whole, dtype=np.int64)
         tree.gone.update(np.flatnonzero(~np.isin(tree.post.hosts, list(heard))).tolist())
         return total, blamed | set(gone)
+
+    def call(self, said: bytes) -> dict[int, bytes]:
+        """What the ranks that are there say, outside a round; who does not answer is missed in the next one."""
+        return self.roll.call(said, self.tree.longest, self.tree.patience, time.monotonic())
 
     @property
     def present(self) -> int:

@@ -24,7 +24,6 @@ import math
 from functools import lru_cache
 
 import numpy as np
-from scipy.special import log_ndtr
 
 from distadmm.errors import require
 from distadmm.privacy.accounting import curves
@@ -33,8 +32,27 @@ Array = np.ndarray
 
 # log_ndtr is good to a few units in the last place of its value; the exponential multiplies that by |value|.
 _ROUNDINGS = 2e-15
+_FAR_OUT = -25.0  # below which the tail's asymptotic series is exact to the last place
 _LARGEST_SUM = 4096.0  # sigma up to which the one-dimensional sums are done
 _SHARES = (1e-9, 1e-6, 1e-4, 1e-2)  # u + l tried, in units of mu
+
+
+def log_ndtr(x: Array | float) -> Array | float:
+    """ln Phi(x); of one number without scipy, whose loading would keep all ranks of a run waiting."""
+    if np.ndim(x):
+        from scipy.special import log_ndtr as of_each
+
+        return of_each(x)
+    x = float(x)
+    if x > 0:
+        return math.log1p(-math.erfc(x / math.sqrt(2)) / 2)
+    if x > _FAR_OUT:
+        return math.log(math.erfc(-x / math.sqrt(2)) / 2)
+    series, term = 0.0, 1.0  # 1 - 1/x^2 + 1.3/x^4 - ...
+    for k in range(1, 12):
+        term *= -(2 * k - 1) / (x * x)
+        series += term
+    return -x * x / 2 - math.log(-x) - math.log(2 * math.pi) / 2 + math.log1p(series)
 
 
 def hockey_stick(mu: float, eps: Array | float) -> Array:
@@ -68,6 +86,7 @@ def delta(mu: float, epsilon: float) -> float:
     return 0.0 if mu == 0 else float(hockey_stick(mu, epsilon))
 
 
+@lru_cache(maxsize=1024)
 def epsilon(mu: float, delta: float) -> float:
     """The least epsilon >= 0 at which a mu-Gaussian mechanism has this delta (up to 1e-14, upwards)."""
     require(0 < delta < 1, f"delta is {delta!r}; needed: a number between 0 and 1")

@@ -72,17 +72,20 @@ class Account:
     def read(self) -> State:
         """As it stands; without a file nothing was spent."""
         if not self.path.exists():
-            return State([], {}, [], self.named)
+            return State(None, {}, [], self.named)
         with self._locked(os.O_RDONLY) as file:
             return self._fold(file)
 
     def _fold(self, file: int) -> State:
+        return State.of(self._parsed(file), self.named)
+
+    def _parsed(self, file: int) -> chain.Chain:
         content = b""
         while part := os.pread(file, 1 << 20, len(content)):
             content += part
         found = chain.parse(content, str(self.path))
         require(found.fault is None, f"the account {found.fault}; restore it from a backup")
-        return State.of(found, self.named)
+        return found
 
     # -- writing ----------------------------------------------------------------------------------------
 
@@ -130,10 +133,9 @@ class Account:
 
     def _note(self, entry: dict[str, Any]) -> None:
         with self._locked(os.O_RDWR | os.O_CREAT) as file:
-            self._append(file, self._fold(file).found, entry)
+            self._append(file, self._parsed(file), entry)
 
-    def _append(self, file: int, found: Sequence[Any], entry: dict[str, Any]) -> None:
-        chained: chain.Chain | None = found[0] if found else None
+    def _append(self, file: int, chained: chain.Chain | None, entry: dict[str, Any]) -> None:
         entries = [entry]
         if chained is not None and chained.torn:
             entries.insert(0, chain.fragment_entry(chained.torn))
@@ -177,14 +179,14 @@ _ELSEWHERE = f"make it writable, or name another by --account FILE or {ENVIRONME
 class State:
     """What the lines of an account add up to."""
 
-    found: list[chain.Chain]  # as it was read; empty: there is no file
+    found: chain.Chain | None  # as it was read; None: there is no file
     runs: dict[str, Entered]
     limits: list[Limit]
     named: bool
 
     @classmethod
     def of(cls, found: chain.Chain, named: bool) -> State:
-        state = cls([found], {}, [], named)
+        state = cls(found, {}, [], named)
         for entry in found.entries:
             fold = getattr(state, f"_{entry['kind']}", None)
             require(

@@ -83,7 +83,11 @@ def plain(value: Any) -> Any:
 
 def canonical(entry: Mapping[str, Any]) -> str:
     """The text whose hash an entry carries."""
-    return json.dumps(plain(entry), sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return _text(plain(entry))
+
+
+def _text(entry: Any) -> str:
+    return json.dumps(entry, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def sealed(text: str) -> tuple[bytes, bytes]:
@@ -117,7 +121,10 @@ def _parsed(line: bytes, previous: Entry | None) -> Entry | str:
     if not isinstance(entry, dict) or not isinstance(entry.get("h"), str):
         return "is not a ledger entry (it has no hash)"
     claimed = entry.pop("h")
-    written, digest = sealed(canonical(entry))
+    try:
+        written, digest = sealed(_text(entry))
+    except ValueError:  # a bare NaN or Infinity, which no ledger writes
+        return "is not in canonical form: it was edited"
     if digest.hex() != claimed:
         return "its contents do not match its hash: it was edited"
     if written != line + b"\n":

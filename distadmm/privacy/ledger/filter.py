@@ -36,7 +36,7 @@ class Proposal(NamedTuple):
     """What a ledger asks a filter."""
 
     after: Cost  # everything that would then be spent
-    schedule: str | None  # hash of the schedule to be committed; None for a release of its own
+    schedule: Sequence[Event] | None  # what is to be committed; None for a release of its own
     first: bool  # nothing has been spent yet
 
 
@@ -133,7 +133,8 @@ class ScheduleFilter:
     schedule: str  # its hash
 
     def admits(self, proposal: Proposal) -> bool:
-        return proposal.first and proposal.schedule == self.schedule
+        asked = proposal.schedule
+        return proposal.first and asked is not None and schedule_hash(asked) == self.schedule
 
     def used(self, spent: Cost) -> float:
         return float(spent.rdp.any())

@@ -208,13 +208,13 @@ class MemoryLedger:
                 f"a schedule with {event} cannot be committed: it has no proved price; charge it when it happens",
             )
         cost = cost_of(planned, tally.orders, self.adjacency, tally.trust)
-        schedule = schedule_hash(planned)
-        proposal = Proposal(tally.spent.plus(cost), schedule, self._untouched)
-        self._admit(proposal, planned[0], tally.last_iteration)
+        self._admit(
+            Proposal(tally.spent.plus(cost), planned, self._untouched), planned[0], tally.last_iteration
+        )
         entry = {
             "kind": "commit",
             "events": [event.to_json() for event in planned],
-            "schedule": schedule,
+            "schedule": schedule_hash(planned),
             "block": False,  # these two are what version 0.1.0 looks for
             "sync_every": 0,
             "float_exact": _exact(planned),
@@ -244,7 +244,7 @@ class MemoryLedger:
         if not unpaid:
             return True
         cost = cost_of(unpaid, self.tally.orders, self.adjacency, self.tally.trust)
-        proposal = Proposal(self.tally.spent.plus(cost), schedule_hash(wanted), self._untouched)
+        proposal = Proposal(self.tally.spent.plus(cost), wanted, self._untouched)
         return self.budget.admits(proposal)
 
     def charge(self, event: Event, *, iteration: int) -> Receipt:
