@@ -183,7 +183,8 @@ def one_release_a_read(name: str, **flags: Any) -> None:
         if k:
             keeps(calls in allowed, name, did + " or ".join(map(str, allowed)))
             recycled = algorithm.phases == 2 and k % 2 == 0
-            keeps(bool(reads) != recycled, name, f"{did}a read unless phases = 2 and k is even")
+            mixes = algorithm.opens and not reads  # what was released first
+            keeps(mixes or bool(reads) != recycled, name, f"{did}a read unless phases = 2 and k is even")
         else:
             exposed = any(call == "expose" for call, _ in calls)
             keeps(bool(reads) == exposed, name, f"{did}expose(0, what) where init reads data, and only there")
