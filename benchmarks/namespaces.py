@@ -26,6 +26,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 ENTER = ROOT / "launch" / "hosts" / "enter"
 DEVICE = "link0"
+_PR_SET_PDEATHSIG = 1
 _TUNSETIFF, _TUN, _NO_HEADER, _CLONE_NEWNET = 0x400454CA, 0x0001, 0x1000, 0x40000000
 
 
@@ -61,6 +62,7 @@ class Hosts:
         self._relay = 0
 
     def __enter__(self) -> "Hosts":
+        signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # namespaces would stay
         try:
             for i, name in enumerate(self.names, 1):
                 _do("ip", "netns", "add", name)
@@ -122,6 +124,8 @@ class Hosts:
         child = os.fork()
         if not child:
             code = 1
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
             try:
                 self._carry(said)
                 code = 0
