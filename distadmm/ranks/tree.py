@@ -53,9 +53,7 @@ class Lost(InputError):
 class Code(Protocol):
     """How a row travels; what it is rounded to depends on it alone, so that placement changes no bit."""
 
-    def size(self, row: Array) -> int:
-        """Bytes of such a row."""
-        ...
+    def size(self, row: Array) -> int: ...
 
     def pack(self, row: Array) -> bytes: ...
 
@@ -223,7 +221,7 @@ class Tree:
             elif blamed:
                 self._send(_GONE, i, above, np.array(blamed, dtype=">u4").tobytes(), mark)
             else:
-                self._send(_UP, i, above, b"".join(map(_packed, codes, found)), mark)
+                self._send(_UP, i, above, b"".join(code.pack(part) for code, part in zip(codes, found)), mark)
         return total
 
     def _with_children(
@@ -383,10 +381,6 @@ class Tree:
 
     def close(self) -> None:
         self.post.close()
-
-
-def _packed(code: Code, row: Array) -> bytes:
-    return code.pack(row)
 
 
 def _numbers(payload: bytes) -> list[int]:
