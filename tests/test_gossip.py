@@ -417,7 +417,7 @@ def test_no_record_moves_second_moments_by_more_than_is_charged(adjacency: str, 
 def test_second_moments_are_paid_for_once_and_gradients_with_the_rest(tmp_path: Path, capsys: Any) -> None:
     for mode in ("simulation", "secure"):
         own = {} if mode == "simulation" else {"account": str(tmp_path / "account")}
-        flags = {**SMALL, "epsilon": 2.0, "rng": mode, **own}
+        flags: dict[str, Any] = {**SMALL, "epsilon": 2.0, "rng": mode, **own}
         run = radmm.solve("preconditioned", out=tmp_path / mode, **flags)
         assert run.epsilon <= 2.0
         assert run.epsilon == pytest.approx(2.0, rel=1e-3)
@@ -443,7 +443,7 @@ def test_preconditioned_steps_cross_long_valleys(tmp_path: Path) -> None:
     X = stream.normal(size=(400, 4)) * [1.0, 0.3, 0.1, 0.05]
     y = np.where(X @ [1.0, 5.0, -20.0, 40.0] + stream.logistic(size=400) > 0, 1, -1)
     np.savez(tmp_path / "rows.npz", X=X, y=y)
-    flags = {
+    flags: dict[str, Any] = {
         "data": str(tmp_path / "rows.npz"),
         "topology": "complete:4",
         "iterations": 40,
@@ -723,7 +723,7 @@ def test_what_was_shared_with_a_node_that_is_away_is_left_out_and_paid_for(spare
         "epsilon": 0.05,
     }
     config = radmm.configure("gossip", **flags, spare=spare, drop_out="0.1:0.5")
-    shown = gossip_views.of_config(config, None)
+    shown: Any = gossip_views.of_config(config, None)
     query, met = shown.plan.recipe.queries[0], 0
     for k, rows in shown.gradients.items():
         there = shown.release.conditions.present(k)
@@ -735,7 +735,8 @@ def test_what_was_shared_with_a_node_that_is_away_is_left_out_and_paid_for(spare
     events = shown.plan.events[0]
     assert accountant.epsilon(events, 1e-5, "replace") == pytest.approx(0.05, rel=1e-6)
     (event,) = events
-    A, ratio = forecast.adjacency(shown.prepared.node.network), event.pair_grid / event.sigma_grid
+    A: Any = forecast.adjacency(shown.prepared.node.network)
+    ratio = event.pair_grid / event.sigma_grid
     for gone in combinations(range(8), spare):
         worst = pairwise_gaussian.exposures(A, 1, ratio, gone=gone).max()
         assert event.share >= worst * (1 - 1e-9)
