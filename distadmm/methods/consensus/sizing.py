@@ -266,12 +266,8 @@ def excess(
     phases, gamma, facts = config.algorithm.phases, config.algorithm.proximal, node.facts
     solves, (power, rounds) = -(-config.loop.iterations // phases), choice.smoothing
     course = forecast.Course(solves, choice.eta, gamma, phases, power)
-    known = Kept(
-        "excess",
-        facts._replace(degrees=np.zeros(0)),
-        dimension,
-        *map(_digest, (A, facts.degrees, noise, record)),
-    )
+    plain = [value for value in facts if not isinstance(value, np.ndarray)]
+    known = Kept("excess", plain, dimension, *map(_digest, (A, facts.degrees, noise, record)))
     return known.one(  # type: ignore[no-any-return]
         (course, rounds),
         lambda _: forecast.expected_excess(A, facts, dimension, noise, record, course, rounds),
