@@ -96,13 +96,14 @@ def observed(config: Config) -> str:
 
 
 def beyond(prepared: Prepared, run: Any) -> str:
-    """A resume with more iterations spends more than --epsilon, by which the noise of each was chosen."""
+    """A resume with more iterations, or of a run killed between a draw and its message, spends more than --epsilon."""
     asked = prepared.config.privacy.epsilon
     if asked is None or not math.isfinite(run.epsilon) or run.epsilon <= asked:
         return ""
     return (
         f"more than --epsilon {asked:g} is spent: it was for the iterations first asked for, and the resumed run made "
-        "more; --budget-epsilon stops a run, resumed or not"
+        "more, or drew noise anew that was charged and not kept when it was killed; --budget-epsilon stops a run, "
+        "resumed or not"
     )
 
 
