@@ -18,6 +18,7 @@ from distadmm.files import read_npz
 from distadmm.methods.consensus import private as protect
 from distadmm.privacy.accounting import accountant
 from distadmm.privacy.accounting import statements as said_of
+from distadmm.privacy.ledger import chain
 from distadmm.problems.consensus import Problem
 from distadmm.ranks.world import World
 from distadmm.run import shell
@@ -322,7 +323,8 @@ def test_iterations_added_to_a_schedule_are_priced_as_chosen_on_the_way(
     assert radmm.main([*words(flags), "--out", str(out)]) == DONE
     assert radmm.main(["--resume", str(out), "--iterations", "24"]) == DONE
     ledgers = ledger_report.shown(
-        [ledger_report.Book.of(out / "ledger" / f"node-{node:04d}.jsonl") for node in range(5)], 1e-5
+        [ledger_report.Book.of(chain.read(out / "ledger" / f"node-{node:04d}.jsonl")) for node in range(5)],
+        1e-5,
     )
     summary = json.loads((out / "summary.json").read_text())
     assert summary["statement"] == "odometer"  # a budget certifies itself, not this sum
@@ -565,7 +567,9 @@ def test_a_shortened_ledger_is_not_taken_up(tmp_path: Path, capsys) -> None:
     path.write_text("".join(path.read_text().splitlines(keepends=True)[:-3]))
     capsys.readouterr()
     assert radmm.main(["--resume", str(out), "--iterations", "10"]) == USAGE
-    assert "node 2 is shorter than it was at the checkpoint" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "the ledger of member 2 in" in said
+    assert "is shorter than it was at the checkpoint" in said
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,8 @@ class _OneRecord:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._source, name)
 
-    def node(self, i: int, n: int) -> tuple[Any, Array]:
-        X, y = self._source.node(i, n)
+    def node(self, i: int, n: int, **how: bool) -> tuple[Any, Array]:
+        X, y = self._source.node(i, n, **how)
         if i != self._node or len(y) < 2:
             return X, y
         if self._adjacency == "add-remove":

@@ -40,6 +40,7 @@ __all__ = ["armed", "plan_of", "settle"]
 Array = np.ndarray
 
 
+_GAINS = 1 - 1e-6  # of a node's own noise: with less, edges take over some of it
 _ABOVE = 1 + 1e-12  # so that no rounding of the sum over steps ends above --epsilon
 
 
@@ -232,7 +233,9 @@ def _noises(algorithm: Any, A: Array | None, nodes: int) -> list[rule.Noise]:
     pairs = [
         rule.Noise.of(A, r, s[at] ** 0.5 if at < len(s) else 1.0)._replace(known=s) for r, s in known.items()
     ]
-    return pairs if asked else [local, *pairs]
+    if asked:
+        return pairs
+    return [local, *(noise for noise in pairs if noise.spread < _GAINS)]
 
 
 def _queries(
