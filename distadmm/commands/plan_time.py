@@ -242,7 +242,10 @@ def _er(n: int, p: float | None = None, degree: float | None = None) -> tuple[in
         log_of += math.log(mean / most)
     height, apart = 1, 1 - (1 + most) / n  # the share of nodes not reached yet
     while n * apart >= 0.5:
-        apart, height = math.exp(-mean * (1 - apart)), height + 1
+        before, apart = apart, math.exp(-mean * (1 - apart))
+        height += 1
+        if apart > 0.5 * before:  # who is left has few edges, and hangs on those just reached
+            break
     return most, height
 
 
