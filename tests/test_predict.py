@@ -295,6 +295,7 @@ def test_rows_that_the_model_cannot_score_are_named(folder, capsys, header, line
         (["predict", "RUN"], "give them by --data"),
         (["predict", "RUN", "--data", "adult"], "the model was trained on t.csv"),
         (["predict", "RUN", "--data", "t.csv", "--node", "9"], "needed: 0 to 3, or mean"),
+        (["predict", "RUN", "--data", "t.csv", "--release", "noise:1"], "--release is for runs of sharing"),
         (["predict", "."], "give them by --data"),
         (["predict", ".", "--data", "t.csv"], "no run directory"),
         (["apply", "RUN", "--data", "t.csv"], "python -m distadmm predict"),
