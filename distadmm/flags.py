@@ -230,7 +230,7 @@ def _add_flags(parser: Any, cls: type) -> None:
             several = "*" if typing.get_origin(annotation) is tuple else "?"
             parser.add_argument(name, metavar=word, nargs=several, default=argparse.SUPPRESS, help=text)
             continue
-        if field.default is not dataclasses.MISSING and field.default is not None and field.default != ():
+        if field.default is not dataclasses.MISSING and field.default not in (None, (), ""):
             shown = ",".join(map(str, field.default)) if isinstance(field.default, tuple) else field.default
             text += f" (default: {shown})"
         given: dict[str, Any] = {"dest": name, "default": argparse.SUPPRESS, "help": text}

@@ -200,6 +200,23 @@ def test_the_exported_module_is_the_model(folder, capsys):
     assert (code, error.count("\n")) == (2, 1)
 
 
+@pytest.mark.parametrize("loss", ["huber", "smooth-hinge"])
+def test_the_exported_module_of_a_loss_without_probabilities(folder, capsys, loss):
+    pytest.importorskip("sklearn")
+    run, out = folder / loss, folder / "sign_model.py"
+    own = ["--data", str(folder / "t.csv"), "--schema", str(folder / "s.toml"), "--topology", "ring:3"]
+    assert radmm.main([*own, "--iterations", "4", "--loss", loss, "--intercept", "--out", str(run)]) == 0
+    assert call(capsys, "export", run, "--format", "sklearn", "--out", out)[0] == 0
+    spec = importlib.util.spec_from_file_location(out.stem, out)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    scorer, X = Scorer.of(model.read(run)), by_hand(rows(50, seed=3))
+    np.testing.assert_allclose(module.estimator().decision_function(X), scorer.scores(X)[:, 0], atol=1e-12)
+    found = module.estimator().predict(X)
+    assert (found == scorer.predictions(X)).all()
+    assert set(found) == {"no", "yes"}
+
+
 def test_names_that_are_code_are_written_as_text(folder, tmp_path):
     from distadmm.commands.export import module
 
@@ -278,6 +295,7 @@ def test_rows_that_the_model_cannot_score_are_named(folder, capsys, header, line
         (["predict", "RUN"], "give them by --data"),
         (["predict", "RUN", "--data", "adult"], "the model was trained on t.csv"),
         (["predict", "RUN", "--data", "t.csv", "--node", "9"], "needed: 0 to 3, or mean"),
+        (["predict", "RUN", "--data", "t.csv", "--release", "noise:1"], "--release is for runs of sharing"),
         (["predict", "."], "give them by --data"),
         (["predict", ".", "--data", "t.csv"], "no run directory"),
         (["apply", "RUN", "--data", "t.csv"], "python -m distadmm predict"),

@@ -138,6 +138,16 @@ def test_what_sets_runs_apart_is_named_and_nothing_else(runs: Path, tmp_path: Pa
     assert "epsilon" not in dict(report_runs.common(found))
 
 
+def test_a_run_that_leaves_unset_what_others_set_has_a_name(runs: Path, tmp_path: Path) -> None:
+    same = ["--algorithm", "radmm", "--topology", "ring:5", "--iterations", "20", "--observe", "none"]
+    plain = run(tmp_path / "plain", *same)
+    private = run(
+        tmp_path / "private", *same, "--epsilon", "4", "--adjacency", "replace", "--rng", "simulation"
+    )
+    found = report_runs.groups([report_runs.read(folder) for folder in (plain, private)])
+    assert {group.label for group in found} == {"epsilon 4", "without epsilon"}
+
+
 def test_different_objectives_are_told(runs: Path, tmp_path: Path, capsys) -> None:
     heavy = run(tmp_path / "heavy", "--algorithm", "admm", "--topology", "ring:4", "--rho", "3")
     _, _, out, _ = reported(capsys, heavy, runs / "plain" / "ring5", "--out", "none")

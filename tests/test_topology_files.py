@@ -183,6 +183,12 @@ def test_a_bad_file_is_one_line_that_names_it(tmp_path, name):
     assert "\n" not in str(caught.value)
 
 
+def test_a_file_without_nodes_is_empty_and_not_directed(tmp_path):
+    (tmp_path / "none.net").write_text("hello\n")
+    with pytest.raises(InputError, match=r"none\.net: the graph is empty"):
+        load(str(tmp_path / "none.net"))
+
+
 def test_what_is_no_text_or_no_file_is_refused(tmp_path):
     (tmp_path / "raw.edges").write_bytes(b"\xff\xfe0 1")
     (tmp_path / "folder.json").mkdir()

@@ -76,7 +76,7 @@ def estimator():
 
 def family(link: str) -> str:
     """The linear model of scikit-learn whose predictions are this one's."""
-    return {"identity": "LinearRegression", "sign": "RidgeClassifier"}.get(link, "LogisticRegression")
+    return {"identity": "LinearRegression", "sign": "SGDClassifier"}.get(link, "LogisticRegression")
 
 
 def module(scorer: Scorer, stem: str) -> str:

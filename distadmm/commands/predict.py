@@ -67,6 +67,10 @@ def work(asked: Predict, world: World) -> int:
         require(asked.node is None, "a run of sharing has parties, no nodes; leave out --node")
         words = [asked.run, "--data", asked.data, "--scores", asked.out, "--release", asked.release]
         return predict.work(predict.options(words), world)
+    require(
+        asked.release == "refuse",
+        f"--release is for runs of sharing, whose parties send scores; this is one of {found.kind}; leave it out",
+    )
     lines = world.on_root(lambda: scored(asked, found))
     if world.is_root:
         print("\n".join(lines))

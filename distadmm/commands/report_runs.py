@@ -108,7 +108,8 @@ class Group:
             kind, config = self.traces[0].kind, self.traces[0].config
             return "{algorithm} on {topology}".format(**config) if kind == "radmm" else kind
         told = [(name, value) for name, value in self.settings if value != _UNSET]
-        return ", ".join(v if name in _TELLING else f"{name} {v}" for name, v in told)
+        named = ", ".join(v if name in _TELLING else f"{name} {v}" for name, v in told)
+        return named or f"without {', '.join(name for name, _ in self.settings)}"
 
 
 def find(paths: Iterable[Path]) -> list[Path]:

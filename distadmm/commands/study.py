@@ -41,7 +41,7 @@ _VARIED = ("topology", "seed", "data-seed")
 class Options:
     flags_title = "study"
 
-    what: str = positional("WHAT", help="what is studied: topology")
+    what: str = positional("SUBJECT", help="what is studied: topology")
     families: tuple[str, ...] = flag(FAMILIES, help="networks, by generator (er:p=0.3), name or file")
     sizes: tuple[int, ...] = flag((16,), help="numbers of nodes", at_least=2)
     graph_seeds: tuple[int, ...] = flag((0, 1, 2), help="draws of each random network", at_least=0)

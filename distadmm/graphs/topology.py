@@ -282,7 +282,7 @@ def of_networkx(graph: Any, source: str = "the graph", *, connected: bool = True
 
 
 def _checked(raw: Raw, source: str, connected: bool) -> Topology:
-    if raw.directed:
+    if raw.directed and raw.nodes:  # networkx reads a Pajek file without vertices as directed
         raise InputError(
             f"{source}: the graph is directed; neighbours talk both ways, so save it as undirected"
         )

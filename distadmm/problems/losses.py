@@ -263,7 +263,8 @@ def loss_named(text: str, *, kinks: bool = False, several: bool = False, dents: 
     )
     require(
         several or task_of(loss) != "multiclass",
-        f"--loss {text} has one score a class and this programme one score a record; use distadmm.radmm, or logistic",
+        f"--loss {text} has one score a class, where one a record is needed; choose logistic (several classes with "
+        "privacy: distadmm.radmm with --algorithm masked, or --mechanism output)",
     )
     return loss
 
