@@ -244,7 +244,7 @@ def _er(n: int, p: float | None = None, degree: float | None = None) -> tuple[in
     while n * apart >= 0.5:
         before, apart = apart, math.exp(-mean * (1 - apart))
         height += 1
-        if apart > 0.5 * before:  # who is left has few edges, and hangs on those just reached
+        if 0.1 > apart > 0.5 * before:  # who is left has few edges, and hangs on those just reached
             break
     return most, height
 
