@@ -248,7 +248,7 @@ def unclipped_gradients(patch: Any) -> None:
 
 def uncut_rows(patch: Any) -> None:
     cut = source.clip_rows
-    patch.setattr(source, "clip_rows", lambda X, bound: (X, cut(X, bound)[1]))
+    patch.setattr(source, "clip_rows", lambda X, bound, **how: (X, cut(X, bound)[1]))
 
 
 class Plant(NamedTuple):

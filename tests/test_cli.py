@@ -231,7 +231,7 @@ def test_what_could_not_be_written_leaves_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("rows", "loss"),
-    [("1,0\n2,1\n3,2\n", "logistic"), ("".join(f"1,{i / 7}\n" for i in range(200)), "softmax")],
+    [("1,0\n2,1\n3,2\n" * 2, "logistic"), ("".join(f"1,{i / 7}\n" for i in range(200)), "softmax")],
 )
 def test_flags_named_to_mend_a_target_exist(rows: str, loss: str, tmp_path: Path, capsys) -> None:
     (tmp_path / "mine.csv").write_text("a,y\n" + rows)
