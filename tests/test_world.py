@@ -4,12 +4,12 @@ import os
 
 import pytest
 
-from distadmm.ranks import world
+from distadmm.ranks import launcher
 
 LAUNCHERS = (
-    *world._LAUNCHED,
-    *world._LAUNCHED_HERE,
-    *world._ONE_HOST,
+    *launcher.LAUNCHED,
+    *launcher._LAUNCHED_HERE,
+    *launcher._ONE_HOST,
     "SLURM_STEP_NUM_NODES",
 )
 ROOM = 1 << 30
@@ -49,22 +49,22 @@ def shared_memory(monkeypatch, free):
 def test_shared_memory_alone_is_for_jobs_on_one_host(variables, alone, monkeypatch):
     os.environ.update(variables)
     shared_memory(monkeypatch, ROOM)
-    assert world.on_one_host() == alone
-    world._choose_transports()
-    assert {name: os.environ.get(name) for name in world._ONE_HOST} == (
-        world._ONE_HOST if alone else dict.fromkeys(world._ONE_HOST)
+    assert launcher.on_one_host() == alone
+    launcher.choose_transports()
+    assert {name: os.environ.get(name) for name in launcher._ONE_HOST} == (
+        launcher._ONE_HOST if alone else dict.fromkeys(launcher._ONE_HOST)
     )
 
 
 def test_the_users_transports_win(monkeypatch):
     os.environ.update(PMI_SIZE="4", MPI_LOCALNRANKS="4", UCX_TLS="tcp,self")
     shared_memory(monkeypatch, ROOM)
-    world._choose_transports()
+    launcher.choose_transports()
     assert os.environ["UCX_TLS"] == "tcp,self"
 
 
 def test_small_shared_memory_is_not_filled(monkeypatch):
     os.environ.update(PMI_SIZE="20", MPI_LOCALNRANKS="20")
     shared_memory(monkeypatch, 64 << 20)
-    world._choose_transports()
+    launcher.choose_transports()
     assert os.environ["UCX_TLS"] == "^posix"

@@ -19,7 +19,8 @@ from distadmm.errors import DONE, FAILURE, require
 from distadmm.files import write_csv, write_json
 from distadmm.flags import flag
 from distadmm.ranks.launch import launch
-from distadmm.ranks.world import World, launched_size
+from distadmm.ranks.launcher import launched_size
+from distadmm.ranks.world import World
 from distadmm.structs import struct
 
 PROG = "distadmm faults"

@@ -32,7 +32,8 @@ from distadmm.files import write_text
 from distadmm.flags import fields_of, flag, parse, read_config
 from distadmm.privacy.accounting.statements import rounded_up
 from distadmm.ranks.launch import launch
-from distadmm.ranks.world import World, launched_size
+from distadmm.ranks.launcher import launched_size
+from distadmm.ranks.world import World
 from distadmm.run import kinds
 from distadmm.structs import struct
 

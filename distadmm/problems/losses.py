@@ -263,8 +263,8 @@ def loss_named(text: str, *, kinks: bool = False, several: bool = False, dents: 
     )
     require(
         several or task_of(loss) != "multiclass",
-        f"--loss {text} has one score a class, where one a record is needed; choose logistic (several classes with "
-        "privacy: distadmm.radmm with --algorithm masked, or --mechanism output)",
+        f"--loss {text} has one score a class, where one a record is needed; choose logistic, or use distadmm.radmm "
+        "(with privacy: --algorithm masked, or --mechanism output)",
     )
     return loss
 

@@ -11,6 +11,7 @@ from typing import Any
 from distadmm.errors import DONE, FAILURE, InputError
 from distadmm.flags import parse, read_config, value_of
 from distadmm.ranks import world as ranks
+from distadmm.ranks.launcher import place
 from distadmm.ranks.signals import Signals, hold_back
 from distadmm.ranks.watch import Watchdog
 
@@ -66,7 +67,7 @@ def launch(
         Signals.let_through()
         return _launch(prog, read, work, arguments, waiting, Watchdog())
     hold_back()  # also in the thread that looks
-    with Watchdog(guard if limit is None else limit, *ranks.place()) as dog:
+    with Watchdog(guard if limit is None else limit, *place()) as dog:
         return _launch(prog, read, work, arguments, waiting, dog, guarded=True)
 
 
@@ -84,7 +85,7 @@ def _launch(
         atexit.register(dog.stop)  # runs after what ends the library
         world = ranks.connect(waiting)
     except InputError as error:
-        if ranks.place()[0] == 0:
+        if place()[0] == 0:
             print(f"{prog}: {error}", file=sys.stderr)
         return error.code
     if guarded:

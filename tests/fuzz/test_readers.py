@@ -75,6 +75,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         for name in ("HOME", "XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"):
             patch.setenv(name, str(folder))
+        patch.setenv("DISTADMM_PRICES", "off")  # no reader writes, but what it starts may keep its prices
         patch.delenv("DISTADMM_ACCOUNT", raising=False)
         importlib.import_module("matplotlib.font_manager")  # looks for fonts, once
         yield folder

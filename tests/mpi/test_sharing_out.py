@@ -12,8 +12,9 @@ from distadmm.errors import InputError
 from distadmm.methods.consensus import private as protect
 from distadmm.privacy.accounting import rdp
 from distadmm.privacy.accounting.objective_perturbation import ObjectivePerturbation
+from distadmm.ranks.launcher import on_one_host
 from distadmm.ranks.waiting import cores
-from distadmm.ranks.world import World, on_one_host
+from distadmm.ranks.world import World
 from distadmm.run.running import unwritten
 from distadmm.run.setup import prepare
 

@@ -33,6 +33,7 @@ Array = np.ndarray
 # log_ndtr is good to a few units in the last place of its value; the exponential multiplies that by |value|.
 _ROUNDINGS = 2e-15
 _FAR_OUT = -25.0  # below which the tail's asymptotic series is exact to the last place
+_BELOW = 1e-11  # of an epsilon that is aimed at: more than rounding adds when the noise is priced again
 _LARGEST_SUM = 4096.0  # sigma up to which the one-dimensional sums are done
 _SHARES = (1e-9, 1e-6, 1e-4, 1e-2)  # u + l tried, in units of mu
 
@@ -98,14 +99,14 @@ def epsilon(mu: float, delta: float) -> float:
 
 
 def mu_at(epsilon: float, delta: float) -> float:
-    """The largest mu whose mechanism is (epsilon, delta)-DP."""
+    """The largest mu whose mechanism is (epsilon, delta)-DP, from below: priced again it is no more than epsilon."""
     require(0 < delta < 1, f"delta is {delta!r}; needed: a number between 0 and 1")
     require(
         math.isfinite(epsilon) and epsilon > 0, f"epsilon is {epsilon!r}; needed: a finite number above 0"
     )
 
     def overspends(mu: float) -> bool:
-        return float(hockey_stick(mu, epsilon)) > delta
+        return float(hockey_stick(mu, epsilon * (1 - _BELOW))) > delta
 
     high = math.sqrt(2 * epsilon) + 2 * float(-log_ndtr(-1.0))
     while not overspends(high):

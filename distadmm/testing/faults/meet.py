@@ -174,7 +174,7 @@ def arm(rank: str, fault: str, where: str, call: str, programme: str, flags: lis
     for part in path:
         owner = getattr(owner, part)
     plain, calls = getattr(owner, name), []
-    from distadmm.ranks.world import place as place_of_rank
+    from distadmm.ranks.launcher import place as place_of_rank
 
     here = str(place_of_rank()[0])
     if tap := os.environ.get("DISTADMM_TAP"):
