@@ -164,6 +164,40 @@ def test_help_is_one_page_and_names_every_flag(capsys) -> None:
         assert f"{option} " in page
 
 
+def test_a_dry_run_tells_no_number_of_rows_that_is_protected(tmp_path: Path, capsys, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = [
+        "--data",
+        "t.csv",
+        "--labels=-1,1",
+        "--topology",
+        "ring:3",
+        "--iterations",
+        "3",
+        "--progress",
+        "none",
+    ]
+    words += [
+        "--algorithm",
+        "gossip",
+        "--epsilon",
+        "1",
+        "--rng",
+        "simulation",
+        "--public-rows",
+        "20",
+        "--dry-run",
+    ]
+    for adjacency, told in (("add-remove", False), ("node", False), ("replace", True)):
+        shown = []
+        for count in (60, 63):
+            write_text(tmp_path / "t.csv", "a,b,y\n" + "0.5,0.1,1\n0.2,0.3,-1\n0.1,0.1,1\n" * (count // 3))
+            assert radmm.main([*words, "--adjacency", adjacency]) == DONE
+            shown.append(capsys.readouterr().out)
+        assert "2 columns" in shown[0]
+        assert (shown[0] != shown[1]) == told
+
+
 def test_dry_run_writes_nothing(tmp_path: Path, capsys, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert radmm.main([*TINY, "--dry-run"]) == DONE

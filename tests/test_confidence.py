@@ -247,11 +247,15 @@ NAMED = ["--infer", "ill", "--column", "job", "--rows", "{}"]
         ([*NAMED, "--confidence", "0.9", "--alphabets", "2"], "two numbers"),
         ([*NAMED, "--alphabets", "2,4"], "is for --confidence"),
         (["--problem", "gauss", "--confidence", "0.9"], "counted rows"),
+        (["--input", "{}.csv", "--confidence", "0.9"], "--alphabets"),
+        (["--input", "{}.csv", "--confidence", "0.9", "--alphabets", "2,3"], "already"),
         (["--problem", "gauss", "--confidence", "1"], "between 0 and 1"),
     ],
 )
 def test_bad_input(words: list[str], told: str, tmp_path: Path, capsys) -> None:
     path = rows(tmp_path / "r.csv", 200)
+    # Counts hold the values that rows have: that there are no others, they do not say.
+    (tmp_path / "r.csv.csv").write_text(",a,b,c,d\nno,9,8,7,6\nyes,1,2,3,4\n")
     assert ias.main([*(word.format(path) for word in words), "--out", str(tmp_path / "run")]) == 2
     shown = capsys.readouterr().err
     assert shown.count("\n") == 1

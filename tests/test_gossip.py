@@ -34,7 +34,9 @@ from distadmm.methods.gossip.private import moments_moved, plan_of, sensitivitie
 from distadmm.privacy.accounting import accountant, gaussian, pairwise_gaussian
 from distadmm.privacy.accounting.events import Gaussian, event_from_json
 from distadmm.privacy.accounting.objective_perturbation import ObjectivePerturbation
+from distadmm.privacy.accounting.statements import rounded_up
 from distadmm.privacy.accounting.trust import ANY, Trust, common, restated
+from distadmm.privacy.ledger import compose
 from distadmm.privacy.noise import pairwise
 from distadmm.privacy.noise.sources import Simulation
 from distadmm.problems.consensus import GeneralisedLinear, Softmax
@@ -526,6 +528,26 @@ def test_an_edge_whose_ends_draw_apart_hides_no_less(seed: int, n: int) -> None:
     assert np.all(np.diag(np.linalg.inv(apart)) <= np.diag(np.linalg.inv(whole)) * (1 + 1e-9))
 
 
+def test_what_two_nodes_spend_on_one_record_under_shared_noise_is_not_added_up() -> None:
+    """Seen together, both move by mu_i + mu_j at most, and nearly so: more than the root of the squares."""
+    A, s, ratio = np.ones((8, 8)) - np.eye(8), 1e4, 8.0
+    shares = pairwise_gaussian.shares(A, 2, ratio)
+    event = pairwise_gaussian.PairwiseGaussian(s, ratio * s, 100.0, shares, coalition=0)
+    S = s**2 * (np.eye(8) + ratio**2 * (np.diag(A.sum(axis=1)) - A))
+    moved = 100.0 * np.eye(8)[:2].sum(axis=0)
+    mu = math.sqrt(moved @ np.linalg.solve(S, moved))
+    alone = event.gdp_mu("replace")
+    assert math.sqrt(2) * 1.3 * alone < mu < 2 * alone
+    names = [frozenset(["a"]), frozenset(["a"]), frozenset(["b"])]
+    held = [compose.Node(compose.spending([event.times(3)]), each) for each in names]
+    assert math.isinf(compose.over_runs([held], "record", 1e-5, "replace", committed=True))
+    assert math.isinf(compose.over_runs([held[1:]], "unknown", 1e-5, "replace", committed=True))
+    assert compose.over_runs([held[1:]], "record", 1e-5, "replace", committed=True) < 1
+    assert (
+        compose.over_runs([[held[0]], [held[1]]], "record", 1e-5, "replace", committed=True) < 1
+    )  # two runs
+
+
 def test_where_coalitions_are_too_many_a_bound_stands_or_local_privacy() -> None:
     complete = np.ones((60, 60)) - np.eye(60)
     assert (
@@ -559,6 +581,7 @@ def test_pairwise_noise_costs_what_was_asked_and_more_against_more(tmp_path: Pat
     assert "held against: any coalition of at most 2 others (coalition:2)" in shown
     assert "any 2 of the 8 nodes together" in shown
     assert f"coalition:2 {run.epsilon:.4f}" in shown
+    assert f"against all other nodes: ({rounded_up(prices[7])}, 1e-05)-DP" in shown
     assert "by who may collude: centre 0." in shown
 
 
@@ -741,6 +764,31 @@ def test_what_was_shared_with_a_node_that_is_away_is_left_out_and_paid_for(spare
         worst = pairwise_gaussian.exposures(A, 1, ratio, gone=gone).max()
         assert event.share >= worst * (1 - 1e-9)
     assert event_from_json(json.loads(json.dumps(event.to_json()))) == event
+
+
+def test_a_node_that_is_away_makes_no_gradient_under_less_noise_than_it_pays_for() -> None:
+    """What it made goes to its neighbours' ranks before they take it to be away: with all that its edges share."""
+    flags = {
+        **SMALL,
+        "topology": "complete:8",
+        "trust": "coalition:1",
+        "noise_model": "pairwise",
+        "epsilon": 0.05,
+    }
+    config = radmm.configure("gossip", **flags, spare=2, drop_out="0.1:0.5")
+    shown: Any = gossip_views.of_config(config, None)
+    query, met = shown.plan.recipe.queries[0], 0
+    own = query.sigma * math.sqrt(1 + 5 * (query.event.pair_grid / query.event.sigma_grid) ** 2)
+    for k, rows in shown.gradients.items():
+        for i in np.flatnonzero(~shown.release.conditions.present(k)):
+            met += 1
+            assert np.sqrt(np.mean(rows[i] ** 2)) > own / 2
+    assert met >= 5
+
+
+def test_an_event_with_fewer_than_no_nodes_gone_is_none() -> None:
+    with pytest.raises(InputError, match="gone"):
+        pairwise_gaussian.PairwiseGaussian(500.0, 500.0, 1.0, (0.2, 0.5, 1.0), coalition=1, gone=-1)
 
 
 def test_dropping_out_is_refused_where_nothing_is_known_of_it() -> None:

@@ -53,6 +53,22 @@ def test_a_damaged_price_is_worked_out_anew(folder: Path, damage: bytes | None) 
     assert file.read_bytes() == content
 
 
+def test_the_price_of_something_else_is_not_believed(folder: Path) -> None:
+    """A file that was renamed, by whatever restored or mixed folders."""
+    Kept("price").keep({1: 2.0})
+    (of_one,) = folder.iterdir()
+    Kept("price").keep({2: 4.0})
+    (of_two,) = set(folder.iterdir()) - {of_one}
+    of_two.write_bytes(of_one.read_bytes())
+    assert Kept("price").find([1, 2]) == {1: 2.0}
+
+
+def test_what_another_user_wrote_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    Kept("price").keep({1: 2.0})
+    monkeypatch.setattr(kept.os, "geteuid", lambda: 1 + Path(__file__).stat().st_uid + 2**16)
+    assert not Kept("price").find([1])
+
+
 def test_without_a_place_nothing_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for place in ("off", str(tmp_path / "file")):

@@ -179,6 +179,28 @@ def test_ledgers_of_a_file_each_go_on_in_one_of_their_rank(tmp_path, monkeypatch
     assert not verified(sorted(tmp_path.glob("*.jsonl")), Account(tmp_path / "account")).faults
 
 
+def test_a_copy_of_an_older_ledger_beside_it_is_not_taken_up_in_its_place(tmp_path, monkeypatch) -> None:
+    """A backup that somebody left in the folder has fewer entries, and so less that was spent."""
+    with monkeypatch.context() as patch:
+        patch.setattr("distadmm.privacy.ledger.books._FILES", 200)
+        before = opened(tmp_path, range(4))
+        before.close()
+        (tmp_path / "old copy.jsonl").write_bytes((tmp_path / "node-0002.jsonl").read_bytes())
+        again = Books.resume(tmp_path, range(4), mode="secure")
+        again.commit([[ONE.times(2)]] * 4)
+        again.close()
+    files = {path: path.read_bytes() for path in tmp_path.glob("*.jsonl")}
+    with pytest.raises(
+        InputError, match=r"old copy\.jsonl, line 1: is of node 2, of which .*node-0002\.jsonl"
+    ):
+        Books.resume(tmp_path, range(4), mode="secure")
+    assert {path: path.read_bytes() for path in tmp_path.glob("*.jsonl")} == files
+    (tmp_path / "old copy.jsonl").unlink()
+    taken = Books.resume(tmp_path, range(4), mode="secure")
+    assert [ledger.tally.spent.pure for ledger in taken.ledgers] == [2 * ONE.epsilon] * 4
+    taken.close()
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_a_torn_file_loses_nothing_that_was_committed(tmp_path_factory, data) -> None:

@@ -149,14 +149,18 @@ def test_labels_are_looked_at_where_they_are_not_folded_in() -> None:
     assert not found(1.0, math.nan)
 
 
-def test_a_row_that_two_nodes_hold_is_refused_before_a_file_is_written(tmp_path: Path, capsys: Any) -> None:
+@pytest.mark.parametrize("method", [["masked"], ["gossip", "--noise-model", "pairwise"]])
+def test_a_row_that_two_nodes_hold_is_refused_before_a_file_is_written(
+    method: list[str], tmp_path: Path, capsys: Any
+) -> None:
     """It moves each sum twice; the same sums, so that costs add up as mu and not as its square."""
     stream = np.random.default_rng(0)
     tables = [stream.normal(size=(60, 3)) * 0.3 for _ in range(2)]
     for node, X in enumerate((tables[0], tables[0][::-1], tables[1])):
         lines = ["a,b,c,y", *(f"{a:.5f},{b:.5f},{c:.5f},{int(a > 0)}" for a, b, c in X)]
         (tmp_path / f"n{node}.csv").write_text("\n".join(lines) + "\n")
-    words = [*FLAGS, "--algorithm", "masked", "--data", str(tmp_path / "n{node}.csv"), "--labels", "0,1",
+    flags = [word for word in FLAGS if word != "--anyway" or method == ["masked"]]
+    words = [*flags, "--algorithm", *method, "--data", str(tmp_path / "n{node}.csv"), "--labels", "0,1",
              "--topology", "ring:3", "--trust", "coalition:1"]  # fmt: skip
     assert radmm.main([*words, "--out", str(tmp_path / "run")]) == USAGE
     assert "nodes [0, 1] hold the same rows" in capsys.readouterr().err

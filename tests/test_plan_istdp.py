@@ -143,3 +143,29 @@ def test_a_stated_number_of_rows_takes_the_place_of_theirs(tmp_path, capsys) -> 
     assert said[0] == said[1]
     assert "--public-rows 50" in said[0]
     assert compare.shape(plan.Options(epsilon=1.0, adjacency="add-remove", data="adult", rows=7))[0] == 7
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["plan", "istdp"],
+        ["plan", "--topology", "ring:3"],
+        ["compare", "--topology", "ring:3", "--trust", "any", "--forecast"],
+    ],
+)
+def test_a_width_that_one_row_can_change_is_not_planned_by(words: list[str], tmp_path, capsys) -> None:
+    (tmp_path / "t.svm").write_text("1 1:0.5 7:0.5\n-1 2:0.5\n" * 9)
+    command, rest = {"plan": plan, "compare": compare}[words[0]], words[1:]
+    asked = [*rest, "--epsilon", "1", "--adjacency", "replace", "--data", str(tmp_path / "t.svm")]
+    assert command.main(asked) == USAGE
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.count("\n") == 1
+    assert "give --columns" in said.err
+
+
+def test_a_stated_width_takes_the_place_of_theirs(tmp_path, capsys) -> None:
+    (tmp_path / "t.svm").write_text("1 1:0.5 3:0.5\n-1 2:0.5\n" * 9)
+    words = ["istdp", "--epsilon", "1", "--adjacency", "replace", "--runs", "1", "--columns", "4"]
+    assert plan.main([*words, "--data", str(tmp_path / "t.svm")]) == DONE
+    assert "18 rows, 4 columns" in capsys.readouterr().out

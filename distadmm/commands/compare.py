@@ -23,7 +23,8 @@ from distadmm.algorithm import find, names
 from distadmm.commands import grid, sweep
 from distadmm.commands.report import aligned
 from distadmm.data import synthetic
-from distadmm.data.source import BUNDLED
+from distadmm.data.public import ROWS
+from distadmm.data.source import BUNDLED, Source
 from distadmm.errors import InputError, require
 from distadmm.files import read_json, write_npz
 from distadmm.flags import again, fields_of, flag, parse
@@ -123,19 +124,29 @@ def shape(options: Any) -> tuple[int, int]:
     """Rows a node and columns; public numbers."""
     require_public_count(options)
     most = getattr(options, "rows_per_node", None) or sys.maxsize
-    if options.rows is not None and options.columns is not None:
-        return min(options.rows, most), options.columns
-    from distadmm.data.source import open_source
-    from distadmm.graphs.topology import load_changing
+    rows, columns = options.rows, options.columns
+    if rows is None or columns is None:
+        from distadmm.data.source import open_source
+        from distadmm.graphs.topology import load_changing
 
-    source = open_source(str(options.data))
-    if options.rows is not None:
-        return min(options.rows, most), source.n_features
-    if source.n_rows is None:
-        raise InputError(
-            f"--data {options.data}: each node holds its own file; give --rows and --columns instead"
-        )
-    return min(source.n_rows // load_changing(options.topology).union.n, most), source.n_features
+        source = open_source(str(options.data))
+        if source.n_rows is None:
+            raise InputError(
+                f"--data {options.data}: each node holds its own file; give --rows and --columns instead"
+            )
+        columns = columns or width_of(source)
+        rows = rows or source.n_rows // load_changing(options.topology).union.n
+    return min(rows, most), columns
+
+
+def width_of(source: Source) -> int:
+    """How many columns a table has, if that is not read off its rows."""
+    require(
+        source.facts.columns.source != ROWS,
+        f"--data {source.name}: how many columns it has is the largest index in its rows, which one record can change; "
+        "give --columns, a number known without them",
+    )
+    return source.n_features
 
 
 class Request(NamedTuple):

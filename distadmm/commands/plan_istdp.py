@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from distadmm.commands.compare import require_public_count
+from distadmm.commands.compare import require_public_count, width_of
 from distadmm.data import synthetic
 from distadmm.data.source import open_source
 from distadmm.errors import DONE, require
@@ -85,15 +85,13 @@ def forecasts(options: Options, world: World) -> list[Forecast] | None:
 
 
 def _shape(options: Options) -> tuple[int, tuple[str, ...]]:
-    if options.rows is not None and options.columns is not None:
-        return options.rows, tuple(f"x{j}" for j in range(options.columns))
-    source = open_source(str(options.data))
-    if options.rows is not None:
-        return options.rows, source.feature_names
-    require(
-        source.n_rows, f"--data {options.data} does not say how many rows it has; give --rows and --columns"
-    )
-    return int(source.n_rows or 0), source.feature_names
+    rows, names = options.rows, tuple(f"x{j}" for j in range(options.columns or 0))
+    if rows is None or not names:
+        source = open_source(str(options.data))
+        names = names or source.feature_names[: width_of(source)]
+        rows = rows or source.n_rows
+    require(rows, f"--data {options.data} does not say how many rows it has; give --rows and --columns")
+    return int(rows or 0), names
 
 
 def _plan(options: Options, rows: int, columns: int, T: int, C: float) -> Plan:

@@ -151,7 +151,7 @@ class Shared:
     alphabets: tuple[int, ...] = flag(
         (),
         help="numbers of values that S and Y can have, known without the rows, for --confidence (default: by --schema "
-        "or the table)",
+        "or the documentation of bundled data)",
     )
     points: int | None = flag(None, help="points of a curve, evenly spaced", at_least=2)
     trust: str | None = flag(

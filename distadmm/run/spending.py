@@ -8,7 +8,7 @@ noise protects nobody, so there is nothing to count, and the run says so.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from distadmm.errors import require
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from distadmm.data.content import Content
     from distadmm.privacy.accounting.events import Event
     from distadmm.privacy.ledger.account import Account, Spender, Standing
+    from distadmm.ranks.world import World
     from distadmm.run.running import Running
 
 NOT_ENTERED = ("account", "not entered: a simulation protects nobody, so nothing counts as spent")
@@ -41,6 +42,21 @@ def spender(ledger: MemoryLedger, held: Iterable[Event], plan: Iterable[Event]) 
         header["scope"],
         tally.trust,
         tuple(events),
+    )
+
+
+def require_rows_of_their_own(world: World, contents: Mapping[int, Content]) -> None:
+    """A record at two nodes that share noise moves both at once: further than what both are charged adds up to."""
+    holders: dict[str, list[int]] = {}
+    for part in world.allgather({node: content.names for node, content in contents.items()}):
+        for node, names in part.items():
+            for name in names:
+                holders.setdefault(name, []).append(node)
+    same = next((sorted(nodes) for nodes in holders.values() if len(nodes) > 1), None)
+    require(
+        same is None,
+        f"nodes {same} hold the same rows, each of which would move what both release under noise that they share, and "
+        "that is not what is charged; give each row to one node",
     )
 
 

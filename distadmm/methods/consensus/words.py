@@ -22,9 +22,15 @@ def outlook(prepared: Prepared, plan: Plan | None) -> str:
     config, node, world = prepared.config, prepared.node, prepared.world
     graph, data = prepared.description["graph"], prepared.description["data"]
     n, d = graph["nodes"], node.problem.dimension
-    rows = [o.rows for o in node.problem.objectives if hasattr(o, "rows")]
+    counted = config.privacy.adjacency not in ("add-remove", "node")  # else how many there are is private
+    rows = [o.rows for o in node.problem.objectives if counted and hasattr(o, "rows")]
     rows = [count for some in world.allgather(rows) for count in some]
     shards = f"{min(rows)} to {max(rows)} rows a node" if rows else "rows a node unknown"
+    told = (
+        f"{data['rows']} rows, {data['features']} columns, {shards}, {data['test_rows']} test rows"
+        if counted
+        else f"{data['features']} columns; how many rows there are is not told"
+    )
     size = 8 * d + (0 if plan is None else HEAD_BYTES)
     rounds = 0 if plan is None or plan.choice is None else plan.choice.smoothing.rounds
     messages = 2 * graph["edges"] * (config.algorithm.mixes * config.loop.iterations + 1 + rounds)
@@ -33,8 +39,7 @@ def outlook(prepared: Prepared, plan: Plan | None) -> str:
         "",
         f"network    {graph['topology']}: {n} nodes, {graph['edges']} edges, degrees "
         f"{graph['degrees'][0]} to {graph['degrees'][2]} (mean {graph['degrees'][1]:.2f}), on {world.size} rank(s)",
-        f"data       {data['name']}: {data['rows']} rows, {data['features']} columns, {shards}, "
-        f"{data['test_rows']} test rows; licence: {data['licence']}",
+        f"data       {data['name']}: {told}; licence: {data['licence']}",
         f"messages   {messages} of {size} bytes: {messages * size / 1e6:.1f} MB in all, one a directed edge and "
         "iteration, and one to begin with" + (f", {rounds} to mix the models" if rounds else ""),
         f"privacy    {_planned_loss(prepared, plan)}",

@@ -110,7 +110,7 @@ def counts_of(path: str) -> Table | None:
     found = read_inferred(path).joint
     if found is None or found.sum() <= 1 or not np.array_equal(found, np.round(found)):
         return None
-    return Table(found, (), (), path, "", int(found.sum()), found.shape)
+    return Table(found, (), (), path, "", int(found.sum()))
 
 
 def stand_in(name: str) -> Inference:

@@ -25,6 +25,7 @@ from distadmm.privacy.accounting.kept import Kept
 from distadmm.privacy.ledger.books import Books
 from distadmm.run.running import Running
 from distadmm.run.setup import Prepared
+from distadmm.run.spending import require_rows_of_their_own
 from distadmm.structs import struct
 
 if TYPE_CHECKING:
@@ -254,7 +255,7 @@ def armed(prepared: Prepared, plan: Plan | None, run: Running) -> Node:
     source = consensus.noise_source(config)
     with world.together():
         contents = consensus.contents_of(prepared)
-    _require_rows_of_their_own(prepared, contents)
+    require_rows_of_their_own(world, contents)
     with world.together():
         books = books_of(prepared, plan, run, source, contents)
     node = prepared.node
@@ -272,21 +273,6 @@ def armed(prepared: Prepared, plan: Plan | None, run: Running) -> Node:
     armed = node.having(release=release)
     release.watch(node.network, node.start, file)
     return armed
-
-
-def _require_rows_of_their_own(prepared: Prepared, contents: dict[int, Content]) -> None:
-    """A record that two nodes hold moves every sum twice as far as is charged."""
-    holders: dict[str, list[int]] = {}
-    for part in prepared.world.allgather({node: content.names for node, content in contents.items()}):
-        for node, names in part.items():
-            for name in names:
-                holders.setdefault(name, []).append(node)
-    same = next((sorted(nodes) for nodes in holders.values() if len(nodes) > 1), None)
-    require(
-        same is None,
-        f"nodes {same} hold the same rows, each of which would move every sum more than once, and that is not what is "
-        "charged; give each row to one node",
-    )
 
 
 def books_of(

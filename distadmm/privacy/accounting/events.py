@@ -20,8 +20,7 @@ Invariants that guard privacy
 * An event whose price is not proved costs infinity, never a guess (`Unbounded`); so does a line of a ledger whose
   mechanism, version or fields nobody here knows.
 * The adjacency is given when an event is priced; none is assumed.  An event that `knows_adjacency` prices each one
-  differently; the sensitivity of every other mechanism is stated in the event itself, and must have been computed
-  for the adjacency it is priced under.
+  differently; every other states its sensitivity, which must be that for the adjacency it is priced under.
 * A JSON line written by `to_json` and read back by `event_from_json` is the same event.
 """
 
@@ -95,6 +94,7 @@ class Event:
     knows_adjacency: ClassVar[bool] = False
     states_query: ClassVar[bool] = True  # its own dimension and scale; else they are given with the draw
     hypotheses: ClassVar[tuple[str, ...]] = ()
+    shares_noise: ClassVar[bool] = False  # with other nodes: what they spend on one record does not add up
     also: ClassVar[Any] = None  # a `Pure` that each release costs besides: noise on an inexact answer
 
     def __init_subclass__(cls) -> None:

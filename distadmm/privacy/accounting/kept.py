@@ -7,8 +7,10 @@ Invariants that guard privacy
 -----------------------------
 * A price stands under the hash of what it is of, of the code that made it, of the versions of numpy and scipy and of
   the host, so what is found is what would be worked out, to the bit.
-* A file that is not as it was written is passed over, and the price is worked out anew.
-* Only what is planned is taken from here: `ledger show`, `verify` and `certificate` work out every price themselves.
+* A file that is not as it was written, under its own name and by this user, is passed over, and the price is worked out
+  anew.
+* Noise is chosen by what is found here; the costs that ledgers and accounts keep beside their events, and what a run
+  says at its end, may be found here too.  `ledger show` and `certificate` price events anew, and never read here.
 """
 
 import json
@@ -61,15 +63,19 @@ class Kept:
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             for item, price in prices.items():
-                text = json.dumps(price, default=lambda array: array.tolist()).encode()
-                write_bytes(folder / self._name(item), b"%b %b\n" % (_digest(text), text), secret=True)
+                text, name = (
+                    json.dumps(price, default=lambda array: array.tolist()).encode(),
+                    self._name(item),
+                )
+                write_bytes(folder / name, b"%b %b\n" % (_digest(name, text), text), secret=True)
             _thin_out(folder)
         except (OSError, InputError):
             pass  # no room, or not ours: it is worked out anew next time
 
     def _name(self, item: Any) -> str:
         text = repr((_made_by(), self._asked, item))
-        assert "array(" not in text, "an array's text leaves out digits and entries: give its hash"
+        if "array(" in text:
+            raise RuntimeError("an array's text leaves out digits and entries: give its hash")
         return sha256(text.encode()).hexdigest()
 
 
@@ -82,16 +88,19 @@ def _folder() -> Path | None:
     ).expanduser()
 
 
-def _digest(text: bytes) -> bytes:
-    return sha256(text).hexdigest().encode()
+def _digest(name: str, text: bytes) -> bytes:
+    return sha256(name.encode() + text).hexdigest().encode()
 
 
 def _read(path: Path) -> Any:
     try:
-        digest, _, text = path.read_bytes().rstrip(b"\n").partition(b" ")
+        with open(path, "rb") as file:
+            if os.fstat(file.fileno()).st_uid != os.geteuid():
+                return None  # of a folder that others write to
+            digest, _, text = file.read().rstrip(b"\n").partition(b" ")
     except OSError:
         return None
-    return _tuples(json.loads(text)) if text and digest == _digest(text) else None
+    return _tuples(json.loads(text)) if text and digest == _digest(path.name, text) else None
 
 
 def _tuples(value: Any) -> Any:

@@ -53,6 +53,7 @@ class PairwiseGaussian(Event):
     mech: ClassVar[str] = "pairwise-gaussian"
     law: ClassVar[str] = "discrete"
     exact: ClassVar[bool] = True
+    shares_noise: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         positive(self, "sigma_grid", "pair_grid", "sensitivity_grid")
@@ -62,10 +63,11 @@ class PairwiseGaussian(Event):
             min(self.sigma_grid, self.pair_grid) >= LEAST,
             f"{self.mech}: s and c are {self.sigma_grid:g} and {self.pair_grid:g} grid units; needed: at least 256",
         )
-        right = self.coalition >= 0 and list(self.shares) == sorted(self.shares)
+        right = min(self.coalition, self.gone) >= 0 and list(self.shares) == sorted(self.shares)
         require(
             right and all(0 < x <= 1 for x in self.shares),
-            f"{self.mech}: shares {self.shares} of coalition {self.coalition}; needed: numbers up to 1, ascending",
+            f"{self.mech}: shares {self.shares} of coalition {self.coalition}, {self.gone} gone; needed: none below 0, "
+            "and shares up to 1, ascending",
         )
 
     @property
@@ -93,6 +95,8 @@ class PairwiseGaussian(Event):
         )
 
     def group(self, records: int) -> Event:
+        if records == 1:  # what it is against others must not be lost
+            return self
         return Gaussian(math.sqrt(self.count) / (self.gdp_mu("replace") * records), self.count)
 
     def sample(self, stream, shape=None, sensitivity=None) -> Array:

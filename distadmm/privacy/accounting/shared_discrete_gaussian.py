@@ -49,6 +49,7 @@ class SharedDiscreteGaussian(Event):
     mech: ClassVar[str] = "shared-discrete-gaussian"
     law: ClassVar[str] = "discrete"
     exact: ClassVar[bool] = True
+    shares_noise: ClassVar[bool] = True
     hypotheses: ClassVar[tuple[str, ...]] = ("share-scale", "same-history", "fresh-masks")
 
     def __post_init__(self) -> None:
@@ -92,7 +93,7 @@ class SharedDiscreteGaussian(Event):
         return Gaussian(1 / (self.gdp_mu("replace") * math.sqrt(worse)))
 
     def group(self, records: int) -> Event:
-        if self.bears_no_label:
+        if self.bears_no_label or records == 1:  # what it is against others must not be lost
             return self
         return Gaussian(1 / (self.gdp_mu("replace") * records))
 

@@ -64,7 +64,11 @@ def of_nodes(folder: Path, nodes: Collection[int]) -> dict[int, Chain]:
     files = sorted(folder.glob("*.jsonl"))
     for each in _read(files, frozenset(nodes)):
         if each.entries:
-            found[each.entries[0]["node"]] = each
+            node = each.entries[0]["node"]
+            if node in found and found[node].entries:  # which of them goes on, nobody can tell
+                why = f"is of node {node}, of which {found[node].path} is a ledger already: take one of them away"
+                each = each._replace(fault=Fault(each.path, 1, why))
+            found[node] = each
         elif each.fault:
             return dict.fromkeys(found, each)
     return found

@@ -48,12 +48,15 @@ class Edges:
         self._round = -1
 
     def noise(self, i: int, k: int, c: float, dimension: int, away: Collection[int] = ()) -> Array:
-        """sum_j sgn(j - i) c v_ij of round k, in whole numbers, over neighbours that are not `away`."""
+        """sum_j sgn(j - i) c v_ij of round k, in whole numbers, over neighbours that are not `away`.
+
+        A node that is away itself adds all: what it makes in this round is priced with them, whoever gets to see it.
+        """
         if k != self._round:
             self._round, self._drawn = k, {}
         total = np.zeros(dimension, dtype=np.int64)
         for j in self.keys[i]:
-            if i in away or j in away:
+            if j in away and i not in away:
                 continue
             edge = (min(i, j), max(i, j))
             v = self._drawn.pop(edge, None)
