@@ -582,6 +582,7 @@ def test_pairwise_noise_costs_what_was_asked_and_more_against_more(tmp_path: Pat
     assert "any 2 of the 8 nodes together" in shown
     assert f"coalition:2 {run.epsilon:.4f}" in shown
     assert f"against all other nodes: ({rounded_up(prices[7])}, 1e-05)-DP" in shown
+    assert "exact arithmetic" in shown  # the gradients are sums of floats
     assert "by who may collude: centre 0." in shown
 
 

@@ -171,7 +171,6 @@ SCOPES = {
         "If somebody did, and against all other nodes: {any}. Derivation not peer-reviewed.",
         (*_GRADIENTS, "fresh-pairs", "known-graph"),
         _OF_NODES,
-        exact=True,
     ),
     "istdp": Scope(
         "The released iterates are {claim} for {change}, for {releases}.",
