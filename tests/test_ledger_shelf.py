@@ -179,6 +179,26 @@ def test_ledgers_of_a_file_each_go_on_in_one_of_their_rank(tmp_path, monkeypatch
     assert not verified(sorted(tmp_path.glob("*.jsonl")), Account(tmp_path / "account")).faults
 
 
+@pytest.mark.parametrize("many", [2, 200])
+def test_a_chain_is_read_to_its_end_whichever_of_its_files_is_given(tmp_path, monkeypatch, many) -> None:
+    """Else `ledger show` of its first file would say less than was spent."""
+    monkeypatch.setattr("distadmm.privacy.ledger.books._FILES", many)
+    opened(tmp_path, range(3)).close()
+    monkeypatch.setattr("distadmm.privacy.ledger.books._FILES", 2)
+    for k in (1, 2):
+        books = Books.resume(tmp_path, range(3), mode="secure")
+        books.ledgers[1].charge(ONE, iteration=k)
+        books.close()
+    files = sorted(tmp_path.glob("*.jsonl"))
+    assert len(files) == (3 if many == 2 else 5)
+    for path in files:
+        found = shelves.read_all([path])
+        nodes = [each.entries[0]["node"] for each in found]
+        assert nodes == ([int(path.stem[-1])] if path.stem.startswith("node-") else [0, 1, 2])
+        spent = {node: Tally.of(each.entries).spent.pure for node, each in zip(nodes, found)}
+        assert spent == {node: 2 * ONE.epsilon * (node == 1) for node in nodes}
+
+
 def test_a_copy_of_an_older_ledger_beside_it_is_not_taken_up_in_its_place(tmp_path, monkeypatch) -> None:
     """A backup that somebody left in the folder has fewer entries, and so less that was spent."""
     with monkeypatch.context() as patch:

@@ -75,14 +75,25 @@ def of_nodes(folder: Path, nodes: Collection[int]) -> dict[int, Chain]:
 
 
 def read_all(files: Iterable[Path]) -> list[Chain]:
-    """Every chain of these files; one without entries stands for a file that cannot be read to its end."""
+    """Every chain of these files, to its end, also where that is in other files of their folder.
+
+    One without entries stands for a file that cannot be read to its end.
+    """
     folders: dict[Path, list[Path]] = {}
     for file in files:
         folders.setdefault(file.parent, []).append(file)
-    return [found for some in folders.values() for found in _read(some, None)]
+    found: list[Chain] = []
+    for folder, some in folders.items():
+        shelved = any(is_shelf(path) for path in folder.glob("nodes-*.jsonl"))
+        around = sorted({*some, *folder.glob("*.jsonl")}) if shelved else some
+        found += _read(around, None, frozenset(map(str, some)))
+    return found
 
 
-def _read(files: Iterable[Path], wanted: frozenset[int] | None) -> Iterator[Chain]:
+def _read(
+    files: Iterable[Path], wanted: frozenset[int] | None, asked: frozenset[str] | None = None
+) -> Iterator[Chain]:
+    """The chains of the nodes `wanted`, or that have a part in the files `asked`; all where that is None."""
     pieces: dict[int, list[_Piece]] = {}
     whole: list[Chain] = []
     for file in files:
@@ -96,12 +107,12 @@ def _read(files: Iterable[Path], wanted: frozenset[int] | None) -> Iterator[Chai
         whole.append(chain.read(file))
     for found in whole:
         node = found.entries[0].get("node") if found.entries else None
-        if found.fault or node not in pieces:
-            yield found
-        else:
-            yield _joined(pieces.pop(node), found)
+        more = [] if found.fault or node is None else pieces.pop(node, [])
+        if asked is None or not asked.isdisjoint((found.path, *(piece.path for piece in more))):
+            yield _joined(more, found) if more else found
     for node in sorted(pieces):
-        yield _joined(pieces[node])
+        if asked is None or not asked.isdisjoint(piece.path for piece in pieces[node]):
+            yield _joined(pieces[node])
 
 
 def _is_of(file: Path, wanted: frozenset[int]) -> bool:
