@@ -755,6 +755,10 @@ def test_what_was_shared_with_a_node_that_is_away_is_left_out_and_paid_for(spare
             met += 1
             spread = rows[there].sum(axis=0).std() / (query.sigma * math.sqrt(there.sum()))
             assert (0.5 < spread < 1.6) if spare else spread > 4
+            if spare:
+                others = there & (np.arange(8) > 1)  # nodes 0 and 1 know what their edges add, away or not
+                left = (rows - shown.known((0, 1), k))[others].sum(axis=0).std()
+                assert 0.5 < left / (query.sigma * math.sqrt(others.sum())) < 1.6
     assert met >= 3
     events = shown.plan.events[0]
     assert accountant.epsilon(events, 1e-5, "replace") == pytest.approx(0.05, rel=1e-6)

@@ -182,11 +182,11 @@ def _release(
 def of_members(release: Gradients, members: Sequence[int], k: int, query: Paired) -> Array:
     """What the edges of `members` add to every node's release."""
     assert release.edges is not None
-    keys = release.edges.keys
+    keys, away = release.edges.keys, release.away(k, query.event.gone)
     total = np.zeros((len(keys), query.dimension))
     for q in members:
         for j in keys[q]:
-            if j not in members:
+            if j not in members and (j in away or q not in away):
                 v = release.edges.between(q, j, k, query.event.pair_grid, query.dimension)
                 total[j] += query.spacing * (v if q > j else -v)
     return total

@@ -146,7 +146,7 @@ class Gradients(Protected):
             assert self.edges is not None
             own = self.noise.on_grid(value, query, iteration=k, at=i, unproved=unproved)
             return own + query.spacing * self.edges.noise(
-                self.books.nodes[i], k, query.event.pair_grid, value.size, self._away(k, query.event.gone)
+                self.books.nodes[i], k, query.event.pair_grid, value.size, self.away(k, query.event.gone)
             )
         if self.recipe.mode == "secure":
             return self.noise.on_grid(value, query.grid, iteration=k, at=i, unproved=unproved)
@@ -156,7 +156,7 @@ class Gradients(Protected):
         )
         return value + drawn
 
-    def _away(self, k: int, most: int) -> tuple[int, ...]:
+    def away(self, k: int, most: int) -> tuple[int, ...]:
         """Nodes without which round k is made: those that are away, as far as that was paid for.
 
         More of them leave their halves to what neighbours add, which hides no less.
