@@ -221,6 +221,23 @@ def test_nodes_of_another_history_never_unmask_each_other(what: str) -> None:
     assert uniform(seen(members, 3000))
 
 
+@pytest.mark.parametrize("lied", [False, True])
+def test_a_node_that_alone_is_told_of_a_smaller_roster_is_not_unmasked(lied: bool) -> None:
+    """Node 3 tells node 1 that it is gone, and takes off the words that it shares with the others."""
+    members = agreed()
+    liar = members.pop(3)
+    if lied:
+        members[1].accept_roster([0, 1, 2])
+    for member in members.values():
+        member.enter("gradient", 3000)
+    left = seen(members, 3000)
+    for member in members.values():
+        if 3 in member.roster:
+            left = left - masks.mask(liar.keys[member.id], liar.session, member.h, 3000)
+    assert uniform(left) == lied
+    assert lied or not left.any()
+
+
 def test_a_member_does_nothing_twice_and_believes_no_roster() -> None:
     member = agreed(5, least=3)[2]
     with pytest.raises(InputError, match="no part of the one before"):
