@@ -379,6 +379,9 @@ def test_an_event_prices_each_coalition_as_the_table_does() -> None:
         assert found == pytest.approx(event.gdp_mu("replace") * math.sqrt(share), rel=1e-12)
     assert event.against(CENTRE) == event.against(Trust(0))
     assert event.against(Trust(math.inf)) == event.against(Trust(19))
+    bare = SharedDiscreteGaussian(2**40, 1, 2.0**18, "gradient", 3, 19, 20, 18, 0)  # without masks
+    for trust in (CENTRE, Trust(0), Trust(10), Trust(19)):
+        assert bare.against(trust).gdp_mu("replace") == pytest.approx(bare.gdp_mu("replace"), rel=1e-12)
     with pytest.raises(InputError, match="at least 2"):
         SharedDiscreteGaussian(2**15, 15, 2.0**18, "gradient", 3, 5, 20, 18, 0)
 
