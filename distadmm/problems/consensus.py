@@ -113,16 +113,16 @@ class GeneralisedLinear:
         return self._hessian(np.full(self.rows, bound), every) if np.isfinite(bound) else self.hess(f)
 
     def hess(self, f: Array, every: int = 1) -> Array:
-        """The Hessian at f; estimated from one row in `every` where there are rows enough.
+        """The Hessian at f; with `every` above 1 in single precision, from one row in so many where there are enough.
 
         A column that these rows all but miss has its own curvature, so that no step along it is too long.
         """
         return self._hessian(self.loss.curvature(self.scores(f), self.y), every)
 
     def _hessian(self, curvature: Array, every: int) -> Array:
+        kind: Any = float if every == 1 else np.float32  # single precision will do where an estimate does
         every = every if self.rows >= _THINNEST**2 * self.dimension else 1
         rows, root = self.A[::every], np.sqrt(self.scale * every * curvature[::every])[:, None]
-        kind: Any = float if every == 1 else np.float32  # single precision will do for an estimate
         size = max(len(rows) if rows.size <= _WHOLE else _AT_ONCE // self.dimension, 1)
         H: Array = np.zeros((self.dimension, self.dimension))
         for at in range(0, len(rows), size):
