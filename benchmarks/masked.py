@@ -7,6 +7,7 @@
 Tables dealt to 20 nodes on er20, adjacency replace, delta 1e-5, all nodes in one process, seeds of simulated noise.
 `digits` is the table of scikit-learn: is a digit 5 or more, its last 500 rows for testing; FILE.npz of 28 x 28 images
 (`img`) of two digits (`digit`): their pixels, four in one, the last 1000 for testing.
+What the CSV in --out has already is not measured again, so a run can go on where another one was stopped.
 Every arm spends the same epsilon with the flags' defaults; `masked` insists (--anyway) where it would refuse.
 Scored is what a node has: the test log loss of its own model, mean and worst over nodes; and that of the nodes' mean
 model, which costs no privacy where nodes average what was released.  Base rate: the share of a class, for every row.
@@ -126,25 +127,56 @@ def perturbed(table: Table, epsilon: float, seeds: int) -> tuple[float, list[Arr
     return best, found[best]
 
 
-def measure(table: Table, budgets: tuple[float, ...], seeds: int, write: Any) -> None:
-    share, held = float(np.mean(table.y > 0)), table.held[1]
-    base = float(-np.mean(np.where(held > 0, np.log(share), np.log(1 - share))))
-    wrong = float(np.mean(held > 0) if share < 0.5 else np.mean(held < 0))
-    write(table=table.name, arm="base rate", mean=base, worst=base, error=wrong)
-    write(table=table.name, arm="no privacy", **scores(table, run(table, "newton", iterations=30)))
+class Sheet:
+    """The CSV, which grows; what it has is not measured again."""
+
+    def __init__(self, path: Path):
+        self.path, self.began = path, time.perf_counter()
+        self.has: set[tuple[str, ...]] = set()
+        if path.exists():
+            with open(path, newline="") as file:
+                self.has = {tuple(row[name] for name in COLUMNS[:4]) for row in csv.DictReader(file)}
+        else:
+            path.write_text(",".join(COLUMNS) + "\n")
+
+    def lacks(self, *cell: Any) -> bool:
+        """Of (table, arm, epsilon, seed), the last two where there are any."""
+        return (*map(str, cell), "", "")[:4] not in self.has
+
+    def write(self, **row: Any) -> None:
+        told = {k: f"{v:.5f}" if isinstance(v, float) and k != "epsilon" else v for k, v in row.items()}
+        with open(self.path, "a", newline="") as file:
+            csv.DictWriter(file, COLUMNS, lineterminator="\n").writerow(told)
+        print(
+            f"{time.perf_counter() - self.began:5.0f} s ", *(f"{k}={v}" for k, v in row.items()), flush=True
+        )
+
+
+def measure(table: Table, budgets: tuple[float, ...], seeds: int, sheet: Sheet) -> None:
+    name, write, lacks, held = table.name, sheet.write, sheet.lacks, table.held[1]
+    if lacks(name, "base rate"):
+        share = float(np.mean(table.y > 0))
+        base = float(-np.mean(np.where(held > 0, np.log(share), np.log(1 - share))))
+        wrong = float(np.mean(held > 0) if share < 0.5 else np.mean(held < 0))
+        write(table=name, arm="base rate", mean=base, worst=base, error=wrong)
+    if lacks(name, "no privacy"):
+        write(table=name, arm="no privacy", **scores(table, run(table, "newton", iterations=30)))
     for epsilon in budgets:
-        at: dict[str, Any] = {"table": table.name, "epsilon": epsilon}
-        ridge, models = perturbed(table, epsilon, seeds)
-        for seed, model in enumerate(models):
-            write(**at, arm="perturbed", seed=seed, ridge=ridge, **scores(table, model))
+        at: dict[str, Any] = {"table": name, "epsilon": epsilon}
+        if any(lacks(name, "perturbed", epsilon, seed) for seed in range(seeds)):
+            ridge, models = perturbed(table, epsilon, seeds)
+            for seed, model in enumerate(models):
+                if lacks(name, "perturbed", epsilon, seed):
+                    write(**at, arm="perturbed", seed=seed, ridge=ridge, **scores(table, model))
         rule = rule_of(table, epsilon, 1, 0)
         rows = Rows(table.X * table.y[:, None], np.ones(len(table.y)), rule, rule.bits)
         for seed in range(seeds):
-            model = learnt(rows, rule, np.random.default_rng((seed, 2)))[None]
-            write(**at, arm="centre", seed=seed, refused=int(rule.hope < 10), **scores(table, model))
+            if lacks(name, "centre", epsilon, seed):
+                model = learnt(rows, rule, np.random.default_rng((seed, 2)))[None]
+                write(**at, arm="centre", seed=seed, refused=int(rule.hope < 10), **scores(table, model))
     for seed in range(seeds):
         for epsilon in budgets:
-            at = {"table": table.name, "epsilon": epsilon, "seed": seed}
+            at = {"table": name, "epsilon": epsilon, "seed": seed}
             shared: dict[str, Any] = {
                 "epsilon": epsilon,
                 "adjacency": "replace",
@@ -154,11 +186,14 @@ def measure(table: Table, budgets: tuple[float, ...], seeds: int, write: Any) ->
             if not {"test_data", "stated"} & table.flags.keys():
                 shared["deal"] = "published"
             for trust in TRUSTS:
+                if not lacks(name, f"masked {trust}", epsilon, seed):
+                    continue
                 found = scores(table, run(table, "masked", trust=trust, anyway=True, **shared))
                 refused = rule_of(table, epsilon, N, colluding_of(trust, N)).hope < 10
                 write(**at, arm=f"masked {trust}", refused=int(refused), **found)
             try:
-                write(**at, arm="radmm", **scores(table, run(table, "radmm", **shared)))
+                if lacks(name, "radmm", epsilon, seed):
+                    write(**at, arm="radmm", **scores(table, run(table, "radmm", **shared)))
             except InputError as why:  # its noise would drown its arithmetic
                 print(f"radmm, {at}: {why}", flush=True)
 
@@ -171,7 +206,7 @@ def half(values: Array) -> float:
 
 def curve(axes: Any, rows: list[dict[str, str]], score: str, label: str, **style: Any) -> None:
     """Mean over seeds against epsilon, with its 95 % interval."""
-    by = grouped(rows, "epsilon")
+    by = grouped(sorted(rows, key=lambda row: float(row["epsilon"])), "epsilon")
     at = np.array([float(epsilon) for (epsilon,) in by])
     values = [np.array([float(row[score]) for row in some]) for some in by.values()]
     mean = np.array([some.mean() for some in values])
@@ -245,28 +280,13 @@ def main() -> None:
         return draw(options.draw)
     masks.pow = cache(pow)  # type: ignore[attr-defined]  # keys are those of the seed, in every arm
     options.out.mkdir(parents=True, exist_ok=True)
-    path, began = options.out / "masked.csv", time.perf_counter()
-    with open(path, "w", newline="") as file:
-        lines = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-        lines.writeheader()
-
-        def write(**row: Any) -> None:
-            lines.writerow(
-                {
-                    key: f"{v:.5f}" if isinstance(v, float) and key != "epsilon" else v
-                    for key, v in row.items()
-                }
-            )
-            file.flush()
-            print(f"{time.perf_counter() - began:5.0f} s ", *(f"{k}={v}" for k, v in row.items()), flush=True)
-
-        budgets = tuple(options.epsilon or (QUICK if options.quick else BUDGETS))
-        with TemporaryDirectory() as folder:
-            for name in options.data:
-                measure(
-                    opened(name, Path(folder)), budgets, options.seeds or (3 if options.quick else 5), write
-                )
-    draw(path)
+    sheet = Sheet(options.out / "masked.csv")
+    budgets = tuple(options.epsilon or (QUICK if options.quick else BUDGETS))
+    with TemporaryDirectory() as folder:
+        for name in options.data:
+            seeds = options.seeds or (3 if options.quick else 5)
+            measure(opened(name, Path(folder)), budgets, seeds, sheet)
+    draw(sheet.path)
 
 
 if __name__ == "__main__":

@@ -75,7 +75,7 @@ def lines(options: Options) -> list[str]:
     rows = [
         ("network", f"{options.topology}: {rule.nodes} nodes; tree of height {height} at node {tree.root}"),
         ("rule", f"{rule.name}: {rule.rows} rows of {rule.columns} columns, b = {rule.bits} bits; "
-         f"n mu/(sqrt(d) nf) = {rule.hope:.3g} (below 10 refused, below 40 doubtful)"),
+         f"n mu/(sqrt(d) nf) = {rule.hope:.3g} (below 10 refused, below {rule.doubtful} doubtful)"),
         ("rounds", f"at most {rule.most_rounds}: " + ", ".join(f"{n} of {kind}" for kind, n in kinds.items())),
         ("messages", f"{up} a round, {up * rule.most_rounds} in all, {size / 1e6:.2f} MB, {2 * height} hops a round; "
          "set-up besides"),

@@ -36,7 +36,7 @@ SHRINK = 1 - 2.0**-40  # of mu: the noise is a little larger than the budget ask
 MOST_COLUMNS = 400  # for which the curvature is asked
 _LEAST_SD = 2**13  # grid units of a share, below which a sum of shares is not known to be what it should
 MOST_SD = 2.0**27 - 1  # beyond which nothing is drawn exactly
-_HOPELESS, _HOPELESS_NODES, _DOUBTFUL = 10.0, 15.0, 40.0  # n mu/(sqrt(d) nf)
+_HOPELESS, _HOPELESS_NODES = 10.0, 15.0  # n mu/(sqrt(d) nf)
 
 
 @struct
@@ -231,6 +231,11 @@ class Rule:
         count = self.nodes if self.of_nodes else self.rows
         return count * self.mu / (math.sqrt(self.columns) * self.excess(self.nodes))
 
+    @property
+    def doubtful(self) -> int:
+        """Below which Z runs were seen to be no better than the base rate (`benchmarks/masked_cases.py`)."""
+        return 60 if self.momentum else 40
+
     def check(self, force: bool = False) -> str:
         """Refuse what cannot be summed, or is not worth a budget; a warning, or nothing."""
         b = self.bits
@@ -257,9 +262,8 @@ class Rule:
             f"nothing beats the base rate; use more {what.split()[1]}, fewer columns, a larger --epsilon or a smaller "
             "coalition, or --anyway",
         )
-        return f"may be no better than the base rate: n mu/(sqrt(d) nf) = {z:.3g} is below 40" * (
-            z < _DOUBTFUL
-        )
+        doubt = f"may be no better than the base rate: n mu/(sqrt(d) nf) = {z:.3g} is below {self.doubtful}"
+        return doubt if z < self.doubtful else ""
 
     @property
     def least_share(self) -> int:
