@@ -113,6 +113,13 @@ def test_the_same_bits_on_ranks_and_after_a_resume_without_those_who_left(
         assert len({e["params"]["session"] for e in paid}) == 2
 
 
+@pytest.mark.mpi(min_size=2, sizes=[3])
+def test_what_the_library_refuses_is_an_exception_and_not_the_end(world: World) -> None:
+    """Where the library survives a rank that died, the others hear of it in this way alone."""
+    with pytest.raises(Exception, match="rank"):
+        world.comm.send(b"", dest=world.size)
+
+
 def test_lies_about_rosters_are_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A roster with an invented node, or one that grows again, ends the run; nothing is sent under it."""
     without = Tree.without
