@@ -148,7 +148,9 @@ def test_its_report_counts_rounds_and_shows_the_evaluation(run: Any, tmp_path: P
     assert f"{100 * made.summary['evaluation']['error']:.2f}" in row
 
 
-@pytest.mark.parametrize(("columns", "hope", "doubted"), [(105, 39, 1), (105, 41, 0), (600, 59, 1), (600, 61, 0)])
+@pytest.mark.parametrize(
+    ("columns", "hope", "doubted"), [(105, 39, 1), (105, 41, 0), (600, 59, 1), (600, 61, 0)]
+)
 def test_heavy_ball_is_doubted_sooner(columns: int, hope: float, doubted: bool) -> None:
     of = rule(columns=columns, rows=20_000, mu=hope * np.sqrt(columns) / 20_000, colluding=0)
     assert of.hope == pytest.approx(hope)

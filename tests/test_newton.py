@@ -206,7 +206,7 @@ def test_a_hessian_of_some_rows_is_near_that_of_all_and_exact_where_a_column_is_
     unit = np.linalg.cholesky(np.linalg.inv(whole[:5, :5]))
     assert np.abs(np.linalg.eigvalsh(unit.T @ some[:5, :5] @ unit) - 1).max() < 4 * np.sqrt(6 * every / 4000)
     few = GeneralisedLinear(X[:383], y[:383], LOSSES["logistic"])
-    np.testing.assert_allclose(few.hess(f, every), few.hess(f), rtol=1e-5, atol=1e-8)  # below 64 rows a column: all
+    np.testing.assert_allclose(few.hess(f, every), few.hess(f), rtol=1e-5, atol=1e-8)  # all rows
 
 
 def test_nodes_with_many_rows_end_where_a_quasi_newton_method_on_all_rows_does() -> None:

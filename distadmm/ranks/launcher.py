@@ -68,7 +68,7 @@ def start_library() -> None:
         return
     if start(None, None, MPI.THREAD_MULTIPLE, ctypes.byref(ctypes.c_int())):
         raise RuntimeError("MPI_Init_thread failed")
-    for comm in (MPI.COMM_WORLD, MPI.COMM_SELF):  # as mpi4py sets them: a rank that died is an exception, not the end
+    for comm in (MPI.COMM_WORLD, MPI.COMM_SELF):  # as mpi4py does: a rank that died is an exception
         comm.Set_errhandler(MPI.ERRORS_RETURN)
     atexit.register(end)
 
