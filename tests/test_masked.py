@@ -267,6 +267,14 @@ def test_a_member_does_nothing_twice_and_believes_no_roster() -> None:
         member.enter("squares", 3, 0)
 
 
+@pytest.mark.parametrize(("n", "colluding", "least"), [(201, 5, 190), (300, 0, 300), (1000, 50, 900)])
+def test_masks_of_large_graphs_outlast_those_who_collude_and_those_who_go(
+    n: int, colluding: int, least: int
+) -> None:
+    near = masks.mask_neighbours(range(n), masks.mask_degree(n, colluding, least))
+    assert min(map(len, near.values())) > colluding + n - least
+
+
 @pytest.mark.parametrize("suite", ["group", "curve"])
 def test_keys_that_are_none_are_refused(suite: str) -> None:
     key = masks.Group14(2**200 + 5) if suite == "group" else masks.X25519()
