@@ -37,7 +37,7 @@ from distadmm.privacy.accounting.objective_perturbation import ObjectivePerturba
 from distadmm.privacy.accounting.statements import rounded_up
 from distadmm.privacy.accounting.trust import ANY, Trust, common, restated
 from distadmm.privacy.ledger import compose
-from distadmm.privacy.noise import pairwise
+from distadmm.privacy.noise import masks, pairwise
 from distadmm.privacy.noise.sources import Simulation
 from distadmm.problems.consensus import GeneralisedLinear, Softmax
 from distadmm.problems.losses import LOSSES
@@ -590,6 +590,19 @@ def test_where_a_node_can_be_cut_off_nothing_is_gained_and_it_is_said() -> None:
     run = radmm.solve("gossip", **{**SMALL, "topology": "ring:6", "trust": "coalition:2"})
     assert run.summary["trust"] == "any"
     assert "noise is each node's own" in run.summary["note"]
+
+
+def test_what_edges_share_is_bound_to_this_start() -> None:
+    """Even under keys that are used again."""
+    network = prepare(radmm.configure("gossip", topology="ring:3", data="tiny"), World()).node.network
+
+    def keys(nonce: int) -> Any:
+        own: Any = {i: (masks.Group14(3**97 + i), bytes([nonce + i]) * 16) for i in range(3)}
+        return pairwise.agreed(network, own, b"terms").keys
+
+    first, again, other = keys(1), keys(1), keys(2)
+    assert first == again
+    assert all(first[i][j] == first[j][i] != other[i][j] for i in range(3) for j in first[i])
 
 
 def test_what_edges_share_is_fresh_cancels_and_differs_by_edge_key_and_terms() -> None:
