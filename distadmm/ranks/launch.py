@@ -67,8 +67,11 @@ def launch(
         Signals.let_through()
         return _launch(prog, read, work, arguments, waiting, Watchdog())
     hold_back()  # also in the thread that looks
-    with Watchdog(guard if limit is None else limit, *place()) as dog:
-        return _launch(prog, read, work, arguments, waiting, dog, guarded=True)
+    try:
+        with Watchdog(guard if limit is None else limit, *place()) as dog:
+            return _launch(prog, read, work, arguments, waiting, dog, guarded=True)
+    finally:
+        Signals.let_through()
 
 
 def _launch(

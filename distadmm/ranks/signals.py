@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Self
 
 TOLD = (signal.SIGTERM, signal.SIGUSR1)
+_HELD = (*TOLD, signal.SIGINT)  # while the library starts, which a Ctrl-C would leave halfway
 _TWICE = (
     0.5  # seconds after which another Ctrl-C is the user's second, and not the launcher's copy of the first
 )
@@ -22,7 +23,7 @@ _TWICE = (
 def hold_back() -> None:
     """Until `Signals.take_over`: what comes meanwhile is told then, whatever handlers a library makes of its own."""
     with contextlib.suppress(AttributeError, ValueError):
-        signal.pthread_sigmask(signal.SIG_BLOCK, TOLD)
+        signal.pthread_sigmask(signal.SIG_BLOCK, _HELD)
 
 
 class Signals:
@@ -50,7 +51,7 @@ class Signals:
     def let_through() -> None:
         """What was held back does what it does to any process."""
         with contextlib.suppress(AttributeError, ValueError):
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, TOLD)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _HELD)
 
     def __enter__(self) -> Self:
         with contextlib.suppress(ValueError):  # not the main thread: a notebook's business
@@ -90,7 +91,7 @@ class Signals:
                 signal.signal(number, handler)
 
     def ignore_from_now_on(self) -> None:
-        """For a job that is about to end by one: it may still be on its way to this rank."""
+        """For a job that is about to end: what is still on its way to this rank comes too late."""
         self._afterwards = dict.fromkeys(self._afterwards, signal.SIG_IGN)
 
 

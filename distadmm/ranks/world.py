@@ -170,19 +170,20 @@ class World:
         return value
 
     @contextmanager
-    def together(self, *, named: bool = True) -> Iterator[None]:
+    def together(self, *, named: bool = True, talks: bool = False) -> Iterator[None]:
         """A block that every rank enters; if any rank meets an InputError in it, every rank raises it.
 
-        `named`: with the rank that met it, unless all did.
+        `named`: with the rank that met it, unless all did.  `talks`: ranks wait for each other's messages in it, so
+        that one whose file fails, as no other's need, can agree on nothing and raises at once.
         """
         error: InputError | None = None
         try:
             yield
         except InputError as caught:
+            if self.size == 1 or (talks and isinstance(caught.__context__, OSError)):
+                raise
             error = caught
         if self.size == 1:
-            if error is not None:
-                raise error
             return
         found = self._agree(None if error is None else (type(error), str(error)))
         bad = [(rank, what) for rank, what in enumerate(found) if what is not None]

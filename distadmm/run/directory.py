@@ -7,6 +7,7 @@ import math
 import os
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,11 +28,15 @@ _OF_ONE_START = ("resume", "force", "dry_run", "run_code")  # flags that say not
 def start(
     programme: Programme, options: Any, prepared: Any, price: Any, world: World, commit: Commit
 ) -> Running:
-    """Make the run directory, or check the one that is resumed; write `config.json` before anything runs."""
+    """Make the run directory, or check the one that is resumed; write `config.json` before anything runs.
+
+    That of a run that is resumed waits until its ledgers and its state are taken up (`Running.goes_on`).
+    """
     flags, resume = options.run, getattr(options.run, "resume", None)
     described = programme.describe(prepared, price)
 
     held: list[Lock] = []  # on rank 0, until the run is over
+    waits: list[Callable[[], None]] = []  # there, until a resumed run goes on
 
     def make() -> tuple[str, str, bool | None]:
         made = None if resume is not None else flags.out is None or not Path(flags.out).exists()
@@ -46,25 +51,28 @@ def start(
             held.append(lock(folder))
         name = name or os.urandom(8).hex()
         table = {key: value for key, value in options.table().items() if key not in _OF_ONE_START}
-        write_json(
-            folder / "config.json",
-            {
-                "schema": SCHEMA,
-                "kind": programme.kind,
-                "run": name,
-                "config": table,
-                **described,
-                "ranks": world.size,
-                **vouch.signature(table),
-                "versions": versions(world, commit),
-            },
-        )
+        content = {
+            "schema": SCHEMA,
+            "kind": programme.kind,
+            "run": name,
+            "config": table,
+            **described,
+            "ranks": world.size,
+            **vouch.signature(table),
+            "versions": versions(world, commit),
+        }
+        if resume is None:
+            write_json(folder / "config.json", content)
+        else:
+            waits.append(lambda: write_json(folder / "config.json", content))
         return str(folder), name, made
 
     folder, name, made = world.on_root(make)
     ids = described.get("data_id", "")
     known = ids if isinstance(ids, str) else together(ids)
-    run = Running(world, flags, name, Path(folder), known, prog=programme.prog, made=made, held=held)
+    run = Running(
+        world, flags, name, Path(folder), known, prog=programme.prog, made=made, held=held, waits=waits
+    )
     again = programme.restarts or run.resumed
     world.dog.remedy = (
         run.going_on if again else "no state was kept (--checkpoint-every K does); start it again"
@@ -75,6 +83,7 @@ def start(
 def _whole(folder: Path, described: dict[str, Any], *, needed: bool) -> str:
     """The name of the run that is taken up, if all that is left of it belongs together."""
     before, place = read_json(folder / "config.json"), folder / "checkpoint"
+    history.require_readable(folder)
     _same_inputs(before, described, f"--resume {folder}")
     names = {"its ledgers": earlier_name(folder), "config.json": str(before.get("run", ""))}
     if needed or checkpoint.is_there(place):
@@ -126,9 +135,9 @@ def forget(run: Running) -> None:
     noted = {entry["kind"] for chain in chains for entry in chain.entries}
     whole = all(chain.fault is None for chain in chains)
     if whole and others <= {"config.json", "ledger"} and noted <= {"open", "refused", "close"}:
-        for entry in folder.iterdir():
-            shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
-        with contextlib.suppress(OSError):  # not empty: others have theirs there
+        with contextlib.suppress(OSError):  # not ours to change, or not empty: others have theirs there
+            for entry in folder.iterdir():
+                shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
             if run.made:
                 folder.rmdir()
             if run.flags.out is None:
@@ -168,6 +177,7 @@ def _same_inputs(before: dict[str, Any], now: dict[str, Any], what: str) -> None
 def finish(programme: Programme, outcome: Outcome, run: Running) -> None:
     """Write history, models (each where it lives) and summary."""
     assert run.folder is not None
+    run.goes_on()
     for name, arrays in outcome.arrays.items():
         with told(
             f"cannot make {(run.folder / name).parent}: REASON; make room or make it writable, then --resume"

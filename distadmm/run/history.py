@@ -29,6 +29,11 @@ def earlier(folder: Path | None, column: str, iteration: int) -> float:
     return float(_named(found[-1], column) or "nan") if found else math.nan
 
 
+def require_readable(folder: Path) -> None:
+    if (folder / "history.csv").is_file():
+        _lines(folder / "history.csv")
+
+
 def _earlier(path: Path, began: int, columns: Sequence[str]) -> list[list[Any]]:
     lines = _lines(path) if path.is_file() else []
     return [[_named(line, name) for name in columns] for line in lines if int(line[columns[0]]) <= began]

@@ -109,11 +109,13 @@ class Loop:
     def go(self) -> tuple[int, Any]:
         """(last iteration, final state): what the algorithm makes of the last one, where the run came to its end."""
         try:
-            with self.run.world.together():
+            with self.run.world.together(talks=True):
                 k, state = self._begin()
-        except InputError:  # all ranks leave, and the MPI library would list what they left open
-            self.watcher.uplink.close()
-            self.place.fabric.close()
+                self.run.goes_on()
+        except InputError as refusal:
+            if refusal.shared:  # all ranks leave, and the MPI library would list what they left open
+                self.watcher.uplink.close()
+                self.place.fabric.close()
             raise
         self.run.world.dog.enter("iterating")
         self.run.start_clock()

@@ -24,6 +24,7 @@ class Running:
     earlier: str = ""  # what was spent on its rows before, in words
     prog: str = ""  # what it was started as: python -m PROG
     held: Any = ()  # the lock of its directory, on rank 0
+    waits: Any = ()  # what a resumed run writes first when all that is left of it was looked at, on rank 0
     made: bool | None = None  # whether its directory was made for it; None: it was resumed, or there is none
     _started: float = 0.0
 
@@ -49,6 +50,11 @@ class Running:
     def progress(self) -> str:
         """How this rank shows progress: rank 0 as it was asked to, the others not at all."""
         return self.flags.progress if self.world.is_root else "none"
+
+    def goes_on(self) -> None:
+        """Nothing that was left refuses it: ledgers and state are taken up."""
+        while self.waits:
+            self.waits.pop()()
 
     def beat(self, k: int | None = None) -> None:
         """A stretch of work is done on this rank: iteration k, or another."""

@@ -209,7 +209,7 @@ def work(programme: Programme, options: Any, world: World) -> int:
                 closing_words(outcome), *([f"\n{outcome.ended}; {run.going_on}"] if stopped else []), sep="\n"
             )
         world.leave(exit_code(outcome.ended, strict=outcome.strict))
-        if stopped:
+        if stopped or world.size > 1:  # the others are waited for, and all is written
             world.signals.ignore_from_now_on()
     return exit_code(outcome.ended, strict=outcome.strict)
 

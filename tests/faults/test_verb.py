@@ -56,6 +56,28 @@ def test_a_handful_holds(tmp_path: Path) -> None:
     assert not [(verdict.fault.words, verdict.wrong) for verdict in verdicts if verdict.wrong]
 
 
+@pytest.mark.parametrize(
+    "met",
+    [
+        fault("SIGINT to a rank", where="start-up", call=1),
+        fault("read-only", "admm", where="solving", call=1),
+        fault("swapped file", "tracking", draw=530223369094688075)._replace(resume_on=3),  # ledgers
+        fault(
+            "flipped file", "sharing, s2", draw=666858740321125296
+        ),  # history.csv, behind ledgers that are whole
+        fault("disk full", "admm", where="solving", call=1)._replace(fault="full:1000", ranks=3),
+        pytest.param(
+            fault("SIGINT to the launcher", "sharing", where="leaving", call=1)._replace(ranks=3, rank="2"),
+            marks=pytest.mark.slow,
+        ),
+    ],
+    ids=lambda met: met.words,
+)
+def test_what_was_found_once_holds(met: Fault, tmp_path: Path) -> None:
+    """No Ctrl-C is lost or leaves a rank halfway, a refusal changes nothing, a full disk is told and not waited for."""
+    assert not trial(Stage(tmp_path, 400), met).wrong
+
+
 @pytest.mark.slow
 def test_forty_faults_hold_and_are_written_down(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert faults.main(["--count", "40", "--seed", "300", "--jobs", "2", "--out", str(tmp_path)]) == 0
