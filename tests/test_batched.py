@@ -47,25 +47,33 @@ def trajectory(problem: Problem, which: slice, n: int, matrices: bool = False, s
 
 @pytest.mark.parametrize("matrices", [False, True], ids=["numbers", "matrices"])
 @pytest.mark.parametrize("loss", LOSSES, ids=repr)
-def test_bits_do_not_depend_on_who_shares_the_stack(loss: Any, matrices: bool, monkeypatch: Any) -> None:
+@pytest.mark.parametrize("rows", [30, 2], ids=["tall", "wide"])  # wide: inverses by rows
+def test_bits_do_not_depend_on_who_shares_the_stack(
+    rows: int, loss: Any, matrices: bool, monkeypatch: Any
+) -> None:
     n = 23
-    whole = trajectory(Problem([node(i, loss) for i in range(n)]), slice(None), n, matrices)
+    whole = trajectory(Problem([node(i, loss, rows) for i in range(n)]), slice(None), n, matrices)
     for cut in (1, 7, 22):
         for which in (slice(0, cut), slice(cut, n)):
-            part = Problem([node(i, loss) for i in range(n)][which])
+            part = Problem([node(i, loss, rows) for i in range(n)][which])
             np.testing.assert_array_equal(trajectory(part, which, n, matrices), whole[:, which])
-    monkeypatch.setattr(batched, "_BLOCK", 3 * 30 * 5)  # three nodes a block
-    chopped = Problem([node(i, loss) for i in range(n)])
+    monkeypatch.setattr(batched, "_BLOCK", 3 * rows * 5)  # three nodes a block
+    chopped = Problem([node(i, loss, rows) for i in range(n)])
     assert len(chopped.blocks) == 8
     np.testing.assert_array_equal(trajectory(chopped, slice(None), n, matrices), whole)
 
 
-@given(seed=st.integers(0, 10_000), which=st.integers(0, len(LOSSES) - 1), matrices=st.booleans())
-@settings(deadline=None, max_examples=30)
-def test_agrees_with_the_one_by_one_solver(seed: int, which: int, matrices: bool) -> None:
+@given(
+    seed=st.integers(0, 10_000),
+    which=st.integers(0, len(LOSSES) - 1),
+    matrices=st.booleans(),
+    rows=st.sampled_from([30, 2, 1]),
+)
+@settings(deadline=None, max_examples=60)
+def test_agrees_with_the_one_by_one_solver(seed: int, which: int, matrices: bool, rows: int) -> None:
     n = 6
-    objectives = [node(seed + i, LOSSES[which]) for i in range(n)]
-    alone = [LaggedNewton(node(seed + i, LOSSES[which])) for i in range(n)]
+    objectives = [node(seed + i, LOSSES[which], rows) for i in range(n)]
+    alone = [LaggedNewton(node(seed + i, LOSSES[which], rows)) for i in range(n)]
     problem = Problem(objectives)
     assert not problem.solvers
     linear, quadratic = inputs(seed, n, matrices=matrices)

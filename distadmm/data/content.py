@@ -13,7 +13,8 @@ Without the key neither tells anything; with it guesses of rows can be confirmed
 
 import hashlib
 import hmac
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -61,7 +62,15 @@ class Sums(NamedTuple):
         return self._replace(kinds=tuple(sums[rows] for sums in self.kinds))
 
     def content(self, key: bytes) -> Content:
-        return _content(self.kinds, key)
+        return next(self.contents((0, len(self.kinds[0])), key))
+
+    def contents(self, ends: Sequence[int], key: bytes) -> Iterator[Content]:
+        """Of rows ends[i] to ends[i + 1], for each i."""
+        marked = [_hashes(sums, key) for sums in self.kinds]
+        for low, high in pairwise(ends):
+            parts = [np.sort(marks[low:high]) for marks in marked]
+            names = tuple(hmac.digest(key, marks.tobytes(), "sha256").hex() for marks in parts)
+            yield Content(names, frozenset().union(*map(_smallest, parts)))
 
 
 def of_matrix(X: Matrix, y: Array | None, key: bytes) -> Content:
@@ -94,16 +103,19 @@ def sums_of_columns(columns: Sequence[Sequence[str] | Array], target: int | None
     return Sums((whole,) if without is None else (whole, whole - without))
 
 
-def _content(kinds: Sequence[Array], key: bytes) -> Content:
-    marked = [np.array([_hash(row, key) for row in _rows(sums)], dtype="<u8") for sums in kinds]
-    names = [hmac.digest(key, np.sort(marks).tobytes(), "sha256").hex() for marks in marked]
-    kept = {int(mark) for marks in marked for mark in np.unique(marks)[:KEPT]}
-    return Content(tuple(names), frozenset(kept))
+def _smallest(marks: Array) -> list[int]:
+    """Those that are kept of one kind, which is sorted."""
+    return (marks if len(marks) <= KEPT else np.unique(marks)[:KEPT]).tolist()
 
 
-def _rows(sums: Array) -> list[bytes]:
-    content = sums.astype("<u8").tobytes()
-    return [content[at : at + 8] for at in range(0, len(content), 8)]
+def _hashes(sums: Array, key: bytes) -> Array:
+    """The keyed hash of each row's sum."""
+    content, key = sums.astype("<u8").tobytes(), key[:64]
+    hashes = [
+        hashlib.blake2b(content[at : at + 8], key=key, digest_size=8).digest()
+        for at in range(0, len(content), 8)
+    ]
+    return np.frombuffer(b"".join(hashes), dtype="<u8")
 
 
 def _column(cells: Sequence[str] | Array, key: bytes) -> Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -53,8 +53,9 @@ class Shares:
             group[:, width:] = 1.0
             self._groups.append(group)
 
-    def close(self) -> None:
-        """All rows are there."""
+    def close(self, finish: Callable[[Array], Array]) -> None:
+        """All rows are there; `finish` is done to those that are written out, many nodes at once."""
+        self._groups = [None if group is None else finish(group) for group in self._groups]
         if self._pieces:
             order = np.concatenate([places for places, _ in self._pieces])
             whole = Sparse.below([piece for _, piece in self._pieces])

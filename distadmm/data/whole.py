@@ -14,7 +14,18 @@ from distadmm.data.public import ROWS, Fact
 from distadmm.data.reading import LIBSVM, Blocks, Reading, file_digest
 from distadmm.data.shares import Shares
 from distadmm.data.source import WholeSource, told_apart
-from distadmm.data.table import WIDE, Array, Matrix, collected, data_id, dense, local_key, permutation, take
+from distadmm.data.table import (
+    WIDE,
+    Array,
+    Matrix,
+    Sparse,
+    collected,
+    data_id,
+    dense,
+    local_key,
+    permutation,
+    take,
+)
 from distadmm.errors import InputError, require
 
 if TYPE_CHECKING:
@@ -141,7 +152,7 @@ class FileSource(WholeSource):
                 if known is None or known.source == "convention":
                     cells |= set(found.tolist())
                 shares.put(places, X, targets)
-            shares.close()
+            shares.close(lambda X: dense(self.finish(X, sparse=False, own=True)))
         if known is None or known.source == "convention":
             everywhere = set().union(*world.allgather(cells))
             with world.together(named=False):
@@ -174,7 +185,9 @@ class FileSource(WholeSource):
         X, y = self._shares.take(at), self._shares.y(at)
         if not self._nodes:
             self._shares = None
-        return self.finish(X, sparse=sparse, own=True), y
+        if isinstance(X, Sparse):
+            return self.finish(X, sparse=sparse, own=True), y
+        return (Sparse.from_dense(X) if sparse else X), y
 
     def read(self, rows: Array, *, sparse: bool) -> tuple[Matrix, Array]:
         if self._rows is not None:
@@ -216,9 +229,8 @@ class FileSource(WholeSource):
             parts = [self.training[self.shards(n_nodes)[each]] for each in nodes]
             sums = self.reading.sums(self.file, np.concatenate(parts), key)
             ends = np.cumsum([0, *map(len, parts)])
-            each = (sums.at(np.arange(*ends[i : i + 2])).content(key) for i in range(len(nodes)))
-            self._contents = key, dict(zip(nodes, each))
-        return self._contents[1][node]
+            self._contents = key, dict(zip(nodes, sums.contents(ends.tolist(), key)))
+        return self._contents[1].pop(node)  # who asks again has them read again
 
     def data_id(self, key: bytes | None = None) -> str:
         content = {"file": file_digest(self.path), "reading": self.reading.as_text()}

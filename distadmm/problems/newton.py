@@ -107,7 +107,7 @@ class LaggedNewton:
         slope = self.objective.grad(f) if self._slope is None else self._slope
         g = slope + linear + _times(quadratic, f)
         residual, steps = _norm(g), 0
-        pairs = Pairs()
+        pairs, shortening = Pairs(), False
         for _ in range(_STEPS):
             if residual <= tolerance:
                 break
@@ -121,7 +121,7 @@ class LaggedNewton:
             g_trial = slope_trial + linear + _times(quadratic, trial)
             left = _norm(g_trial)
             steps += 1
-            if left < residual:
+            if left < residual and not shortening:
                 pairs.note(step, g_trial - g)
                 self.debt += 1.0 if left <= SLOW * residual else FEE
                 f, g, slope, residual = trial, g_trial, slope_trial, left
@@ -130,8 +130,11 @@ class LaggedNewton:
             else:
                 self.anchor = None
                 shortened = self._shorten(linear, quadratic, f, g, step)
+                shortening = shortened is not None  # from now on: gradients that fall may lead back
                 if shortened is None:  # no descent is left to be had in floating point
-                    break
+                    if left >= residual:
+                        break
+                    shortened = trial
                 f, slope = shortened, self.objective.grad(shortened)
                 g = slope + linear + _times(quadratic, f)
                 residual = _norm(g)
@@ -142,19 +145,31 @@ class LaggedNewton:
     def _shorten(
         self, linear: Array, quadratic: float | Array, f: Array, g: Array, step: Array
     ) -> Array | None:
-        """Halve a Newton step until the objective falls as Armijo's rule asks."""
+        """Shorten a Newton step until the objective falls as Armijo's rule asks, and rises little beyond.
+
+        A convex objective falls as long as its slope along the step is negative.  Where its curvature jumps, halving
+        alone goes to and fro between the pieces for ever.
+        """
 
         def phi(f: Array) -> float:
             return float(self.objective.value(f) + linear @ f + 0.5 * (f @ _times(quadratic, f)))
 
-        here, slope, length = phi(f), float(g @ step), 1.0
+        here, slope, low, high, middle = phi(f), float(g @ step), 0.0, 1.0, 1.0
         if -slope <= _LEVEL * abs(here):
             return None
         for _ in range(40):
-            if phi(f + length * step) <= here + 1e-4 * length * slope:
-                return f + length * step
-            length *= 0.5
-        return None
+            at = f + middle * step
+            rise = float(step @ (self.objective.grad(at) + linear + _times(quadratic, at)))
+            if rise > -0.1 * slope:
+                high = middle
+            elif rise < 0.1 * slope and middle < 1.0:
+                low = middle
+            elif phi(at) <= here + 1e-4 * middle * slope:
+                return at
+            else:
+                high = middle
+            middle = 0.5 * (low + high)
+        return f + low * step if low else None
 
 
 class Pairs:

@@ -85,6 +85,7 @@ class Block:
         self.scale = np.array([[o.scale] for o in self.objectives])
         self.ridge = np.array([[o.ridge] for o in self.objectives])
         self.limit = PATIENCE * first.price
+        self.by_rows = 2 * first.rows <= self.d  # inverses: then smaller, and cheaper to apply
         self.remember([FORGETFUL] * self.n)
 
     def memories(self) -> list[Memory]:
@@ -96,7 +97,7 @@ class Block:
             memories, self.d
         ).values()
         self._slope: Array | None = None  # the gradients of the objectives at `last`
-        self._inverse = np.empty((self.n, self.d, self.d))
+        self._inverse = np.empty((self.n, 0, 0))
         self._known = np.zeros(self.n, dtype=bool)  # which rows of _inverse are of their anchor
 
     def _rows(self, which: Array) -> Array:
@@ -108,10 +109,13 @@ class Block:
         back = np.matmul((self.scale[which] * slope)[:, None, :], A)[:, 0, :]
         return back + self.ridge[which] * f
 
+    def curvatures(self, f: Array, which: Array) -> Array:
+        A = self._rows(which)
+        return self.scale[which] * self.loss.curvature(np.matmul(A, f[:, :, None])[:, :, 0], self.y[which])
+
     def hessians(self, f: Array, which: Array) -> Array:
         A = self._rows(which)
-        curvature = self.loss.curvature(np.matmul(A, f[:, :, None])[:, :, 0], self.y[which])
-        H = np.matmul(A.transpose(0, 2, 1), A * (self.scale[which] * curvature)[:, :, None])
+        H = np.matmul(A.transpose(0, 2, 1), A * self.curvatures(f, which)[:, :, None])
         H[:, range(self.d), range(self.d)] += self.ridge[which]
         return H
 
@@ -160,12 +164,14 @@ class Block:
             stuck = np.zeros(self.n, dtype=bool)
             stuck[which[~better & fresh]] = True
             which = np.flatnonzero((st.residual > tolerance) & ~stuck)
+        for i in which:  # too slow like this
+            self._alone(int(i), st, linear, quadratic, tolerance)
         self.debt = np.maximum(self.debt - np.minimum(steps, DUE), 0.0)
         self.last, self._slope, self.begun[:] = st.f, st.slope, True
         return st.f.copy(), st.residual
 
     def _alone(self, i: int, st: _State, linear: Array, quadratic: Array, tolerance: float) -> None:
-        """Finish a node whose full Newton step does not help with the solver that can shorten steps."""
+        """Finish a node whose full Newton step does not help, or hardly, with the solver that can shorten steps."""
         Q = quadratic[i] if quadratic.ndim == 3 else float(quadratic[i])
         st.f[i], st.residual[i] = LaggedNewton(self.objectives[i]).minimise(linear[i], Q, st.f[i], tolerance)
         st.slope[i] = self.gradients(st.f[i : i + 1], np.array([i]))[0]
@@ -177,7 +183,9 @@ class Block:
         self.taken[which], self.debt[which], self._known[which] = True, 0.0, False
 
     def _times_inverse(self, which: Array, g: Array) -> Array:
-        wanted = which[~self._known[which]]
+        if self.by_rows and self._quadratic.ndim == 1:
+            return self._times_inverse_by_rows(which, g)
+        wanted = self._wanted(which, self.d, self.d)
         if len(wanted):
             H = self.hessians(self.anchor[wanted], wanted)
             Q = self._quadratic[wanted]
@@ -185,9 +193,34 @@ class Block:
                 H += Q
             else:
                 H[:, range(self.d), range(self.d)] += Q[:, None]
-            self._inverse[wanted], self._known[wanted] = np.linalg.inv(H), True
+            self._inverse[wanted] = np.linalg.inv(H)
         W = self._inverse if len(which) == self.n else self._inverse[which]
         return np.matmul(W, g[:, :, None])[:, :, 0]
+
+    def _times_inverse_by_rows(self, which: Array, g: Array) -> Array:
+        """(c I + A'D A)^-1 g = (g - A'(c D^-1 + AA')^-1 A g) / c, with sqrt(D) (c I + sqrt(D) AA' sqrt(D))^-1 sqrt(D)
+        in the place of (c D^-1 + AA')^-1, for D may hold zeros: m x m numbers are kept of a node of m rows."""
+        m = self.A.shape[1]
+        wanted = self._wanted(which, m, m)
+        if len(wanted):
+            A, c = self._rows(wanted), self.ridge[wanted] + self._quadratic[wanted][:, None]
+            root = np.sqrt(np.maximum(self.curvatures(self.anchor[wanted], wanted), 0.0))
+            G = root[:, :, None] * np.matmul(A, A.transpose(0, 2, 1)) * root[:, None, :]
+            G[:, range(m), range(m)] += c
+            self._inverse[wanted] = root[:, :, None] * np.linalg.inv(G) * root[:, None, :]
+        A, c = self._rows(which), self.ridge[which] + self._quadratic[which][:, None]
+        W = self._inverse if len(which) == self.n else self._inverse[which]
+        inner = np.matmul(W, np.matmul(A, g[:, :, None]))
+        return (g - np.matmul(A.transpose(0, 2, 1), inner)[:, :, 0]) / c
+
+    def _wanted(self, which: Array, *shape: int) -> Array:
+        """Those of which no inverse is known; there is room for it from now on."""
+        if self._inverse.shape[1:] != shape:
+            self._inverse = np.empty((self.n, *shape))
+            self._known[:] = False
+        wanted = which[~self._known[which]]
+        self._known[wanted] = True
+        return wanted
 
 
 def _times(quadratic: Array, f: Array) -> Array:

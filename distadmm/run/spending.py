@@ -108,8 +108,9 @@ def _enter(
     )
     if run.resumed:
         _require_latest(run, book, ledgers, owners)
+    purse = Purse(book, run.name, _place(run), delta)
     for ledger in ledgers:
-        ledger.account = Purse(book, run.name, _place(run), delta)
+        ledger.account = purse
     kept = all(ledger.affords(plan) for ledger, plan in zip(ledgers, plans))
     if not all(run.world.allgather(kept)):
         return  # the run's own budget refuses the schedule, so nothing of it is going to be spent

@@ -72,6 +72,8 @@ class Chain(NamedTuple):
 
 def plain(value: Any) -> Any:
     """`value` as JSON can hold it; an infinity or NaN becomes its name."""
+    if type(value) in (str, int):  # most of all there is
+        return value
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if hasattr(value, "tolist"):  # numpy arrays and numbers
