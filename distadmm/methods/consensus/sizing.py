@@ -296,12 +296,14 @@ class _Case(NamedTuple):
 def _cases(recipe: Recipe, releases: Sequence[Any]) -> list[_Case]:
     """That of each node of this rank."""
     n = len(recipe.weight)
-    quadratic = np.array([np.broadcast_to(q, (n, 1))[:, 0] for _, q, _ in releases]).T
-    factor = np.array([np.broadcast_to(m, (n, 1))[:, 0] for _, _, m in releases]).T
-    return [
-        _Case(weight, tuple(q), tuple(m))
-        for weight, q, m in zip(recipe.weight.tolist(), quadratic.tolist(), factor.tolist())
-    ]
+    columns = zip(*((_column(q, n), _column(m, n)) for _, q, m in releases))
+    quadratic, factor = (zip(*column) for column in columns)
+    return [_Case(*case) for case in zip(recipe.weight.tolist(), quadratic, factor)]
+
+
+def _column(value: Any, n: int) -> list[float]:
+    found = np.ravel(value).tolist()
+    return found if len(found) == n else found * n
 
 
 def _alpha(privacy: Privacy, recipe: Recipe, case: _Case) -> float:

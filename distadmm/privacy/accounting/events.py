@@ -31,7 +31,7 @@ import importlib
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -119,7 +119,11 @@ class Event:
 
     def to_json(self) -> dict[str, Any]:
         version = {"version": self.version} if self.version != 1 else {}
-        return {"mech": self.mech, **version, **asdict(self)}
+        return {
+            "mech": self.mech,
+            **version,
+            **{each.name: getattr(self, each.name) for each in fields(self)},
+        }
 
     def pure_epsilon(self, adjacency: Adjacency) -> float:
         """epsilon with delta = 0 of all releases of this event together; infinite where none is proved."""
@@ -385,8 +389,8 @@ def event_from_json(line: Mapping[str, Any]) -> Event:
 
     A mechanism that is not loaded yet is looked for in the module of its name beside this one.
     """
-    fields = dict(line)
-    mech, version = fields.pop("mech", None), fields.pop("version", 1)
+    given = dict(line)
+    mech, version = given.pop("mech", None), given.pop("version", 1)
     if (mech, version) not in _KINDS and isinstance(mech, str) and re.fullmatch("[a-z][a-z-]*", mech):
         with contextlib.suppress(ImportError):
             importlib.import_module(f"distadmm.privacy.accounting.{mech.replace('-', '_')}")
@@ -395,6 +399,6 @@ def event_from_json(line: Mapping[str, Any]) -> Event:
         what = f"a mechanism unknown here: {mech!r}, version {version!r}"
         return Unbounded(f"{what}; update distadmm to price it")
     try:
-        return kind(**fields)
+        return kind(**given)
     except (TypeError, InputError) as error:
         return Unbounded(f"an entry that is none of {mech}'s: {error}")
