@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from distadmm.errors import DONE, USAGE
+from distadmm.errors import DONE, STALLED, USAGE
 from distadmm.testing.faults import judge, lives, meet, tap
 from distadmm.testing.faults.kinds import CASES, Case, Fault
 from distadmm.testing.faults.lives import Fork, Life
@@ -127,6 +127,11 @@ def met(stage: Stage, fault: Fault) -> Verdict:
     logs = [folder.with_suffix(".tap-1")]
     first = stage.live(fault, words_of(case, folder), logs[0], first=True)
     codes = (*fault.kind.codes, DONE) if survives(fault) else fault.kind.codes
+    if fault.kind.raises and fault.where == "start-up" and fault.ranks > 1:
+        codes = (
+            *codes,
+            STALLED,
+        )  # no MPI is there yet to tell the others by; MPICH's launcher waits for them too
     wrong = judge.ended(first, codes, raises=fault.kind.raises)
     for path in (folder, *folder.rglob("*")):  # the disk can be written again
         if path.exists():
