@@ -119,11 +119,7 @@ class Event:
 
     def to_json(self) -> dict[str, Any]:
         version = {"version": self.version} if self.version != 1 else {}
-        return {
-            "mech": self.mech,
-            **version,
-            **{each.name: getattr(self, each.name) for each in fields(self)},
-        }
+        return {"mech": self.mech} | version | {each.name: getattr(self, each.name) for each in fields(self)}
 
     def pure_epsilon(self, adjacency: Adjacency) -> float:
         """epsilon with delta = 0 of all releases of this event together; infinite where none is proved."""
