@@ -2,7 +2,7 @@
 
     python benchmarks/compare.py --tables adult a9a --graphs ring:16 complete:16 --trusts any coalition:1 --seeds 3
 
-For each table, graph, budget and trust every method runs on the rows, and on made-up rows of the same shape: that
+For each table, graph, budget and trust every method runs on the rows, and on made-up tables of the same shape: that
 is its forecast, as `python -m distadmm compare` has it.  Of the pairs of methods whose 95 % intervals of the nodes'
 own test loss do not overlap, it counts those that the forecast orders right; exit code 1 below --least.  `digits` is
 the table of scikit-learn: is a digit 5 or more, its last 500 rows for testing.  A file .npz of 28 x 28 images (`img`)
@@ -15,6 +15,7 @@ import csv
 import os
 import sys
 import tempfile
+from collections.abc import Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -25,8 +26,7 @@ import numpy as np
 
 from distadmm import radmm
 from distadmm.algorithm import find
-from distadmm.commands.compare import FORECASTS, Line
-from distadmm.data import synthetic
+from distadmm.commands.compare import FORECASTS, Line, make_up
 from distadmm.data.source import open_source
 from distadmm.errors import InputError
 from distadmm.flags import fields_of
@@ -56,15 +56,15 @@ def images(path: str, folder: Path) -> dict[str, str]:
     return {"data": str(folder / "images-train.npz"), "test_data": str(folder / "images-test.npz")}
 
 
-def made_up(rows: dict[str, str], folder: Path, most: int | None) -> dict[str, str]:
+def made_up(rows: dict[str, str], folder: Path, most: int | None) -> list[dict[str, str]]:
     source = open_source(
         rows["data"], **({"test_data": rows["test_data"]} if "test_data" in rows else {}), clip=1.0
     )
     n, d = min(int(source.n_rows or 0), most or 10**9), source.n_features
-    X, y = synthetic.table(n + 5000, d, 0)
-    for name, part in (("train", slice(5000, None)), ("test", slice(5000))):
-        np.savez(folder / f"{n}x{d}-{name}.npz", X=X[part], y=y[part])
-    return {"data": str(folder / f"{n}x{d}-train.npz"), "test_data": str(folder / f"{n}x{d}-test.npz")}
+    parts = ("data", "test_data")
+    tables = [{name: folder / f"{n}x{d}-{run}-{name}.npz" for name in parts} for run in range(FORECASTS)]
+    make_up(tables, n, d)
+    return [{name: str(path) for name, path in table.items()} for table in tables]
 
 
 def asked() -> argparse.Namespace:
@@ -83,14 +83,12 @@ def asked() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def line(method: str, seeds: int, **flags: Any) -> Line:
-    """Runs of one method; none where it refuses."""
-    found = []
-    for seed in range(seeds):
+def line(method: str, rows: Sequence[dict[str, str]], **flags: Any) -> Line:
+    """Runs of one method, one on the rows of each seed; none where it refuses."""
+    found, flags = [], {**flags, "adjacency": "replace", "rng": "simulation", "observe": "none"}
+    for seed, its in enumerate(rows):
         try:
-            run = radmm.solve(
-                method, seed=seed, adjacency="replace", rng="simulation", observe="none", **flags
-            )
+            run = radmm.solve(method, seed=seed, **its, **flags)
         except InputError as error:
             print(f"{method}: {error}", file=sys.stderr)
             break
@@ -137,8 +135,8 @@ def main() -> int:
                             if case not in known:
                                 own = {"trust": trust} if "trust" in fields_of(find(method).cls) else {}
                                 flags = {"topology": graph, "epsilon": epsilon, **own}
-                                made = line(method, options.seeds, **flags, **real, rows_per_node=each)
-                                of_guess = line(method, FORECASTS, **flags, **guess)
+                                made = line(method, [real] * options.seeds, **flags, rows_per_node=each)
+                                of_guess = line(method, guess, **flags)
                                 told = [*made.interval("test_loss"), *of_guess.interval("test_loss")]
                                 known[case] = told
                             told = known[case]

@@ -5,9 +5,10 @@ python -m distadmm compare ... --forecast        on made-up rows alone: nothing 
 python -m distadmm compare ... --algorithm mine.py
 
 A row a method: every registered one that has a private form, and files of yours; names given by --algorithm take their
-place.  Losses are those of the nodes' own models on public test rows.  Each method also runs on made-up rows of the
-same number and width: what it loses there is its forecast, which reads nothing.  Constants are chosen by rules that
-read public facts; nothing is tuned on private rows, and every run on them is charged to their account like any other.
+place.  Losses are those of the nodes' own models on public test rows.  Each method also runs on made-up tables of the
+same number of rows and columns, numbers and categories in turn: what it loses there is its forecast, which reads
+nothing.  Constants are chosen by rules that read public facts; nothing is tuned on private rows, and every run on them
+is charged to their account like any other.
 The same command goes on where it stopped; other flags go to the runs.
 """
 
@@ -37,7 +38,7 @@ from distadmm.run.groups import ADJACENCIES, Budget
 from distadmm.structs import struct
 
 PROG = "distadmm compare"
-FORECASTS = 3  # runs of each method on made-up rows
+FORECASTS = 4  # runs of each method, each on a made-up table of its own
 LARGEST = 5e7  # numbers in a table that is made up
 _TEST_ROWS = 5000
 _OF_ROWS = {  # flags that say which rows and how they are read: made-up rows have none
@@ -105,10 +106,13 @@ class Options:
         return rows, columns
 
     @property
-    def tables(self) -> dict[str, Path]:
-        """Made-up rows and test rows, by the flags that name them."""
-        end, folder = "{}x{}.npz".format(*self.size), Path(self.out) / "made-up"
-        return {"data": folder / f"rows-{end}", "test-data": folder / f"test-{end}"}
+    def tables(self) -> list[dict[str, Path]]:
+        """Made-up rows and test rows of each forecast, by the flags that name them."""
+        folder, ends = (
+            Path(self.out) / "made-up",
+            [f"{self.size[0]}x{self.size[1]}-{s}" for s in range(FORECASTS)],
+        )
+        return [{"data": folder / f"rows-{end}.npz", "test-data": folder / f"test-{end}.npz"} for end in ends]
 
 
 def require_public_count(options: Any) -> None:
@@ -172,29 +176,29 @@ def read(argv: Sequence[str]) -> Request:
     (options,) = parse(PROG, __doc__ or "", [Options], [*own, *([f"--algorithm={files}"] if files else [])])
     rest, out = {name: values[0] for name, values in flags.items()}, Path(options.out)
     of_shape = [word for name, word in rest.items() if name not in _OF_ROWS]
-    made_up = {**options.tables, "rng": "simulation"}
-    forecasts = _request(options, of_shape, FORECASTS, out / "made-up", made_up)
+    made_up = [{**table, "rng": "simulation"} for table in options.tables]
+    forecasts = _request(options, of_shape, out / "made-up", made_up)
     if options.forecast:
         return Request(options, None, forecasts)
-    return Request(
-        options, _request(options, rest.values(), options.seeds, out, {"data": options.data}), forecasts
-    )
+    rows = [{"data": options.data}] * options.seeds
+    return Request(options, _request(options, rest.values(), out, rows), forecasts)
 
 
 def _request(
-    options: Options, rest: Sequence[str] | Any, seeds: int, out: Path, rows: Mapping[str, Any]
+    options: Options, rest: Sequence[str] | Any, out: Path, seeds: Sequence[Mapping[str, Any]]
 ) -> sweep.Request:
-    """The runs of all methods; the first of each is checked as the run itself would."""
+    """The runs of all methods, one on the rows of each seed; the first of each is checked as the run itself would."""
     points, secret = [], 0
     for method in options.methods:
         shared = {name: getattr(options, name) for name in ("topology", "epsilon", "delta", "adjacency")}
         own = {"trust": options.trust} if has_trust(method) else {}
-        flags = {"algorithm": method, **shared, **own, **rows, "observe": "none"}
-        if "rng" not in rows and options.rows_per_node:  # made-up rows are as few already
+        flags = {"algorithm": method, **shared, **own, "observe": "none"}
+        if "rng" not in seeds[0] and options.rows_per_node:  # made-up rows are as few already
             flags["rows-per-node"] = options.rows_per_node
-        words = (*(f"--{name}={value}" for name, value in flags.items()), *rest)
-        points += [grid.Point(f"{Path(method).stem}_s{s}", (*words, f"--seed={s}")) for s in range(seeds)]
-        secret += seeds * sweep.spends("radmm", sweep.checked("radmm", words))
+        for seed, rows in enumerate(seeds):
+            words = (*(f"--{name}={value}" for name, value in {**flags, **rows}.items()), *rest)
+            points.append(grid.Point(f"{Path(method).stem}_s{seed}", (*words, f"--seed={seed}")))
+        secret += len(seeds) * sweep.spends("radmm", sweep.checked("radmm", points[-1].words))
     given = [f"--out={out}", f"--ranks={options.ranks}", f"--jobs={options.jobs}"]
     given += [] if options.launcher is None else [f"--launcher={options.launcher}"]
     return sweep.Request(parse(PROG, "", [sweep.Options], given)[0], points, secret)
@@ -247,12 +251,17 @@ def work(request: Request, world: World) -> int:
 def foretold(request: Request, world: World) -> tuple[int, list[Line]]:
     """The runs of each method on made-up rows, and how they ended."""
     options = request.options
-    X, y = synthetic.table(options.size[0] + _TEST_ROWS, options.size[1], 0)
-    for path, part in zip(options.tables.values(), (slice(_TEST_ROWS, None), slice(_TEST_ROWS))):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_npz(path, {"X": X[part], "y": y[part]})
+    make_up(options.tables, *options.size)
     code = sweep.work(request.forecasts, world, lambda out, folders: [])
     return code, _lines(options, request.forecasts)
+
+
+def make_up(tables: Sequence[Mapping[str, Path]], rows: int, columns: int) -> None:
+    for run, paths in enumerate(tables):
+        X, y = synthetic.any_table(rows + _TEST_ROWS, columns, run)
+        for path, part in zip(paths.values(), (slice(_TEST_ROWS, None), slice(_TEST_ROWS))):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_npz(path, {"X": X[part], "y": y[part]})
 
 
 def _lines(options: Options, request: sweep.Request) -> list[Line]:
@@ -282,7 +291,7 @@ def told(options: Options, lines: Sequence[Line], made_up: Sequence[Line]) -> li
     }
     if set(columns["WAN s"]) <= {"-"}:
         del columns["WAN s"]
-    which = f"{FORECASTS} runs on made-up rows" if lines is made_up else f"{options.seeds} seeds"
+    which = f"{FORECASTS} made-up tables" if lines is made_up else f"{options.seeds} seeds"
     said = [
         f"epsilon {options.epsilon:g} at delta {options.delta:g} ({options.adjacency}) on {options.topology}, trust "
         f"{options.trust}; {which}, mean ±95 %; losses and errors of the nodes' own models",
@@ -297,12 +306,15 @@ def told(options: Options, lines: Sequence[Line], made_up: Sequence[Line]) -> li
 
 
 def margin(ranked: Sequence[Line]) -> str:
-    """By how much the first is better than the second; empty where one of them has no figure."""
+    """By how much the first is better than the second, run by run; empty where one of them has no figure."""
     if len(ranked) < 2 or math.isnan(ranked[1].interval("test_loss")[0]):
         return ""
-    (first, half), (second, other) = (line.interval("test_loss") for line in ranked[:2])
-    apart = "" if second - first > half + other else ", which their intervals do not tell apart"
-    return f"its loss is lower by {second - first:.4f} than {ranked[1].name}'s{apart}"
+    best, second = ranked[:2]
+    by = [b["test_loss"] - a["test_loss"] for a, b in zip(best.summaries, second.summaries)]
+    apart = Line("", [{"test_loss": each} for each in by])
+    (mean, half), told = apart.interval("test_loss"), apart.cell("test_loss")
+    told = f"its loss is lower by {told} than {second.name}'s"
+    return told if mean > half else f"{told}, which does not tell them apart"
 
 
 def ranked(lines: Sequence[Line]) -> list[Line]:

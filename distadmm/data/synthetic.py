@@ -8,6 +8,7 @@ import numpy as np
 
 from distadmm.data.table import Array
 
+_CASES = 8  # of an attribute, where nobody says how many
 _PURPOSE = 0x504C414E
 _SIGNAL, _CODED, _RARE = 3.0, 2.0, 0.75  # spreads of the true scores; where among them the two classes meet
 
@@ -26,6 +27,13 @@ def table(rows: int, columns: int, seed: int, run: int = 0) -> tuple[Array, Arra
     scores *= _SIGNAL / max(float(scores.std()), 1e-9)
     scores -= np.quantile(scores, _RARE)
     return X, np.where(rng.random(rows) < 1 / (1 + np.exp(-scores)), 1.0, -1.0)
+
+
+def any_table(rows: int, columns: int, run: int) -> tuple[Array, Array]:
+    """For a table of which the size alone is known: numbers and categories in turn."""
+    if run % 2 == 0:
+        return table(rows, columns, 0, run)
+    return coded([f"{k // _CASES}={k % _CASES}" for k in range(columns)], rows, 0, run)
 
 
 def coded(names: Sequence[str], rows: int, seed: int, run: int = 0) -> tuple[Array, Array]:
