@@ -16,6 +16,7 @@ from distadmm import radmm
 from distadmm.algorithm import find
 from distadmm.commands import compare, report
 from distadmm.commands.compare import Line, Options
+from distadmm.data import synthetic
 from distadmm.errors import DONE, USAGE
 from distadmm.privacy.accounting import accountant
 from distadmm.privacy.accounting.events import Gaussian
@@ -144,6 +145,32 @@ def test_the_interval_is_that_of_students_t() -> None:
     assert (mean - half, mean + half) == pytest.approx((low, high))
     assert math.isnan(Line("a", [{"test_loss": 0.3}]).interval("test_loss")[1])
     assert Line("a", [{"test_loss": None}]).cell("test_loss") == "-"
+
+
+def test_what_all_runs_share_tells_no_methods_apart_and_hides_no_difference() -> None:
+    """Tables differ by more than methods do; each run of one is set against the other's on the same table."""
+
+    def ranked(second: list[float]) -> list[Line]:
+        return [Line(name, [{"test_loss": loss} for loss in losses])
+                for name, losses in (("a", [0.2, 0.4, 0.6]), ("b", second))]  # fmt: skip
+
+    assert compare.margin(ranked([0.22, 0.42, 0.61])).endswith("than b's")
+    assert "lower by 0.0167 ±0.0143" in compare.margin(ranked([0.22, 0.42, 0.61]))
+    assert "which does not tell them apart" in compare.margin(ranked([0.15, 0.5, 0.6]))
+    assert compare.margin(ranked([0.25, 0.4, 0.6])[:1]) == ""
+
+
+def test_tables_to_forecast_by_are_of_numbers_and_of_categories() -> None:
+    for columns in (1, 5, 21):
+        for run in range(4):
+            X, y = synthetic.any_table(500, columns, run)
+            assert X.shape == (500, columns)
+            assert np.linalg.norm(X, axis=1).max() <= 1 + 1e-12
+            assert 0.1 < np.mean(y > 0) < 0.5
+    numbers, cases = (synthetic.any_table(500, 21, run)[0] for run in (0, 1))
+    assert len(np.unique(numbers)) > 1000
+    assert len(np.unique(cases)) == 2
+    assert not np.array_equal(numbers, synthetic.any_table(500, 21, 2)[0])
 
 
 def test_every_private_run_tells_what_others_make_of_its_epsilon() -> None:

@@ -297,6 +297,8 @@ def told(options: Options, lines: Sequence[Line], made_up: Sequence[Line]) -> li
         f"{options.trust}; {which}, mean ±95 %; losses and errors of the nodes' own models",
         *aligned(list(columns), [list(row) for row in zip(*columns.values())]),
         "",
+        "eps T: epsilon of the same run against T: all other nodes together (any), any C of them (coalition:C), a reader "
+        "who holds no node (centre)",
         *(f"{line.name}: {line.mechanism}" for line in shown),
     ]
     missing = [line.name for line in lines if not line.summaries]
