@@ -1,7 +1,7 @@
 """Every private method under one budget, on one graph, against one trust: what each spends, and what its nodes get.
 
 python -m distadmm compare --topology ring:16 --data adult --epsilon 0.25 --adjacency replace --trust coalition:1
-python -m distadmm compare ... --forecast        on made-up rows alone: nothing is spent, methods are ranked
+python -m distadmm compare ... --forecast        on made-up tables alone: nothing is spent, methods are ranked
 python -m distadmm compare ... --algorithm mine.py
 
 A row a method: every registered one that has a private form, and files of yours; names given by --algorithm take their
@@ -66,7 +66,7 @@ class Options:
     delta: float = again(Budget, "delta")
     seeds: int = flag(5, help="runs of each method", at_least=1)
     algorithm: tuple[str, ...] = flag((), help="files of yours, which stand beside all; or names of methods")
-    forecast: bool = flag(False, help="rank by runs on made-up rows, spend nothing, and stop")
+    forecast: bool = flag(False, help="rank by runs on made-up tables, spend nothing, and stop")
     out: str = again(sweep.Options, "out", default="runs/compare")
     ranks: int = again(sweep.Options, "ranks")
     jobs: int = again(sweep.Options, "jobs")
@@ -192,7 +192,7 @@ def _request(
     for method in options.methods:
         shared = {name: getattr(options, name) for name in ("topology", "epsilon", "delta", "adjacency")}
         own = {"trust": options.trust} if has_trust(method) else {}
-        flags = {"algorithm": method, **shared, **own, "observe": "none"}
+        flags: dict[str, Any] = {"algorithm": method, **shared, **own, "observe": "none"}
         if "rng" not in seeds[0] and options.rows_per_node:  # made-up rows are as few already
             flags["rows-per-node"] = options.rows_per_node
         for seed, rows in enumerate(seeds):
@@ -249,7 +249,7 @@ def work(request: Request, world: World) -> int:
 
 
 def foretold(request: Request, world: World) -> tuple[int, list[Line]]:
-    """The runs of each method on made-up rows, and how they ended."""
+    """The runs of each method on made-up tables, and how they ended."""
     options = request.options
     make_up(options.tables, *options.size)
     code = sweep.work(request.forecasts, world, lambda out, folders: [])
@@ -297,8 +297,8 @@ def told(options: Options, lines: Sequence[Line], made_up: Sequence[Line]) -> li
         f"{options.trust}; {which}, mean ±95 %; losses and errors of the nodes' own models",
         *aligned(list(columns), [list(row) for row in zip(*columns.values())]),
         "",
-        "eps T: epsilon of the same run against T: all other nodes together (any), any C of them (coalition:C), a reader "
-        "who holds no node (centre)",
+        "eps T: epsilon of the same run against T: all other nodes together (any), any C of them (coalition:C), a "
+        "reader who holds no node (centre)",
         *(f"{line.name}: {line.mechanism}" for line in shown),
     ]
     missing = [line.name for line in lines if not line.summaries]

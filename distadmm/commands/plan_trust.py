@@ -57,7 +57,7 @@ def lines(options: Any, words: list[str], world: World) -> list[str]:
     given = "".join(f" --{each} {value}" for each, value in shown_as.items() if value is not None)
     given += f" --public-rows {request.options.rows}" * (options.adjacency in ("add-remove", "node"))
     return [
-        f"methods     loss of the nodes' own models, {compare.FORECASTS} runs on made-up rows: {shown} "
+        f"methods     loss of the nodes' own models, {compare.FORECASTS} made-up tables: {shown} "
         "(of R-ADMM's kin itself alone; `compare` runs all)"
         + (f"; no run of {', '.join(refused)}" if refused else ""),
         f"use         {name}{': ' * bool(by)}{by}; {_assumed(name, own, options)}",
