@@ -580,6 +580,7 @@ def test_pairwise_noise_costs_what_was_asked_and_more_against_more(tmp_path: Pat
     shown = " ".join(capsys.readouterr().out.split())
     assert "held against: any coalition of at most 2 others (coalition:2)" in shown
     assert "any 2 of the 8 nodes together" in shown
+    assert "the owner of a rank has all its nodes, here up to 8" in shown
     assert f"coalition:2 {run.epsilon:.4f}" in shown
     assert f"against all other nodes: ({rounded_up(prices[7])}, 1e-05)-DP" in shown
     assert "exact arithmetic" in shown  # the gradients are sums of floats

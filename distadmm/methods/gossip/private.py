@@ -52,6 +52,7 @@ class Plan:
     node: Node
     forecast: float  # expected excess of the nodes' mean loss, by public facts alone
     words: str  # of the constants
+    hosted: int = 1  # nodes of one rank, at most
     releases: tuple[Any, ...] = ()
     penalty: None = None
 
@@ -99,7 +100,7 @@ class Plan:
         verified = [] if recipe.unverified else scopes.SCOPES[scope].hypotheses
         claim = scopes.claim(scope, verified)
         if recipe.pairwise:
-            claim["against"] = against(recipe.trust, n, cast(Any, recipe.queries[0]).event.gone)
+            claim["against"] = against(recipe.trust, n, cast(Any, recipe.queries[0]).event.gone, self.hosted)
         if recipe.first:
             claim["beside"] = (
                 "The first release of each node is of its rows' second moments, not of a gradient."
@@ -107,13 +108,14 @@ class Plan:
         return {"claim": claim, **({"trust": recipe.trust} if recipe.pairwise else {})}
 
 
-def against(trust: str, nodes: int, gone: int = 0) -> str:
+def against(trust: str, nodes: int, gone: int = 0, hosted: int = 1) -> str:
     """Whom pairwise noise hides from, in words."""
     colluding = Trust.parse(trust).colluding
     away = f", while up to {gone} others are away in a round" if gone else ""
     if colluding < 0:
         return f"whoever sees what travels and holds no node{away}"
-    return f"any {colluding:.0f} of the {nodes} nodes together (the reader's own node counts as one{away})"
+    owner = f"; the owner of a rank has all its nodes, here up to {hosted}" if hosted > 1 else ""
+    return f"any {colluding:.0f} of the {nodes} nodes together (the reader's own node counts as one{away}{owner})"
 
 
 def plan_of(prepared: Prepared) -> Plan | None:
@@ -159,7 +161,8 @@ def plan_of(prepared: Prepared) -> Plan | None:
         adjacency=cast(Any, privacy.adjacency), dimension=node.problem.dimension, mode=privacy.rng, steps=steps,
         queries=queries, constants=constants, trust=trust, unverified=missed, first=first,
     )  # fmt: skip
-    return Plan(recipe, node, expected, constants.words(algorithm.unit(node)) + noise.words)
+    hosted = max(world.allgather(node.network.n_local))
+    return Plan(recipe, node, expected, constants.words(algorithm.unit(node)) + noise.words, hosted)
 
 
 def _opened(prepared: Prepared, opening: int) -> list[rule.Constants]:
