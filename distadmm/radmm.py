@@ -356,7 +356,8 @@ def solve(
 ) -> Run:
     """Run in this process, which hosts all nodes; keyword arguments are the command's flags.
 
-    solve("admm", data="adult", topology="ring:20")             texts, as the command has them; an algorithm comes first
+    solve("admm", data="adult", topology="ring:20")             texts, as the command has them
+    solve("ring:20", data="adult", algorithm="admm")            the same
     solve(graph, (X, y), algorithm="admm")                      a networkx graph; arrays
     solve(graph, frame, target="income", schema={...})          a DataFrame, and what is public of its columns
     solve("ring:4", [frame, frame, (X, y), frame])              rows of one node each, in the nodes' order
@@ -364,10 +365,12 @@ def solve(
     `test_data` takes rows likewise.  Nothing is written unless `out` names a run directory.  `mpi`: all ranks of an
     mpiexec call this together, and share the nodes.
     """
-    if rows is not None:
-        flags |= {"topology": network, "data": rows}
-    elif network is not None:
-        flags |= {"algorithm" if isinstance(network, str) else "topology": network}
+    named = (
+        "algorithm" if isinstance(network, str) and rows is None and "algorithm" not in flags else "topology"
+    )
+    for name, value in ((named, network), ("data", rows)):
+        require(value is None or name not in flags, f"{name} is given twice, by its place and by its name")
+        flags |= {} if value is None else {name: value}
     flags.setdefault("progress", "none")
     with holding(flags, ("topology", "data", "test_data", "schema")) as texts:
         config = configure(**texts, **({} if out is None else {"out": str(out)}))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import xml.etree.ElementTree as tree
 from pathlib import Path
 
@@ -37,7 +40,8 @@ age = { max = 90, missing = 40, missing_indicator = true }
 job = { values = ["clerk", "cook"], missing_indicator = true }
 hours = { max = 100 }
 """
-QUICK = {"algorithm": "admm", "iterations": 6, "rng": "simulation"}
+FEW = {"iterations": 6, "rng": "simulation"}
+QUICK = {"algorithm": "admm", **FEW}
 
 
 @pytest.fixture(scope="module")
@@ -121,6 +125,20 @@ def test_one_table_a_node_is_one_file_a_node(frame, tmp_path, monkeypatch):
     assert (here.predict(frame) == files.predict(frame)).all()
     with pytest.raises(InputError, match="3 tables for the 4 nodes"):
         distadmm.solve("ring:4", parts, schema=SCHEMA, **QUICK)
+
+
+def test_a_text_beside_an_algorithm_is_a_network_and_nothing_is_taken_twice():
+    runs = [
+        distadmm.solve("ring:3", data="tiny", **QUICK),
+        distadmm.solve("admm", data="tiny", topology="ring:3", **FEW),
+    ]
+    np.testing.assert_array_equal(runs[0].models, runs[1].models)
+    for name, given in (
+        ("topology", {"topology": "ring:3"}),
+        ("data", {"data": "tiny", "topology": "ring:3"}),
+    ):
+        with pytest.raises(InputError, match=f"{name} is given twice"):
+            distadmm.solve(None if name == "data" else "ring:4", "tiny", **given, **QUICK)
 
 
 def test_a_graph_is_the_network_and_keeps_its_names():
@@ -260,3 +278,16 @@ def test_a_finished_run_is_loaded_with_all_it_showed(frame, tmp_path):
     np.testing.assert_array_equal(again.predict_proba(frame), run.predict_proba(frame))
     with pytest.raises(InputError, match="no run directory"):
         distadmm.Run.load(tmp_path)
+
+
+def test_a_run_shows_the_same_bytes_in_every_process(tmp_path):
+    distadmm.solve(**QUICK, data="tiny", topology="ring:3", out=tmp_path / "r")
+    show = f"import distadmm; print(distadmm.Run.load({str(tmp_path / 'r')!r})._repr_html_())"
+    pages = {
+        subprocess.run(
+            [sys.executable, "-c", show], env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, check=True
+        ).stdout
+        for seed in ("1", "2")
+    }  # fmt: skip
+    assert len(pages) == 1
+    assert b"<svg" in pages.pop()
