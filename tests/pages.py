@@ -30,7 +30,7 @@ class Block(NamedTuple):
     tongue: str
     text: str
     unrun: str = ""  # why it is not run
-    code: int = 0  # what its commands of distadmm end with
+    code: int = 0  # what its commands of distadmm and benchmarks end with
 
     @property
     def commands(self) -> list[str]:
@@ -61,7 +61,7 @@ def commands(page: Path) -> list[tuple[int, str, int]]:
     for block in blocks(page):
         if block.tongue == "python" or block.unrun:
             continue
-        found += [(block.line, c, block.code * ("distadmm" in c)) for c in block.commands]
+        found += [(block.line, c, block.code * ("distadmm" in c or "benchmarks/" in c)) for c in block.commands]
     return found
 
 

@@ -59,7 +59,7 @@ def page(files: Sequence[Path], account: Account, delta: float, owner: str, toda
         '<!doctype html>\n<html lang="en">\n<meta charset="utf-8">',
         '<meta name="viewport" content="width=device-width">',
         f"<title>{title}</title>\n<style>{STYLE}{_PRINT}</style>\n<main><h1>{title}</h1>",
-        table(_FACTS, [["made", today], ["responsible", owner], ["account of the rows", str(account.path)]]),
+        table(_FACTS, [["made", today], ["responsible", owner], ["account of the rows", str(account.path)]], "this page"),
     ]
     for folder, its, told in runs:
         parts += ["<section>", *_run(folder, its, told, delta), "</section>"]
@@ -111,6 +111,7 @@ def _run(folder: Path, books: Sequence[Book], told: dict[str, Any], delta: float
             ["noise", f"{told['rng']['mode']}, {told['rng']['source']}"],
             ["ledger heads", heads_digest({int(b.header["node"]): b.found.head for b in books})],
         ],
+        f"what {folder} released",
     )
     for line in told["by_coalition"]:
         yield f"<p>{escape(line)}</p>"
@@ -120,6 +121,7 @@ def _run(folder: Path, books: Sequence[Book], told: dict[str, Any], delta: float
         yield table(
             ["hypothesis", "name", "who established it"],
             [[each.words, each.name, ESTABLISHED.get(each.by, each.by)] for each in holding],
+            f"hypotheses of {folder}",
         )
 
 
@@ -143,10 +145,11 @@ def _history(books: Sequence[Book], account: Account, delta: float) -> Iterable[
     tables = [runs for runs in state.tables() if names & {run.run for run in runs}]
     if not tables:
         yield "<p>The account knows none of these runs: what else was spent on these rows, it cannot say.</p>"
-    for runs in tables:
+    for at, runs in enumerate(tables, 1):
         yield f"<p>{escape(standing(runs, delta, exact=True).words)}</p>"
         lines = [[run.run, run.where, run.adjacency, str(run.trust), _spent(run, delta)] for run in runs]
-        yield table(["run", "where", "neighbouring data", "against", "epsilon"], lines)
+        heads = ["run", "where", "neighbouring data", "against", "epsilon"]
+        yield table(heads, lines, f"runs on these rows{f', account {at}' * (len(tables) > 1)}")
         for limit in state.limits_of(runs):
             most = f"epsilon {limit.epsilon:g} at delta {limit.delta:g} ({limit.adjacency}; {limit.trust})"
             yield f"<p>No more than {most} may be spent on them.</p>"

@@ -14,6 +14,7 @@ from distadmm.commands.report_runs import Group, Trace
 from distadmm.errors import InputError, sense_of
 from distadmm.files import read_npz
 from distadmm.graphs.figures import column, ink, save_for_paper
+from distadmm.privacy.accounting.statements import rounded_up
 
 Array = np.ndarray
 LOWEST = 1e-16  # a smaller gap is rounding, and is drawn here
@@ -53,12 +54,12 @@ def _curves(found: Sequence[Group], curve: Curve) -> Picture | None:
         for at, group in enumerate(found)
     ]
     measured = [(at, label, histories) for at, label, histories in measured if histories]
-    if not measured:
-        return None
+    if sum(len(history[curve.y]) for _, _, histories in measured for history in histories) < 2:
+        return None  # a point alone says no more than the table
     rounds = curve.x == "iteration" and {group.steps for group in found} == {"rounds"}
     x_label = "round" if rounds else curve.x_label
     last = [
-        f"{label} {np.median([_last(h[curve.y]) for h in hs]) * curve.y_unit:.4g}"
+        f"{label}: {np.median([_last(h[curve.y]) for h in hs]) * curve.y_unit:.4g}"
         for _, label, hs in measured
     ]
     text = f"In the end: {'; '.join(last)}."
@@ -95,31 +96,37 @@ def _last(values: Array) -> float:
 def _spent(found: Sequence[Group], label: str, name: str) -> Picture | None:
     """A final quantity over epsilon, a point a run; settings that differ in the budget alone are one line."""
     lines: dict[str, list[tuple[float, float]]] = {}
-    for group in found:
+    inks: dict[str, dict[str, Any]] = {}
+    for at, group in enumerate(found):
         some = [(t.epsilon, t.last(name)) for t in group.traces if math.isfinite(t.epsilon)]
         if some and not np.isnan(np.array(some)).any():
             other = tuple((key, value) for key, value in group.settings if key != "epsilon")
-            lines.setdefault(Group(other, group.traces).label, []).extend(some)
-    if not lines:
+            setting = Group(other, group.traces).label
+            lines.setdefault(setting, []).extend(some)
+            inks.setdefault(
+                setting, ink(at)
+            )  # as in the curves, where settings differ in more than the budget
+    if sum(map(len, lines.values())) < 2:
         return None
+    least, most = (edge(e for points in lines.values() for e, _ in points) for edge in (min, max))
 
     def draw(axis: Any) -> None:
-        for at, (setting, points) in enumerate(lines.items()):
+        for setting, points in lines.items():
             spent = sorted({epsilon for epsilon, _ in points})
             near = [[p for p in points if abs(p[0] / e - 1) < 0.05] for e in spent]
             middle = [np.median([p[1] for p in some]) for some in near]
-            style = ink(at)
+            style = inks[setting]
             axis.plot(spent, middle, lw=1, color=style["color"], ls=style["ls"])
             axis.plot(*zip(*points), **{**style, "ls": "none", "label": setting})
-        if (
-            max(e for ps in lines.values() for e, _ in ps)
-            > 8 * min(e for ps in lines.values() for e, _ in ps)
-            > 0
-        ):
+        if most > 8 * least > 0:
             axis.set_xscale("log")
+        elif most < 1.1 * least:  # one budget: no difference that can be seen is to be seen
+            axis.set_xlim(0.8 * least, 1.2 * most)
         axis.set(xlabel="epsilon spent", ylabel=label)
 
-    told = [f"{s}: " + ", ".join(f"{y:.4g} at {e:.4g}" for e, y in sorted(ps)) for s, ps in lines.items()]
+    told = [
+        f"{s}: " + ", ".join(f"{y:.4g} at {rounded_up(e)}" for e, y in sorted(ps)) for s, ps in lines.items()
+    ]
     return Picture(f"{label} against epsilon", f"A mark a run. {'; '.join(told)}.", draw)
 
 
@@ -138,14 +145,34 @@ def _by_trust(found: Sequence[Group], label: str, name: str) -> Picture | None:
     def draw(axis: Any) -> None:
         for at, setting, worst, loss in lines:
             axis.plot(list(worst.values()), [loss] * len(worst), **{**ink(at), "marker": "|"}, label=setting)
-            for trust, epsilon in worst.items() if len(set(worst.values())) > 1 else ():
+            for where, names in _beside(worst) if len(set(worst.values())) > 1 else ():
                 axis.annotate(
-                    trust, (epsilon, loss), (0, 4), textcoords="offset points", rotation=60, fontsize=6
+                    "\n".join(names),
+                    (where, loss),
+                    (0, 4),
+                    textcoords="offset points",
+                    ha="center",
+                    va="bottom",
+                    fontsize=7,
                 )
+        axis.margins(0.1, 0.2)
         axis.set(xlabel="epsilon against each trust", ylabel=label)
 
-    told = [f"{s}: " + ", ".join(f"{t} {e:.4g}" for t, e in worst.items()) for _, s, worst, _ in lines]
+    told = [
+        f"{s}: " + ", ".join(f"{t} {rounded_up(e)}" for t, e in worst.items()) for _, s, worst, _ in lines
+    ]
     return Picture(f"{label} against epsilon by trust", f"{'; '.join(told)}.", draw)
+
+
+def _beside(worst: dict[str, float]) -> list[tuple[float, list[str]]]:
+    """Where labels go: trusts whose epsilons are too near for two labels share one."""
+    found: list[tuple[float, list[str]]] = []
+    for trust, epsilon in sorted(worst.items(), key=lambda item: item[1]):
+        if found and epsilon - found[-1][0] < 0.12 * (max(worst.values()) - min(worst.values())):
+            found[-1][1].append(trust)
+        else:
+            found.append((epsilon, [trust]))
+    return found
 
 
 def _graphs(found: Sequence[Group]) -> list[Picture]:

@@ -58,7 +58,7 @@ p.note { border-left: 4px solid var(--mark); padding-left: 0.75rem }
   div.wide { overflow: visible }
   table { font-size: 7pt } th, td { padding: 1pt 3pt; white-space: normal }
   th:first-child { min-width: 22mm }
-  figure { width: 46%; margin-right: 3% }
+  figure { width: 41%; margin-right: 5% }
   figure, tr, p.note { break-inside: avoid } thead { display: table-header-group }
   h2, caption { break-after: avoid }
 }
@@ -114,10 +114,15 @@ def table(
         f'<thead role="rowgroup"><tr role="row">{heads}</tr></thead><tbody role="rowgroup">',
     ]
     for row in rows:
-        told = [f' data-head="{escape(head)}">{escape(cell)}' for head, cell in zip(header, row)]
+        told = [f' data-head="{escape(head)}">{_shown(cell)}' for head, cell in zip(header, row)]
         cells = "".join(f'<td role="cell"{cell}</td>' for cell in told[1:])
         lines.append(f'<tr role="row"><th role="rowheader" scope="row"{told[0]}</th>{cells}</tr>')
     return "\n".join([*lines, "</tbody></table></div>"])
+
+
+def _shown(cell: str) -> str:
+    """A number breaks nowhere but before its range."""
+    return re.sub(r" (?=\[|$)" if re.search(r"\d", cell) else " ", " <wbr>", escape(cell))
 
 
 def _sources(found: Sequence[Group]) -> list[list[str]]:
