@@ -61,7 +61,9 @@ def commands(page: Path) -> list[tuple[int, str, int]]:
     for block in blocks(page):
         if block.tongue == "python" or block.unrun:
             continue
-        found += [(block.line, c, block.code * ("distadmm" in c or "benchmarks/" in c)) for c in block.commands]
+        found += [
+            (block.line, c, block.code * ("distadmm" in c or "benchmarks/" in c)) for c in block.commands
+        ]
     return found
 
 

@@ -63,6 +63,9 @@ def test_what_has_no_bound_is_said_to_have_none(runs, capsys):
     assert "No bound" in page
     assert "no noise was asked for" in page
     assert "Privacy of 2 runs" in page
+    names = re.findall(r'role="region" aria-label="([^"]*)"', page)
+    assert len(names) > 4
+    assert len(set(names)) == len(names)
 
 
 def test_another_account_knows_nothing_of_the_rest(runs, capsys):

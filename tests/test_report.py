@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from distadmm import radmm
-from distadmm.commands import report, report_page, report_runs
+from distadmm.commands import report, report_figures, report_page, report_runs
 
 TINY = ["--data", "tiny", "--weight", "20", "--progress", "none"]
 
@@ -395,3 +395,32 @@ def test_runs_with_and_without_noise_are_never_one_row(runs: Path) -> None:
     found = report_runs.groups(alike)
     assert sorted(len(group.traces) for group in found) == [1, 3]
     assert {dict(group.settings)["epsilon"] for group in found} == {"none", "4"}
+
+
+def test_a_caption_says_no_less_than_was_spent_and_equal_budgets_lie_beside_one_another(runs: Path) -> None:
+    traces = [report_runs.read(runs / "noisy" / f"e4s{seed}") for seed in range(3)]
+    traces = [
+        replace(t, summary={**t.summary, "epsilon": 3.99791 + 1e-6 * at}) for at, t in enumerate(traces)
+    ]
+    picture = next(p for p in report_figures.pictures(report_runs.groups(traces)) if "against eps" in p.title)
+    assert " at 3.998" in picture.text
+    axis = report_page.plotting.pyplot().subplots()[1]
+    picture.draw(axis)
+    assert axis.get_xlim()[0] < 3.5 < 4.5 < axis.get_xlim()[1]
+    assert [line.get_color() for line in axis.lines] == 2 * [report_figures.ink(0)["color"]]
+    assert report_figures._beside({"any": 4.57, "coalition:1": 0.88, "centre": 0.85}) == [
+        (0.85, ["centre", "coalition:1"]),
+        (4.57, ["any"]),
+    ]
+
+
+def test_a_run_alone_has_no_figure_of_one_point(runs: Path) -> None:
+    alone = report_runs.groups([report_runs.read(runs / "noisy" / "e4s0")])
+    assert not any("against epsilon" in picture.title for picture in report_figures.pictures(alone))
+
+
+def test_only_runs_that_spent_add_up(runs: Path) -> None:
+    plain, noisy = report_runs.read(runs / "plain" / "ring5"), report_runs.read(runs / "noisy" / "e4s0")
+    real = replace(noisy, summary={**noisy.summary, "statement": "certificate"})
+    assert report_runs.add_up([plain, real]) == []
+    assert len(report_runs.add_up([plain, real, real])) == 1

@@ -59,7 +59,11 @@ def page(files: Sequence[Path], account: Account, delta: float, owner: str, toda
         '<!doctype html>\n<html lang="en">\n<meta charset="utf-8">',
         '<meta name="viewport" content="width=device-width">',
         f"<title>{title}</title>\n<style>{STYLE}{_PRINT}</style>\n<main><h1>{title}</h1>",
-        table(_FACTS, [["made", today], ["responsible", owner], ["account of the rows", str(account.path)]], "this page"),
+        table(
+            _FACTS,
+            [["made", today], ["responsible", owner], ["account of the rows", str(account.path)]],
+            "this page",
+        ),
     ]
     for folder, its, told in runs:
         parts += ["<section>", *_run(folder, its, told, delta), "</section>"]
