@@ -148,6 +148,29 @@ def test_the_run_s_own_test_error_comes_back(tmp_path, capsys):
     assert [line["score"] for line in found] == by_name[:200]
 
 
+def test_classes_that_are_whole_numbers_are_written_so(tmp_path, capsys):
+    table = write(
+        tmp_path / "t.csv", ["a", "b", "y"], [[*line[:2], str(int(float(line[0]) > 0))] for line in rows()]
+    )
+    (tmp_path / "s.toml").write_text(
+        'target = "y"\nlabels = ["0", "1"]\n[columns]\na = { min = -9, max = 9 }\nb = { min = -9, max = 9 }\n'
+    )
+    few = [
+        "--schema",
+        str(tmp_path / "s.toml"),
+        "--topology",
+        "ring:3",
+        "--iterations",
+        "3",
+        "--observe",
+        "none",
+    ]
+    assert radmm.main(["--data", str(table), *few, "--out", str(tmp_path / "run")]) == 0
+    assert call(capsys, "predict", tmp_path / "run", "--data", table, "--out", tmp_path / "s.csv")[0] == 0
+    assert list(scores(tmp_path / "s.csv")[0]) == ["row", "class", "score", "p(0)", "p(1)"]
+    assert {line["class"] for line in scores(tmp_path / "s.csv")} <= {"0", "1"}
+
+
 def test_classes_of_a_softmax_and_numbers_of_a_regression(tmp_path, capsys):
     lines = [
         [*line[:2], "red" if float(line[0]) > 0.5 else "green" if float(line[1]) > 0 else "blue"]

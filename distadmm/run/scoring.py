@@ -162,13 +162,14 @@ class Scorer(NamedTuple):
     def table(self, X: Matrix) -> tuple[list[str], list[list[Any]]]:
         """Heads and lines of what a file of scores holds."""
         number = lambda value: f"{value:.10g}"  # noqa: E731
+        called = lambda name: number(name) if isinstance(name, float) else name  # noqa: E731  (0, not 0.0)
         z, link = self.scores(X), self.told["link"]
         if link == "identity":
             return ["row", "prediction"], [[i, number(v)] for i, v in enumerate(z[:, 0], 1)]
-        heads, columns = ["row", "class"], [self.predictions(X).tolist()]
+        heads, columns = ["row", "class"], [list(map(called, self.predictions(X).tolist()))]
         if link != "softmax":
             heads, columns = [*heads, "score"], [*columns, list(map(number, z[:, 0]))]
         if link in ("logistic", "softmax"):
-            heads += [f"p({name})" for name in self.told["classes"]]
+            heads += [f"p({called(name)})" for name in self.told["classes"]]
             columns += [list(map(number, column)) for column in self.probabilities(X).T]
         return heads, [[i, *cells] for i, cells in enumerate(zip(*columns), 1)]

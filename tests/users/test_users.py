@@ -94,6 +94,7 @@ def test_clinics_train_privately_and_score_new_rows(play, tmp_path: Path) -> Non
     said = play("own_data.sh")
     assert "4 ledgers whole" in said
     assert len(scores(tmp_path / "scores.csv")) == 5
+    assert (tmp_path / "scores.csv").read_text().startswith("row,class,score,p(0),p(1)\n")
     model = json.loads((tmp_path / "model.json").read_text())
     assert "pulse=missing" in model["features"]
     page = (tmp_path / "certificate.html").read_text()
