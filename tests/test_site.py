@@ -37,6 +37,13 @@ def test_every_name_of_the_interface_is_described() -> None:
         assert len(text.splitlines()) > 3, name
 
 
+def test_links_lead_to_files_for_a_site_has_no_folders() -> None:
+    pages = [HOME / name for name in site().ALSO] + list((HOME / "docs").rglob("*.md"))
+    for page in pages:
+        for _, link in site().LINK.findall(page.read_text()):
+            assert (page.parent / link).is_file(), f"{page.name}: {link}"
+
+
 @pytest.mark.slow
 def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     if importlib.util.find_spec("mkdocs") is None:
