@@ -70,7 +70,7 @@ def described(name: str) -> str:
     lines = [f"### `{name.replace(':', '.')}`", ""]
     if callable(found):
         lines += ["```", f"{what}{_signature(found)}", "```", ""]
-    lines += [doc, ""]
+    lines += [_markdown(doc), ""]
     if inspect.isclass(found):
         for member, value in vars(found).items():
             target = getattr(value, "__func__", getattr(value, "fget", value))
@@ -78,6 +78,13 @@ def described(name: str) -> str:
                 shown = member if isinstance(value, property) else member + _signature(target)
                 lines += [f"- `{shown}`: {inspect.cleandoc(target.__doc__).splitlines()[0]}"]
     return "\n".join([*lines, ""])
+
+
+def _markdown(doc: str) -> str:
+    """A docstring as a page shows it: columns kept, headings and lists of scikit-learn's style made such."""
+    doc = re.sub(r"^(?=[^\s-].*\S {3,}\S)", "    ", doc, flags=re.M)
+    doc = re.sub(r"^(\w+)\n-{3,}\n", r"**\1**\n\n", doc, flags=re.M)
+    return re.sub(r"^(\w+(?:, \w+)*) : ", r"- `\1`: ", doc, flags=re.M)
 
 
 def _signature(found: Any) -> str:

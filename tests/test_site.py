@@ -35,6 +35,9 @@ def test_every_name_of_the_interface_is_described() -> None:
         assert text.startswith(f"### `{name.replace(':', '.')}`")
         assert "0x" not in text
         assert len(text.splitlines()) > 3, name
+    assert "\n    solve(graph, (X, y), " in described("distadmm:solve")
+    fit = described("distadmm.estimators:ConsensusClassifier")
+    assert "**Parameters**\n\n- `topology`: a networkx graph" in fit
 
 
 def test_links_lead_to_files_for_a_site_has_no_folders() -> None:
