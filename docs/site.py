@@ -71,13 +71,19 @@ def described(name: str) -> str:
     if callable(found):
         lines += ["```", f"{what}{_signature(found)}", "```", ""]
     lines += [_markdown(doc), ""]
-    if inspect.isclass(found):
-        for member, value in vars(found).items():
+    for owner in reversed(_own(found)):
+        for member, value in vars(owner).items():
             target = getattr(value, "__func__", getattr(value, "fget", value))
             if not member.startswith("_") and inspect.isfunction(target) and target.__doc__:
                 shown = member if isinstance(value, property) else member + _signature(target)
                 lines += [f"- `{shown}`: {inspect.cleandoc(target.__doc__).splitlines()[0]}"]
     return "\n".join([*lines, ""])
+
+
+def _own(found: Any) -> list[type]:
+    """A class and those of this package that it inherits from."""
+    bases = found.__mro__ if inspect.isclass(found) else ()
+    return [base for base in bases if base.__module__.startswith("distadmm")]
 
 
 def _markdown(doc: str) -> str:
@@ -93,4 +99,5 @@ def _signature(found: Any) -> str:
     except (TypeError, ValueError):
         return "(...)"
     text = re.sub(r"<[^<>]* object at 0x\w+>|Ellipsis", "...", text)
-    return re.sub(r"distadmm(\.\w+)*\.", "", text).replace("'", "")
+    text = re.sub(r"(: |-> )([\"'])(.*?)\2(?=[,) ]|$)", r"\1\3", text)  # annotations, not defaults
+    return re.sub(r"^\((self|cls)(: \w+)?(, )?", "(", re.sub(r"distadmm(\.\w+)*\.", "", text))

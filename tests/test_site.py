@@ -36,6 +36,9 @@ def test_every_name_of_the_interface_is_described() -> None:
         assert "0x" not in text
         assert len(text.splitlines()) > 3, name
     assert "\n    solve(graph, (X, y), " in described("distadmm:solve")
+    assert all(
+        f"- `{name}(" in described("distadmm:Run") for name in ("predict", "to_pandas", "plot", "load")
+    )
     fit = described("distadmm.estimators:ConsensusClassifier")
     assert "**Parameters**\n\n- `topology`: a networkx graph" in fit
 
