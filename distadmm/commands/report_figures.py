@@ -38,12 +38,16 @@ def pictures(found: Sequence[Group]) -> list[Picture]:
 
 def for_paper(found: Sequence[Picture], path: Path, mark: str) -> None:
     """All of them below one another, as wide as a column of a paper."""
-    drawn, axes = column(len(found), 1, 2.6 * len(found))
+    drawn, axes = column(len(found), 1)
+    height = 0.0
     for picture, axis in zip(found, axes[:, 0]):
         picture.draw(axis)
         axis.set_title(picture.title, fontsize=7)
-        if picture.legend:
-            axis.legend(fontsize=6)
+        height += 2.4
+        if picture.legend:  # below, where it hides nothing
+            axis.legend(loc="upper left", bbox_to_anchor=(0.0, -0.2), fontsize=6, borderaxespad=0)
+            height += 0.12 * len(axis.get_legend_handles_labels()[1])
+    drawn.set_figheight(height)
     save_for_paper(drawn, path, mark)
 
 
