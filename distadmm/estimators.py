@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from dataclasses import KW_ONLY, dataclass
 from tempfile import TemporaryDirectory
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -274,7 +274,8 @@ class _Trained(_Binary):
         given = {"account": self.account, "out": self.out, **(self.flags or {})}
         return asked | {name: value for name, value in given.items() if value is not None}
 
-    def _run(self, X: Any, y: Any, classes: Any) -> Any:
+    def fit(self, X: Any, y: Any, classes: Any = None) -> Self:
+        """Train on these rows; with a budget `classes` are to be stated, as (NO, YES)."""
         asked = self._asked(classes)
         X, coded = self._rows(X, y, classes)
         try:
@@ -320,9 +321,6 @@ class ConsensusClassifier(_Trained):
     trust: str | None = None
     fit_intercept: bool = True
 
-    def fit(self, X: Any, y: Any, classes: Any = None) -> ConsensusClassifier:
-        return self._run(X, y, classes)  # type: ignore[no-any-return]
-
     def _solve(self, X: Array, y: Array, asked: dict[str, Any]) -> tuple[Array, int, dict[str, Any]]:
         from distadmm.radmm import solve
 
@@ -365,9 +363,6 @@ class SharingClassifier(_Trained):
 
     _stated: ClassVar[tuple[str, ...]] = ("adjacency", "row_norm", "mechanism", "classes")
     fit_intercept: ClassVar[bool] = True
-
-    def fit(self, X: Any, y: Any, classes: Any = None) -> SharingClassifier:
-        return self._run(X, y, classes)  # type: ignore[no-any-return]
 
     def _solve(self, X: Array, y: Array, asked: dict[str, Any]) -> tuple[Array, int, dict[str, Any]]:
         from distadmm import sharing
