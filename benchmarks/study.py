@@ -2,7 +2,8 @@
 
     python benchmarks/study.py [--epsilon 1 --adjacency replace] [--data adult]
 
-CPU seconds, which a busy machine disturbs less, decide.  A single run has the flags, nodes and iterations that the study would give it without --quick.
+CPU seconds, which a busy machine disturbs less,
+decide.  A single run has the flags, nodes and iterations that the study would give it without --quick.
 """
 
 from __future__ import annotations
