@@ -417,10 +417,3 @@ def test_a_caption_says_no_less_than_was_spent_and_equal_budgets_lie_beside_one_
 def test_a_run_alone_has_no_figure_of_one_point(runs: Path) -> None:
     alone = report_runs.groups([report_runs.read(runs / "noisy" / "e4s0")])
     assert not any("against epsilon" in picture.title for picture in report_figures.pictures(alone))
-
-
-def test_only_runs_that_spent_add_up(runs: Path) -> None:
-    plain, noisy = report_runs.read(runs / "plain" / "ring5"), report_runs.read(runs / "noisy" / "e4s0")
-    real = replace(noisy, summary={**noisy.summary, "statement": "certificate"})
-    assert report_runs.add_up([plain, real]) == []
-    assert len(report_runs.add_up([plain, real, real])) == 1

@@ -27,7 +27,7 @@ div.wide { overflow-x: auto }
 table { border-collapse: collapse; font-size: 0.85rem; margin: 1rem 0 }
 caption { text-align: left; font-weight: 600; padding: 0.25rem 0 }
 th, td { padding: 0.25rem 0.5rem; text-align: right; border-bottom: 1px solid var(--rule); vertical-align: top }
-td { white-space: nowrap }
+td { white-space: nowrap } td.text { white-space: normal }
 th { font-weight: 600 } thead th { vertical-align: bottom }
 th:first-child, table.words td, table.words th { text-align: left; white-space: normal; min-width: 9rem }
 table.words td { overflow-wrap: anywhere }
@@ -63,6 +63,9 @@ p.note { border-left: 4px solid var(--mark); padding-left: 0.75rem }
   h2, caption { break-after: avoid }
 }
 """
+
+
+TEXT = ' class="text"'  # a cell that may be broken
 
 
 def page(mark: str, told: Sequence[Told]) -> str:
@@ -114,15 +117,15 @@ def table(
         f'<thead role="rowgroup"><tr role="row">{heads}</tr></thead><tbody role="rowgroup">',
     ]
     for row in rows:
-        told = [f' data-head="{escape(head)}">{_shown(cell)}' for head, cell in zip(header, row)]
-        cells = "".join(f'<td role="cell"{cell}</td>' for cell in told[1:])
+        # A number breaks nowhere but before its range.
+        shown = [escape(cell).replace(" [", " <wbr>[") for cell in row]
+        told = [f' data-head="{escape(head)}">{cell}' for head, cell in zip(header, shown)]
+        cells = "".join(
+            f'<td role="cell"{"" if re.search(r"[0-9]", cell) else TEXT}{more}</td>'
+            for cell, more in zip(row[1:], told[1:])
+        )
         lines.append(f'<tr role="row"><th role="rowheader" scope="row"{told[0]}</th>{cells}</tr>')
     return "\n".join([*lines, "</tbody></table></div>"])
-
-
-def _shown(cell: str) -> str:
-    """A number breaks nowhere but before its range."""
-    return re.sub(r" (?=\[|$)" if re.search(r"\d", cell) else " ", " <wbr>", escape(cell))
 
 
 def _sources(found: Sequence[Group]) -> list[list[str]]:

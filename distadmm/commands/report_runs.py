@@ -298,8 +298,8 @@ def _of_privacy(traces: Sequence[Trace]) -> list[str]:
 
 def add_up(traces: Sequence[Trace]) -> list[str]:
     """Said of runs of any kind on the same data."""
-    spent = [t for t in traces if math.isfinite(t.epsilon) and t.statement not in ("", "simulation")]
-    if max(Counter(t.data_id for t in spent if t.data_id).values(), default=0) < 2:
+    real = Counter(t.data_id for t in traces if t.data_id and t.statement not in ("", "simulation"))
+    if max(real.values(), default=0) < 2 or not any(math.isfinite(trace.epsilon) for trace in traces):
         return []
     return [
         "runs on the same data add up: together these have spent more than any row says; "
