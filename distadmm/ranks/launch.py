@@ -125,6 +125,9 @@ def _launch(
             print(f"{prog}: {error}", file=sys.stderr, flush=True)
         if world.size > 1 and not error.shared:
             world.abort(error.code)
+        if world.size > 1 and guarded and not world.gone:
+            Signals.stop_hearing()
+            world.barrier()
         return error.code
     except BrokenPipeError:
         return reader_left()

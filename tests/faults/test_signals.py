@@ -118,6 +118,13 @@ def test_a_signal_to_a_rank_of_another_host_is_heard(number: int, tmp_path: Path
     assert json.loads((out / "summary.json").read_text())["ended"] == f"signal {number:d}"
 
 
+def test_a_refusal_keeps_its_code_where_a_launcher_ends_the_others_for_it(tmp_path: Path) -> None:
+    """As srun --kill-on-bad-exit does: a job that was refused is not put back into the queue for a signal."""
+    fault = "0 all:SIGTERM distadmm.ranks.watch:Watchdog.__exit__ 1"
+    code, _, err = finish(start(fault, "radmm", tmp_path / "run", "--observe", "0"))
+    assert code == 2, err
+
+
 @pytest.mark.parametrize(
     ("programme", "ranks"),
     [
