@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 FREE = {"open", "commit", "close", "resume", "torn", "refused"}  # kinds of entries that let nothing out
 UNBOUNDED = 1 << 30  # entries that one line of unbounded cost is worth: everything is told already
 
@@ -102,7 +104,9 @@ def listen(path: Path, folder: Path, *, alone: bool) -> None:
     def exchanged(self: Network, F: Any) -> Any:
         if latest[0]:  # before the first iteration nodes tell each other the common start
             width = F.shape[1] - (4 if self.stamp is not None else 0)  # without the head of a ledger
-            note({int(i): (str(latest[0]), row[:width].tobytes()) for i, row in zip(self.nodes, F)})
+            sent = {int(i): row[:width] for i, row in zip(self.nodes, F)}
+            # A row in which no number is left, of a state that was spoilt, tells nothing.
+            note({i: (str(latest[0]), row.tobytes()) for i, row in sent.items() if np.isfinite(row).any()})
         return exchange(self, F)
 
     def sent_up(self: Star, messages: Any, *more: Any) -> Any:
