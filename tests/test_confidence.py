@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from itertools import pairwise
 from pathlib import Path
 
@@ -124,7 +125,7 @@ def designed(counts: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 def test_simulated_rows_are_covered(confidence: float, runs: int, n: int) -> None:
     """Different true laws, each with rows of its own and a mapping designed on those; S independent of Y in a third."""
     rng = np.random.default_rng(7)
-    missed = 0
+    missed, widths = 0, []
     for run in range(runs):
         law = random_law(rng, 2, 6)
         if run % 3 == 0:
@@ -138,8 +139,11 @@ def test_simulated_rows_are_covered(confidence: float, runs: int, n: int) -> Non
             leakage(law.sum(0), P, MEASURES["js"]),
         )
         each = zip((found.I_SU, found.I_YU, found.E), true)
+        widths.append((found.I_SU.high - found.I_SU.low, found.I_YU.high - found.I_YU.low))
         missed += any(not one.low - 1e-9 <= value <= one.high + 1e-9 for one, value in each if one)
     assert missed <= (1 - confidence) * runs
+    if n == 2000:  # and they say something: nothing at all is known within log 2 and log 3
+        assert (np.mean(widths, axis=0) < (0.3 * math.log(2), 0.2 * math.log(3))).all()
 
 
 def test_bounds_close_as_rows_are_added() -> None:

@@ -3,8 +3,8 @@
 Nothing here reads private data.  Candidates (K, eta) get the alpha that spends the budget, are ranked by a
 noise-limited error worked out from the graph and public constants alone, and the best are run on a synthetic
 surrogate of the same shape, whose accuracy band is printed.  With --trust every private method is forecast, as
-`compare --forecast` does, and it is said which to use.  plan istdp plans that programme;
-plan time says how long a run would take on machines far apart.
+`compare --forecast` does, and it is said which to use.  plan istdp and plan sharing plan
+those programmes; plan time says how long a run would take on machines far apart.
 """
 
 import sys
@@ -96,14 +96,10 @@ class Outcome(NamedTuple):
 
 def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
-    if words[:1] == ["istdp"]:
-        from distadmm.commands import plan_istdp
+    if words[:1] and words[0] in ("istdp", "sharing", "time"):
+        from importlib import import_module
 
-        return plan_istdp.main(words[1:])
-    if words[:1] == ["time"]:
-        from distadmm.commands import plan_time
-
-        return plan_time.main(words[1:])
+        return int(import_module(f"distadmm.commands.plan_{words[0]}").main(words[1:]))
     return launch(PROG, lambda words: parse("distadmm plan", __doc__ or "", [Options], words)[0], work, words)
 
 

@@ -1,16 +1,18 @@
 """Rows that nobody owns, of a shape like that of real tables: to plan by, where private rows must not be looked at."""
 
+import math
 import re
 from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
+from scipy.special import ndtr
 
 from distadmm.data.table import Array
 
 _CASES = 8  # of an attribute, where nobody says how many
 _PURPOSE = 0x504C414E
-_SIGNAL, _CODED, _RARE = 3.0, 2.0, 0.75  # spreads of the true scores; where among them the two classes meet
+_SIGNAL, CODED, _RARE = 3.0, 2.0, 0.75  # spreads of the true scores; where among them the two classes meet
 
 
 def table(rows: int, columns: int, seed: int, run: int = 0) -> tuple[Array, Array]:
@@ -36,22 +38,41 @@ def any_table(rows: int, columns: int, run: int) -> tuple[Array, Array]:
     return coded([f"{k // _CASES}={k % _CASES}" for k in range(columns)], rows, 0, run)
 
 
-def coded(names: Sequence[str], rows: int, seed: int, run: int = 0) -> tuple[Array, Array]:
+def coded(
+    names: Sequence[str],
+    rows: int,
+    seed: int,
+    run: int = 0,
+    *,
+    norm: float | None = 1.0,
+    spread: float = CODED,
+    alike: float = 0.0,
+) -> tuple[Array, Array]:
     """Rows for columns of these names: those of one attribute (`sex=Male`, `age<=25`) are one-hot, others numbers.
 
-    Cases are as frequent as Zipf's law has words, numbers lie in [0, 1] and mostly low, rows are cut to norm 1, and
-    labels come of a random logistic model: a quarter of them +1.
+    Cases are as frequent as Zipf's law has words; numbers lie in [0, 1] and mostly low, and rise together by a share
+    `alike`; rows are cut to `norm`; and labels come of a random logistic model, whose scores have that `spread`: a
+    quarter of them +1.
     """
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_PURPOSE, run, 1)))
     sizes = Counter(re.split(r"<=|=|>", name)[0] for name in names)
-    parts = []
+    parts, common = [], rng.normal(size=(rows, 1)) if alike else None
     for size in sizes.values():
         often = 1.0 / np.arange(1, size + 1)
         cases = np.eye(size)[rng.choice(size, rows, p=often / often.sum())]
-        parts.append(cases if size > 1 else rng.beta(1, 4, size=(rows, 1)))
+        parts.append(cases if size > 1 else _numbers(rng, rows, alike, common))
     X = np.hstack(parts)
-    X /= np.maximum(1.0, np.linalg.norm(X, axis=1, keepdims=True))
+    if norm is not None:
+        X /= np.maximum(1.0, np.linalg.norm(X, axis=1, keepdims=True) / norm)
     scores = X @ rng.normal(size=X.shape[1])
-    scores *= _CODED / max(float(scores.std()), 1e-9)
+    scores *= spread / max(float(scores.std()), 1e-9)
     scores -= np.quantile(scores, _RARE)
     return X, np.where(rng.random(rows) < 1 / (1 + np.exp(-scores)), 1.0, -1.0)
+
+
+def _numbers(rng: np.random.Generator, rows: int, alike: float, common: Array | None) -> Array:
+    """A column of Beta(1, 4) numbers."""
+    if common is None:
+        return rng.beta(1, 4, size=(rows, 1))
+    normal = math.sqrt(alike) * common + math.sqrt(1 - alike) * rng.normal(size=(rows, 1))
+    return np.asarray(1.0 - ndtr(-normal) ** 0.25)

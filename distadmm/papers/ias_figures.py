@@ -218,9 +218,9 @@ def _leakage_says(rows: list[Row]) -> Told:
         settled = [row for row in own if row["settled"] == row["runs"]]
         weaker = [row["beta"] for row in settled if row["E_mean"] > best[row["beta"]] + 1e-3]
         said = f"where it settles it protects less ({method})"
-        yield Verdict(
-            said, bool(weaker) and len(weaker) == len(settled), f"at {len(weaker)} of {len(settled)} beta"
-        )
+        none = "" if settled else "it settled in all runs at no beta here"
+        seen = f"at {len(weaker)} of {len(settled)} beta"
+        yield Verdict(said, bool(weaker) and len(weaker) == len(settled), seen, none)
 
 
 def _leakage_words(rows: list[Row]) -> Iterator[str]:
@@ -263,7 +263,8 @@ def _alphabet_words(rows: list[Row]) -> Iterator[str]:
 def _ends(rows: list[Row]) -> list[Panel]:
     def lines(own: list[Row]) -> list[Line]:
         steps = [row for row in own if row["alpha"]]
-        rest = [level(row["method"], row["F"]) for row in own if not row["alpha"]]
+        ends = [row for row in own if not row["alpha"]]
+        rest = [level(row["method"], row["F"], style) for row, style in zip(ends, ("--", ":"))]
         return [*_by(steps, "alpha", "F", "method", label="{}", style="o-"), *rest]
 
     return _each_beta(rows, "step size alpha", "F at the end, Le Cam", lines)

@@ -15,6 +15,7 @@ import numpy as np
 from distadmm.files import write_csv, write_text
 from distadmm.graphs.figures import grouped, pyplot, save
 
+_FEW, _SHORT = 8, 100.0  # places on an axis that all get a tick; what a short logarithmic axis spans
 Row = dict[str, Any]
 Numbers = Sequence[float] | np.ndarray
 QUICK = "--quick: fewer runs, steps or points than the paper's; to see that it works"
@@ -185,14 +186,11 @@ def _frame(axis: Any, panel: Panel) -> None:
         axis.set_yscale(panel.yscale)
     if panel.whole:
         axis.xaxis.get_major_locator().set_params(integer=True)
+    _plain_numbers(axis, panel)
     if panel.ticks:
-        axis.set_xticks(
-            range(len(panel.ticks)),
-            panel.ticks,
-            rotation=30 if len(panel.ticks) > 5 else 0,
-            ha="right" if len(panel.ticks) > 5 else "center",
-            fontsize=8,
-        )
+        wide = sum(map(len, panel.ticks)) > 40
+        turned = {"rotation": 30, "ha": "right"} if wide else {}
+        axis.set_xticks(range(len(panel.ticks)), panel.ticks, fontsize=8, **turned)
     if panel.settled:
         late = [
             np.asarray(line.high if line.high is not None else line.y)[len(line.y) // 4 :]
@@ -201,6 +199,24 @@ def _frame(axis: Any, panel: Panel) -> None:
         least = min(float(np.min(line.low if line.low is not None else line.y)) for line in panel.lines)
         most = max(float(part.max()) for part in late)
         axis.set_ylim(least - 0.05 * (most - least), most + 0.05 * (most - least))
+
+
+def _plain_numbers(axis: Any, panel: Panel) -> None:
+    """On logarithmic axes numbers as they are written, at the few places that there are, where powers would collide."""
+    from matplotlib.ticker import LogFormatter, NullLocator
+
+    class Plain(LogFormatter):
+        def __call__(self, x: float, pos: Any = None) -> str:
+            return f"{x:g}" if super().__call__(x, pos) else ""
+
+    places = sorted({float(x) for line in panel.lines for x in line.x})
+    if panel.xscale == "log" and len(places) <= _FEW:
+        axis.set_xticks(places, [f"{x:g}" for x in places])
+        axis.xaxis.set_minor_locator(NullLocator())
+    low, high = axis.get_ylim()
+    if panel.yscale == "log" and high < _SHORT * low:  # as many of the small ticks as there is room for
+        axis.yaxis.set_major_formatter(Plain())
+        axis.yaxis.set_minor_formatter(Plain(minor_thresholds=(2, 0.5)))
 
 
 def in_order(values: Sequence[float], slack: float = 0.0) -> bool:

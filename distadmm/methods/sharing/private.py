@@ -145,7 +145,6 @@ def train(
             star, parts, agreed, releases, own or own_model(star, parts, problem.loss, agreed)
         )
     x: dict[int, Array] = {}
-    answers: dict[int, Answer] = {}
     z1, labels, b = None, None, 0.0
     mode = next(iter(releases.values())).mode if releases else "simulation"
     if star.is_centre:
@@ -155,12 +154,25 @@ def train(
     others = {m: parts.rows for m in star.home if m > 1}
     scores = star.deal(dict.fromkeys(others, z1) if z1 is not None else None, others, np.float64)
     signs = star.deal(dict.fromkeys(others, labels) if labels is not None else None, others, np.int8)
-    for m in scores:
-        desk = _ready(parts, agreed, m, releases[m])
-        reply = admm_reply if agreed.mechanism == "v1-admm" else one_reply
-        answers[m] = reply(desk, scores[m], signs[m].astype(float), problem.loss, problem.lam)
-    replies = _collect(star, agreed, answers, mode)
-    return Trained({**x, **{m: answer.x for m, answer in answers.items()}}, b, replies)
+    received = {m: (scores[m], signs[m].astype(float)) for m in scores}
+    given = answers(parts, agreed, releases, received, problem)
+    replies = _collect(star, agreed, given, mode)
+    return Trained({**x, **{m: answer.x for m, answer in given.items()}}, b, replies)
+
+
+def answers(
+    parts: Parts,
+    agreed: Agreement,
+    releases: Mapping[int, Releases],
+    received: Mapping[int, tuple[Array, Array]],
+    problem: admm.Problem,
+) -> dict[int, Answer]:
+    """Of the answering parties hosted here, to the scores and labels that each was sent."""
+    reply = admm_reply if agreed.mechanism == "v1-admm" else one_reply
+    return {
+        m: reply(_ready(parts, agreed, m, releases[m]), z1, labels, problem.loss, problem.lam)
+        for m, (z1, labels) in received.items()
+    }
 
 
 def _train_mutual(

@@ -1,0 +1,122 @@
+# ruff: noqa: E402 - threads are set before numpy is imported
+"""What `plan istdp` and `plan sharing` forecast, beside what the same plans cost on the rows themselves.
+
+    python benchmarks/plans.py {istdp,sharing} [--epsilon 1] [--public ROWS] [a9a adult FILE.npz ...]
+
+The private rows are read here, and only here: the plan is made before.  With --public it is made from so many of the
+table's test rows (of a file: of every fifth row, which then is not among the private ones).  A file has X, y and names.
+"""
+
+from __future__ import annotations
+
+import os
+
+for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(_name, "1")
+
+import argparse
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+
+from distadmm.commands import plan_istdp, plan_public, plan_sharing
+from distadmm.data.rows import load
+from distadmm.problems.losses import Logistic
+from distadmm.ranks.world import World
+
+Table = tuple[np.ndarray, np.ndarray]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("programme", choices=("istdp", "sharing"))
+    parser.add_argument("tables", nargs="*", default=["a9a", "adult"])
+    parser.add_argument("--epsilon", type=float, default=1.0)
+    parser.add_argument("--public", type=int, default=0, metavar="ROWS")
+    asked = parser.parse_intermixed_args()
+    for name in asked.tables:
+        compare(asked.programme, name, asked.epsilon, asked.public)
+
+
+def compare(programme: str, name: str, epsilon: float, most: int) -> None:
+    private, public, names = read(name, 1.0 if programme == "istdp" else None)
+    public = public[0][: most or None], public[1][: most or None]
+    rows, columns, told = len(private[1]), len(names), len(public[1]) if most else "none"
+    print(f"{name}: {rows} rows, {columns} columns; public rows: {told}")
+    given: dict[str, Any] = {"epsilon": epsilon, "adjacency": "replace", "rows": rows, "columns": columns}
+    given["public_data"] = name if most else None
+    # The columns keep their names, of which a plan reads the attributes.
+    with (
+        patch.object(plan_istdp, "named_shape", lambda _: (rows, names)),
+        patch.object(plan_sharing, "named_shape", lambda _: (rows, names)),
+        patch.object(plan_public, "read", lambda *_: public),
+    ):
+        {"istdp": thresholding, "sharing": sharing}[programme](given, private, names)
+
+
+def read(name: str, norm: float | None) -> tuple[Table, Table, tuple[str, ...]]:
+    """(private rows, public rows, names of the columns)."""
+    if name.endswith(".npz"):
+        with np.load(Path(name)) as held:
+            X, y, names = held["X"].astype(float), np.where(held["y"] > 0, 1.0, -1.0), tuple(held["names"])
+        if norm is not None:
+            X = X / np.maximum(1.0, np.linalg.norm(X, axis=1, keepdims=True) / norm)
+        apart = np.arange(len(y)) % 5 == 0
+        return (X[~apart], y[~apart]), (X[apart], y[apart]), names
+    found = load(name, loss=Logistic(), row_norm=norm, seed=0)
+    assert found.test is not None
+    (Z, u), signs = found.test, np.where(found.y > 0, 1.0, -1.0)
+    return (found.X, signs), (Z, np.where(u > 0, 1.0, -1.0)), found.names
+
+
+def thresholding(given: dict[str, Any], private: Table, names: tuple[str, ...]) -> None:
+    X, y = private
+    found = plan_istdp.forecasts(plan_istdp.Options(**given), World()) or []
+    least = plan_istdp.mean_loss(X, y, plan_istdp.best_model(X, y))
+    real = [
+        np.mean(
+            [plan_istdp.mean_loss(X, y, plan_istdp.simulate(X, y, one.plan, (seed, 1))) for seed in (0, 1)]
+        )
+        for one in found
+    ]
+    words, said = (
+        [f"T {one.plan.iterations:4d}  C {one.plan.clip:<5g}" for one in found],
+        [one.excess for one in found],
+    )
+    table(words, said, np.array(real), least, int(np.argmin(said)), int(np.argmin(real)))
+
+
+def sharing(given: dict[str, Any], private: Table, names: tuple[str, ...]) -> None:
+    X, y = private
+    options = plan_sharing.Options(**given)
+    found = plan_sharing.forecasts(options, World()) or []
+    tables = [plan_sharing.Table(options, X, y, names, (seed, 1)) for seed in (0, 1)]
+    least = plan_sharing.mean_loss(X, y, *tables[0].whole)
+    real = [
+        np.mean([plan_sharing.mean_loss(X, y, *each.model(one.candidate)) for each in tables])
+        for one in found
+    ]
+    words = [
+        f"{one.candidate.mechanism} {one.candidate.rounds}" if one.candidate else "alone" for one in found
+    ]
+    within = [at for at, one in enumerate(found) if one.candidate is None or one.candidate.covered]
+    best = min(within, key=lambda at: real[at])
+    chosen = found.index(plan_sharing.chosen(found))
+    table(words, [one.excess for one in found], np.array(real), least, chosen, best)
+
+
+def table(
+    words: list[str], forecast: list[float], real: np.ndarray, least: float, chosen: int, best: int
+) -> None:
+    print(f"  loss without noise {least:.4f}")
+    for at, (plan, said, loss) in enumerate(zip(words, forecast, real)):
+        mark = "  chosen" * (at == chosen) + "  best" * (at == best)
+        excess = loss - least
+        print(f"  {plan}  forecast {said:8.4f}  measured {excess:8.4f}  ({said / excess - 1:+.0%}){mark}")
+    print(f"  the chosen one's loss is {real[chosen] / real[best] - 1:.1%} above the best's", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,284 @@
+"""Plan private sharing before it starts: which mechanism, and how many rounds, for a budget.
+
+Reads how many rows there are and what the columns are called, and no row.  Every candidate is run with its exact noise
+on synthetic rows of these columns, or on those of --public-data; the mean loss above that of the model of all
+features in one place ranks them, and party 1 alone, which costs no privacy, is one of them.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from distadmm.commands import plan_public
+from distadmm.commands.plan_istdp import KINDS, mean_loss, named_shape, told
+from distadmm.data import synthetic
+from distadmm.data.parties import DataOptions
+from distadmm.data.parts import cut, split
+from distadmm.errors import DONE, require
+from distadmm.flags import again, flag, parse
+from distadmm.methods.sharing import private
+from distadmm.methods.sharing.admm import Problem
+from distadmm.methods.sharing.messages import PrivacyOptions, agreement, row_bounds
+from distadmm.methods.sharing.observe import centralised
+from distadmm.methods.sharing.release import Release
+from distadmm.methods.sharing.seat import Seat, iterate
+from distadmm.methods.sharing.vectors import S3
+from distadmm.privacy.accounting.gaussian import mu_at
+from distadmm.privacy.ledger.rules import MemoryLedger
+from distadmm.privacy.noise.mechanism import source_of
+from distadmm.privacy.noise.queries import Releases
+from distadmm.problems.losses import Array, Logistic
+from distadmm.ranks.launch import launch
+from distadmm.ranks.star import Star
+from distadmm.ranks.world import World
+from distadmm.run.groups import Budget
+from distadmm.structs import struct
+
+PROG = "distadmm plan sharing"
+ROWS = 40_000  # of a surrogate at most; with more rows noise hurts less than is forecast
+GAIN = (
+    0.1  # of what party 1 alone is short of; a plan must bring more, or luck among candidates looks like one
+)
+ALONE = "party 1 alone"
+
+
+class Candidate(NamedTuple):
+    mechanism: str
+    rounds: int
+    lam: float = 1.0  # --lambda; 30 and no proximal weight are what noisy vectors were found to like
+
+    @property
+    def covered(self) -> bool:
+        """Whether the model is made of what was released, and so protected like it; S3's is not."""
+        return self.mechanism != "s3"
+
+
+CANDIDATES = (
+    Candidate("v1", 1),
+    *(Candidate("v1-t", T) for T in (2, 3, 5, 10)),
+    *(Candidate("v1-admm", T) for T in (3, 5, 10)),
+    *(Candidate("s3", T, 30.0) for T in (5, 10, 20)),
+)
+NOT_COMPARED = (
+    "In brackets what is never the plan: its models, and scores by them, are not protected.\n"
+    "V2, which protects party 1 as well, S1 and S2 protect more and are not compared; see docs/sharing.md."
+)
+CAVEAT = (
+    "Synthetic rows: candidates rank on large tables much as they do here, but the loss is no forecast of yours.\n"
+    + NOT_COMPARED
+)
+
+
+@struct
+class Options:
+    flags_title = "plan sharing"
+
+    epsilon: float = flag(help="privacy budget of each answering party", above=0)
+    adjacency: str = again(PrivacyOptions, "adjacency", default="replace")
+    delta: float = again(Budget, "delta")
+    data: str | None = flag(None, help="take rows and the names of columns from this data set")
+    rows: int | None = flag(None, help="records, where --data is not given", at_least=2)
+    columns: int | None = flag(None, help="columns, where --data is not given", at_least=2)
+    split: tuple[int, ...] = again(DataOptions, "split")
+    parties: int | None = again(DataOptions, "parties")
+    row_norm: str = again(PrivacyOptions, "row_norm", default="auto")
+    nonnegative: bool = again(PrivacyOptions, "nonnegative", default=False)
+    public_data: str | None = flag(None, help=plan_public.HELP)
+    runs: int = flag(3, help="surrogate runs", at_least=1)
+    seed: int = flag(0, help="seed of the surrogate", at_least=0)
+
+    def __post_init__(self) -> None:
+        known = self.data is not None or (self.rows is not None and self.columns is not None)
+        require(known, "the shape is needed: give --data NAME, or --rows and --columns")
+        M = self.parties or len(self.split)
+        require(
+            not (self.split and self.parties), "--split and --parties both say how many parties; give one"
+        )
+        require(M != 1, "--split and --parties speak of 1 party; sharing needs at least 2")
+
+    @property
+    def members(self) -> int:
+        return self.parties or len(self.split) or 2
+
+    def privacy(self, candidate: Candidate) -> PrivacyOptions:
+        return PrivacyOptions(
+            epsilon=self.epsilon, delta=self.delta, adjacency=self.adjacency, row_norm=self.row_norm,
+            nonnegative=self.nonnegative, mechanism=candidate.mechanism, rng="simulation",
+            rounds=None if candidate.mechanism == "v1" else candidate.rounds,
+        )  # fmt: skip
+
+
+class Table:
+    """Rows dealt to parties, and what candidates are compared with: all features in one place, and party 1 alone.
+
+    They stand for `of` rows: sums over them have the noise, and the regulariser the weight, in proportion.
+    """
+
+    def __init__(
+        self,
+        options: Options,
+        X: Array,
+        y: Array,
+        names: tuple[str, ...],
+        seed: Sequence[int],
+        of: int | None = None,
+    ):
+        self.options, self.y, self.seed, self.share = options, y, tuple(seed), len(y) / (of or len(y))
+        self.columns = X.shape[1]
+        self.parts = split(self.star(), options.split, (X, y), None, names)
+        problem = Problem(Logistic(), self.share, intercept=True)
+        self.whole = centralised([X], y, problem)
+        self.x1, self.b1 = centralised([self.parts.train[1]], y, problem)
+
+    def star(self) -> Star:
+        return Star(World(), self.options.members, party_one_is_centre=True)
+
+    def model(self, candidate: Candidate | None) -> tuple[Array, float]:
+        """The model that a candidate ends with; party 1's own where there is none."""
+        if candidate is None:
+            return np.pad(self.x1, (0, self.columns - self.x1.size)), self.b1
+        return self._vectors(candidate) if candidate.mechanism == "s3" else self._moments(candidate)
+
+    def _moments(self, candidate: Candidate) -> tuple[Array, float]:
+        star, problem = self.star(), Problem(Logistic(), self.share * candidate.lam, intercept=True)
+        agreed = agreement(self.options.privacy(candidate), star, self.parts, problem.loss)
+        assert agreed.mu is not None
+        agreed = replace(agreed, mu=agreed.mu / self.share)
+        z1 = self.parts.train[1] @ self.x1 + self.b1
+        out = self._releases(candidate, range(2, self.options.members + 1))
+        answers = private.answers(self.parts, agreed, out, dict.fromkeys(out, (z1, self.y)), problem)
+        return np.concatenate([self.x1, *(answers[m].x for m in out)]), self.b1
+
+    def _vectors(self, candidate: Candidate) -> tuple[Array, float]:
+        star, algorithm = self.star(), S3()
+        problem = Problem(Logistic(), candidate.lam, intercept=True)
+        problem = replace(problem, region=algorithm.region(problem.region))
+        row, _ = row_bounds(self.options.privacy(candidate), star, self.parts, list(star.home))
+        mu, N = mu_at(self.options.epsilon, self.options.delta), self.parts.rows
+        out = self._releases(candidate, range(2, self.options.members + 1))
+        queries = {m: algorithm.query(problem, row[m], N, "simulation", mu, candidate.rounds) for m in out}
+        problem = replace(problem, lam=self.share * problem.lam)
+        blocks = {m: algorithm.columns(matrix, row[m]) for m, matrix in self.parts.train.items()}
+        seat = Seat(star, problem, blocks, self.y, N, release=Release(out, queries))
+        _, state = iterate(algorithm, seat, candidate.rounds)
+        return np.concatenate([state.x[m] for m in sorted(state.x)]), state.b
+
+    def _releases(self, candidate: Candidate, parties: Sequence[int]) -> dict[int, Releases]:
+        seed = np.random.SeedSequence((*self.seed, CANDIDATES.index(candidate))).generate_state(1)[0]
+        source = source_of("simulation", int(seed))
+        ledgers = {m: MemoryLedger(m, adjacency="replace", mode="simulation") for m in parties}
+        return {m: Releases(ledger, source) for m, ledger in ledgers.items()}
+
+
+class Forecast(NamedTuple):
+    candidate: Candidate | None  # None: party 1 alone
+    excesses: Array  # mean loss above the model of all features in one place, by run
+
+    @property
+    def excess(self) -> float:
+        return float(self.excesses.mean())
+
+
+def main(argv: Sequence[str]) -> int:
+    return launch(PROG, lambda words: parse(PROG, __doc__ or "", [Options], words)[0], _work, argv)
+
+
+def _work(options: Options, world: World) -> int:
+    found = forecasts(options, world)
+    if found is not None:
+        print("\n".join(lines(options, found)))
+    return DONE
+
+
+def forecasts(options: Options, world: World) -> list[Forecast] | None:
+    """Of party 1 alone and of every candidate, shared out to the ranks; on rank 0."""
+    rows, names = named_shape(options)
+    made: list[Callable[[Candidate | None], float | Array]]
+    if options.public_data is not None:
+        made = [by_public_rows(options, *plan_public.read(options.public_data, names, None), names, rows)]
+    else:
+        made = [by_synthetic_rows(options, names, min(rows, ROWS), run) for run in range(options.runs)]
+    asked = [None, *CANDIDATES]
+    return world.share_out(lambda one: Forecast(one, np.hstack([excess(one) for excess in made])), asked)
+
+
+def by_synthetic_rows(
+    options: Options, names: tuple[str, ...], rows: int, run: int
+) -> Callable[[Candidate | None], float]:
+    """Mean loss above that of the model of all features in one place, of the rows that were trained on."""
+    spread, alike = KINDS[run % len(KINDS)]
+    X, y = synthetic.coded(names, rows, options.seed, run, norm=None, spread=spread, alike=alike)
+    table = Table(options, X, y, names, (options.seed, run))
+    least = mean_loss(X, y, *table.whole)
+    return lambda candidate: mean_loss(X, y, *table.model(candidate)) - least
+
+
+def by_public_rows(
+    options: Options, X: Array, y: Array, names: tuple[str, ...], rows: int
+) -> Callable[[Candidate | None], Array]:
+    """The same for `rows` private rows, half-way between the public rows that were trained on and those left out."""
+    parts = list(plan_public.folds(len(y), options.seed))
+    tables = [
+        Table(options, X[i], y[i], names, (options.seed, at), of=rows) for at, (i, _) in enumerate(parts)
+    ]
+
+    def excess(candidate: Candidate | None) -> Array:
+        def loss(at: int, inside: Array, outside: Array) -> tuple[float, float]:
+            model, whole = tables[at].model(candidate), tables[at].whole
+            one, other = (
+                mean_loss(X[i], y[i], *model) - mean_loss(X[i], y[i], *whole) for i in (inside, outside)
+            )
+            return one, other
+
+        return plan_public.halfway(loss, len(y), options.seed)
+
+    return excess
+
+
+def chosen(found: Sequence[Forecast]) -> Forecast:
+    """The least excess of what protects models too, or party 1 alone, the first, where that is not better by GAIN."""
+    best = min(
+        (one for one in found if one.candidate is None or one.candidate.covered), key=lambda one: one.excess
+    )
+    return best if best.excess < (1 - GAIN) * found[0].excess else found[0]
+
+
+def lines(options: Options, found: Sequence[Forecast]) -> list[str]:
+    rows, names = named_shape(options)
+    alone, best = found[0], chosen(found)
+    parties = [str(part.stop - part.start) for part in cut(options.split, len(names), options.members)]
+    word, how = told(options, best.excesses)
+    candidates = [_words(one.candidate) for one in found]
+    return [
+        f"budget      epsilon {options.epsilon:g} at delta {options.delta:g} of each answering party, "
+        f"{options.adjacency}",
+        f"shape       {rows} rows; parties of {', '.join(parties)} columns",
+        f"plan        {_words(best.candidate) if best.candidate else 'none: what others add is not worth a budget'}",
+        f"{word}   mean loss {best.excess:.4f} above the model of all features in one place ({how}); "
+        f"{ALONE} {alone.excess:.4f}",
+        "others      the same for every candidate",
+        *(f"  {words:<22}{one.excess:9.4f}" for words, one in zip(candidates, found)),
+        *([f"run it      {command(options, best.candidate)}"] if best.candidate else []),
+        "",
+        CAVEAT if options.public_data is None else NOT_COMPARED,
+    ]
+
+
+def _words(candidate: Candidate | None) -> str:
+    if candidate is None:
+        return ALONE
+    words = f"{candidate.mechanism}, {candidate.rounds} round{'s' * (candidate.rounds > 1)}"
+    return words if candidate.covered else f"({words})"
+
+
+def command(options: Options, candidate: Candidate) -> str:
+    given = {
+        "data": options.data, "split": ",".join(map(str, options.split)), "parties": options.parties,
+        "epsilon": f"{options.epsilon:g}", "delta": f"{options.delta:g}", "adjacency": options.adjacency,
+        "row-norm": None if options.row_norm == "auto" else options.row_norm,
+        "mechanism": candidate.mechanism, "rounds": None if candidate.mechanism == "v1" else candidate.rounds,
+    }  # fmt: skip
+    words = [f"--{name} {value}" for name, value in given.items() if value]
+    return " ".join(["python -m distadmm.sharing", *words, *["--nonnegative"] * options.nonnegative])
