@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from distadmm.files import write_csv, write_text
-from distadmm.graphs.figures import grouped, pyplot, save
+from distadmm.graphs.figures import grouped, in_plain_numbers, pyplot, save
 
 _FEW, _SHORT = 8, 100.0  # places on an axis that all get a tick; what a short logarithmic axis spans
 Row = dict[str, Any]
@@ -202,21 +202,14 @@ def _frame(axis: Any, panel: Panel) -> None:
 
 
 def _plain_numbers(axis: Any, panel: Panel) -> None:
-    """On logarithmic axes numbers as they are written, at the few places that there are, where powers would collide."""
-    from matplotlib.ticker import LogFormatter, NullLocator
-
-    class Plain(LogFormatter):
-        def __call__(self, x: float, pos: Any = None) -> str:
-            return f"{x:g}" if super().__call__(x, pos) else ""
-
+    """On logarithmic axes numbers as they are written: at the few places that there are, or where powers collide."""
     places = sorted({float(x) for line in panel.lines for x in line.x})
     if panel.xscale == "log" and len(places) <= _FEW:
         axis.set_xticks(places, [f"{x:g}" for x in places])
-        axis.xaxis.set_minor_locator(NullLocator())
+        axis.set_xticks([], minor=True)
     low, high = axis.get_ylim()
-    if panel.yscale == "log" and high < _SHORT * low:  # as many of the small ticks as there is room for
-        axis.yaxis.set_major_formatter(Plain())
-        axis.yaxis.set_minor_formatter(Plain(minor_thresholds=(2, 0.5)))
+    if panel.yscale == "log" and high < _SHORT * low:
+        in_plain_numbers(axis.yaxis)
 
 
 def in_order(values: Sequence[float], slack: float = 0.0) -> bool:
