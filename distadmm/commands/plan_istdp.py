@@ -34,7 +34,7 @@ KINDS = tuple((spread, alike) for alike in (0.0, 0.8) for spread in (1.0, 2.0, 4
 ROWS = 3_000  # of a surrogate at most; noise is that of all rows
 CAVEAT = (
     "Synthetic rows: the loss is no forecast of yours, and with few rows not even the plan is sure.  At epsilon 1 it\n"
-    "cost .0135 on a9a where .0202 stands here, and .0334 on Adult where .0121 does; --public-data knows better\n"
+    "cost .0135 on a9a where .0177 stands here, and .0334 on Adult where .0109 does; --public-data knows better\n"
     "(docs/istdp.md)."
 )
 
