@@ -161,13 +161,23 @@ def _synthetic(rows: list[Row]) -> Iterator[Verdict]:
         aem, splitting = column(by["aem"], "I_SY"), column(by["drs"], "I_SY")
         last = abs(aem[-1] - of["I_SX"]), abs(splitting[-1] - of["I_SX"])
         both = all(np.isfinite(end) and end <= 1e-3 * of["I_SX"] for end in last) and of["I_SX"] > 0
-        seen = f"AEM is {last[0]:.1e} off, DRS {last[1]:.1e}"
-        yield Verdict(f"both reach I(S;Y) = I(S;X) at I(X;Y) = H(X), {title}", both, seen)
-        jumps = [float(np.abs(np.diff(values, n=2)).max()) for values in (aem, splitting)]
-        smooth = jumps[0] < jumps[1] and rises(aem, 1e-6) if np.isfinite(jumps).all() else rises(aem, 1e-6)
-        seen = f"largest bend {jumps[0]:.4f} and {jumps[1]:.4f}"
-        yield Verdict(f"AEM's curve is the smoother one, {title}", smooth, seen)
+        drs = f"DRS {last[1]:.1e}" if np.isfinite(last[1]) else "DRS ended nowhere with that I(X;Y)"
+        yield Verdict(
+            f"both reach I(S;Y) = I(S;X) at I(X;Y) = H(X), {title}", both, f"AEM is {last[0]:.1e} off, {drs}"
+        )
+        bends = [_bend(aem), _bend(splitting)]
+        none = "" if np.isfinite(bends[1]) else "DRS ended at fewer than three R"
+        seen = f"largest bend {bends[0]:.4f} and {bends[1]:.4f}"
+        yield Verdict(
+            f"AEM's curve is the smoother one, {title}", bends[0] < bends[1] and rises(aem, 1e-6), seen, none
+        )
         yield _worse(title, by, of, 0.1)
+
+
+def _bend(values: np.ndarray) -> float:
+    """The largest second difference between R that were reached."""
+    there = values[np.isfinite(values)]
+    return float(np.abs(np.diff(there, n=2)).max()) if there.size > 2 else float("nan")
 
 
 def _worse(title: str, by: dict[str, list[Row]], of: Row, share: float) -> Verdict:
