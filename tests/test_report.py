@@ -417,3 +417,11 @@ def test_a_caption_says_no_less_than_was_spent_and_equal_budgets_lie_beside_one_
 def test_a_run_alone_has_no_figure_of_one_point(runs: Path) -> None:
     alone = report_runs.groups([report_runs.read(runs / "noisy" / "e4s0")])
     assert not any("against epsilon" in picture.title for picture in report_figures.pictures(alone))
+
+
+@pytest.mark.parametrize(("others", "drawn"), [(2.0003, False), (1.2, True)])
+def test_trusts_are_drawn_where_they_differ(others: float, drawn: bool, runs: Path) -> None:
+    trace = report_runs.read(runs / "noisy" / "e4s0")
+    trace = replace(trace, summary={**trace.summary, "epsilons": {"any": 2.0004, "centre": others}})
+    titles = [picture.title for picture in report_figures.pictures(report_runs.groups([trace]))]
+    assert any("by trust" in title for title in titles) == drawn

@@ -135,7 +135,7 @@ def _spent(found: Sequence[Group], label: str, name: str) -> Picture | None:
 
 
 def _by_trust(found: Sequence[Group], label: str, name: str) -> Picture | None:
-    """The same over what others make of it: a point for each trust that is told; nothing where none differ."""
+    """The same over what others make of it: a point for each trust that is told; nothing where none differ by 1 %."""
     lines = []
     for at, group in enumerate(found):
         spent = [t.summary["epsilons"] for t in group.traces if t.summary and t.summary.get("epsilons")]
@@ -143,7 +143,9 @@ def _by_trust(found: Sequence[Group], label: str, name: str) -> Picture | None:
         if spent and not math.isnan(loss):
             worst = {trust: max(float(each[trust]) for each in spent) for trust in spent[0]}
             lines.append((at, group.label, {t: e for t, e in worst.items() if math.isfinite(e)}, loss))
-    if all(len(set(worst.values())) < 2 for _, _, worst, _ in lines):
+    if all(
+        max(worst.values(), default=0) <= 1.01 * min(worst.values(), default=0) for _, _, worst, _ in lines
+    ):
         return None
 
     def draw(axis: Any) -> None:
