@@ -12,7 +12,7 @@ import numpy as np
 
 from distadmm.data.mapping import Mapping, generator, symbol_names
 from distadmm.data.session import cell_file
-from distadmm.errors import require
+from distadmm.errors import require, sense_of
 from distadmm.files import write_csv
 from distadmm.flags import flag, positional
 from distadmm.privacy.noise.sources import Secure
@@ -53,7 +53,8 @@ def chosen(asked: Apply) -> Mapping:
     if Path(asked.run).is_file():
         return Mapping.load(asked.run)
     described = model.read(kinds.opened(asked.run, "apply").path)
-    files = {stem: file for stem, (file, _) in described.told["arrays"].items()}
+    with sense_of(described.path):
+        files = {stem: file for stem, (file, _) in described.told["arrays"].items()}
     known = ", ".join(files)
     require(
         asked.mapping in files or (asked.mapping is None and len(files) == 1),

@@ -133,7 +133,9 @@ def read(folder: Path) -> Trace:
     """The run in `folder`; one that was killed has what its last checkpoint wrote."""
     found = kinds.opened(folder, "report")
     with sense_of(folder):
-        return _trace(folder, found)
+        trace = _trace(folder, found)
+        float(trace.epsilon)  # is a number, or refused here
+        return trace
 
 
 def _trace(folder: Path, found: kinds.RunDirectory) -> Trace:

@@ -227,7 +227,7 @@ def named_mappings(pairs: Sequence[str]) -> dict[str, Any]:
 def check_distribution(rows: Array, what: str) -> Array:
     """`rows` as float64 if each is a probability distribution (to 1e-9), normalised."""
     try:
-        rows = np.asarray(rows, dtype=float)
+        rows = np.array(np.nan) if np.iscomplexobj(rows) else np.asarray(rows, dtype=float)
     except (TypeError, ValueError):
         rows = np.array(np.nan)
     require(rows.ndim >= 1 and rows.size, f"{what} is not a table of numbers; give probabilities")

@@ -13,6 +13,8 @@ import pytest
 
 from distadmm import radmm
 from distadmm.commands import report, sweep
+from distadmm.data.mapping import Mapping
+from distadmm.errors import InputError
 
 TINY = ["--data", "tiny", "--topology", "er5", "--progress", "none"]
 PRIVATE = ["--epsilon", "4", "--adjacency", "replace", "--rng", "simulation", "--row-norm", "1"]
@@ -53,6 +55,18 @@ def test_a_resume_over_a_damaged_history(run: Path, tmp_path: Path, capsys) -> N
     copy = shutil.copytree(run, tmp_path / "copy")
     (copy / "history.csv").write_bytes(GARBAGE["history.csv"][0])
     refused(radmm.main(["--resume", str(copy), "--iterations", "6"]), capsys, "is not a history")
+
+
+def test_a_report_of_a_summary_whose_epsilon_is_no_number(run: Path, tmp_path: Path, capsys) -> None:
+    copy = shutil.copytree(run, tmp_path / "copy")
+    told = json.loads((copy / "summary.json").read_text())
+    (copy / "summary.json").write_text(json.dumps({**told, "epsilon": None}))
+    refused(report.main([str(copy), "--out", str(tmp_path / "o.html")]), capsys, "holds something else")
+
+
+def test_a_mapping_of_complex_numbers() -> None:
+    with pytest.raises(InputError, match="not a table of numbers"):
+        Mapping(np.array([[0.5 + 1j, 0.5]]))
 
 
 def test_a_report_without_the_adjacency(run: Path, tmp_path: Path, capsys) -> None:
