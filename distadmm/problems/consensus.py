@@ -19,10 +19,8 @@ from distadmm.problems.losses import Array, Loss, task_of
 # Below this share of non-zeros, and above this many entries, gradients use the sparse form of the data.
 _SPARSE_SHARE = 0.3
 _SPARSE_ENTRIES = 400_000
-_WHOLE, _AT_ONCE = (
-    1 << 20,
-    1 << 18,
-)  # entries of rows that are copied for a Hessian: all, or of more so many at once
+# Entries of rows that are copied for a Hessian: all, or of more so many at once.
+_WHOLE, _AT_ONCE = 1 << 20, 1 << 18
 _THINNEST = 8  # a Hessian is estimated from every eighth row, or more, and from this many rows a column
 
 
@@ -36,36 +34,69 @@ class Objective(Protocol):
     def hess(self, f: Array) -> Array: ...
 
 
-class GeneralisedLinear:
-    """weight/B sum_n l(f.x_n; y_n) + ridge/2 |f|^2 over one node's rows; B is their number, or `divisor`."""
+class Weighted:
+    """weight/B sum_n loss_n(f) + ridge/2 |f|^2 over one node's rows; B is their number, or `divisor`."""
 
     def __init__(
         self,
-        X: Array,
-        y: Array,
-        loss: Loss,
+        rows: int,
+        dimension: int,
         *,
         weight: float = 1.0,
         ridge: float = 0.0,
         divisor: int | None = None,
-        own: bool = False,
     ):
-        """`own`: X is nobody else's, and may be changed."""
-        self.loss, self.ridge = loss, ridge
-        self.rows, self.dimension = X.shape
+        self.rows, self.dimension, self.ridge = rows, dimension, ridge
         # The weight w = C/B of one record.  A public divisor B keeps it the same when a record comes or goes.
-        self.scale = weight / (divisor or self.rows)
+        self.scale = weight / (divisor or rows)
+
+    def data_loss(self, f: Array) -> float:
+        """Mean loss of the rows."""
+        raise NotImplementedError
+
+    def value(self, f: Array) -> float:
+        return self.scale * self.rows * self.data_loss(f) + 0.5 * self.ridge * float(f @ f)
+
+
+class Linear(Weighted):
+    """Of losses l(f.x_n; y_n): `forward` and `backward` are the rows and their transpose, dense or sparse."""
+
+    def __init__(self, forward: Any, backward: Any, y: Array, loss: Loss, **shared: Any):
+        super().__init__(*forward.shape, **shared)
+        self._forward, self._backward, self.y, self.loss = forward, backward, y, loss
+        self._seen: tuple[Array, Array] | None = None  # the latest f, and A f
+
+    def scores(self, f: Array) -> Array:
+        """A f, kept for the next call: a solve, its Hessian and an observer often ask at the same f."""
+        if self._seen is None or not np.array_equal(self._seen[0], f):
+            self._seen = f.copy(), self._forward @ f
+        return self._seen[1]
+
+    def data_loss(self, f: Array) -> float:
+        return float(np.mean(self.loss.value(self.scores(f), self.y)))
+
+    def grad(self, f: Array, most: float = np.inf) -> Array:
+        """`most`: to which each slope is cut, and so the gradient of a row no longer than 1."""
+        slope = self.loss.slope(self.scores(f), self.y)
+        if most < np.inf:
+            slope = np.clip(slope, -most, most)
+        return self._backward @ (self.scale * slope) + self.ridge * f  # type: ignore[no-any-return]
+
+
+class GeneralisedLinear(Linear):
+    """Of rows in one array, whose Hessian is a matrix."""
+
+    def __init__(self, X: Array, y: Array, loss: Loss, *, own: bool = False, **shared: Any):
+        """`own`: X is nobody else's, and may be changed."""
         # With labels +-1 the loss depends on y f.x alone: fold y into the rows once.
         if loss.labels:
             folded = np.multiply(X, y[:, None], out=X if own else None)
-            self.A, self.y = np.ascontiguousarray(folded), np.ones(1)
-            self.labels: Array | None = y
+            self.A, targets = np.ascontiguousarray(folded), np.ones(1)
         else:
-            self.A, self.y = np.ascontiguousarray(X), np.asarray(y, dtype=float)
-            self.labels = None
-        self._forward, self._backward = self.A, self.A.T
+            self.A, targets = np.ascontiguousarray(X), np.asarray(y, dtype=float)
+        super().__init__(self.A, self.A.T, targets, loss, **shared)
+        self.labels: Array | None = y if loss.labels else None
         self.price = hessian_price(self.dimension)
-        self._seen: tuple[Array, Array] | None = None  # the latest f, and A f
         self._rare: tuple[Array, Array] | None = None  # columns that few rows have, and their squares
         if self.A.size > _SPARSE_ENTRIES:
             share = np.count_nonzero(self.A) / self.A.size
@@ -86,26 +117,6 @@ class GeneralisedLinear:
         """Take `rows`, equal to A, in its place: a view of somebody else's copy of them."""
         self.A = self._forward = rows
         self._backward = rows.T
-
-    def scores(self, f: Array) -> Array:
-        """A f, kept for the next call: a solve, its Hessian and an observer often ask at the same f."""
-        if self._seen is None or not np.array_equal(self._seen[0], f):
-            self._seen = f.copy(), self._forward @ f
-        return self._seen[1]
-
-    def data_loss(self, f: Array) -> float:
-        """Mean loss of the rows."""
-        return float(np.mean(self.loss.value(self.scores(f), self.y)))
-
-    def value(self, f: Array) -> float:
-        return self.scale * self.rows * self.data_loss(f) + 0.5 * self.ridge * float(f @ f)
-
-    def grad(self, f: Array, most: float = np.inf) -> Array:
-        """`most`: to which each slope is cut, and so the gradient of a row no longer than 1."""
-        slope = self.loss.slope(self.scores(f), self.y)
-        if most < np.inf:
-            slope = np.clip(slope, -most, most)
-        return self._backward @ (self.scale * slope) + self.ridge * f
 
     def steepest(self, f: Array, every: int = 1) -> Array:
         """A matrix that no Hessian exceeds; the one at f where the loss has no bound.  Of thinned rows, nearly so."""
@@ -146,7 +157,7 @@ class GeneralisedLinear:
         return self._rare
 
 
-class Softmax:
+class Softmax(Weighted):
     """Several classes: one linear score each, f = the columns of F (d x K) below one another.
 
         O_i(f) = C/B_i sum_n [log sum_k exp(F_k.x_n) - F_{y_n}.x_n] + rho/(2N) |f|^2
@@ -155,20 +166,9 @@ class Softmax:
     Its Hessian has rank K - 1 a record, which the theorem for objective perturbation does not cover.
     """
 
-    def __init__(
-        self,
-        X: Array,
-        y: Array,
-        classes: int,
-        *,
-        weight: float = 1.0,
-        ridge: float = 0.0,
-        divisor: int | None = None,
-    ):
-        self.A, self.y = np.ascontiguousarray(X), np.asarray(y, dtype=np.int64)
-        self.rows, self.classes, self.ridge = len(X), classes, ridge
-        self.dimension = X.shape[1] * classes
-        self.scale = weight / (divisor or self.rows)
+    def __init__(self, X: Array, y: Array, classes: int, **shared: Any):
+        super().__init__(len(X), X.shape[1] * classes, **shared)
+        self.A, self.y, self.classes = np.ascontiguousarray(X), np.asarray(y, dtype=np.int64), classes
 
     def records(self) -> tuple[Array, Array]:
         """The rows and the numbers of their classes."""
@@ -183,14 +183,10 @@ class Softmax:
         return weights / weights.sum(axis=1, keepdims=True)
 
     def data_loss(self, f: Array) -> float:
-        """Mean loss of the rows."""
         scores = self._scores(f)
         top = scores.max(axis=1)
         total = top + np.log(np.exp(scores - top[:, None]).sum(axis=1))
         return float(np.mean(total - scores[np.arange(self.rows), self.y]))
-
-    def value(self, f: Array) -> float:
-        return self.scale * self.rows * self.data_loss(f) + 0.5 * self.ridge * float(f @ f)
 
     def grad(self, f: Array, most: float = np.inf) -> Array:
         excess = self._probabilities(f)
