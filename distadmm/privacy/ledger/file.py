@@ -149,6 +149,10 @@ class Written(MemoryLedger):
         """Which ledger of a file of many it is."""
         return ""
 
+    @property
+    def content(self) -> bytes:
+        return self.path.read_bytes()
+
     def go_on(self) -> None:
         """Write down that it is taken up again; before anything else is."""
         if self._pending is not None:
@@ -281,10 +285,6 @@ class Ledger(Written):
 
     def _write(self, line: bytes, sync: bool) -> None:
         self._lines_of.write(line, sync)
-
-    @property
-    def content(self) -> bytes:
-        return self.path.read_bytes()
 
     # -- what was sent ----------------------------------------------------------------------------------
 

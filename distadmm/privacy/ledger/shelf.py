@@ -35,10 +35,8 @@ from distadmm.privacy.ledger.rules import MemoryLedger
 from distadmm.privacy.ledger.tally import Tally
 
 _OWN = frozenset(("kind", "k", "item", "of", "node", "prev", "run", "seq", "v", "rows", "lost", "forfeited"))
-_NODE, _PREV = (
-    918_273_645_918_273_645,
-    "?" * 64,
-)  # stand for what differs between lines that are made together
+# Stand for what differs between lines that are made together.
+_NODE, _PREV = 918_273_645_918_273_645, "?" * 64
 _ROWS = "?"
 _ROWS_HERE = b'["?"]'
 _CHUNK = 1 << 22  # bytes that are written at a time
@@ -49,9 +47,8 @@ class Shelf(Sequence[MemoryLedger]):
 
     def __init__(self, folder: str | Path, nodes: Sequence[int]):
         self.folder, self.nodes = Path(folder), list(nodes)
-        self.rows: list[tuple[str, ...]] = [()] * len(
-            self.nodes
-        )  # keyed names, kept apart from tallies that are shared
+        # Keyed names, kept apart from tallies that are shared.
+        self.rows: list[tuple[str, ...]] = [()] * len(self.nodes)
         self.heads = [bytes(32)] * len(self.nodes)
         self.counts = [0] * len(self.nodes)  # entries of each
         self.tallies: list[Any] = [None] * len(self.nodes)
@@ -220,6 +217,21 @@ class Shelf(Sequence[MemoryLedger]):
             self._file.shut()
 
 
+def _of_one(name: str) -> Any:
+    """An attribute of a ledger that its shelf keeps, in a list of all nodes."""
+    return property(
+        lambda self: getattr(self.shelf, name)[self.at],
+        lambda self, value: getattr(self.shelf, name).__setitem__(self.at, value),
+    )
+
+
+def _of_all(name: str) -> Any:
+    """One that all ledgers of a shelf share."""
+    return property(
+        lambda self: getattr(self.shelf, name), lambda self, value: setattr(self.shelf, name, value)
+    )
+
+
 class Shelved(Written):
     """The ledger of one node on a shelf, which holds all that it is at."""
 
@@ -232,10 +244,6 @@ class Shelved(Written):
     def begin(self, **header: Any) -> None:
         """Write its opening entry; the names of its rows stand on the shelf."""
         MemoryLedger.__init__(self, self.node, rows=self.rows, **header)
-
-    @property
-    def rows(self) -> tuple[str, ...]:
-        return self.shelf.rows[self.at]
 
     def _begin(self) -> None:
         """The shelf has begun."""
@@ -252,41 +260,8 @@ class Shelved(Written):
     def _whose(self) -> str:
         return f" of node {self.node}"
 
-    @property
-    def path(self) -> Path:  # type: ignore[override]
-        return self.shelf.path
-
-    @property
-    def run(self) -> str:  # type: ignore[override]
-        return self.shelf.run
-
-    @run.setter
-    def run(self, name: str) -> None:
-        self.shelf.run = name
-
-    @property
-    def head(self) -> bytes:  # type: ignore[override]
-        return self.shelf.heads[self.at]
-
-    @head.setter
-    def head(self, head: bytes) -> None:
-        self.shelf.heads[self.at] = head
-
-    @property
-    def _seq(self) -> int:  # type: ignore[override]
-        return self.shelf.counts[self.at]
-
-    @_seq.setter
-    def _seq(self, count: int) -> None:
-        self.shelf.counts[self.at] = count
-
-    @property
-    def tally(self) -> Tally:  # type: ignore[override]
-        return self.shelf.tallies[self.at]  # type: ignore[no-any-return]
-
-    @tally.setter
-    def tally(self, tally: Tally) -> None:
-        self.shelf.tallies[self.at] = tally
+    path, run, account, _release_texts = map(_of_all, ("path", "run", "account", "templates"))
+    head, tally, rows, _seq = map(_of_one, ("heads", "tallies", "rows", "counts"))
 
     @property
     def budget(self) -> Filter | None:  # type: ignore[override]
@@ -295,18 +270,6 @@ class Shelved(Written):
     @budget.setter
     def budget(self, budget: Filter | None) -> None:
         """It stands in the header."""
-
-    @property
-    def account(self) -> Any:  # type: ignore[override]
-        return self.shelf.account
-
-    @account.setter
-    def account(self, account: Any) -> None:
-        self.shelf.account = account
-
-    @property
-    def _release_texts(self) -> dict[str, str]:  # type: ignore[override]
-        return self.shelf.templates
 
     @property
     def _sent(self) -> dict[int, replay.Sent]:  # type: ignore[override]
@@ -342,10 +305,6 @@ class Shelved(Written):
 
     def _write(self, line: bytes, sync: bool) -> None:
         self.shelf.write(line, sync)
-
-    @property
-    def content(self) -> bytes:
-        return self.path.read_bytes()
 
     def holds(self) -> set[bytes]:
         """The hashes of what was found when it was taken up, and of what it ends with."""
