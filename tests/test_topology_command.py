@@ -75,8 +75,9 @@ def test_a_layout_keeps_all_nodes_apart_and_edges_short(spec):
     assert joined.mean() < apart[apart > 0].mean() or spec == "complete:5"
 
 
-def test_a_ring_is_drawn_as_a_circle():
-    place = draw.layout(load("ring:16"))
+@pytest.mark.parametrize("spec", ["ring:16", "complete:8"])
+def test_what_is_alike_all_around_is_drawn_as_a_circle(spec):
+    place = draw.layout(load(spec))
     radius = np.linalg.norm(place - place.mean(axis=0), axis=1)
     assert radius.std() < 0.01 * radius.mean()
 

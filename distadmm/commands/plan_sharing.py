@@ -38,9 +38,8 @@ from distadmm.structs import struct
 
 PROG = "distadmm plan sharing"
 ROWS = 40_000  # of a surrogate at most; with more rows noise hurts less than is forecast
-GAIN = (
-    0.1  # of what party 1 alone is short of; a plan must bring more, or luck among candidates looks like one
-)
+# Of what party 1 alone is short of; a plan must bring more, or luck among candidates looks like one.
+GAIN = 0.1
 ALONE = "party 1 alone"
 
 

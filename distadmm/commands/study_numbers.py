@@ -43,9 +43,8 @@ class Line(NamedTuple):
     iterations: int
     iterations_to_gap: float  # infinite where the run ended before; of private runs not known
     megabytes_to_gap: float
-    measured_rate: (
-        float  # factor an iteration by which the models' movement shrinks, over the second half of the run
-    )
+    # Factor an iteration by which the models' movement shrinks, over the second half of the run.
+    measured_rate: float
     predicted_rate: float | None
     gap: float
     test_error: float

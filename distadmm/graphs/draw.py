@@ -28,6 +28,8 @@ def layout(topology: Topology, rounds: int = 300) -> Array:
     """
     n = topology.n
     hops = np.array([depths(topology, i) for i in range(n)], dtype=float)
+    if hops.max() <= 1:  # all alike: least stress would put some of them inside a circle of the others
+        return _circle(n)
     weight = 1.0 / (hops + np.eye(n)) ** 2 - np.eye(n)
     x = _start(hops)
     inverse = np.linalg.inv(np.diag(weight.sum(axis=1)) - weight + 1.0 / n)  # 1/n: the places' mean stays put
@@ -47,8 +49,12 @@ def _start(hops: Array) -> Array:
     values, vectors = np.linalg.eigh(-0.5 * centre @ hops**2 @ centre)
     x = vectors[:, :-3:-1] * np.sqrt(np.maximum(values[:-3:-1], 0.0))  # the longest way across lies flat
     # A small circle keeps nodes apart that classical scaling puts on one spot (all of a complete graph).
+    return x + 0.05 * _circle(n)
+
+
+def _circle(n: int) -> Array:
     angle = 2 * np.pi * np.arange(n) / n
-    return x + 0.05 * np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    return np.stack([np.cos(angle), np.sin(angle)], axis=1)
 
 
 def draw(topology: Topology, path: Path, caption: str, owner: Array | None = None) -> None:

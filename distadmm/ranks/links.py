@@ -40,9 +40,8 @@ import numpy as np
 Array = np.ndarray
 SEGMENT, HEADS = 1448, 80  # bytes of a message in one packet, and what Ethernet, IP, TCP and MPI add to each
 RESEND = 0.2  # seconds, and a round trip: Linux's least time until a lost packet is sent again
-WINDOW = (
-    10  # packets that TCP sends before it hears anything (RFC 6928); twice as many in each round trip after
-)
+# Packets that TCP sends before it hears anything (RFC 6928); twice as many in each round trip after.
+WINDOW = 10
 _HERE, _KNOWN = 30, 9  # bytes of a letter of the roll, and of each rank in the answer
 _MOST_STEPS, _MOST_WORK = 400, 4e7  # iterations that are followed one by one, and directed edges times these
 

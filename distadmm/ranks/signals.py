@@ -15,9 +15,8 @@ from typing import Any, Self
 
 TOLD = (signal.SIGTERM, signal.SIGUSR1)
 _HELD = (*TOLD, signal.SIGINT)  # while the library starts, which a Ctrl-C would leave halfway
-_TWICE = (
-    0.5  # seconds after which another Ctrl-C is the user's second, and not the launcher's copy of the first
-)
+# Seconds after which another Ctrl-C is the user's second, and not the launcher's copy of the first.
+_TWICE = 0.5
 
 
 def hold_back() -> None:

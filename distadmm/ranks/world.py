@@ -59,9 +59,8 @@ class World:
         self.rank: int = comm.Get_rank() if comm is not None else 0
         self.size: int = comm.Get_size() if comm is not None else 1
         self.gone: list[int] = []  # ranks of the job that are out; nothing here waits for them
-        self.patience: float | None = (
-            None  # seconds that onlookers wait for a rank; None: as long as it takes
-        )
+        # Seconds that onlookers wait for a rank; None: as long as it takes.
+        self.patience: float | None = None
         self.silent: set[int] = set()  # ranks of this world that an onlooker has waited for in vain
         self._knows_the_dead = False  # a library with ULFM, which ends without them
         self._counts: list[int] | None = None  # rows that each rank gathers

@@ -47,9 +47,8 @@ class PairwiseGaussian(Event):
     coalition: int  # how many are priced
     dimension: int = 1
     count: int = 1
-    gone: int = (
-        0  # nodes that may be away, whose edges' noise nobody adds then: priced as if they colluded too
-    )
+    # Nodes that may be away, whose edges' noise nobody adds then: priced as if they colluded too.
+    gone: int = 0
     mech: ClassVar[str] = "pairwise-gaussian"
     law: ClassVar[str] = "discrete"
     exact: ClassVar[bool] = True

@@ -27,7 +27,7 @@ def own_key_path(peers: Path, node: int) -> Path:
 
 def public_keys(path: Path) -> dict[int, bytes]:
     """Every node's public signing key, as FILE has them."""
-    require(path.is_file(), f"no file {path}; make one with: python -m distadmm keys FOLDER --make 0-19")
+    require(path.is_file(), f"no file {path}; make one: python -m distadmm keys FOLDER --make FIRST-LAST")
     wrong = f"{path} is no file of signing keys; needed: JSON of node: 64 hexadecimal digits"
     with told(wrong, ValueError, AttributeError, TypeError):
         found = {int(node): bytes.fromhex(key) for node, key in read_json(path).items()}
