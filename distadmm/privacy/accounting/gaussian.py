@@ -32,8 +32,8 @@ Array = np.ndarray
 
 # log_ndtr is good to a few units in the last place of its value; the exponential multiplies that by |value|.
 _ROUNDINGS = 2e-15
+_CHOSEN = 4  # times as much where noise is chosen, so that it is within its budget however it is priced again
 _FAR_OUT = -25.0  # below which the tail's asymptotic series is exact to the last place
-_BELOW = 1e-11  # of an epsilon that is aimed at: more than rounding adds when the noise is priced again
 _LARGEST_SUM = 4096.0  # sigma up to which the one-dimensional sums are done
 _SHARES = (1e-9, 1e-6, 1e-4, 1e-2)  # u + l tried, in units of mu
 
@@ -56,14 +56,14 @@ def log_ndtr(x: Array | float) -> Array | float:
     return -x * x / 2 - math.log(-x) - math.log(2 * math.pi) / 2 + math.log1p(series)
 
 
-def hockey_stick(mu: float, eps: Array | float) -> Array:
+def hockey_stick(mu: float, eps: Array | float, roundings: float = _ROUNDINGS) -> Array:
     """delta(eps; mu), never below the true value."""
     eps = np.asarray(eps, dtype=float)
     log_p = log_ndtr(mu / 2 - eps / mu)
     log_q = log_ndtr(-mu / 2 - eps / mu)
     p = np.exp(log_p)
     exact = p * -np.expm1(np.minimum(eps + log_q - log_p, 0.0))
-    return np.minimum(exact + _ROUNDINGS * (4 + np.abs(log_p) + np.abs(eps)) * p, 1.0)
+    return np.minimum(exact + roundings * (4 + np.abs(log_p) + np.abs(eps)) * p, 1.0)
 
 
 def hockey_stick_sign_free(mu: float, eps: Array | float) -> Array:
@@ -106,7 +106,7 @@ def mu_at(epsilon: float, delta: float) -> float:
     )
 
     def overspends(mu: float) -> bool:
-        return float(hockey_stick(mu, epsilon * (1 - _BELOW))) > delta
+        return float(hockey_stick(mu, epsilon, _CHOSEN * _ROUNDINGS)) > delta
 
     high = math.sqrt(2 * epsilon) + 2 * float(-log_ndtr(-1.0))
     while not overspends(high):
