@@ -47,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def work(options: Sequence[Options], world: World) -> int:
-    from distadmm.testing.faults import campaign, kinds, lives
+    from distadmm.testing.faults import kinds, lives, trial
 
     (asked,) = options
     require(launched_size() is None, "start it without mpiexec or srun; it starts ranks itself")
@@ -65,7 +65,7 @@ def work(options: Sequence[Options], world: World) -> int:
     faults = [kinds.fault_of(asked.seed + number, among, ranks=ranks) for number in range(asked.count)]
     began = time.monotonic()
     verdicts: list[Any] = []
-    for verdict in campaign.verdicts(faults, asked.limit, asked.jobs):
+    for verdict in trial.verdicts(faults, asked.limit, asked.jobs):
         verdicts.append(verdict)
         for what, how in verdict.wrong.items():
             words, seed = verdict.fault.words, verdict.fault.seed

@@ -164,8 +164,9 @@ def spoilt(state: Any) -> Any:
     return state
 
 
-def arm(rank: str, fault: str, where: str, call: str, programme: str, flags: list[str]) -> Callable[[], int]:
-    """The programme with its fault, to be started."""
+def main(rank: str, fault: str, where: str, call: str, programme: str, *words: str) -> int:
+    """The programme with its fault."""
+    flags = list(words)
     module = importlib.import_module(f"distadmm.{programme}")
     kind = type(getattr(module, "PROGRAMME", None))
     place = PLACES.get(where, where).format(f"{kind.__module__}:{kind.__name__}")
@@ -191,11 +192,7 @@ def arm(rank: str, fault: str, where: str, call: str, programme: str, flags: lis
         return spoilt(found) if mine and fault == "nan" else found
 
     setattr(owner, name, faulty)
-    return lambda: module.main(flags)
-
-
-def main(rank: str, fault: str, where: str, call: str, programme: str, *flags: str) -> int:
-    return arm(rank, fault, where, call, programme, list(flags))()
+    return int(module.main(flags))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,12 @@
-"""One fault done to a real run: its lives, one after the other, and what the judge finds in what they left."""
+"""Faults done to real runs: the lives of each, one after the other, and what the judge finds in what they left."""
 
+import multiprocessing
 import os
 import random
 import shutil
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -44,11 +47,9 @@ class Stage:
 
     def clear(self) -> None:
         """Take away what the last trial left."""
-        kept = {path.name for path in self._known.values()} | {
-            f"{path.name}.tap" for path in self._known.values()
-        }
+        kept = {path.name for path in self._known.values()}
         for path in self.place.iterdir():
-            if path.name not in kept and path.name != "state":
+            if path.name.removesuffix(".tap") not in kept and path.name != "state":
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
 
     def reference(self, name: str, seed: int = 0) -> Path:
@@ -56,9 +57,7 @@ class Stage:
         return self._made(name, QUIET, "--seed", str(seed))
 
     def killed(self, name: str) -> Path:
-        """A run that was killed between two checkpoints, with its tap beside it; of a sweep, one that is finished."""
-        if name == "sweep":
-            return self.reference(name)
+        """A run that was killed between two checkpoints, with its tap beside it."""
         return self._made(name, ("0", "SIGKILL", "iterating", str(CASES[name].iterations - 2)))
 
     def _made(self, name: str, spec: Sequence[str], *more: str) -> Path:
@@ -77,10 +76,7 @@ class Stage:
 
     def fork(self, case: Case, words: list[str], spec: Sequence[str], log: Path) -> Fork:
         rank, fault, where, call = spec
-        return Fork(
-            lambda: meet.arm(rank, fault, where, call, case.programme, words)(),
-            self._around(log),
-        )
+        return Fork(lambda: meet.main(rank, fault, where, call, case.programme, *words), self._around(log))
 
     def together(
         self, ranks: int, case: Case, words: list[str], spec: Sequence[str], log: Path, *, cable: bool
@@ -95,13 +91,17 @@ class Stage:
     def live(self, fault: Fault, words: list[str], log: Path, *, first: bool) -> Life:
         """The first life meets the fault, later ones meet nothing."""
         case, ranks = CASES[fault.case], fault.ranks if first else fault.resume_on
-        spec = (fault.rank, fault.fault, fault.where, str(fault.call)) if first else QUIET
+        spec = _spec(fault) if first else QUIET
         if ranks > 1:
             return self.together(ranks, case, words, spec, log, cable=first and fault.fault == "cable")
         return self.alone(case, words, spec, log)
 
 
 QUIET = ("-", "none", "start-up", "0")
+
+
+def _spec(fault: Fault) -> tuple[str, str, str, str]:
+    return fault.rank, fault.fault, fault.where, str(fault.call)
 
 
 def words_of(case: Case, out: Path) -> list[str]:
@@ -111,9 +111,7 @@ def words_of(case: Case, out: Path) -> list[str]:
 
 def trial(stage: Stage, fault: Fault) -> Verdict:
     if fault.case == "sweep":
-        from distadmm.testing.faults import sweeps
-
-        return sweeps.trial(stage, fault)
+        return swept(stage, fault)
     if fault.kind.name.endswith(" file"):
         return damaged(stage, fault)
     if not fault.kind.fault:
@@ -128,10 +126,8 @@ def met(stage: Stage, fault: Fault) -> Verdict:
     first = stage.live(fault, words_of(case, folder), logs[0], first=True)
     codes = (*fault.kind.codes, DONE) if survives(fault) else fault.kind.codes
     if fault.kind.raises and fault.where == "start-up" and fault.ranks > 1:
-        codes = (
-            *codes,
-            STALLED,
-        )  # no MPI is there yet to tell the others by; MPICH's launcher waits for them too
+        # No MPI is there yet to tell the others by; MPICH's launcher waits for them too.
+        codes = (*codes, STALLED)
     wrong = judge.ended(first, codes, raises=fault.kind.raises)
     for path in (folder, *folder.rglob("*")):  # the disk can be written again
         if path.exists():
@@ -157,11 +153,8 @@ def _taken_up(stage: Stage, fault: Fault, folder: Path, logs: list[Path]) -> tup
     case = CASES[fault.case]
     if (folder / "checkpoint" / "latest.json").exists():
         logs.append(folder.with_suffix(".tap-2"))
-        life = stage.live(fault, ["--resume", str(folder), *(["--progress", "none"])], logs[-1], first=False)
-        wrong = judge.ended(life, (DONE,))
-        if "code" in wrong:
-            wrong["lost"] = wrong.pop("code")
-        return RESUMED, folder, wrong
+        life = stage.live(fault, ["--resume", str(folder), "--progress", "none"], logs[-1], first=False)
+        return RESUMED, folder, _lost(life)
     if (folder / "config.json").exists():
         before = judge.content(folder)
         logs.append(folder.with_suffix(".tap-2"))
@@ -177,6 +170,14 @@ def _taken_up(stage: Stage, fault: Fault, folder: Path, logs: list[Path]) -> tup
     logs[:] = [other.with_suffix(".tap-1")]  # another run, whose ledgers are others
     life = stage.live(fault, words_of(case, other), logs[0], first=False)
     return ANEW, other, judge.ended(life, (DONE,))
+
+
+def _lost(life: Life) -> dict[str, str]:
+    """What is wrong with a life that was to come to its end."""
+    wrong = judge.ended(life, (DONE,))
+    if "code" in wrong:
+        wrong["lost"] = wrong.pop("code")
+    return wrong
 
 
 def compared(folder: Path, reference: Path | None) -> dict[str, str]:
@@ -229,6 +230,27 @@ def damaged(stage: Stage, fault: Fault) -> Verdict:
     return Verdict(fault, RESUMED, wrong)
 
 
+def swept(stage: Stage, fault: Fault) -> Verdict:
+    """Done to a sweep of runs, which the same command takes up again; of a damaged one, what is whole is told."""
+    case, reference, folder = CASES["sweep"], stage.reference("sweep"), stage.fresh()
+    words, log = words_of(case, folder), folder.with_suffix(".tap")
+    if fault.kind.name.endswith(" file"):
+        name = damage(shutil.copytree(reference, folder), reference, fault)
+        life = stage.alone(case, words, QUIET, log)
+        wrong = {what: f"{name}: {how}" for what, how in judge.ended(life, fault.kind.codes).items()}
+        return Verdict(fault, WENT_ON if life.code == DONE else REFUSED, wrong)
+    specs = [_spec(fault)] if fault.kind.fault else [QUIET, QUIET]
+    forks, wrong = [stage.fork(case, words, spec, log) for spec in specs], {}
+    for life in [fork.wait(stage.limit) for fork in forks]:
+        wrong |= judge.ended(life, fault.kind.codes)
+    for _ in range(20):  # a run of a sweep that was killed goes on by itself to its end
+        life = stage.alone(case, words, QUIET, log)
+        if life.code == DONE or "in use" not in life.said:
+            break
+    wrong |= _lost(life)
+    return Verdict(fault, RESUMED, wrong or compared(folder, reference))
+
+
 def damage(folder: Path, foreign: Path, fault: Fault) -> str:
     """Do to a file of `folder`, chosen by chance, what the kind says; its name."""
     chance = random.Random(fault.draw)
@@ -251,3 +273,31 @@ def damage(folder: Path, foreign: Path, fault: Fault) -> str:
         if how == "swapped":
             other.write_bytes(content)
     return os.path.relpath(path, folder)
+
+
+_stage: list[Stage] = []  # of this process
+
+
+def verdicts(faults: Sequence[Fault], limit: float, jobs: int) -> Iterator[Verdict]:
+    """What became of each, in their order; `jobs` at a time."""
+    with tempfile.TemporaryDirectory(prefix="distadmm-faults-") as place:
+        if jobs == 1:
+            _begin(place, limit)
+            yield from map(_one, faults)
+            return
+        forks = multiprocessing.get_context("fork")
+        workers = ProcessPoolExecutor(jobs, mp_context=forks, initializer=_begin, initargs=(place, limit))
+        try:
+            yield from workers.map(_one, faults)
+        finally:
+            workers.shutdown(cancel_futures=True)  # those that have begun are waited for
+
+
+def _begin(place: str, limit: float) -> None:
+    _stage[:] = [Stage(Path(tempfile.mkdtemp(dir=place)), limit)]
+
+
+def _one(fault: Fault) -> Verdict:
+    verdict = trial(_stage[0], fault)
+    _stage[0].clear()
+    return verdict
