@@ -158,10 +158,8 @@ class Entry(NamedTuple):
         return self.cls.releases is not None or self.cls.house != Defaults.house
 
 
-FAMILIES = {
-    "graph": "f",
-    "star": "x",
-}  # and the field of the state that holds the models of this rank's members
+# Each family's field of the state that holds the models of this rank's members.
+FAMILIES = {"graph": "f", "star": "x"}
 _MODULES = {  # of the built-in ones, found by name without importing the others
     "graph": {
         "admm": "distadmm.methods.consensus.admm",

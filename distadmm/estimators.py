@@ -375,9 +375,8 @@ class SharingClassifier(_Trained):
         asked |= {"parties" if np.ndim(self.parties) == 0 else "split": self.parties}
         world, programme = connect() if self.mpi else World(), sharing.PROGRAMME
         with contextlib.ExitStack() as kept:
-            if (
-                self.epsilon is not None and "out" not in asked
-            ):  # its ledgers are files, and rest in the account
+            # Its ledgers are files, and rest in the account.
+            if self.epsilon is not None and "out" not in asked:
                 place = kept.enter_context(TemporaryDirectory()) if world.is_root else ""
                 asked["out"] = world.broadcast(place) + "/run"
             texts = kept.enter_context(holding({**asked, "data": (X, y)}, ["data"]))

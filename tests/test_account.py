@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 import distadmm
 from distadmm.commands import ledger as ledger_command
-from distadmm.data.content import Content, of_columns, of_matrix, smallest
+from distadmm.data.content import Content, of_matrix, smallest, sums_of_columns
 from distadmm.data.table import Sparse
 from distadmm.errors import BudgetExhausted, InputError
 from distadmm.privacy.accounting import accountant
@@ -61,7 +61,7 @@ ROWS = [["39", "1.5", "a", "yes"], ["17", "0", "b", "no"], ["-2", "1e3", "a", "y
 
 
 def of(rows, target=3, key=KEY) -> Content:
-    return of_columns(list(zip(*rows)), target, key)
+    return sums_of_columns(list(zip(*rows)), target, key).content(key)
 
 
 def same(one: Content, other: Content) -> bool:

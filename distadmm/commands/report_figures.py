@@ -107,9 +107,8 @@ def _spent(found: Sequence[Group], label: str, name: str) -> Picture | None:
             other = tuple((key, value) for key, value in group.settings if key != "epsilon")
             setting = Group(other, group.traces).label
             lines.setdefault(setting, []).extend(some)
-            inks.setdefault(
-                setting, ink(at)
-            )  # as in the curves, where settings differ in more than the budget
+            # As in the curves, where settings differ in more than the budget.
+            inks.setdefault(setting, ink(at))
     if sum(map(len, lines.values())) < 2:
         return None
     least, most = (edge(e for points in lines.values() for e, _ in points) for edge in (min, max))

@@ -88,12 +88,8 @@ def sums_of_matrix(X: Matrix, y: Array | None, key: bytes) -> Sums:
     return Sums((features + _terms(_column(y, key), X.shape[1], key), features))
 
 
-def of_columns(columns: Sequence[Sequence[str] | Array], target: int | None, key: bytes) -> Content:
-    """Of the cells of a table, column by column; `target` is the place of the one that is predicted."""
-    return sums_of_columns(columns, target, key).content(key)
-
-
 def sums_of_columns(columns: Sequence[Sequence[str] | Array], target: int | None, key: bytes) -> Sums:
+    """Of the cells of a table, column by column; `target` is the place of the one that is predicted."""
     whole, without = np.zeros(len(columns[0]), np.uint64), None
     for place, column in enumerate(columns):
         terms = _terms(_column(column, key), place, key)

@@ -12,7 +12,7 @@ import numpy as np
 
 from distadmm.data.mapping import ColumnMapping, Replaced, replace, symbol_names
 from distadmm.data.records import PIECE, Piece, Records
-from distadmm.data.schema import MARKS, Category, Number, Schema
+from distadmm.data.schema import MARKS, Category, Number, Schema, is_number
 from distadmm.data.table import Array, Matrix, collected
 from distadmm.errors import InputError, require
 
@@ -83,7 +83,7 @@ class CsvFile:
         return self._records.pieces
 
     def _check_header(self) -> None:
-        if all(_is_number(name) for name in self.header):
+        if all(is_number(name) for name in self.header):
             raise InputError(
                 f"{self.path} line 1 holds numbers, not names; needed: a header line such as x1,x2,y"
             )
@@ -218,7 +218,7 @@ class CsvFile:
             known = isinstance(cells, np.ndarray)
             values = np.asarray(cells, float) if known else np.fromiter(map(float, cells), float, len(cells))
         except ValueError:
-            bad = next(i for i, cell in enumerate(cells) if not _is_number(cell))
+            bad = next(i for i, cell in enumerate(cells) if not is_number(cell))
             raise InputError(self._not_a_number(rows[bad], column.name, _texts(cells)[bad])) from None
         finite = np.isfinite(values)
         if not finite.all():
@@ -348,11 +348,3 @@ def _by_arrow(
 
 def _texts(cells: Sequence[str] | Array) -> list[str]:
     return [str(cell).strip() for cell in cells]
-
-
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True

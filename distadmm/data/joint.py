@@ -15,7 +15,7 @@ import numpy as np
 
 from distadmm.data.formats import read_cells, read_numbers
 from distadmm.data.mapping import check_distribution
-from distadmm.data.schema import MARKS, Category, Schema, read_schema
+from distadmm.data.schema import MARKS, Category, Schema, is_number, read_schema
 from distadmm.errors import InputError, require, told
 from distadmm.files import read_json, read_npz
 
@@ -185,20 +185,12 @@ def _filled(cells: list[str], name: str, schema: Schema, path: str | Path) -> li
 def _countable(cells: list[str], name: str, path: str | Path) -> None:
     """Numbers that hardly ever occur twice are measured, not counted: a table of them is mostly chance."""
     values = set(cells)
-    if len(values) > MANY and len(cells) < OFTEN * len(values) and all(map(_is_number, values)):
+    if len(values) > MANY and len(cells) < OFTEN * len(values) and all(map(is_number, values)):
         raise InputError(
             f"{path}: column {name!r} holds {len(values)} different numbers in {len(cells)} rows, each of which would "
             f"be a symbol of its own; needed: at most {MANY}, or {OFTEN} rows for each; write a column of bins "
             "(20-29, 30-39, ...) into the file first"
         )
-
-
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
 
 
 def _sorted(values: set[str]) -> list[str]:

@@ -30,9 +30,8 @@ class Together(NamedTuple):
     nats: float  # (1)
     maximal: float  # (2)
     local_epsilon: float  # (2)
-    inference: dict[
-        str, float
-    ]  # (3), of the S that each column's mapping was designed for, where that is known
+    # (3), of the S that each column's mapping was designed for, where that is known.
+    inference: dict[str, float]
 
     def text(self) -> str:
         local = upwards(self.local_epsilon) if self.local_epsilon < float("inf") else "infinite"

@@ -179,9 +179,8 @@ class Ball:
             pushed = Q @ P
             i = np.log(pushed / (pushed.sum(1, keepdims=True) * pushed.sum(0)))
             a, flat = (i @ P.T).ravel(), p.ravel()
-            merged = curved(
-                (p @ P).ravel(), i.ravel(), pushed.ravel(), self.eps
-            )  # P_SU is in such a ball, too
+            # P_SU is in such a ball, too.
+            merged = curved((p @ P).ravel(), i.ravel(), pushed.ravel(), self.eps)
             high = min(high, curved(flat, a, q, self.eps), merged)
             least = -linear(flat, -a, self.eps) - curved(pS, np.zeros(len(pS)), Q.sum(1), self.eps_S)
             low = max(low, least, -curved(flat, -a, q, self.eps))

@@ -239,9 +239,8 @@ class Network:
 
     def sum_over_neighbours(self, visible: Array) -> Array:
         """sum_j visible_j over the neighbours j of each node, added in ascending order of j."""
-        if (
-            self.n_local == 1 and visible.shape[1] > 1
-        ):  # the same sum at once; of a column, numpy would add pairs
+        # The same sum at once; of a column, numpy would add pairs.
+        if self.n_local == 1 and visible.shape[1] > 1:
             return np.add.reduce(visible[self._neighbours], axis=0, keepdims=True, initial=0.0)
         total = np.zeros((self.n_local, visible.shape[1]))
         for rows, columns in self._rounds:

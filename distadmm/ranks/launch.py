@@ -61,9 +61,8 @@ def launch(
         with contextlib.suppress(AttributeError):  # a stand-in: a notebook's, or a test's
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     waiting, limit = _ahead(arguments)
-    if (
-        not guard or "mpi4py.MPI" in sys.modules
-    ):  # the ranks of another command's job, which may not all come by here
+    # The ranks of another command's job, which may not all come by here.
+    if not guard or "mpi4py.MPI" in sys.modules:
         Signals.let_through()
         return _launch(prog, read, work, arguments, waiting, Watchdog())
     hold_back()  # also in the thread that looks

@@ -152,9 +152,8 @@ def between(links: Links, blocks: list[Array], machine: Array) -> Links:
     for rank, block in enumerate(blocks):
         host[block] = rank
     pairs = np.stack([host[links.receivers], host[links.senders], links.senders], axis=1)
-    rows = np.unique(
-        pairs[pairs[:, 0] != pairs[:, 1]], axis=0
-    )  # receiving rank, sending rank, node whose row it is
+    # Receiving rank, sending rank, node whose row it is.
+    rows = np.unique(pairs[pairs[:, 0] != pairs[:, 1]], axis=0)
     both, counts = np.unique(rows[:, :2], axis=0, return_counts=True)
     indptr = np.searchsorted(both[:, 0], np.arange(len(blocks) + 1))
     latency = float(np.max(links.latency, initial=0.0))

@@ -153,9 +153,8 @@ class Tree:
         self.shape = spanning(self.indptr, self.indices, roster)
         here = {int(i) for i in self.network.nodes}
         self._inwards = sorted(here & self.shape.parent.keys(), key=lambda i: (-self.shape.depth[i], i))
-        self._above = dict(
-            self.shape.parent
-        )  # from whom a node hears: those off the tree listen to one on it
+        # From whom a node hears: those off the tree listen to one on it.
+        self._above = dict(self.shape.parent)
         order = sorted(self.shape.parent, key=lambda i: (self.shape.depth[i], i))
         for i in order:
             for j in self._near(i):

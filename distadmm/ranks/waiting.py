@@ -13,8 +13,6 @@ import sys
 import time
 from collections.abc import Callable
 
-MODES = ("auto", "spin", "yield")
-
 # What makes each library yield the core in every round of polling.
 _YIELDING = {
     "MPIR_CVAR_ENABLE_HEAVY_YIELD": ("0", "1"),  # MPICH: (spin, yield)

@@ -166,9 +166,8 @@ class Watchdog:
         if self._board is not None:
             self.stop()
             self._done = False
-            with contextlib.suppress(
-                RuntimeError
-            ):  # Python 3.12 starts no thread so late: that wait is unwatched there
+            # Python 3.12 starts no thread so late: that wait is unwatched there.
+            with contextlib.suppress(RuntimeError):
                 _thread.start_new_thread(self._watch, ())
 
     def _shared_board(self, path: str) -> Any:

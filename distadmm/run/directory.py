@@ -43,9 +43,8 @@ def start(
         if resume is not None:
             folder = Path(resume)
             held.append(lock(folder))
-            name = _whole(
-                folder, described, needed=not programme.restarts
-            )  # refused before a file is touched
+            # Refused before a file is touched.
+            name = _whole(folder, described, needed=not programme.restarts)
         else:
             folder, name = claim_directory(flags.out, programme.title(options), force=flags.force), ""
             held.append(lock(folder))

@@ -11,7 +11,6 @@ from distadmm.structs import struct
 
 ADJACENCIES = ("add-remove", "replace", "label")
 RNGS = ("secure", "simulation")
-FORMS = ("sound", "paper")
 STALL_TIMEOUT = 600.0
 
 

@@ -14,7 +14,6 @@ from distadmm.run.vouch import require_vouched
 
 SCHEMA = 1
 KINDS = ("radmm", "sharing", "istdp", "ias", "funnel")
-VERBS = ("report", "transcript", "audit", "ledger", "predict", "export", "apply")
 PLAYS = ("transcript", "audit")  # what these look at, they run again
 
 _DESIGNS = "which designs a mapping and releases no row; ledgers are kept by the runs whose rows it sanitises"

@@ -256,9 +256,8 @@ def optimum(node: Node, observer: Observer) -> tuple[Array, float]:
         if there >= here:
             break
         f, here = f + length * step, there
-    if (
-        np.linalg.norm(slope(f)) > 1e-6 * steepest
-    ):  # a hinge is not curved everywhere, and Newton's method lost
+    # A hinge is not curved everywhere, and Newton's method lost.
+    if np.linalg.norm(slope(f)) > 1e-6 * steepest:
         from scipy.optimize import minimize
 
         # Every rank takes the same steps, for it is told the same sums.

@@ -57,9 +57,8 @@ def launched_at_terminal() -> bool:
     The launcher is the topmost of the ancestors that are one; a carriage return does pass through it.
     """
     there, pid = "", os.getppid()
-    with contextlib.suppress(
-        OSError, ValueError
-    ):  # where there is no /proc, and for ancestors of other users
+    # Where there is no /proc, and for ancestors of other users.
+    with contextlib.suppress(OSError, ValueError):
         while pid > 1:
             name, _, rest = Path(f"/proc/{pid}/stat").read_text().partition("(")[2].rpartition(") ")
             if not name.startswith(_LAUNCHERS):

@@ -41,11 +41,8 @@ _SINGLE = 1e-4  # least pivot at which the rounding of single precision (6e-8 an
 _SHORT = 2.6e-4  # the same of 16 bits, times sqrt d: ten times the norm of a matrix of such roundings
 # What is asked for: no Hessian; one in double precision; k > 0: in single, of one row in k; k < -1: short, one in -k
 NONE, WHOLE = 0, -1
-_FAR = (
-    (0.05, 8),
-    (0.01, 4),
-    (1e-4, 2),
-)  # beyond this share of the value left to gain, one row in so many will do
+# Beyond this share of the value left to gain, one row in so many will do.
+_FAR = (0.05, 8), (0.01, 4), (1e-4, 2)
 
 
 class State(NamedTuple):

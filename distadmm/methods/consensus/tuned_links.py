@@ -101,9 +101,8 @@ class TunedLinks:
         noise = node.release.draw(k, np.zeros_like(node.degree))
         x = node.problem.argmin(linear=noise - network.sum_over_edges(z), quadratic=M.Q, start=st.f)
         x = node.release.seal(k, x, node.problem.residual)
-        speaks = (
-            moment.edges & heard[conditions.reverse]
-        )  # who has not heard a neighbour has nothing to say to it
+        # Who has not heard a neighbour has nothing to say to it.
+        speaks = moment.edges & heard[conditions.reverse]
         q = network.exchange_over_edges(2 * M.times(x[owner]) - z, speaks)
         arrived = (speaks & moment.received)[network.slots][:, None]
         network.traffic.lost += int((moment.edges & ~moment.received)[network.slots].sum())
@@ -111,9 +110,8 @@ class TunedLinks:
         return State(x, network.by_node(z), network.by_node(far))
 
     def _metric(self, node: Node, near: Array, far: Array) -> Edges:
-        known = int(
-            (far[:, -1] > 0).sum()
-        )  # it never falls, and says which: the network follows from the seed
+        # It never falls, and says which: the network follows from the seed.
+        known = int((far[:, -1] > 0).sum())
         return node.recall("metric", known, lambda: edges(node, self.kind, near, far))
 
     def _beginning(self, node: Node, near: Array, far: Array) -> Array:

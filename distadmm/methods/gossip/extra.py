@@ -24,9 +24,8 @@ class Extra(Noisy):
     endures: ClassVar[bool] = False
 
     def starts(self, f: Array) -> Array:
-        return np.concatenate(
-            [f, f, np.zeros_like(f)], axis=-1
-        )  # models before, W of them (all start alike), gradient
+        # Models before, W of them (all start alike), gradient.
+        return np.concatenate([f, f, np.zeros_like(f)], axis=-1)
 
     def advance(self, f: Array, kept: Array, g: Array, W: Mix, use: Constants) -> tuple[Array, Array]:
         before, mixed_before, g_before = np.split(kept, 3, axis=-1)

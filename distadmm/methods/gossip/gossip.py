@@ -164,9 +164,8 @@ class Noisy:
         """Those of the nodes here as they may be used: clipped, under noise that was paid for."""
         weight, release = node.facts.weight, cast(Any, node.release)
         whole = release.private and release.recipe.adjacency == "node"
-        cut = (
-            (use.clip,) if use.clip < np.inf and not whole else ()
-        )  # an objective of one's own need not know of it
+        # An objective of one's own need not know of it.
+        cut = (use.clip,) if use.clip < np.inf and not whole else ()
         g = np.stack([each.grad(row, *cut) for each, row in zip(node.problem.objectives, f)]) / weight
         if not release.private:
             release.expose(k, "gradients without noise")

@@ -85,9 +85,8 @@ class Sums(Unprotected):
     def affords(self, *asks: Ask) -> bool:
         """Whether every ledger here admits the next sums; it depends on no data."""
         events = [self.event(ask) for ask in asks]
-        if any(
-            event.share_variance_grid >= MOST_SD**2 for event in events
-        ):  # of gradients that are not centred
+        # Of gradients that are not centred.
+        if any(event.share_variance_grid >= MOST_SD**2 for event in events):
             return False
         return all(ledger.affords(events) for ledger in self.books.ledgers)
 

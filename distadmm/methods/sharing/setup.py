@@ -258,9 +258,8 @@ def _refuse_unproved(options: Options, problem: Problem, rows: int) -> None:
         scale = rows if model.mean and not privacy.vectors else 1.0
         if not (model.name == "sgd" or privacy.moments or options.own):
             form = options.solver.form(scale)
-            rho = (
-                0.2 if form.rho is None and privacy.mechanism else form.rho
-            )  # S1 to S3 and the paper's have one
+            # S1 to S3 and the paper's have one.
+            rho = 0.2 if form.rho is None and privacy.mechanism else form.rho
             replace(form, rho=rho).penalty(problem, scale)
     if problem.reg.folded:
         require(

@@ -120,9 +120,8 @@ def _made_by() -> tuple[str, ...]:
     package, scipy = Path(__file__).parents[2], find_spec("scipy")
     files = sorted(path for room in ("privacy", "methods") for path in (package / room).rglob("*.py"))
     if scipy is not None and scipy.origin is not None:
-        files.append(
-            Path(scipy.origin).with_name("version.py")
-        )  # not loaded: it takes longer than all the rest
+        # Not loaded: it takes longer than all the rest.
+        files.append(Path(scipy.origin).with_name("version.py"))
     code = sha256()
     for path in files:
         code.update(path.read_bytes())

@@ -226,9 +226,8 @@ def has_secret_noise(path: str | Path) -> bool:
     try:
         with open(path, "rb") as file:
             line = file.readline()
-            if line.startswith(
-                TEXT
-            ):  # many ledgers in one file, each entry of which names what it says in a text
+            # Many ledgers in one file, each entry of which names what it says in a text.
+            if line.startswith(TEXT):
                 content = line + file.read()
                 return b'"mode":"secure"' in content and any(
                     b'"kind":"%b"' % kind in content for kind in (b"commit", b"charge")

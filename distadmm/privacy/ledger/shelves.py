@@ -157,9 +157,8 @@ def _joined(pieces: list[_Piece], before: Chain | None = None) -> Chain:
     fragments = list(before.fragments) if before else []
     node = pieces[0].entries[0][1]["node"]
     label = f"{pieces[-1].path} (node {node})"
-    left = (
-        [(0, before.torn)] if before and before.torn else []
-    )  # torn ends that no entry has accounted for yet
+    # Torn ends that no entry has accounted for yet.
+    left = [(0, before.torn)] if before and before.torn else []
     for piece in pieces:
         for number, entry in piece.entries:
             why = chain.misplaced(entry, entries[-1] if entries else None, chain.SHELF)

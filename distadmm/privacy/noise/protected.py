@@ -159,9 +159,8 @@ class Protected(Unprotected):
         quadratic, factor = np.broadcast_to(quadratic, (n, 1)), np.broadcast_to(factor, (n, 1))
         alpha, weight = self.recipe.alpha[solve - 1].tolist(), self.recipe.weight.tolist()
         cases = list(zip(alpha, weight, quadratic[:, 0].tolist(), factor[:, 0].tolist()))
-        first = {
-            case: i for i, case in enumerate(cases)
-        }  # a node of each: many nodes have few different prices
+        # A node of each: many nodes have few different prices.
+        first = {case: i for i, case in enumerate(cases)}
         made = {case: self.recipe.event(solve, i, case[2], case[3]) for case, i in first.items()}
         return [made[case] for case in cases]
 
@@ -187,9 +186,8 @@ class Protected(Unprotected):
     def price(self, plans: Sequence[tuple[Event, ...]]) -> None:
         """Price the schedules of all ranks, each distinct one once; no price depends on data."""
         orders, adjacency = self.books.ledgers[0].tally.orders, self.recipe.adjacency
-        different = {
-            tuple(map(id, plan)): plan for plan in plans
-        }.values()  # nodes that plan alike share their events
+        # Nodes that plan alike share their events.
+        different = {tuple(map(id, plan)): plan for plan in plans}.values()
         distinct = list({tuple(dict.fromkeys(plan)): None for plan in different})
         prices = self.world.each_once(
             lambda plan: [event.rdp(orders, adjacency) for event in plan],

@@ -93,9 +93,8 @@ KINDS = (
     Kind("disk full", "full", (2, 0), ("set-up", "solving", "iterating", "iterating", "writing")),
     Kind("read-only", "read-only", (2, 0), ("solving", "iterating", "iterating", "writing")),
     Kind("clock jumps", "clock", (0,)),
-    Kind(
-        "NaN", "nan", (1, 0), ("iterating",)
-    ),  # 0: where the next step makes that field anew, and nothing is lost
+    # 0: where the next step makes that field anew, and nothing is lost.
+    Kind("NaN", "nan", (1, 0), ("iterating",)),
     Kind("raises", "RuntimeError", (1,), raises=True),
     Kind("segmentation fault", "SIGSEGV", _killed(11)),
     Kind("slow rank", "slow", (0,), ("iterating",)),
