@@ -47,10 +47,8 @@ class Shown:
         recipe, n = self.plan.recipe, self.prepared.node.facts.n_nodes
         if not recipe.pairwise:
             return ()
-        A, query = (
-            cast(Array, forecast.adjacency(self.prepared.node.network)),
-            cast(Paired, recipe.queries[0]),
-        )
+        A = cast(Array, forecast.adjacency(self.prepared.node.network))
+        query = cast(Paired, recipe.queries[0])
         pair = (query.event.pair_grid * query.spacing) ** 2
         S = np.eye(n) * query.sigma**2 + pair * (np.diag(A.sum(axis=1)) - A)
         sets = combinations(range(n), private.colluding_of(recipe.trust, n))

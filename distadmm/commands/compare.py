@@ -108,10 +108,8 @@ class Options:
     @property
     def tables(self) -> list[dict[str, Path]]:
         """Made-up rows and test rows of each forecast, by the flags that name them."""
-        folder, ends = (
-            Path(self.out) / "made-up",
-            [f"{self.size[0]}x{self.size[1]}-{s}" for s in range(FORECASTS)],
-        )
+        folder = Path(self.out) / "made-up"
+        ends = [f"{self.size[0]}x{self.size[1]}-{s}" for s in range(FORECASTS)]
         return [{"data": folder / f"rows-{end}.npz", "test-data": folder / f"test-{end}.npz"} for end in ends]
 
 

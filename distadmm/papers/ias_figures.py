@@ -207,10 +207,8 @@ def _leakage_says(rows: list[Row]) -> Told:
         yield Verdict(f"E[d] falls as beta rises ({method})", falls(E, 1e-3), seen)
     best = {row["beta"]: row["E_mean"] for row in ours[-1][1]}
     for method, own in climbs:
-        counted, many = (
-            column(own, "E_as_counted_in_the_paper"),
-            sum(row["settled"] < row["runs"] for row in own),
-        )
+        counted = column(own, "E_as_counted_in_the_paper")
+        many = sum(row["settled"] < row["runs"] for row in own)
         said = f"it does not fall with gradient ascent ({method}), counted as in the paper"
         yield Verdict(said, not falls(counted, 1e-3), f"{counted[0]:.3f} to {counted[-1]:.3f}")
         said = f"gradient ascent diverges for many beta ({method})"

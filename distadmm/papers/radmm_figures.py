@@ -87,10 +87,8 @@ def _losses(rows: list[Row], tag: str, most: int = SHOWN) -> Panel:
 
 
 def _privacy(rows: list[Row], tag: str) -> Panel:
-    lines, kept = (
-        [],
-        [row for row in rows if row["tag"] == tag and row["seed"] == 0 and row["P_published"] > 0],
-    )
+    lines = []
+    kept = [row for row in rows if row["tag"] == tag and row["seed"] == 0 and row["P_published"] > 0]
     for (label,), own in grouped(kept, "curve").items():
         exact = [row for row in own if np.isfinite(row["epsilon_tight"])]
         lines.append(Line(label, column(own, "t"), column(own, "P_published")))

@@ -339,10 +339,8 @@ def line(k: int, state: Any) -> Step:
 
 def said_of(ledger: MemoryLedger, delta: float) -> Statement:
     """What may be said of a run of noisy clipped gradients, by its ledger."""
-    kind, known = (
-        ledger.statement_kind,
-        ledger.tally.header["claim"] or claim_of(ledger.adjacency, ledger.mode),
-    )
+    kind = ledger.statement_kind
+    known = ledger.tally.header["claim"] or claim_of(ledger.adjacency, ledger.mode)
     committed = is_committed(ledger.tally)
     return of_claim(kind, known, ledger.events, ledger.adjacency, delta, committed=committed)  # type: ignore[arg-type]
 

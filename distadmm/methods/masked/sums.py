@@ -97,10 +97,8 @@ class Sums(Unprotected):
         """
         event, self._k = self.event(ask), self.round + 1
         there = [m for m in self.members if m.id in self._roster and m.id not in away]
-        marks, sent = (
-            dict.fromkeys(range(len(self.members)), NO_MARK),
-            np.zeros(values.shape, dtype=np.uint64),
-        )
+        marks = dict.fromkeys(range(len(self.members)), NO_MARK)
+        sent = np.zeros(values.shape, dtype=np.uint64)
         events = []
         for at, member in enumerate(self.members):
             if member not in there:

@@ -63,10 +63,8 @@ class Kept:
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             for item, price in prices.items():
-                text, name = (
-                    json.dumps(price, default=lambda array: array.tolist()).encode(),
-                    self._name(item),
-                )
+                text = json.dumps(price, default=lambda array: array.tolist()).encode()
+                name = self._name(item)
                 write_bytes(folder / name, b"%b %b\n" % (_digest(name, text), text), secret=True)
             _thin_out(folder)
         except (OSError, InputError):
