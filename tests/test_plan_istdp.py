@@ -51,10 +51,10 @@ def test_every_plan_spends_the_budget_and_no_more(adjacency: str) -> None:
     found = plan_istdp.forecasts(options, World())
     assert len(found) == len(plan_istdp.ITERATIONS) * len(plan_istdp.NORMS)
     for one in found:
-        mu = np.sqrt(one.plan.iterations) / one.plan.noise_multiplier
+        mu = np.sqrt(one.of.iterations) / one.of.noise_multiplier
         assert 1.49 < gaussian.epsilon(mu, options.delta) <= 1.5 + 1e-9
-        moves = (2 if adjacency == "replace" else 1) * one.plan.clip / 400
-        assert one.plan.sigma == pytest.approx(one.plan.noise_multiplier * moves)
+        moves = (2 if adjacency == "replace" else 1) * one.of.clip / 400
+        assert one.of.sigma == pytest.approx(one.of.noise_multiplier * moves)
 
 
 def test_the_line_that_is_printed_runs_with_the_noise_that_was_forecast(

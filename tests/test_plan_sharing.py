@@ -123,8 +123,7 @@ def test_what_leaves_its_models_unprotected_is_compared_and_never_the_plan() -> 
     least = plan_sharing.Forecast(plan_sharing.CANDIDATES[-1], np.array([0.01]))
     second = plan_sharing.Forecast(plan_sharing.CANDIDATES[0], np.array([0.02]))
     alone = plan_sharing.Forecast(None, np.array([0.1]))
-    assert least.candidate is not None
-    assert least.candidate.mechanism == "s3"
+    assert least.of.mechanism == "s3"
     assert plan_sharing.chosen([alone, second, least]) is second
     assert plan_sharing.chosen([alone, least]) is alone
 
@@ -132,7 +131,7 @@ def test_what_leaves_its_models_unprotected_is_compared_and_never_the_plan() -> 
 def test_ranks_share_the_candidates_and_find_the_same() -> None:
     options = plan_sharing.Options(epsilon=2.0, rows=200, columns=6, runs=1)
     found = plan_sharing.forecasts(options, World())
-    assert [one.candidate for one in found] == [None, *plan_sharing.CANDIDATES]
+    assert [one.of for one in found] == [None, *plan_sharing.CANDIDATES]
     assert all(np.isfinite(one.excess) for one in found)
     again = plan_sharing.forecasts(options, World())
     assert [one.excess for one in found] == [one.excess for one in again]

@@ -18,7 +18,7 @@ from typing import Any
 from distadmm.errors import DONE, FAILURE, require
 from distadmm.files import write_csv, write_json
 from distadmm.flags import flag
-from distadmm.ranks.launch import launch
+from distadmm.ranks.launch import with_flags
 from distadmm.ranks.launcher import launched_size
 from distadmm.ranks.world import World
 from distadmm.structs import struct
@@ -41,15 +41,12 @@ class Options:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    from distadmm.flags import parse
-
-    return launch(PROG, lambda words: parse(PROG, __doc__ or "", [Options], words), work, argv)
+    return with_flags(PROG, __doc__, Options, work, argv)
 
 
-def work(options: Sequence[Options], world: World) -> int:
+def work(asked: Options, world: World) -> int:
     from distadmm.testing.faults import kinds, lives, trial
 
-    (asked,) = options
     require(launched_size() is None, "start it without mpiexec or srun; it starts ranks itself")
     require(sys.platform == "linux", "faults are looked for in /proc, which this system has not; use Linux")
     ranks, no_cable = bool(lives.launcher()), lives.why_no_cable()

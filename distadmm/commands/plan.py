@@ -20,12 +20,12 @@ from distadmm.commands import plan_trust
 from distadmm.commands.compare import shape
 from distadmm.data import synthetic
 from distadmm.errors import DONE, InputError, require
-from distadmm.flags import again, flag, parse
+from distadmm.flags import again, flag
 from distadmm.methods.consensus import forecast, sizing
 from distadmm.methods.consensus import private as protect
 from distadmm.methods.consensus.smoothing import Smoothing
 from distadmm.problems.consensus import GeneralisedLinear, Problem
-from distadmm.ranks.launch import launch
+from distadmm.ranks.launch import with_flags
 from distadmm.ranks.world import World
 from distadmm.run.config import Config, Privacy
 from distadmm.run.config import Problem as Data
@@ -100,7 +100,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         from importlib import import_module
 
         return int(import_module(f"distadmm.commands.plan_{words[0]}").main(words[1:]))
-    return launch(PROG, lambda words: parse("distadmm plan", __doc__ or "", [Options], words)[0], work, words)
+    return with_flags(PROG, __doc__, Options, work, words)
 
 
 def work(options: Options, world: World) -> int:

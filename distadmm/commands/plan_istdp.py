@@ -16,12 +16,12 @@ from distadmm.commands.compare import require_public_count, width_of
 from distadmm.data import synthetic
 from distadmm.data.source import open_source
 from distadmm.errors import DONE, require
-from distadmm.flags import again, flag, parse
+from distadmm.flags import again, flag
 from distadmm.methods.istdp.plan import Plan, make_plan
 from distadmm.methods.istdp.private import ADJACENCIES, ClippedGradient, iterate
 from distadmm.problems.concave import make
 from distadmm.problems.losses import Array, Logistic
-from distadmm.ranks.launch import launch
+from distadmm.ranks.launch import with_flags
 from distadmm.ranks.world import World
 from distadmm.run.groups import Budget, Shared
 from distadmm.structs import struct
@@ -65,7 +65,7 @@ class Options:
 
 
 class Forecast(NamedTuple):
-    plan: Plan
+    of: Any  # a plan; in `plan sharing` a candidate, None for party 1 alone
     excesses: Array  # mean loss above that of the best model without noise, by run
 
     @property
@@ -74,7 +74,7 @@ class Forecast(NamedTuple):
 
 
 def main(argv: Sequence[str]) -> int:
-    return launch(PROG, lambda words: parse(PROG, __doc__ or "", [Options], words)[0], _work, argv)
+    return with_flags(PROG, __doc__, Options, _work, argv)
 
 
 def _work(options: Options, world: World) -> int:
@@ -191,10 +191,10 @@ def told(options: Any, excesses: Array) -> tuple[str, str]:
 
 def lines(options: Options, rows: int, names: tuple[str, ...], found: Sequence[Forecast]) -> list[str]:
     best = min(found, key=lambda one: one.excess)
-    plan, (word, how) = best.plan, told(options, best.excesses)
+    plan, (word, how) = best.of, told(options, best.excesses)
     table = [f"              T {''.join(f'{T:>9}' for T in ITERATIONS)}"]
     for C in NORMS:
-        cells = [one.excess for one in found if one.plan.clip == C]
+        cells = [one.excess for one in found if one.of.clip == C]
         table.append(f"  C = {C:<9g}   {''.join(f'{cell:9.4f}' for cell in cells)}")
     where = f" --data {options.data}" if options.data else ""
     public = f" --public-rows {rows}" if options.adjacency == "add-remove" else ""

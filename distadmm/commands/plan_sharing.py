@@ -12,12 +12,12 @@ from typing import NamedTuple
 import numpy as np
 
 from distadmm.commands import plan_public
-from distadmm.commands.plan_istdp import KINDS, mean_loss, named_shape, told
+from distadmm.commands.plan_istdp import KINDS, Forecast, mean_loss, named_shape, told
 from distadmm.data import synthetic
 from distadmm.data.parties import DataOptions
 from distadmm.data.parts import cut, split
 from distadmm.errors import DONE, require
-from distadmm.flags import again, flag, parse
+from distadmm.flags import again, flag
 from distadmm.methods.sharing import private
 from distadmm.methods.sharing.admm import Problem
 from distadmm.methods.sharing.messages import PrivacyOptions, agreement, row_bounds
@@ -30,7 +30,7 @@ from distadmm.privacy.ledger.rules import MemoryLedger
 from distadmm.privacy.noise.mechanism import source_of
 from distadmm.privacy.noise.queries import Releases
 from distadmm.problems.losses import Array, Logistic
-from distadmm.ranks.launch import launch
+from distadmm.ranks.launch import with_flags
 from distadmm.ranks.star import Star
 from distadmm.ranks.world import World
 from distadmm.run.groups import Budget
@@ -171,17 +171,8 @@ class Table:
         return {m: Releases(ledger, source) for m, ledger in ledgers.items()}
 
 
-class Forecast(NamedTuple):
-    candidate: Candidate | None  # None: party 1 alone
-    excesses: Array  # mean loss above the model of all features in one place, by run
-
-    @property
-    def excess(self) -> float:
-        return float(self.excesses.mean())
-
-
 def main(argv: Sequence[str]) -> int:
-    return launch(PROG, lambda words: parse(PROG, __doc__ or "", [Options], words)[0], _work, argv)
+    return with_flags(PROG, __doc__, Options, _work, argv)
 
 
 def _work(options: Options, world: World) -> int:
@@ -238,9 +229,7 @@ def by_public_rows(
 
 def chosen(found: Sequence[Forecast]) -> Forecast:
     """The least excess of what protects models too, or party 1 alone, the first, where that is not better by GAIN."""
-    best = min(
-        (one for one in found if one.candidate is None or one.candidate.covered), key=lambda one: one.excess
-    )
+    best = min((one for one in found if one.of is None or one.of.covered), key=lambda one: one.excess)
     return best if best.excess < (1 - GAIN) * found[0].excess else found[0]
 
 
@@ -249,17 +238,17 @@ def lines(options: Options, found: Sequence[Forecast]) -> list[str]:
     alone, best = found[0], chosen(found)
     parties = [str(part.stop - part.start) for part in cut(options.split, len(names), options.members)]
     word, how = told(options, best.excesses)
-    candidates = [_words(one.candidate) for one in found]
+    candidates = [_words(one.of) for one in found]
     return [
         f"budget      epsilon {options.epsilon:g} at delta {options.delta:g} of each answering party, "
         f"{options.adjacency}",
         f"shape       {rows} rows; parties of {', '.join(parties)} columns",
-        f"plan        {_words(best.candidate) if best.candidate else 'none: what others add is not worth a budget'}",
+        f"plan        {_words(best.of) if best.of else 'none: what others add is not worth a budget'}",
         f"{word}   mean loss {best.excess:.4f} above the model of all features in one place ({how}); "
         f"{ALONE} {alone.excess:.4f}",
         "others      the same for every candidate",
         *(f"  {words:<22}{one.excess:9.4f}" for words, one in zip(candidates, found)),
-        *([f"run it      {command(options, best.candidate)}"] if best.candidate else []),
+        *([f"run it      {command(options, best.of)}"] if best.of else []),
         "",
         CAVEAT if options.public_data is None else NOT_COMPARED,
     ]

@@ -15,11 +15,11 @@ import numpy as np
 from distadmm import radmm
 from distadmm.data import synthetic
 from distadmm.errors import DONE, require
-from distadmm.flags import again, flag, parse
+from distadmm.flags import again, flag
 from distadmm.graphs.topology import blocks, load
 from distadmm.problems.consensus import GeneralisedLinear, Problem
 from distadmm.ranks import links as model
-from distadmm.ranks.launch import launch
+from distadmm.ranks.launch import with_flags
 from distadmm.ranks.links import Links
 from distadmm.ranks.tree import spanning
 from distadmm.ranks.world import World
@@ -107,7 +107,7 @@ class Line(NamedTuple):
 
 
 def main(argv: Sequence[str]) -> int:
-    return launch(PROG, lambda words: parse(PROG, __doc__ or "", [Options], words)[0], work, argv)
+    return with_flags(PROG, __doc__, Options, work, argv)
 
 
 def work(options: Options, world: World) -> int:

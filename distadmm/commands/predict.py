@@ -9,9 +9,9 @@ from distadmm.data.source import BUNDLED, open_source
 from distadmm.data.table import dense
 from distadmm.errors import DONE, require, sense_of
 from distadmm.files import write_csv
-from distadmm.flags import again, flag, parse, positional
+from distadmm.flags import again, flag, positional
 from distadmm.methods.sharing.predict import PredictOptions
-from distadmm.ranks.launch import launch
+from distadmm.ranks.launch import with_flags
 from distadmm.ranks.world import World
 from distadmm.run import kinds, model
 from distadmm.run.scoring import Scorer
@@ -78,4 +78,4 @@ def work(asked: Predict, world: World) -> int:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    return launch(PROG, lambda words: parse(PROG, __doc__ or "", [Predict], words)[0], work, argv)
+    return with_flags(PROG, __doc__, Predict, work, argv)

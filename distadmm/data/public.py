@@ -54,6 +54,13 @@ class PublicFacts:
         """Refuse, for a private run, what was found in the rows."""
         require(not self.doubt, f"--data {data}, which one record can change: {self.doubt}")
 
+    def require_short_rows(self) -> None:
+        """Refuse, for a private run, rows whose norm no flag bounds by 1."""
+        require(
+            self.norm.value is not None and self.norm.value <= 1,
+            "privacy needs rows of norm at most 1, and whether they are is not read off them; leave out --no-clip",
+        )
+
     def stating(self, names: Sequence[str]) -> Self:
         """These facts, those of `names` stated to be public by whoever asks for the run."""
         unknown = [name for name in names if name not in STATED]

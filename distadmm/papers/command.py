@@ -11,9 +11,8 @@ from typing import Any
 
 from distadmm.errors import DONE, USAGE
 from distadmm.files import examples
-from distadmm.flags import parse
 from distadmm.graphs.figures import demand
-from distadmm.ranks.launch import launch
+from distadmm.ranks.launch import with_flags
 from distadmm.ranks.world import World
 from distadmm.run.claim import claim_directory
 
@@ -56,7 +55,7 @@ def reproduce(
             print(f"written to {folder}")
         return DONE
 
-    return launch(prog, lambda words: parse(prog, doc or "", [options], words)[0], begin, argv)
+    return with_flags(prog, doc, options, begin, argv)
 
 
 def table(head: Iterable[str], lines: Iterable[Iterable[Any]]) -> Iterator[str]:

@@ -143,6 +143,17 @@ def _launch(
         return FAILURE
 
 
+def with_flags(
+    prog: str,
+    doc: str | None,
+    asked: type,
+    work: Callable[[Any, ranks.World], int],
+    argv: Sequence[str] | None,
+) -> int:
+    """A command of flags of `asked`, on all ranks."""
+    return launch(prog, lambda words: parse(prog, doc or "", [asked], words)[0], work, argv)
+
+
 def say(
     prog: str, doc: str | None, asked: type | None, answer: Callable[[Any], str], argv: Sequence[str] | None
 ) -> int:

@@ -33,6 +33,7 @@ what MPI itself takes beside `compute`.  benchmarks/links.py compares it with re
 import math
 import re
 from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -50,43 +51,37 @@ class _Measure(float):
     """A number, or a text of a number and a unit."""
 
     needed: ClassVar[str]
-    pattern: ClassVar[str]
+    units: ClassVar[Mapping[str, float]]
 
     def __new__(cls, value: Any) -> "_Measure":
         try:
             return super().__new__(cls, value)
         except ValueError:
-            found = re.fullmatch(rf"\s*([-+.\de]*[.\d])\s*({cls.pattern})\s*", str(value))
-            if found is None:
+            found = re.fullmatch(r"\s*([-+.\de]*[.\d])\s*([a-zA-Z/]+)\s*", str(value))
+            if found is None or found[2] not in cls.units:
                 raise
-            return super().__new__(cls, float(found[1]) * cls.factor(found[2]))
-
-    @staticmethod
-    def factor(unit: str) -> float:
-        raise NotImplementedError
+            return super().__new__(cls, float(found[1]) * cls.units[found[2]])
 
 
 class Seconds(_Measure):
     """0.04, 40ms, 2us, 3s."""
 
     needed = "seconds, such as 0.04 or 40ms"
-    pattern = "[mu]?s"
+    units: ClassVar[Mapping[str, float]] = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
 
-    @staticmethod
-    def factor(unit: str) -> float:
-        return {"s": 1.0, "ms": 1e-3, "us": 1e-6}[unit]
+
+_LARGE = {"": 1.0, "k": 1e3, "K": 1e3, "m": 1e6, "M": 1e6, "g": 1e9, "G": 1e9}
+_SMALL = {"B": 1, "bit": 8, "b": 8}  # how many of them are a byte
 
 
 class Rate(_Measure):
     """Bytes a second: 1.25e6, 10Mbit/s, 10Mbps, 1.25MB/s."""
 
     needed = "bytes a second, such as 1.25e6 or 10Mbit/s"
-    pattern = "[kKmMgG]?(?:bit|b|B)(?:/s|ps)?"
-
-    @staticmethod
-    def factor(unit: str) -> float:
-        large = {"k": 1e3, "m": 1e6, "g": 1e9}.get(unit[0].lower(), 1.0)
-        return large if "B" in unit else large / 8
+    units: ClassVar[Mapping[str, float]] = {
+        f"{large}{small}{each}": _LARGE[large] / _SMALL[small]
+        for large, small, each in product(_LARGE, _SMALL, ("", "/s", "ps"))
+    }
 
 
 class Links(NamedTuple):

@@ -17,13 +17,13 @@ from distadmm.data.mapping import Mapping
 from distadmm.errors import InputError
 
 TINY = ["--data", "tiny", "--topology", "er5", "--progress", "none"]
-PRIVATE = ["--epsilon", "4", "--adjacency", "replace", "--rng", "simulation", "--row-norm", "1"]
+PRIVATE = ["--epsilon", "4", "--adjacency", "replace", "--rng", "simulation"]
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("runs") / "run"
-    flags = [*TINY, "--iterations", "4", "--checkpoint-every", "2", *PRIVATE[:-2]]
+    flags = [*TINY, "--iterations", "4", "--checkpoint-every", "2", *PRIVATE]
     assert radmm.main([*flags, "--out", str(out)]) == 0
     return out
 
@@ -108,6 +108,6 @@ def test_a_device_is_no_file(suffix: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("dry", [["--dry-run"], []])
 def test_more_iterations_than_can_be_planned(dry: list[str], tmp_path: Path, capsys) -> None:
-    flags = [*TINY, *PRIVATE[:-2], "--iterations", "1" + 19 * "0", "--out", str(tmp_path / "o"), *dry]
+    flags = [*TINY, *PRIVATE, "--iterations", "1" + 19 * "0", "--out", str(tmp_path / "o"), *dry]
     refused(radmm.main(flags), capsys, "--iterations is 1e+19 with noise")
     assert not (tmp_path / "o").exists()

@@ -46,10 +46,7 @@ INEXACT = "solves are not certified: the published bound holds for exact minimis
 
 def unverified(config: Config, facts: PublicFacts, objectives: Sequence[Any]) -> str:
     """The first hypothesis that does not hold here or that no code can check; empty when all are verified."""
-    require(
-        facts.norm.value is not None and facts.norm.value <= 1,
-        "privacy needs rows of norm at most 1, and whether they are is not read off them; leave out --no-clip",
-    )
+    facts.require_short_rows()
     if facts.without_reader.doubt:
         return facts.without_reader.doubt
     if task_of(LOSSES.get(config.problem.loss, LOSSES["logistic"])) == "multiclass":

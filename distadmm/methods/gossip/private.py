@@ -362,8 +362,5 @@ def _require_known(prepared: Prepared) -> None:
 def unverified(prepared: Prepared) -> str:
     """The first hypothesis that does not hold here or that no code can check; empty when all are verified."""
     facts = prepared.source.facts
-    require(
-        facts.norm.value is not None and facts.norm.value <= 1,
-        "privacy needs rows of norm at most 1, and whether they are is not read off them; leave out --no-clip",
-    )
+    facts.require_short_rows()
     return facts.doubt or consensus.unchecked(prepared)

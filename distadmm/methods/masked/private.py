@@ -223,10 +223,7 @@ _STRUCTURAL = (
 def _checked(prepared: Prepared, rule: Rule, degree: int, least: int) -> dict[str, bool]:
     """The hypotheses that depend on the data, the flags or this machine."""
     facts, privacy = prepared.source.facts, prepared.config.privacy
-    require(
-        facts.norm.value is not None and facts.norm.value <= 1,
-        "privacy needs rows of norm at most 1, and whether they are is not read off them; leave out --no-clip",
-    )
+    facts.require_short_rows()
     large = degree == 0 or degree >= rule.colluding + 1 + rule.nodes - least
     labels = [getattr(objective, "labels", None) for objective in prepared.node.problem.objectives]
     return {
