@@ -6,7 +6,7 @@ import string
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from distadmm.data.formats import kind
 from distadmm.data.mapping import ColumnMapping
@@ -21,6 +21,9 @@ from distadmm.errors import InputError, require
 
 if TYPE_CHECKING:
     from distadmm.data.content import Content
+
+
+Signed = tuple[str, tuple[str, ...]]  # a file, and its feature columns
 
 
 class PatternSource(Source):
@@ -64,7 +67,7 @@ class PatternSource(Source):
             self.form, self.read_from = Form(0, names, classes), path
             self.feature_names = (*names, *(("intercept",) if self.intercept else ()))
             self.classes, self.facts = classes.value, self.reading.facts(path, names, classes, self.clip)
-        agree([self.signature(), Signature(str(path), names)])
+        agree([self.signature(), (str(path), names)])
         self.nodes_read.add(node)
         return self.finish(X, sparse=sparse), y
 
@@ -84,10 +87,10 @@ class PatternSource(Source):
             "or take the file away",
         )
 
-    def signature(self) -> Signature:
+    def signature(self) -> Signed:
         """What must be the same in all files; it tells nothing of the rows."""
         assert self.form is not None, "read a node first"
-        return Signature(str(self.read_from), self.form.feature_names)
+        return str(self.read_from), self.form.feature_names
 
     def test(self, *, sparse: bool = False) -> tuple[Matrix, Array] | None:
         """The held-out file, which everybody may know; read after a node's own file."""
@@ -142,11 +145,6 @@ class ListSource(PatternSource):
         return super().node(node, n_nodes, sparse=sparse)
 
 
-class Signature(NamedTuple):
-    file: str
-    feature_names: tuple[str, ...]
-
-
 def _check_pattern(pattern: str) -> None:
     try:
         fields = {name for _, name, _, _ in string.Formatter().parse(pattern) if name is not None}
@@ -159,11 +157,11 @@ def _check_pattern(pattern: str) -> None:
     )
 
 
-def agree(signatures: Sequence[Signature]) -> None:
+def agree(signatures: Sequence[Signed]) -> None:
     """Files of different nodes have the same columns; their classes are stated, never taken from one of them."""
-    first = signatures[0]
-    for other in signatures[1:]:
-        same_columns(Path(first.file), first.feature_names, Path(other.file), other.feature_names)
+    (first, names), *others = signatures
+    for other, other_names in others:
+        same_columns(Path(first), names, Path(other), other_names)
 
 
 def from_text(

@@ -195,13 +195,13 @@ class WholeSource(Source):
 
     def everything(self, *, sparse: bool = False) -> tuple[Matrix, Array]:
         """All training rows, for an observer."""
-        X, y = self.read(self.training, sparse=sparse)
-        return self.finish(X, sparse=sparse, count=False), y
+        return self._uncounted(self.training, sparse)
 
     def test(self, *, sparse: bool = False) -> tuple[Matrix, Array] | None:
-        if not len(self.testing):
-            return None
-        X, y = self.read(self.testing, sparse=sparse)
+        return self._uncounted(self.testing, sparse) if len(self.testing) else None
+
+    def _uncounted(self, rows: Array, sparse: bool) -> tuple[Matrix, Array]:
+        X, y = self.read(rows, sparse=sparse)
         return self.finish(X, sparse=sparse, count=False), y
 
     def as_task(self, y: Array) -> Array:

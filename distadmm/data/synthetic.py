@@ -25,10 +25,7 @@ def table(rows: int, columns: int, seed: int, run: int = 0) -> tuple[Array, Arra
     falls /= np.linalg.norm(falls)
     X = rng.random(columns) * falls + rng.normal(size=(rows, columns)) * falls
     X /= np.linalg.norm(X, axis=1, keepdims=True)
-    scores = X @ rng.normal(size=columns)
-    scores *= _SIGNAL / max(float(scores.std()), 1e-9)
-    scores -= np.quantile(scores, _RARE)
-    return X, np.where(rng.random(rows) < 1 / (1 + np.exp(-scores)), 1.0, -1.0)
+    return X, _labels(rng, X, _SIGNAL)
 
 
 def any_table(rows: int, columns: int, run: int) -> tuple[Array, Array]:
@@ -64,10 +61,14 @@ def coded(
     X = np.hstack(parts)
     if norm is not None:
         X /= np.maximum(1.0, np.linalg.norm(X, axis=1, keepdims=True) / norm)
+    return X, _labels(rng, X, spread)
+
+
+def _labels(rng: np.random.Generator, X: Array, spread: float) -> Array:
     scores = X @ rng.normal(size=X.shape[1])
     scores *= spread / max(float(scores.std()), 1e-9)
     scores -= np.quantile(scores, _RARE)
-    return X, np.where(rng.random(rows) < 1 / (1 + np.exp(-scores)), 1.0, -1.0)
+    return np.where(rng.random(len(X)) < 1 / (1 + np.exp(-scores)), 1.0, -1.0)
 
 
 def _numbers(rng: np.random.Generator, rows: int, alike: float, common: Array | None) -> Array:

@@ -127,17 +127,11 @@ class Ball:
 
     # Where values of Y are left out, the law of S among those whose Y is not is no part of P_S: only (1) of all holds.
 
-    @cached_property
-    def eps_S(self) -> float:
-        if self.counts.shape[1] < self.cells[1]:
+    def eps_of(self, axis: int) -> float:
+        """For P_S (axis 0) or P_Y (axis 1)."""
+        if self.counts.shape[1 - axis] < self.cells[1 - axis]:
             return self.eps
-        return min(self.eps, radius(self.cells[0], self.n, (1 - self.confidence) / 4))
-
-    @cached_property
-    def eps_Y(self) -> float:
-        if self.counts.shape[0] < self.cells[0]:
-            return self.eps
-        return min(self.eps, radius(self.cells[1], self.n, (1 - self.confidence) / 4))
+        return min(self.eps, radius(self.cells[axis], self.n, (1 - self.confidence) / 4))
 
     def lines(self) -> list[str]:
         return [
@@ -160,7 +154,7 @@ class Ball:
     # -- (3) ------------------------------------------------------------------------------------------------------
 
     def _of_Y(self, P: Array) -> Interval:
-        p, eps = self.law.sum(0), self.eps_Y
+        p, eps = self.law.sum(0), self.eps_of(1)
         low, high = 0.0, min(np.log(len(P)), np.log(P.max(0).sum()))  # no more than H(Y), and maximal leakage
         for q in _references(p, eps):
             d = xlogy(P, np.divide(P, q @ P, out=np.ones_like(P), where=P > 0)).sum(1)
@@ -182,7 +176,7 @@ class Ball:
             # P_SU is in such a ball, too.
             merged = curved((p @ P).ravel(), i.ravel(), pushed.ravel(), self.eps)
             high = min(high, curved(flat, a, q, self.eps), merged)
-            least = -linear(flat, -a, self.eps) - curved(pS, np.zeros(len(pS)), Q.sum(1), self.eps_S)
+            least = -linear(flat, -a, self.eps) - curved(pS, np.zeros(len(pS)), Q.sum(1), self.eps_of(0))
             low = max(low, least, -curved(flat, -a, q, self.eps))
         return Interval(low, max(low, high))
 
@@ -190,7 +184,7 @@ class Ball:
 
     def _leakage(self, P: Array, measure: Measure) -> Interval:
         """sum_y p(y) sum_u v f(a/v) of v = p(u|y), a = P_U, which is linear in p(y) but for a."""
-        p, eps, v = self.law.sum(0), self.eps_Y, np.maximum(P[:, P.max(0) > 0], SMALL)
+        p, eps, v = self.law.sum(0), self.eps_of(1), np.maximum(P[:, P.max(0) > 0], SMALL)
         at = _references(p, eps)[0] @ v  # any point will do
         value, slope = measure.f(at / v), measure.f1(at / v)
         mean = p @ slope

@@ -122,22 +122,19 @@ def best_constants(
     p > 1/u_max.  phi is concave (a least eigenvalue of an affine function), hence psi is, and its maximum is
     found by bisection on its slope.
     """
-    fixed = _fixed(topology, steps, lipschitz)
+    return _best(_fixed(topology, steps, lipschitz), gamma, lipschitz)
+
+
+def _best(fixed: Sequence[_Fixed], gamma: float, lipschitz: Array) -> Constants | None:
     return _solve([_pieces(one, gamma) for one in fixed], 1.0 / np.asarray(lipschitz, float))
 
 
 def smallest_gamma(
-    topology: Topology,
-    steps: Sequence[Stage],
-    lipschitz: Array,
-    constants: Constants | None = None,
-    *,
-    most: float = 1e12,
-    tolerance: float = 1e-6,
+    topology: Topology, steps: Sequence[Stage], lipschitz: Array, constants: Constants | None = None
 ) -> float | None:
     """The smallest gamma >= 0 that meets (i) and (ii), for the best L and mu or for given ones; None if none does.
 
-    Doubling upwards to `most` times the largest M_i, then bisection to a relative `tolerance`.
+    Doubling upwards to 1e12 times the largest M_i, then bisection to a relative 1e-6.
     """
     if infeasible_for_every_gamma(topology, steps):
         return None
@@ -146,9 +143,7 @@ def smallest_gamma(
 
     def met(gamma: float) -> bool:
         if constants is None:
-            return (
-                _solve([_pieces(one, gamma) for one in fixed], 1.0 / np.asarray(lipschitz, float)) is not None
-            )
+            return _best(fixed, gamma, lipschitz) is not None
         return margins(topology, steps, gamma, lipschitz, constants).hold
 
     if met(0.0):
@@ -156,9 +151,9 @@ def smallest_gamma(
     low, high = 0.0, 1e-6 * float(np.max(lipschitz))
     while not met(high):
         low, high = high, 2 * high
-        if high > most * np.max(lipschitz):
+        if high > 1e12 * np.max(lipschitz):
             return None
-    while high - low > tolerance * high:
+    while high - low > 1e-6 * high:
         middle = (low + high) / 2
         low, high = (low, middle) if met(middle) else (middle, high)
     return high
