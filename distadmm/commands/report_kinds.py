@@ -27,10 +27,10 @@ class Kind(NamedTuple):
     history: tuple[str, ...]  # columns of history.csv that are read
     columns: tuple[Column, ...]
     curves: tuple[Curve, ...]
-    spent: tuple[str, str]  # what is drawn over epsilon: label, quantity
     reading: str
-    whose: str  # of whom an epsilon is
-    objective: frozenset[str]  # flags that change the function that is minimised
+    spent: tuple[str, str] = ("", "")  # what is drawn over epsilon: label, quantity
+    whose: str = ""  # of whom an epsilon is
+    objective: frozenset[str] = frozenset()  # flags that change the function that is minimised
     gaps: bool = False  # whether the iteration and the bytes at which a gap is reached are columns
     point: tuple[str, ...] = ()  # what sets apart the points that one run holds
 
@@ -64,11 +64,11 @@ KINDS = {
             Curve("iteration", "iteration", "test loss of the nodes' own models", "test_loss", worst="worst_test_loss"),
             _WRONG._replace(worst="worst_test_error"),
         ),
-        ("test loss of the nodes' own models", "test_loss"),
         "gap of mean: objective of the mean of the nodes' models over the optimum of all rows together, minus 1. test "
         "error and loss: of the nodes' own models, mean over the nodes, and the worst node. Bytes are those of the "
         "protocol, of all nodes. own rows: of the rows trained on, by a private evaluation, under noise. epsilon is "
         f"that of the node that has spent most. {_SEEDS}",
+        ("test loss of the nodes' own models", "test_loss"),
         "node that has spent most",
         _ROWS,
         gaps=True,
@@ -87,10 +87,10 @@ KINDS = {
             Curve("iteration", "iteration", "residual", "residual", logarithmic=True),
             _WRONG,
         ),
-        ("test error", "test_error"),
         "objective/N: loss and regulariser of the parties' models together, a record. alone and in one place: the test "
         "error of party 1's columns and of all columns without a protocol. epsilon is that of the party that has spent "
         f"most; a person at several parties spends more (ledger show). {_SEEDS}",
+        ("test error", "test_error"),
         "party that has spent most",
         (_ROWS - {"rho", "clip"}) | {"lambda", "mean", "reg", "region", "key", "party_files"},
     ),
@@ -108,8 +108,8 @@ KINDS = {
             Curve("iteration", "iteration", "objective", "objective"),
             Curve("iteration", "iteration", "columns with a coefficient", "nonzeros"),
         ),
-        ("test error", "test_error"),
         f"objective: mean loss and penalty. Several repetitions of one run are shown by their means. {_SEEDS}",
+        ("test error", "test_error"),
         "run as a whole",
         (_ROWS - {"rho", "clip"}) | {"penalty", "lambda", "alpha", "row_norm"},
     ),
@@ -122,11 +122,8 @@ KINDS = {
             Column("proved gap", "gap", "{:.1e}"),
         ),
         (Curve("leakage E[d]", "E_d", "I(S;U), nats", "I_SU"),),
-        ("", ""),
         "I(S;U): what the server still learns. E[d]: what it learns of the data, by the measure, an average over the "
         "data: no epsilon.",
-        "",
-        frozenset(),
         point=("beta",),
     ),
     "funnel": Kind(
@@ -137,11 +134,8 @@ KINDS = {
             Column("proven lower", "lower_bound", "{:z.8f}"),
         ),
         (Curve("I(X;Y), nats", "I_XY", "I(S;Y), nats", "I_SY"),),
-        ("", ""),
         "I(S;Y): what the released Y tells of the private S, I(X;Y) what it tells of the useful X, both in nats and "
         "averages over the data: no epsilon.",
-        "",
-        frozenset(),
         point=("R", "reading"),
     ),
 }  # fmt: skip

@@ -18,7 +18,7 @@ A missing cell is an empty one, or one that `missing` lists; in numbers only whe
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -83,6 +83,11 @@ class Schema:
             "missing": sorted(self.missing),
             "ignore": list(self.ignore),
         }
+
+    def of_new_rows(self, header: Sequence[str]) -> "Schema":
+        """For a file with these columns, which may have a target and more of them."""
+        known = {column.name for column in self.columns}
+        return replace(self, target=None, ignore=tuple(name for name in header if name not in known))
 
     @classmethod
     def of_json(cls, told: dict[str, Any]) -> "Schema":

@@ -172,7 +172,7 @@ class Network:
     def _exchange(self, F: Array) -> Array:
         width = F.shape[1]
         traffic = self.traffic
-        there = None if self._moment is None else self._moment.edges[self.slots]
+        there = self.edges
         count = len(self.columns) if there is None else int(there.sum())
         traffic.messages += count
         traffic.bytes += F.itemsize * width * count

@@ -88,11 +88,7 @@ class Scorer(NamedTuple):
                     f"{path}: column {column.name!r} is not sanitised, as it was for this model; do so by: python -m "
                     f"distadmm apply MAPPING --column {column.name} --data {path}",
                 )
-        known = {column.name for column in schema.columns}
-        more = tuple(name for name in there if name not in known)
-        return dense(
-            cell_file(path, schema=replace(schema, target=None, ignore=more), targetless=True).read()[0]
-        )
+        return dense(cell_file(path, schema=schema.of_new_rows(there), targetless=True).read()[0])
 
     def _schema(self, there: set[str]) -> Schema:
         """How a file with these columns is read: as the training's, or column by column under the model's names."""

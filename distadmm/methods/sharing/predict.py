@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -129,10 +128,7 @@ def _new_records(
 
 def _as_trained(told: dict[str, Any], path: Path) -> Schema:
     """The training's schema for new rows, which may have a target and more columns."""
-    schema = Schema.of_json(told)
-    known = {column.name for column in schema.columns}
-    more = tuple(name for name in cell_file(path, targetless=True).header if name not in known)
-    return replace(schema, target=None, ignore=more)
+    return Schema.of_json(told).of_new_rows(cell_file(path, targetless=True).header)
 
 
 def _rows(matrices: dict[int, Any]) -> int:

@@ -30,8 +30,8 @@ from distadmm.privacy.ledger.tally import Tally, schedule_hash, statement_kind
 SCOPES = ("record", "feature", "person", "unknown")
 MODES = ("simulation", "secure")
 
-_RELEASE_HOLES = {"item": "%d", "k": "%d", "node": "%d", "of": "%d", "prev": '"%s"', "seq": "%d"}
 _POST_HOLES = {"k": "%d", "node": "%d", "of": "%d", "prev": '"%s"', "seq": "%d"}
+_RELEASE_HOLES = {"item": "%d", **_POST_HOLES}
 
 
 def boot_id() -> str | None:
@@ -265,7 +265,7 @@ class MemoryLedger:
         slot = self.tally.slot(event)
         if slot is None:
             return self._charge_unreserved(event, iteration)
-        text = self._release_texts.get(event.mech) or self._release_text(event.mech)
+        text = self._release_texts.get(event.mech) or self._template(event.mech)
         slot.left -= 1
         holes = slot.item, iteration, self.node, slot.of, self.head.hex(), self._seq
         seq = self._append(text % holes, sync=False)
@@ -275,10 +275,11 @@ class MemoryLedger:
         tally.closed = False
         return Receipt(seq, "release", iteration, self.head)
 
-    def _release_text(self, mech: str) -> str:
-        """The canonical form of a release under a reservation, with its holes; made once a mechanism."""
-        own = {"v": self.version, "run": self.run, "kind": "release", "mech": mech}
-        self._release_texts[mech] = chain.template(own, _RELEASE_HOLES)
+    def _template(self, mech: str) -> str:
+        """The canonical form of a release under a reservation, with its holes, made once a mechanism; "": of a post."""
+        own = {"kind": "release", "mech": mech} if mech else {"kind": "post"}
+        whole = {"v": self.version, "run": self.run, **own}
+        self._release_texts[mech] = chain.template(whole, _RELEASE_HOLES if mech else _POST_HOLES)
         return self._release_texts[mech]
 
     def _charge_unreserved(self, event: Event, iteration: int) -> Receipt:
@@ -330,16 +331,11 @@ class MemoryLedger:
             raise InputError(
                 f"node {self.node}, iteration {iteration}: no ledger entry {of!r} to recycle; charge a release first"
             )
-        text = self._release_texts.get("") or self._post_text()
+        text = self._release_texts.get("") or self._template("")
         seq = self._append(text % (iteration, self.node, of, self.head.hex(), self._seq), sync=False)
         tally.posts += 1
         tally.closed = False
         return Receipt(seq, "post", iteration, self.head)
-
-    def _post_text(self) -> str:
-        own = {"v": self.version, "run": self.run, "kind": "post"}
-        self._release_texts[""] = chain.template(own, _POST_HOLES)
-        return self._release_texts[""]
 
     def expose(self, reason: str, *, iteration: int, **claim: Any) -> Receipt:
         """Note a message that depends on data and has no bound; `claim`: what a paper says of it (`Unbounded`)."""
