@@ -86,9 +86,10 @@ def test_every_law_of_the_ball_is_within_the_bounds(seed: int, n: int, clear: bo
     for _ in range(40):
         law = inside(rng, ball.law.ravel(), ball.eps).reshape(K, M)
         assert found.I_SU.low - 1e-9 <= information(law @ P) <= found.I_SU.high + 1e-9 or (
-            kl(ball.law.sum(0), law.sum(0)) > ball.eps_Y or kl(ball.law.sum(1), law.sum(1)) > ball.eps_S
+            kl(ball.law.sum(0), law.sum(0)) > ball.eps_of(1)
+            or kl(ball.law.sum(1), law.sum(1)) > ball.eps_of(0)
         )
-        p = inside(rng, ball.law.sum(0), ball.eps_Y)
+        p = inside(rng, ball.law.sum(0), ball.eps_of(1))
         assert found.I_YU.low - 1e-9 <= information(p[:, None] * P) <= found.I_YU.high + 1e-9
         assert found.E is not None
         assert found.E.low - 1e-7 <= leakage(p, P, f) <= found.E.high + 1e-7
@@ -277,9 +278,9 @@ def test_values_that_no_row_has_are_counted(tmp_path: Path) -> None:
     whole, left = (ball_of(each, 0.9) for each in (gone, gone.observed()))
     assert whole is not None
     assert left is not None
-    assert whole.eps_S < whole.eps
-    assert left.eps_S == left.eps  # of S among those whose Y occurs the ball of P_S does not speak
-    assert left.eps_Y < left.eps
+    assert whole.eps_of(0) < whole.eps
+    assert left.eps_of(0) == left.eps  # of S among those whose Y occurs the ball of P_S does not speak
+    assert left.eps_of(1) < left.eps
     with pytest.raises(InputError, match="counted rows"):
         ball_of(tables.problem("synthetic-unif"), 0.9)
 
