@@ -484,6 +484,15 @@ def test_a_resumed_run_is_entered_once(tmp_path):
     assert sum(spent) == releases[1]
 
 
+def test_what_has_no_bound_is_entered_once_and_not_by_every_node_again(tmp_path):
+    flags = ["--data", str(table(tmp_path / "t.csv")), "--target", "y", "--topology", "ring:3", *SHORT]
+    assert radmm([*flags, "--out", str(tmp_path / "run")]) == 0
+    lines = [json.loads(line) for line in Account().path.read_text().splitlines()]
+    assert [line["kind"] for line in lines] == ["open", "run", "heads"]
+    (run,) = Account().read().runs.values()
+    assert all(event.unbounded for spender in run.nodes.values() for event in spender.events)
+
+
 def test_a_killed_run_is_counted(tmp_path):
     """The account is written before the first message is: whatever a killed run sent, it is in there."""
     data = table(tmp_path / "t.csv")
