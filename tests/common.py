@@ -29,6 +29,9 @@ PRINTED = [
     "0.01",
 ]
 
+#: The R-ADMM paper's: d = 105, C = 1750, B = 8000, alpha = 1, logistic, rho/N + 2 eta V = 8.2, K = 50.
+PAPER = ObjectivePerturbation("gamma", 105, 1.0, 1750 / 8000, 0.25, 8.2, 50, logistic=True)
+
 #: Objective perturbation of sizes that are met.
 SOLVES = st.builds(
     ObjectivePerturbation,

@@ -33,10 +33,9 @@ from distadmm.privacy.accounting.accountant import (
     rdp_to_epsilon,
     to_dp_event,
 )
+from tests.common import PAPER
 
 DELTA = 1e-5
-# The experiments of the R-ADMM paper: d = 105, C = 1750, B = 8000, alpha = 1, logistic, rho/N + 2 eta V = 8.2, K = 50.
-PAPER = ObjectivePerturbation("gamma", 105, 1.0, 1750 / 8000, 0.25, 8.2, 50, logistic=True)
 TABLES = json.loads(Path(__file__).with_name("vectors").joinpath("tight_numbers.json").read_text())
 
 EVENTS = [

@@ -26,10 +26,9 @@ from distadmm.privacy.accounting.accountant import (
     r_o_r,
 )
 from distadmm.privacy.ledger.filter import budget
-from tests.common import SOLVES
+from tests.common import PAPER, SOLVES
 
 DELTA = 1e-5
-PAPER = ObjectivePerturbation("gamma", 105, 1.0, 1750 / 8000, 0.25, 8.2, 50, logistic=True)
 CDF = {
     "gaussian": special.ndtr,
     "gamma": lambda b: np.where(b < 0, np.exp(np.minimum(b, 0)) / 2, 1 - np.exp(-np.maximum(b, 0)) / 2),

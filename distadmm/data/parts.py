@@ -137,12 +137,12 @@ def _shown(found: Array) -> str:
     return ", ".join(f"{value:g}" for value in found[:6]) + (", ..." if found.size > 6 else "")
 
 
-def sparse_or_dense(matrix: Any, density: float = 0.25) -> Any:
+def sparse_or_dense(matrix: Any) -> Any:
     """scipy CSR when few entries differ from zero, else a dense array: both are exact, one is faster."""
     from scipy.sparse import csr_matrix, issparse
 
     filled = matrix.nnz if issparse(matrix) else int(np.count_nonzero(matrix))
-    if filled <= density * matrix.shape[0] * matrix.shape[1]:
+    if filled <= 0.25 * matrix.shape[0] * matrix.shape[1]:
         return csr_matrix(matrix)
     return matrix.toarray() if issparse(matrix) else np.asarray(matrix, dtype=float)
 

@@ -20,7 +20,7 @@ RIM = 0.07  # around the unit square of nodes
 ENDINGS = (".svg", ".png", ".pdf")
 
 
-def layout(topology: Topology, rounds: int = 300) -> Array:
+def layout(topology: Topology) -> Array:
     """(n, 2) places whose distances come close to the hops d_ij: least stress sum_ij (|x_i - x_j| - d_ij)^2 / d_ij^2.
 
     From classical scaling, each round replaces the stress by a quadratic that lies above it and touches it at
@@ -33,7 +33,7 @@ def layout(topology: Topology, rounds: int = 300) -> Array:
     weight = 1.0 / (hops + np.eye(n)) ** 2 - np.eye(n)
     x = _start(hops)
     inverse = np.linalg.inv(np.diag(weight.sum(axis=1)) - weight + 1.0 / n)  # 1/n: the places' mean stays put
-    for _ in range(rounds):
+    for _ in range(300):
         apart = np.linalg.norm(x[:, None] - x[None], axis=2)
         pull = np.divide(weight * hops, apart, out=np.zeros_like(apart), where=apart > 1e-9)
         new = inverse @ (pull.sum(axis=1)[:, None] * x - pull @ x)

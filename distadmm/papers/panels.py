@@ -99,8 +99,8 @@ def falls(values: Iterable[float], slack: float = 0.0, by: float = 1e-9) -> bool
     )
 
 
-def rises(values: Iterable[float], slack: float = 0.0, by: float = 1e-9) -> bool:
-    return falls([-value for value in values], slack, by)
+def rises(values: Iterable[float], slack: float = 0.0) -> bool:
+    return falls([-value for value in values], slack)
 
 
 def settles(values: Iterable[float], at: int, within: float) -> bool:

@@ -94,6 +94,6 @@ def linear_rate(topology: Topology, hessians: Array, setting: Setting) -> float:
     return float("nan")
 
 
-def iterations_for(rate: float, factor: float = 10.0) -> float:
-    """Iterations in which the error falls by `factor` at this rate; infinite if it does not fall."""
-    return float(np.log(factor) / -np.log(rate)) if 0 < rate < 1 else (0.0 if rate == 0 else float("inf"))
+def iterations_for(rate: float) -> float:
+    """Iterations in which the error falls to a tenth at this rate; infinite if it does not fall."""
+    return float(np.log(10.0) / -np.log(rate)) if 0 < rate < 1 else (0.0 if rate == 0 else float("inf"))

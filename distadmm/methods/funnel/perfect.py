@@ -114,10 +114,10 @@ class Polytope:
             bases[row[better], leave[row, enter][better]] = enter[better]
         return bases, now
 
-    def shake(self, bases: Array, rng: np.random.Generator, times: int = 3) -> Array:
-        """The bases after `times` random exchanges."""
+    def shake(self, bases: Array, rng: np.random.Generator) -> Array:
+        """The bases after three random exchanges."""
         row = np.arange(len(bases))
-        for _ in range(times):
+        for _ in range(3):
             _, theta, leave, _ = self._exchanges(bases)
             allowed = theta > 0
             np.put_along_axis(allowed, bases, False, axis=1)

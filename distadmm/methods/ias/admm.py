@@ -269,25 +269,16 @@ class Printed(NamedTuple):
     delta_then: float  # |delta|_1 at that step
 
 
-def inner_loop(
-    objective: Objective,
-    P: Array,
-    eps: float,
-    rho: float,
-    sign: float,
-    *,
-    steps: int = 120,
-    eta_p: float = 1e-3,
-) -> Printed:
-    """`steps` inner steps from P, line 6's stop test noted but not obeyed; ended when P_U leaves 1e4."""
+def inner_loop(objective: Objective, P: Array, eps: float, rho: float, sign: float) -> Printed:
+    """120 inner steps from P, line 6's stop test noted but not obeyed; ended when P_U leaves 1e4."""
     state, passed, then = init(objective, P[None]), None, np.nan
     done = 0
-    while done < steps and np.abs(state.P_U).max() < 1e4:
+    while done < 120 and np.abs(state.P_U).max() < 1e4:
         new = inner_step(objective, state, rho, eps, sign=sign)
         done += 1
         moved = float(np.abs(new.P_U - state.P_U).sum())
         state = new
-        if passed is None and moved <= eta_p:
+        if passed is None and moved <= 1e-3:  # eta_p
             passed, then = done, float(look(objective, state, rho).delta[0])
     seen = look(objective, state, rho)
     return Printed(done, float(seen.delta[0]), float(seen.lam[0]), float(state.P_U.sum()), passed, then)

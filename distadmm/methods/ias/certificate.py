@@ -142,7 +142,7 @@ def certify(
 def _price(objective: Objective, a: Array, seed: int, tolerance: float) -> envelope.Price:
     if len(objective.problem.P_S) <= envelope.MAX_S:
         return envelope.price(objective, a, tolerance=tolerance)
-    return envelope.price_by_search(objective, a, seed=seed)
+    return envelope.price_by_search(objective, a, seed)
 
 
 def _narrow(objective: Objective, P: Array, K: int, eps: float) -> Array:

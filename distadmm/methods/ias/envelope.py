@@ -113,12 +113,12 @@ def price(
     return Price(max(settled, lower), lower, q, value, seen, True)
 
 
-def price_by_search(objective: Objective, a: Array, *, tries: int = 2000, seed: int = 0) -> Price:
+def price_by_search(objective: Objective, a: Array, seed: int) -> Price:
     """The best of many ascents, for |S| beyond branch and bound: a heuristic, not a bound."""
     rng = np.random.default_rng(np.random.SeedSequence(entropy=seed, spawn_key=(7, 0)))
     p = objective.problem.P_Y
     q = np.vstack([np.eye(len(p)), objective.problem.joint / objective.problem.P_S[:, None]])
-    q = np.vstack([q, rng.dirichlet(np.full(len(p), 0.3), size=tries)])
+    q = np.vstack([q, rng.dirichlet(np.full(len(p), 0.3), size=2000)])
     q, value = _climb(objective, a, q)
     return Price(float(value.max()), float(value.max()), q, value, 0, False)
 

@@ -79,7 +79,7 @@ class Guard:
         self._round = round
         self._issued[kind] = _Issued(round, purpose, events, rows.copy(), _bytes(rows), uses)
 
-    def permit(self, round: int, purpose: str, *, kind: str = "row", uses: float = 1) -> None:
+    def permit(self, round: int, purpose: str, *, kind: str = "row") -> None:
         """The next messages of this kind may hold anything: they are made of released values ("recycled"), or the
         ledger says already that they have no bound ("open")."""
         self._round = round
@@ -87,7 +87,7 @@ class Guard:
         if issued is None or issued.rows is not None:
             issued = self._issued[kind] = _Issued(round, purpose, (), None, b"", 0)
         issued.round, issued.purpose = round, purpose
-        issued.uses = math.inf if purpose == "open" else uses
+        issued.uses = math.inf if purpose == "open" else 1
 
     def __call__(self, kind: str, rows: Array, seals: Sequence[Seal] | None = None) -> None:
         """Let `rows` leave, or charge them.  `seals`: those that travel with them, where the fabric sends some."""
