@@ -484,9 +484,10 @@ def test_a_resumed_run_is_entered_once(tmp_path):
     assert sum(spent) == releases[1]
 
 
-def test_what_has_no_bound_is_entered_once_and_not_by_every_node_again(tmp_path):
+@pytest.mark.parametrize("algorithm", ["radmm", "admm", "newton"])  # the second exposes what tunes it, too
+def test_what_has_no_bound_is_entered_once_and_not_by_every_node_again(algorithm, tmp_path):
     flags = ["--data", str(table(tmp_path / "t.csv")), "--target", "y", "--topology", "ring:3", *SHORT]
-    assert radmm([*flags, "--out", str(tmp_path / "run")]) == 0
+    assert radmm([*flags, "--algorithm", algorithm, "--out", str(tmp_path / "run")]) == 0
     lines = [json.loads(line) for line in Account().path.read_text().splitlines()]
     assert [line["kind"] for line in lines] == ["open", "run", "heads"]
     (run,) = Account().read().runs.values()

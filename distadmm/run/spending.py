@@ -130,8 +130,8 @@ def _enter(
         run.world.on_root(write_all)
         found = told[0] if told else None
     run.account = book
-    for ledger, plan in zip(ledgers, plans):
-        purse.entered[ledger.node] = frozenset(event for event in plan if event.unbounded)
+    unbounded = [any(event.unbounded for event in plan) for plan in plans]
+    purse.lost = {ledger.node for ledger, lost in zip(ledgers, unbounded) if lost}
     if found is not None and found[0].runs:
         before, after = found
         run.earlier = before.words
@@ -179,22 +179,24 @@ class Purse:
     def __init__(self, account: Account, run: str, where: str, delta: float, rows_of: str = ""):
         """`rows_of`: the run whose rows these are."""
         self.account, self.run, self.where, self.delta, self.rows_of = account, run, where, delta, rows_of
-        self.entered: dict[int, frozenset[Event]] = {}  # of each node, what has no bound and stands there
+        self.lost: set[int] = set()  # nodes of which something stands there that has no bound
 
     def __call__(self, ledger: MemoryLedger, event: Event) -> None:
         self.all([ledger], event)
 
     def all(self, ledgers: Sequence[MemoryLedger], event: Event) -> None:
-        """The same of ledgers that are about to charge one thing each."""
+        """The same of ledgers that are about to charge one thing each; to what has no bound nothing adds."""
         from distadmm.privacy.ledger.account import Entered
 
-        ledgers = [ledger for ledger in ledgers if event not in self.entered.get(ledger.node, ())]
+        ledgers = [ledger for ledger in ledgers if not (event.unbounded and ledger.node in self.lost)]
         if not ledgers:
             return
         more = {ledger.node: spender(ledger, (), [event]) for ledger in ledgers}
         self.account.enter(
             Entered(self.run, self.where, frozenset(), more), self.delta, more=True, rows_of=self.rows_of
         )
+        if event.unbounded:
+            self.lost.update(more)
 
 
 def leave(
