@@ -137,16 +137,13 @@ def mpiexec() -> list[str]:
 
 def mpiexec_command() -> list[str]:
     """The launcher that belongs to this Python's MPI."""
-    beside = Path(sys.executable).with_name("mpiexec")
-    found = os.environ.get("DISTADMM_MPIEXEC") or (
-        str(beside) if beside.exists() else shutil.which("mpiexec")
-    )
-    if not found:
+    from distadmm.testing.faults.lives import launcher
+
+    if not launcher():
         pytest.fail(
             "no mpiexec beside this Python or on PATH; install one with: pip install 'distadmm[mpich]'"
         )
-    version = subprocess.run([found, "--version"], capture_output=True, text=True, timeout=60).stdout
-    return [found, "--oversubscribe"] if "Open MPI" in version or "OpenRTE" in version else [found]
+    return list(launcher())
 
 
 @pytest.hookimpl(tryfirst=True)
