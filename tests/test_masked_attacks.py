@@ -136,7 +136,7 @@ def test_labels_are_looked_at_where_they_are_not_folded_in() -> None:
 
     def found(*labels: float) -> bool:
         objective = SimpleNamespace(labels=np.array(labels))
-        facts = SimpleNamespace(norm=SimpleNamespace(value=1.0), doubt="")
+        facts = SimpleNamespace(norm=SimpleNamespace(value=1.0), doubt="", require_short_rows=lambda: None)
         prepared = SimpleNamespace(
             source=SimpleNamespace(facts=facts),
             config=SimpleNamespace(privacy=SimpleNamespace(adjacency="replace", public_rows=None)),
