@@ -134,8 +134,12 @@ def test_what_is_registered_with_a_private_form_takes_part() -> None:
         def releases(self, node, iterations): ...
 
     assert Options(**options).methods == [*methods, "compared-here"]
-    assert Options(**options, algorithm=("mine.py",)).methods == [*methods, "compared-here", "mine.py"]
-    assert Options(**options, algorithm=("radmm", "mine.py")).methods == ["radmm", "mine.py"]
+    assert Options(**options, algorithm=("also-here.py",)).methods == [
+        *methods,
+        "compared-here",
+        "also-here.py",
+    ]
+    assert Options(**options, algorithm=("radmm", "also-here.py")).methods == ["radmm", "also-here.py"]
 
 
 def test_the_interval_is_that_of_students_t() -> None:
