@@ -31,6 +31,7 @@ from distadmm.methods.gossip import rule
 from distadmm.methods.gossip.accelerated import Accelerated
 from distadmm.methods.gossip.gossip import Gossip
 from distadmm.methods.gossip.private import moments_moved, plan_of, sensitivities
+from distadmm.methods.gossip.release import Gradients
 from distadmm.privacy.accounting import accountant, gaussian, pairwise_gaussian
 from distadmm.privacy.accounting.events import Gaussian, event_from_json
 from distadmm.privacy.accounting.objective_perturbation import ObjectivePerturbation
@@ -652,14 +653,21 @@ def test_a_trust_that_means_nothing_is_refused(flags: dict[str, Any], said: str)
 ATTACKED: dict[str, Any] = {**SMALL, "topology": "ring:6", "trust": "coalition:1", "noise_model": "pairwise"}
 
 
-def attacked(runs: int = 6, colluding: int = 1, **flags: Any) -> tuple[Any, Played]:
-    plan = plan_of(prepare(radmm.configure("gossip", **{**ATTACKED, **flags}), World()))
+def attacked(runs: int = 6, colluding: int = 1, method: str = "gossip", **flags: Any) -> tuple[Any, Played]:
+    plan = plan_of(prepare(radmm.configure(method, **{**ATTACKED, **flags}), World()))
     assert plan is not None
     found = audit.played(plan, runs, Draws("simulation", 7), colluding)
     return verdict_of(found.noises, found.findings), found
 
 
-@pytest.mark.parametrize("flags", [{}, {"trust": None, "noise_model": "auto"}, {"topology": "complete:5"}])
+LOCAL: dict[str, Any] = {"trust": None, "noise_model": "auto"}
+MOMENTS: dict[str, Any] = {"method": "preconditioned", "topology": "complete:5"}
+AWAY: dict[str, Any] = {"topology": "complete:6", "spare": 2, "drop_out": "0.1:0.5"}
+
+
+@pytest.mark.parametrize(
+    "flags", [{}, LOCAL, {"topology": "complete:5"}, MOMENTS, {**MOMENTS, **LOCAL}, AWAY]
+)
 def test_noise_as_it_is_paid_for_stands(flags: dict[str, Any]) -> None:
     verdict, _ = attacked(**flags)
     assert not verdict.refuted, verdict.findings[:3]
@@ -698,6 +706,42 @@ def test_the_auditor_catches(plant: Any, kind: str, monkeypatch: pytest.MonkeyPa
     verdict, _ = attacked()
     assert verdict.refuted
     assert any(finding.kind in kind for finding in verdict.findings), verdict.findings[:3]
+
+
+@pytest.mark.parametrize("own", [{}, LOCAL])
+def test_the_auditor_attacks_second_moments_beside_gradients(
+    own: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are one more release of what is learnt; under half of their noise the audit refutes."""
+    _, found = attacked(runs=120 if own else 1, epsilon=5.0, **{**MOMENTS, **own})
+    first, steps = found.events
+    assert first.releases == 1
+    assert (
+        first.gdp_mu("replace") > steps.single().gdp_mu("replace") / 2
+    )  # a share of the budget worth attacking
+    if own:  # no edge hides a part of it: one who holds no node learns all that is charged
+        mu = np.sqrt(np.mean(found.here) - np.mean(found.there))
+        assert mu == pytest.approx(math.hypot(*(e.gdp_mu("replace") for e in found.events)), rel=0.2)
+    noised = Gradients._noised
+
+    def halved(self: Gradients, i: int, value: Array, k: int) -> Array:
+        drawn = noised(self, i, value, k)
+        return drawn if self.recipe.steps > 1 else value + (drawn - value) / 2
+
+    monkeypatch.setattr(Gradients, "_noised", halved)
+    verdict, _ = attacked(**{**MOMENTS, **own})
+    assert any(finding.kind == "scale" for finding in verdict.findings), verdict.findings[:3]
+
+
+def test_the_auditor_takes_nodes_away_whose_absence_was_not_paid_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    share = pairwise_gaussian.PairwiseGaussian._share
+    monkeypatch.setattr(
+        pairwise_gaussian.PairwiseGaussian,
+        "_share",
+        lambda self, colluding: share(self, colluding - self.gone),
+    )
+    verdict, _ = attacked(**AWAY)
+    assert any(finding.kind == "entry" for finding in verdict.findings), verdict.findings[:3]
 
 
 def test_both_neighbours_on_a_ring_know_more_than_a_claim_for_one_allows() -> None:

@@ -8,6 +8,9 @@ edges add; it is taken off, and what is left has the covariance s^2 I + c^2 L of
     two edges is none of that;
   * level 1 and 2: the likelihood ratio of all that the coalition sees;
   * what a ledger says of coalitions is worked out again, one by one.
+
+Where second moments are released first, they are attacked too, as one more release that moves by all that it is charged
+for.  Where up to R nodes may be away, those R are away whose absence tells the coalition most, in every round.
 """
 
 from collections.abc import Callable, Sequence
@@ -40,14 +43,15 @@ class Adversary(NamedTuple):
     members: tuple[int, ...]
     target: int  # the node that it learns most of
     mu: float  # of one release
+    away: tuple[int, ...] = ()  # nodes whose absence helps it
 
 
-def adversary(A: Array, S: Array, reach: float, coalitions: Sequence[Sequence[int]]) -> Adversary:
+def adversary(A: Array, S: Array, reach: Array | float, coalitions: Sequence[Sequence[int]]) -> Adversary:
     """Of these coalitions the one that learns most; S: covariance of one release, given nobody's edges."""
-    best = Adversary((), 0, 0.0)
+    best, reach = Adversary((), 0, 0.0), np.broadcast_to(reach, len(A))
     for members in coalitions:
         left, covariance = _seen(A, S, members)
-        known = reach * np.sqrt(np.diag(np.linalg.inv(covariance)))
+        known = reach[left] * np.sqrt(np.diag(np.linalg.inv(covariance)))
         if known.max() > best.mu:
             best = Adversary(tuple(members), left[int(known.argmax())], float(known.max()))
     return best
@@ -66,72 +70,129 @@ def play_of(plan: Plan, words: str) -> Play:
     """How the noise of `plan` is attacked, by as many as its trust names."""
     n, recipe = plan.node.facts.n_nodes, plan.recipe
     colluding = colluding_of(recipe.trust, n) if recipe.pairwise else 0
+    first = "1 release of second moments and " if recipe.first else ""
+    gone = _gone(recipe.queries[0])
+    away = f" while {gone} are away" if gone else ""
     claim: Callable[..., Any] = lambda events: claim_of(  # noqa: E731
-        events, recipe.adjacency, f"a ledger of {words}, {_STEPS} steps, against {recipe.trust}"
+        events, recipe.adjacency, f"a ledger of {words}, {first}{_STEPS} steps, against {recipe.trust}{away}"
     )
     return Play(words, lambda runs, draws: played(plan, runs, draws, colluding), claim, recipe.mode)
+
+
+class Stage(NamedTuple):
+    """Releases of one kind, as the adversary sees them."""
+
+    queries: Sequence[Any]  # of each node
+    steps: int  # of a play
+    unit: float  # of the grid; 0: none
+    reach: Array  # how far one record moves each node's release
+    covariance: Array  # of one release, given nobody's edges
+
+    @classmethod
+    def of(cls, A: Array, queries: Sequence[Any], mode: str, steps: int) -> "Stage":
+        queries = [_narrow(query) for query in queries]
+        query = queries[0]
+        S = np.diag([_claimed(_event(each, mode), each, mode) ** 2 for each in queries])
+        unit = 0.0
+        if isinstance(query, Paired):
+            unit = query.spacing
+            S = S + (query.event.pair_grid * unit) ** 2 * (np.diag(A.sum(axis=1)) - A)
+        elif mode == "secure":
+            unit = query.grid.spacing
+        return cls(queries, steps, unit, np.array([each.sensitivity for each in queries]), S)
+
+
+class Sight(NamedTuple):
+    """What is left to guess of one stage when what the adversary knows is taken off."""
+
+    left: list[int]  # whose releases
+    moved: Array
+    inverse: Array  # of the covariance
+    whiten: Array
+
+    @classmethod
+    def of(cls, A: Array, stage: Stage, who: Adversary) -> "Sight":
+        left, covariance = _seen(A, stage.covariance, who.members + who.away)
+        moved = np.zeros(len(left))
+        moved[left.index(who.target)] = stage.reach[who.target]
+        whiten = np.linalg.inv(np.linalg.cholesky(covariance))
+        return cls(left, moved, np.linalg.inv(covariance), whiten)
+
+    def ratio(self, here: Array) -> float:
+        """The log-likelihood ratio of one release's first column."""
+        there = here - self.moved
+        return float(there @ self.inverse @ there - here @ self.inverse @ here) / 2
 
 
 def played(plan: Plan, runs: int, draws: Draws, colluding: int) -> Played:
     """`runs` plays in each world, seen by the worst `colluding` nodes."""
     node, recipe = fresh(plan.node), plan.recipe
     A = cast(Array, forecast.adjacency(node.network))
-    queries = [_narrow(query) for query in recipe.queries]
-    events = [query.event if isinstance(query, Paired) else query.event(recipe.mode) for query in queries]
-    event, query = events[0], queries[0]
-    unit = (
-        query.spacing if isinstance(query, Paired) else query.grid.spacing if recipe.mode == "secure" else 0.0
+    gone = _gone(recipe.queries[0])
+    kinds = [(recipe.first, 1)] * bool(recipe.first) + [(recipe.queries, _STEPS)]
+    stages = [Stage.of(A, queries, recipe.mode, steps) for queries, steps in kinds]
+    last, size = stages[-1], min(colluding + gone, len(A) - 1)
+    who = adversary(
+        A, last.covariance, last.reach, list(islice(combinations(range(len(A)), size), COALITIONS))
     )
-    S = np.diag([_claimed(e, q, recipe.mode) ** 2 for e, q in zip(events, queries)])
-    if isinstance(query, Paired):
-        S = S + (query.event.pair_grid * unit) ** 2 * (np.diag(A.sum(axis=1)) - A)
-    reach = max(query.sensitivity for query in queries)
-    coalitions = list(islice(combinations(range(len(A)), colluding), COALITIONS))
-    who = adversary(A, S, reach, coalitions)
-    left, covariance = _seen(A, S, who.members)
-    inverse, whiten = np.linalg.inv(covariance), np.linalg.inv(np.linalg.cholesky(covariance))
+    who = who._replace(members=who.members[:colluding], away=who.members[colluding:])
+    events = [_event(stage.queries[who.target], recipe.mode) for stage in stages]
+    sights = [Sight.of(A, stage, who) for stage in stages]
     findings, noises, scores = draws.findings(), [], []
-    claimed = event.gdp_mu(recipe.adjacency)
-    if (
-        colluding == colluding_of(recipe.trust, len(A))
-        and claimed is not None
-        and who.mu > claimed * (1 + 1e-6)
-    ):
-        text = f"{len(who.members)} nodes {who.members} learn mu = {who.mu:.6g} of node {who.target} in one release"
-        findings.append(Finding("entry", who.target, -1, f"{text}; its entry says {claimed:.6g}"))
-    moved = np.zeros(len(left))
-    moved[left.index(who.target)] = reach
-    release: Gradients | None = None
+    if colluding == colluding_of(recipe.trust, len(A)):
+        findings += _entries(who, sights, [event.gdp_mu(recipe.adjacency) for event in events])
     for world in (0, 1):
-        found, source = np.empty(runs), draws.source(draws.seed + world)
+        ratios, source = np.zeros(runs), draws.source(draws.seed + world)
+        releases: list[Gradients | None] = [None] * len(stages)
         for r in range(runs):
-            release = _release(plan, node, queries, source, release, 2 * r + world)
-            known = np.zeros((_STEPS, len(A), query.dimension))
-            sent = np.zeros_like(known)
-            for t in range(_STEPS):
-                values = np.zeros((len(A), query.dimension))
-                values[who.target, 0] = world * reach
-                k = _STEPS * r + t + 1  # of no other play: a seed repeats its iterations
-                sent[t] = release.noisy(k, values)
-                if isinstance(query, Paired):
-                    known[t] = of_members(release, who.members, k, query)
-            view = (sent - known)[:, left]
-            here = view[:, :, 0]
-            there = here - moved
-            far = np.einsum("ti,ij,tj->", there, inverse, there) - np.einsum(
-                "ti,ij,tj->", here, inverse, here
-            )
-            found[r] = far / 2
-            if r < _LOOKED_AT:
-                view[:, left.index(who.target), 0] -= world * reach
-                for t in range(_STEPS):
-                    rows = whiten @ view[t]
-                    noises += [
-                        Noise(i, _STEPS * r + t + 1, row, Gaussian(1.0), 1.0) for i, row in zip(left, rows)
-                    ]
-                    findings += off_grid(r, [sent[t]], unit)
-        scores.append(found)
-    return Played(scores[0], scores[1], [event.times(_STEPS)], noises, findings)
+            k = r * sum(stage.steps for stage in stages)  # of no other play: a seed repeats its iterations
+            for s, (stage, sight) in enumerate(zip(stages, sights)):
+                releases[s] = made = _release(plan, node, stage, source, releases[s], 2 * r + world, who.away)
+                for _ in range(stage.steps):
+                    k += 1
+                    sent, view = _released(made, k, stage, who, world)
+                    view = view[sight.left]
+                    ratios[r] += sight.ratio(view[:, 0])
+                    if r < _LOOKED_AT:
+                        view[:, 0] -= world * sight.moved
+                        noises += [
+                            Noise(i, k, row, Gaussian(1.0), 1.0)
+                            for i, row in zip(sight.left, sight.whiten @ view)
+                        ]
+                        findings += off_grid(r, [sent], stage.unit)
+        scores.append(ratios)
+    spent = [event.times(stage.steps) for event, stage in zip(events, stages)]
+    return Played(scores[0], scores[1], spent, noises, findings)
+
+
+def _entries(who: Adversary, sights: Sequence[Sight], claimed: Sequence[float | None]) -> list[Finding]:
+    """Where a coalition learns more of one release than its entry says."""
+    found = []
+    for sight, most in zip(sights, claimed):
+        mu = float(np.sqrt(sight.moved @ sight.inverse @ sight.moved))
+        if most is not None and mu > most * (1 + 1e-6):
+            text = f"{len(who.members)} nodes {who.members} learn mu = {mu:.6g} of node {who.target} in one release"
+            away = f" while {who.away} are away" if who.away else ""
+            found.append(Finding("entry", who.target, -1, f"{text}{away}; its entry says {most:.6g}"))
+    return found
+
+
+def _released(made: Gradients, k: int, stage: Stage, who: Adversary, world: int) -> tuple[Array, Array]:
+    """What every node releases in iteration k, and that without what the edges of the coalition add."""
+    query = stage.queries[0]
+    values = np.zeros((len(stage.queries), query.dimension))
+    values[who.target, 0] = world * stage.reach[who.target]
+    sent = made.noisy(k, values)
+    return sent, sent - of_members(made, who.members, k, query) if isinstance(query, Paired) else sent.copy()
+
+
+def _event(query: Any, mode: str) -> Any:
+    return query.event if isinstance(query, Paired) else query.event(mode)
+
+
+def _gone(query: Any) -> int:
+    """How many nodes may be away in a round."""
+    return query.event.gone if isinstance(query, Paired) else 0
 
 
 def _narrow(query: Any) -> Any:
@@ -153,15 +214,26 @@ def _claimed(event: Any, query: Any, mode: str) -> float:
     )
 
 
+class _Away(NamedTuple):
+    """A network of which the same nodes are away in every round."""
+
+    nodes: tuple[int, ...]
+    size: int
+
+    def present(self, k: int) -> Array:
+        return ~np.isin(np.arange(self.size), self.nodes)
+
+
 def _release(
-    plan: Plan, node: Any, queries: list[Any], source: Any, before: Gradients | None, r: int
+    plan: Plan, node: Any, stage: Stage, source: Any, before: Gradients | None, r: int, away: tuple[int, ...]
 ) -> Gradients:
     """The product's own, with ledgers of its own; keys are agreed on once, and each play has terms of its own."""
+    queries = tuple(stage.queries)
     recipe = replace(
         plan.recipe,
-        queries=tuple(queries),
+        queries=queries,
         dimension=queries[0].dimension,
-        steps=_STEPS,
+        steps=stage.steps,
         unverified="",
         first=(),
     )
@@ -174,7 +246,7 @@ def _release(
     else:
         made = Gradients(cast(Any, recipe), books, source, node.network, 1)
         made.edges = before.edges.again(recipe.terms(len(books)) + str(r).encode())
-    node.network.stamp, made.conditions = None, None
+    node.network.stamp, made.conditions = None, cast(Any, _Away(away, len(books)))
     made.commit(made.plans(()))
     return made
 
