@@ -219,12 +219,37 @@ def test_noise_is_drawn_without_heavy_imports() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_a_rank_starts_without_heavy_imports() -> None:
-    """What a rank other than 0 imports before its first iteration."""
+def test_a_rank_starts_without_heavy_imports(mpiexec, tmp_path) -> None:
+    """What a rank other than 0 has imported when its first iteration begins, and that it has started no process."""
+    heavy = {
+        "networkx",
+        "matplotlib",
+        "scipy",
+        "argparse",
+        "pandas",
+        "sklearn",
+        "numpy.random",
+        "subprocess",
+        "shutil",
+    }
     code = (
-        "import sys, distadmm.radmm, distadmm.methods.consensus.recycled\n"
-        "heavy = {'networkx', 'matplotlib', 'scipy', 'argparse', 'pandas', 'sklearn'} & set(sys.modules)\n"
-        "sys.exit(f'imported {heavy}' if heavy else 0)"
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from mpi4py import MPI\n"
+        "import distadmm.run.loop\n"
+        "from distadmm import radmm\n"
+        "def go(loop, *given):\n"
+        f"    found = {heavy!r} & set(sys.modules)\n"
+        f"    Path({str(tmp_path)!r}, str(MPI.COMM_WORLD.rank)).write_text(' '.join(sorted(found)))\n"
+        "    sys.stdout.flush()\n"
+        "    MPI.COMM_WORLD.Barrier()\n"
+        "    import os\n"
+        "    os._exit(0)\n"
+        "distadmm.run.loop.Loop.go = go\n"
+        f"radmm.main(['--progress', 'none', '--iterations', '2', '--out', {str(tmp_path / 'run')!r}])\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
+    command = [*mpiexec, "-n", "3", sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    found = {path.name: path.read_text() for path in tmp_path.iterdir() if path.is_file()}
+    assert set(found) == {"0", "1", "2"}, done.stderr
+    assert found["1"] == found["2"] == ""

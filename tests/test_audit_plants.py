@@ -135,15 +135,15 @@ def one_key_on_all_ranks(patch: Any) -> None:
     streams: dict[int, Any] = {}
 
     def at(self: Any, node: int, *_: int) -> Any:
-        return streams.setdefault(node, sources._Generated(np.random.Philox(key=7)))
+        return streams.setdefault(node, sources.generated(np.random.Philox(key=7)))
 
     patch.setattr(sources.Secure, "at", at)
 
 
 def constant_key(patch: Any) -> None:
-    fixed = lambda: sources._Generated(np.random.Philox(key=7))  # noqa: E731
-    patch.setattr(sources, "_randomgen_is_there", lambda: True)
-    patch.setattr(sources, "_aes", fixed)
+    fixed = lambda: sources.generated(np.random.Philox(key=7))  # noqa: E731
+    for generator in ("_aes", "_Urandom"):
+        patch.setattr(sources, generator, fixed)
 
 
 def second_message(what: Callable[[Any], Any]) -> Callable[[Any], None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import pickle
+import subprocess
 import sys
 from dataclasses import replace
 
@@ -143,7 +144,27 @@ def test_without_randomgen_secure_noise_comes_from_the_system(monkeypatch):
         Secure("mersenne")
 
 
-@pytest.mark.parametrize("source", ["aes", "urandom"])
+def test_the_faster_generator_takes_over_after_the_draws_that_are_not_worth_loading_it():
+    pytest.importorskip("randomgen")
+    code = (
+        "import sys\n"
+        "from distadmm.privacy.noise.sources import Secure, _FEW\n"
+        "source = Secure()\n"
+        "early = [source.at(0, 1, k).words(4).tobytes() for k in range(_FEW)]\n"
+        "assert not {'randomgen', 'numpy.random'} & set(sys.modules)\n"
+        "late = [source.at(0, 1, _FEW + k).words(4).tobytes() for k in range(_FEW)]\n"
+        "assert 'randomgen' in sys.modules\n"
+        "assert len({*early, *late}) == 2 * _FEW\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert Secure().name == "os.urandom, after 100 draws AES-128 counter, keyed by the system"
+
+
+SOURCES = ["aes", "urandom", "auto"]
+
+
+@pytest.mark.parametrize("source", SOURCES)
 def test_secure_noise_is_never_the_same(source):
     if source == "aes":
         pytest.importorskip("randomgen")
@@ -161,7 +182,7 @@ def test_secure_sources_cannot_be_copied():
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-@pytest.mark.parametrize("source", ["aes", "urandom"])
+@pytest.mark.parametrize("source", SOURCES)
 def test_a_fork_does_not_draw_what_its_parent_draws(source):
     if source == "aes":
         pytest.importorskip("randomgen")
@@ -282,8 +303,6 @@ def test_bad_grids_and_values_are_refused():
 
 def test_core_noise_needs_nothing_but_numpy():
     """randomgen and scipy are for secure mode; importing the module must not need them."""
-    import subprocess
-
     code = (
         "import sys; import distadmm.privacy.noise.mechanism as m; m.Simulation(1); "
         "print(sorted({'scipy', 'randomgen', 'mpi4py'} & set(sys.modules)))"

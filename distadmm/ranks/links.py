@@ -30,6 +30,8 @@ Not in it: other congestion control (BBR spreads a message over time), bits that
 what MPI itself takes beside `compute`.  benchmarks/links.py compares it with real links.
 """
 
+from __future__ import annotations  # an annotation would load numpy.random on every rank
+
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -53,7 +55,7 @@ class _Measure(float):
     needed: ClassVar[str]
     units: ClassVar[Mapping[str, float]]
 
-    def __new__(cls, value: Any) -> "_Measure":
+    def __new__(cls, value: Any) -> _Measure:
         try:
             return super().__new__(cls, value)
         except ValueError:

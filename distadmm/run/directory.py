@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -26,7 +25,7 @@ _OF_ONE_START = ("resume", "force", "dry_run", "run_code")  # flags that say not
 
 
 def start(
-    programme: Programme, options: Any, prepared: Any, price: Any, world: World, commit: Commit
+    programme: Programme, options: Any, prepared: Any, price: Any, world: World, commit: Commit | None
 ) -> Running:
     """Make the run directory, or check the one that is resumed; write `config.json` before anything runs.
 
@@ -135,6 +134,8 @@ def forget(run: Running) -> None:
     whole = all(chain.fault is None for chain in chains)
     if whole and others <= {"config.json", "ledger"} and noted <= {"open", "refused", "close"}:
         with contextlib.suppress(OSError):  # not ours to change, or not empty: others have theirs there
+            import shutil
+
             for entry in folder.iterdir():
                 shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
             if run.made:
@@ -198,14 +199,14 @@ def _plain(value: Any) -> Any:
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def versions(world: Any, commit: Commit) -> dict[str, str]:
+def versions(world: Any, commit: Commit | None) -> dict[str, str]:
     found = {name: _version(name) for name in ("distadmm", "numpy", "scipy", "networkx", "mpi4py")}
     import platform
 
     found["python"] = platform.python_version()
     if world.comm is not None:
         found["mpi"] = world.library
-    found["commit"] = str(commit)
+    found["commit"] = str(commit or "")
     return found
 
 

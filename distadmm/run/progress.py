@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import shutil
 import sys
 import time
 from pathlib import Path
@@ -73,6 +72,8 @@ def columns(stream: TextIO) -> int:
         wide = os.get_terminal_size(stream.fileno()).columns
         if wide:
             return wide
+    import shutil
+
     return shutil.get_terminal_size().columns
 
 

@@ -201,7 +201,7 @@ def work(programme: Programme, options: Any, world: World) -> int:
             print(words)
         return DONE
     with world.signals if programme.listens else contextlib.nullcontext():
-        run = directory.start(programme, options, prepared, price, world, commit or directory.Commit())
+        run = directory.start(programme, options, prepared, price, world, commit)
         outcome = carry_out(programme, prepared, price, run)
         stopped = end_of(outcome.ended) is End.SIGNAL
         if world.is_root:
@@ -252,7 +252,8 @@ def in_process(
         if keep:
             from distadmm.run import directory
 
-            run = directory.start(programme, options, prepared, price, world, directory.Commit())
+            commit = directory.Commit() if world.is_root else None
+            run = directory.start(programme, options, prepared, price, world, commit)
         else:
             run = unwritten(options.run, world)
         with run.signals if programme.listens else contextlib.nullcontext():

@@ -150,11 +150,7 @@ def with_penalty(config: Config, node: Node, recipe: Recipe) -> tuple[Recipe, Ch
     choices, forecasts = [], []
     for eta in tried:
         cases.append(_cases(recipe, config.algorithm.releases(at_penalty(node, eta), config.loop.iterations)))
-    rough = world.each_once(
-        lambda case: _rough(config, recipe, case),
-        [case for some in cases for case in some],
-        _kept("rough", config.privacy, recipe),
-    )
+    rough = {case: _rough(config, recipe, case) for case in {case for some in cases for case in some}}
     open_to = smoothings(config.algorithm, node, A)
     for eta, some in zip(tried, cases):
         told = [(*rough[case], case.weight) for case in some]

@@ -5,10 +5,14 @@ Simulation noise is addressed, not consumed: Philox in counter mode, keyed by th
 drawing, and after a restart.  It guarantees nothing: whoever has the seed has the data.
 
 Secure noise is keyed by the operating system.  No seed is accepted, none is kept, and the key never
-derives from a rank or an iteration.  The bits are AES-128 in counter mode (randomgen), or without
-randomgen those of `os.urandom` itself.  Both are cryptographic; there is no third choice.
+derives from a rank or an iteration.  The bits are those of `os.urandom` itself, and where randomgen is
+installed, after a hundred draws, AES-128 in counter mode: faster, but to load it and numpy.random costs
+every rank more than a short run's draws.  Both are cryptographic; there is no third choice.
 """
 
+from __future__ import annotations
+
+import functools
 import math
 import os
 from typing import Any, NoReturn, Protocol
@@ -19,6 +23,7 @@ from distadmm.errors import InputError, require
 
 Array = np.ndarray
 
+_FEW = 100  # draws: with fewer, loading the faster generator takes longer than it saves
 # Purposes keep a node's several draws of one iteration apart; numbers beyond are free for the caller.
 PURPOSES = {"noise": 1, "output": 2}
 
@@ -57,11 +62,18 @@ class Exact:
         return discrete_gaussian(sigma, size, self.words)  # type: ignore[attr-defined]
 
 
-class _Generated(Exact, np.random.Generator):
-    """numpy's generator, with its raw words."""
+def generated(bits: Any) -> Stream:
+    """numpy's generator over `bits`, with its raw words."""
+    return _generator()(bits)
 
-    def words(self, count: int) -> Array:
-        return self.bit_generator.random_raw(count)  # type: ignore[attr-defined]
+
+@functools.cache
+def _generator() -> Any:
+    class Generated(Exact, np.random.Generator):
+        def words(self, count: int) -> Array:
+            return self.bit_generator.random_raw(count)  # type: ignore[attr-defined]
+
+    return Generated
 
 
 class Simulation:
@@ -77,7 +89,7 @@ class Simulation:
         )
         self._key = np.random.SeedSequence(int(seed)).generate_state(2, np.uint64)
         self._philox = np.random.Philox(key=self._key)
-        self._stream = _Generated(self._philox)
+        self._stream = generated(self._philox)
         self._counter = np.zeros(4, dtype=np.uint64)
         state, buffer = {"counter": self._counter, "key": self._key}, np.zeros(4, dtype=np.uint64)
         self._state: Any = {"bit_generator": "Philox", "state": state, "buffer": buffer, "buffer_pos": 4}
@@ -91,24 +103,33 @@ class Simulation:
 
 
 class Secure:
-    """Noise that nothing repeats.  `source`: "aes", "urandom", or "auto" for the first of them there is."""
+    """Noise that nothing repeats.  `source`: "urandom", "aes", or "auto": first the one, then the other."""
 
     mode = "secure"
 
     def __init__(self, source: str = "auto"):
         require(source in ("auto", "aes", "urandom"), f"source is {source!r}; choose auto, aes or urandom")
-        if source == "auto":
-            source = "aes" if _randomgen_is_there() else "urandom"
-        if source == "aes" and not _randomgen_is_there():
-            raise InputError("AES noise needs randomgen; install it with: pip install 'distadmm[secure]'")
-        self.name = {"aes": "AES-128 counter, keyed by the system", "urandom": "os.urandom"}[source]
-        self._make = _aes if source == "aes" else _Urandom
-        self._process = os.getpid()
-        self._stream: Stream = self._make()
+        if source != "urandom" and not _randomgen_is_there():
+            if source == "aes":
+                raise InputError("AES noise needs randomgen; install it with: pip install 'distadmm[secure]'")
+            source = "urandom"
+        self.name = {
+            "urandom": "os.urandom",
+            "aes": "AES-128 counter, keyed by the system",
+            "auto": f"os.urandom, after {_FEW} draws AES-128 counter, keyed by the system",
+        }[source]
+        self._of_urandom: float = {"urandom": math.inf, "aes": 0, "auto": _FEW}[source]  # how many draws
+        self._drawn = 0
+        self._process, self._stream = os.getpid(), self._make()
+
+    def _make(self) -> Stream:
+        return _Urandom() if self._drawn < self._of_urandom else _aes()
 
     def at(self, node: int, purpose: int, iteration: int) -> Stream:
-        if os.getpid() != self._process:  # a fork must not draw what its parent draws
+        forked = os.getpid() != self._process  # and must not draw what its parent draws
+        if forked or self._drawn == self._of_urandom:
             self._process, self._stream = os.getpid(), self._make()
+        self._drawn += 1
         return self._stream
 
     def _refuse_copy(self, *_: object) -> NoReturn:
@@ -126,7 +147,7 @@ def _randomgen_is_there() -> bool:
 def _aes() -> Stream:
     from randomgen import AESCounter
 
-    return _Generated(AESCounter(key=int.from_bytes(os.urandom(16), "little"), counter=0))
+    return generated(AESCounter(key=int.from_bytes(os.urandom(16), "little"), counter=0))
 
 
 class _Urandom(Exact):
