@@ -64,16 +64,21 @@ class Linear(Weighted):
     def __init__(self, forward: Any, backward: Any, y: Array, loss: Loss, **shared: Any):
         super().__init__(*forward.shape, **shared)
         self._forward, self._backward, self.y, self.loss = forward, backward, y, loss
-        self._seen: tuple[Array, Array] | None = None  # the latest f, and A f
+        self._seen: tuple[bytes, Array] | None = None  # the latest f, and A f
+        self._loss: float | None = None  # there, where somebody asked
 
     def scores(self, f: Array) -> Array:
         """A f, kept for the next call: a solve, its Hessian and an observer often ask at the same f."""
-        if self._seen is None or not np.array_equal(self._seen[0], f):
-            self._seen = f.copy(), self._forward @ f
+        known = f.tobytes()
+        if self._seen is None or self._seen[0] != known:
+            self._seen, self._loss = (known, self._forward @ f), None
         return self._seen[1]
 
     def data_loss(self, f: Array) -> float:
-        return float(np.mean(self.loss.value(self.scores(f), self.y)))
+        scores = self.scores(f)
+        if self._loss is None:
+            self._loss = float(np.mean(self.loss.value(scores, self.y)))
+        return self._loss
 
     def grad(self, f: Array, most: float = np.inf) -> Array:
         """`most`: to which each slope is cut, and so the gradient of a row no longer than 1."""

@@ -77,7 +77,8 @@ class Observer:
         self.node, self.world, self.loss, self.exact = node, world, loss, exact
         self._read_test = test
         self._size, self._order = 0, None
-        self.uplink = Uplink(world, node.network.n_local, 7 + node.problem.dimension)
+        self._local = np.full((node.network.n_local, 7 + node.problem.dimension), np.nan)  # what is posted
+        self.uplink = Uplink(world, *self._local.shape)
         self.spoilt: tuple[int, list[int]] | None = None  # when first, and which nodes had no finite numbers
         self._means: list[Array] = []  # the nodes' mean model at each measurement, on rank 0
 
@@ -116,19 +117,15 @@ class Observer:
 
     def measure(self, k: int, phase: str, state: Any, before: Any, seconds: float) -> Measurement | None:
         problem, network, f = self.node.problem, self.node.network, state.f
-        unseen = np.full(len(f), np.nan)
-        local = np.column_stack(
-            [
-                problem.values(f) if self.exact else unseen,
-                problem.data_losses(f) if self.exact else unseen,
-                problem.residual if phase == "solve" and self.exact else unseen,
-                np.einsum("ij,ij->i", f - before.f, f - before.f),
-                np.full(len(f), self.node.release.epsilon),
-                np.full(len(f), network.traffic.messages / max(network.n_local, 1)),
-                np.full(len(f), network.traffic.bytes / max(network.n_local, 1)),
-                f,
-            ]
-        )
+        local, moved = self._local, f - before.f
+        if self.exact:
+            local[:, 0], local[:, 1] = problem.values(f), problem.data_losses(f)
+            local[:, 2] = problem.residual if phase == "solve" else np.nan
+        local[:, 3] = np.einsum("ij,ij->i", moved, moved)
+        local[:, 4] = self.node.release.epsilon
+        local[:, 5] = network.traffic.messages / max(network.n_local, 1)
+        local[:, 6] = network.traffic.bytes / max(network.n_local, 1)
+        local[:, 7:] = f
         order, gathered = self.order, self.uplink.post(local)
         if gathered is None:
             return None

@@ -14,11 +14,11 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from distadmm.errors import InputError, require
-from distadmm.privacy.accounting.events import Adjacency, Array, Event, Unbounded
+from distadmm.privacy.accounting.events import Adjacency, Array, Event
 from distadmm.privacy.ledger import replay, shelves
 from distadmm.privacy.ledger.file import Ledger, path_of, require_free
 from distadmm.privacy.ledger.filter import Filter
-from distadmm.privacy.ledger.rules import MemoryLedger
+from distadmm.privacy.ledger.rules import MemoryLedger, exposed
 from distadmm.privacy.ledger.shelf import Shelf
 from distadmm.privacy.ledger.witness import Sighting, Witness, all_sightings
 
@@ -213,17 +213,15 @@ class Books:
 
     def expose(self, reason: str, *, iteration: int) -> None:
         """Every node sends what depends on its data and carries no noise."""
-        with self._entered(Unbounded(reason)):
-            apart = self.ledgers[0].account is not None
-            self._each(lambda ledger, _: ledger.expose(reason, iteration=iteration), apart=apart)
+        shelf, apart = self.ledgers, self.ledgers[0].account is not None
+        once = isinstance(shelf, Shelf) and apart and not any(ledger.budget for ledger in shelf)
+        with self._entered(exposed(reason)) if once else nullcontext():
+            self._each(lambda ledger, _: ledger.expose(reason, iteration=iteration), apart=apart and not once)
 
     @contextmanager
     def _entered(self, event: Event) -> Iterator[None]:
-        """What is charged meanwhile without a reservation is entered in the account once for all, before."""
-        shelf = self.ledgers
-        if not isinstance(shelf, Shelf) or shelf.account is None or any(ledger.budget for ledger in shelf):
-            yield
-            return
+        """What a shelf charges meanwhile without a reservation is entered in the account once for all, before."""
+        shelf: Any = self.ledgers
         purse, shelf.account = shelf.account, None
         try:
             if new := [ledger for ledger in shelf if ledger.tally.slot(event) is None]:

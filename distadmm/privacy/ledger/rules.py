@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,6 +30,7 @@ from distadmm.privacy.ledger.tally import Tally, schedule_hash, statement_kind
 #: What the adjacency's one record may touch, and so how nodes compose: see `compose.py`.
 SCOPES = ("record", "feature", "person", "unknown")
 MODES = ("simulation", "secure")
+exposed = lru_cache(64)(Unbounded)  # the same few in every iteration
 
 _POST_HOLES = {"k": "%d", "node": "%d", "of": "%d", "prev": '"%s"', "seq": "%d"}
 _RELEASE_HOLES = {"item": "%d", **_POST_HOLES}
@@ -339,7 +341,7 @@ class MemoryLedger:
 
     def expose(self, reason: str, *, iteration: int, **claim: Any) -> Receipt:
         """Note a message that depends on data and has no bound; `claim`: what a paper says of it (`Unbounded`)."""
-        return self.charge(Unbounded(reason, **claim), iteration=iteration)
+        return self.charge(exposed(reason, **claim), iteration=iteration)
 
     # -- what was sent ----------------------------------------------------------------------------------
 
