@@ -271,7 +271,7 @@ def read_config(path: str | Path) -> dict[str, Any]:
             values = values.get("config", values)
         else:
             values = tomllib.loads(content.decode())
-    return {key.replace("-", "_"): value for key, value in values.items()}
+        return {key.replace("-", "_"): value for key, value in values.items()}
 
 
 def refuse_clashes(classes: Sequence[type]) -> None:

@@ -321,6 +321,7 @@ BAD_FILES = {
         "t.csv", "a,y\n" + "".join(f"1,{i / 7}\n" for i in range(200)), {"task": "multiclass"}, "no classes",
     ),
     "unknown task": ("t.csv", GOOD, {"task": "ranking"}, "choose one of"),
+    "a quote alone": ("t.csv", '"', {}, "no cell with anything in it"),
     "unknown suffix": ("t.feather", "x", {}, "what is .feather"),
     "share too large": ("t.csv", GOOD, {"test_fraction": 0.9}, "no row of 3"),
     "share out of range": ("t.csv", GOOD, {"test_fraction": 1.5}, "less than 1"),
@@ -373,6 +374,7 @@ def test_a_bad_file_is_one_clear_line(tmp_path, case):
         ({"X": np.ones((2, 2)), "y": np.ones(3)}, "one entry a row"),
         ({"X": np.ones((2, 2)), "y": np.array([1, -1]), "feature_names": np.array(["a"])}, "one each"),
         ({"X": np.ones((2, 2)), "y": np.array([1.0, np.nan])}, "y[1]: the target is nan"),
+        ({"X": np.ones((2, 2)), "y": np.array([1.0, -1j])}, "y is of type complex128"),
     ],
 )
 def test_a_bad_archive_is_one_clear_line(tmp_path, arrays, expected):

@@ -194,3 +194,11 @@ def test_a_slip_is_answered_with_a_word_of_this_release(capsys) -> None:
     for slip in ("--toleranze", "--stop-tol"):
         assert sharing.main([slip, "1", "--dry-run"]) == 2
         assert "did you mean --stop-tolerance?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("content", ["null", "[]", '{"config": null}', '{"config": [1]}'])
+def test_a_config_that_is_no_table_is_refused(tmp_path, content):
+    path = tmp_path / "config.json"
+    path.write_text(content)
+    with pytest.raises(InputError, match="is not readable"):
+        parse("prog", "", [Words], ["--config", str(path)])

@@ -247,6 +247,14 @@ BAD_TABLES = [
 ]
 
 
+def test_complex_numbers_are_no_table(tmp_path, capsys):
+    np.savez(tmp_path / "t.npz", joint=np.full((2, 2), 0.25 + 0j))
+    code, _, err = run(capsys, "--input", tmp_path / "t.npz")
+    assert code == 2
+    assert "complex" in err
+    assert err.count("\n") == 1
+
+
 @pytest.mark.parametrize(("table", "told"), BAD_TABLES)
 def test_bad_tables_are_one_line_and_leave_nothing(table, told, tmp_path, capsys, monkeypatch):
     path = tmp_path / "in" / "t.json"

@@ -194,7 +194,8 @@ def test_what_is_no_text_or_no_file_is_refused(tmp_path):
     (tmp_path / "folder.json").mkdir()
     np.save(tmp_path / "pickled.npy", np.array([[None]]), allow_pickle=True)
     np.save(tmp_path / "line.npy", np.ones(4))
-    for name in ("raw.edges", "folder.json", "absent.gml", "pickled.npy", "line.npy"):
+    np.save(tmp_path / "complex.npy", 1j * (1 - np.eye(3)))
+    for name in ("raw.edges", "folder.json", "absent.gml", "pickled.npy", "line.npy", "complex.npy"):
         with pytest.raises(InputError, match=name):
             load(str(tmp_path / name))
 

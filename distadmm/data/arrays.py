@@ -65,6 +65,10 @@ class ArrayFile:
             raise InputError(
                 f"{self.path}: {name} has shape {array.shape}, X has {self.n_rows} rows; needed: one entry a row"
             )
+        require(
+            array.dtype.kind not in "cV",
+            f"{self.path}: {name} is of type {array.dtype}; needed: numbers or names of classes",
+        )
         return array
 
     def _matrix(self, X: Array, name: str) -> Array:

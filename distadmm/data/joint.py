@@ -263,16 +263,21 @@ def read_joint(path: str | Path) -> Table:
 
 def checked_cells(cells: Any, needed: str) -> Array:
     """A joint table of numbers that can be counts or probabilities; `needed` is its shape, in words."""
-    cells = np.asarray(cells, dtype=float)
+    cells = _real(cells)
     require(cells.ndim == 2 and cells.size, f"the joint table has shape {cells.shape}; needed {needed}")
     require(np.isfinite(cells).all(), "the joint table holds NaN or infinite entries; needed: numbers")
     require((cells >= 0).all(), f"the joint table holds the negative entry {cells.min():g}; needed: >= 0")
     return cells
 
 
+def _real(numbers: Any) -> Array:
+    require(not np.iscomplexobj(numbers), "the table holds complex numbers; needed: real ones")
+    return np.asarray(numbers, dtype=float)
+
+
 def _npz_table(arrays: dict[str, Array]) -> tuple[Array, tuple[str, ...], tuple[str, ...]]:
     if "joint" in arrays:
-        cells = np.asarray(arrays["joint"], dtype=float)
+        cells = _real(arrays["joint"])
     else:
         require("S" in arrays and "p" in arrays, "it holds neither `joint` nor `S` and `p`")
         S = check_distribution(arrays["S"].T, "P(s|x), turned over,").T
@@ -314,7 +319,7 @@ def read_inferred(path: str | Path) -> Inferred:
     values = tuple(str(value) for value in content.get("values", ()))
     what = " or ".join(names)
     with told(f"{path}: {what} is not a table of numbers with rows of one length", TypeError, ValueError):
-        found = [np.asarray(content[name], dtype=float) for name in names]
+        found = [_real(content[name]) for name in names]
     if "joint" in content:
         return Inferred(found[0], nothing, nothing, values, path.stem)
     return Inferred(None, found[0], found[1], values, path.stem)

@@ -128,7 +128,9 @@ def adjacency_array(text: str, source: str) -> Raw:
     """The same as an array of numpy's; `text` has one character a byte."""
     none = ValueError, TypeError, EOFError, OSError, AttributeError, SyntaxError, tokenize.TokenError
     with told(f"{source} is no array of numbers as numpy.save writes it; {_SQUARE}", *none):
-        matrix = np.load(io.BytesIO(text.encode("latin-1")), allow_pickle=False).astype(float)
+        matrix = np.load(io.BytesIO(text.encode("latin-1")), allow_pickle=False)
+        matrix = matrix.astype(complex if matrix.dtype.kind == "c" else float)
+    require(not np.iscomplexobj(matrix), f"{source} holds complex numbers; {_SQUARE}")
     return _matrix(matrix, None, source)
 
 
