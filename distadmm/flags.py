@@ -7,15 +7,16 @@ import os
 import re
 import signal
 import sys
-import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from distadmm.errors import InputError, require, told
 from distadmm.files import examples, require_an_end
+from distadmm.structs import struct
 
+T = TypeVar("T")
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
 
@@ -110,14 +111,24 @@ def flag(
 def positional(metavar: str, *, help: str, default: Any = dataclasses.MISSING) -> Any:
     """A field that takes words without a flag: the one that is needed, or for a tuple all there are."""
     field = flag(default, help=help)
-    metadata = {**field.metadata, "positional": metavar}
-    return dataclasses.field(default=default, metadata=metadata)
+    return dataclasses.field(default=default, metadata={**field.metadata, "positional": metavar})
 
 
 def again(cls: type, name: str, **changes: Any) -> Any:
     """The flag `name` of the group `cls` where another has other choices, another default, or a note on it."""
     field: dataclasses.Field[Any] = cls.__dataclass_fields__[name]  # type: ignore[attr-defined]
     return flag(**{"default": field.default, **field.metadata["said"], **changes})
+
+
+@typing.dataclass_transform(frozen_default=True, field_specifiers=(dataclasses.field,))
+def flag_group(title: str) -> Callable[[type[T]], type[T]]:
+    """A struct whose fields are flags, under this title on help pages."""
+
+    def made(cls: type[T]) -> type[T]:
+        cls.flags_title = title  # type: ignore[attr-defined]
+        return struct(cls)
+
+    return made
 
 
 def option(name: str) -> str:
@@ -164,15 +175,13 @@ def nearest(word: str, known: Any) -> str | None:
 
 
 def _is_optional(annotation: Any) -> bool:
-    return typing.get_origin(annotation) in (typing.Union, types.UnionType) and type(None) in typing.get_args(
-        annotation
-    )
+    return type(None) in typing.get_args(annotation)
 
 
 def _convert(annotation: Any, text: Any, name: str) -> Any:
     """`text` from a command line or a configuration file, as the field's type."""
     if _is_optional(annotation):
-        if text is None or text == "none":
+        if text in (None, "none"):
             return None
         (annotation,) = [a for a in typing.get_args(annotation) if a is not type(None)]
     if typing.get_origin(annotation) is tuple:
@@ -180,21 +189,17 @@ def _convert(annotation: Any, text: Any, name: str) -> Any:
         return tuple(_convert(typing.get_args(annotation)[0], part, name) for part in parts)
     try:
         if annotation is bool:
-            if isinstance(text, bool):
-                return text
             return {"true": True, "false": False}[str(text).lower()]
+        if isinstance(text, bool):
+            raise ValueError
         if annotation is int:
-            if isinstance(text, bool) or (isinstance(text, float) and text != int(text)):
+            if isinstance(text, float) and text != int(text):
                 raise ValueError
             return int(text)
         if isinstance(annotation, type) and issubclass(annotation, float):  # or a number that knows its unit
-            if isinstance(text, bool):
-                raise ValueError
             return annotation(text)
         if annotation in (str, Path):
-            if isinstance(text, (bool, list, dict)) or (
-                annotation is Path and not isinstance(text, (str, Path))
-            ):
+            if isinstance(text, (list, dict)) or (annotation is Path and not isinstance(text, (str, Path))):
                 raise ValueError
             return annotation(text)  # a number as well: --eta takes one, or a name
     except (ValueError, KeyError, TypeError, OverflowError):
@@ -237,12 +242,9 @@ def _add_flags(parser: Any, cls: type) -> None:
         if annotation is bool or (_is_optional(annotation) and bool in typing.get_args(annotation)):
             group.add_argument(option(name), action=argparse.BooleanOptionalAction, **given)
         else:
-            given["metavar"] = (
-                "{" + ",".join(map(str, field.metadata["choices"])) + "}"
-                if field.metadata["choices"]
-                else option(name).strip("-").upper().replace("-", "_")
-            )
-            group.add_argument(option(name), **given)
+            choices = ",".join(map(str, field.metadata["choices"] or ()))
+            metavar = f"{{{choices}}}" if choices else name.rstrip("_").upper()
+            group.add_argument(option(name), metavar=metavar, **given)
         for old, words in field.metadata["was"].items():
             hidden: dict[str, Any] = {"dest": old, "default": argparse.SUPPRESS, "help": argparse.SUPPRESS}
             if True in words:
@@ -332,10 +334,8 @@ def parse(prog: str, description: str, classes: Sequence[type], argv: Sequence[s
     flags, from_file = today(flags, classes, prog), {}
     if config:  # a run of the last release is no reader's fault
         kept = str(config).endswith(".json")
-        from_file = read_config(config)
-        from_file = (
-            of_a_run(from_file, classes) if kept else today(from_file, classes, f"{prog}: --config {config}")
-        )
+        read = read_config(config)
+        from_file = of_a_run(read, classes) if kept else today(read, classes, f"{prog}: --config {config}")
     return build(classes, {**from_file, **flags}, source=f"--config {config}" if config else "flags")
 
 

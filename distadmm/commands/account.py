@@ -24,7 +24,7 @@ from typing import Any
 
 from distadmm.errors import require
 from distadmm.files import finite
-from distadmm.flags import again, flag
+from distadmm.flags import again, flag, flag_group
 from distadmm.privacy.accounting import accountant
 from distadmm.privacy.accounting.accountant import ADJACENCIES
 from distadmm.privacy.accounting.events import Adjacency, Event, Gaussian
@@ -32,7 +32,6 @@ from distadmm.privacy.accounting.statements import EXACT, NOT_COVERED, held, rou
 from distadmm.privacy.accounting.trust import ANY, Trust
 from distadmm.ranks.launch import say
 from distadmm.run.groups import Shared
-from distadmm.structs import struct
 
 PROG = "distadmm account"
 
@@ -53,12 +52,8 @@ TAKES: dict[str, dict[str, Any]] = {
 NAMES = {"add-remove": "add/remove", "replace": "replace-one", "label": "label only"}
 
 
-@struct
+@flag_group("mechanism")
 class Options:
-    """Flags of the command."""
-
-    flags_title = "mechanism"
-
     mechanism: str = flag("gamma", help="what adds the noise", choices=tuple(TAKES))
     dimension: int | None = flag(
         None, help="number of coordinates that carry noise (105; discrete: 1)", at_least=1

@@ -14,11 +14,10 @@ from distadmm.data.mapping import Mapping, generator, symbol_names
 from distadmm.data.session import cell_file
 from distadmm.errors import require, sense_of
 from distadmm.files import write_csv
-from distadmm.flags import flag, positional
+from distadmm.flags import flag, flag_group, positional
 from distadmm.privacy.noise.sources import Secure
 from distadmm.ranks.launch import say
 from distadmm.run import kinds, model
-from distadmm.structs import struct
 
 PROG = "distadmm apply"
 
@@ -30,10 +29,8 @@ class _Unrepeatable:
         return (Secure().at(0, 0, 0).words(count) >> np.uint64(11)) * 2.0**-53  # type: ignore[attr-defined]
 
 
-@struct
+@flag_group("apply")
 class Apply:
-    flags_title = "apply"
-
     run: str = positional(
         "RUN", help="directory of a finished run of ias or funnel, or one of its mapping files"
     )

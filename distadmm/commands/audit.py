@@ -33,7 +33,7 @@ from distadmm.commands import transcript
 from distadmm.commands.audit_masked import masked_audit
 from distadmm.commands.transcript import split_words
 from distadmm.errors import DONE, FAILURE, InputError, require
-from distadmm.flags import again, build, fields_of, flag, parse
+from distadmm.flags import again, build, fields_of, flag, flag_group, parse
 from distadmm.methods.consensus import private as protect
 from distadmm.methods.masked.masked import Masked
 from distadmm.privacy.accounting import accountant
@@ -46,7 +46,6 @@ from distadmm.run.claim import claim_directory
 from distadmm.run.config import Choice, Config, Links, Loop, Privacy, Problem
 from distadmm.run.groups import Budget
 from distadmm.run.setup import Prepared, prepare
-from distadmm.structs import struct
 
 PROG = "distadmm audit"
 SUBJECTS = ("consensus", "istdp", "istdp-printed", "sharing", "sharing-printed")
@@ -55,10 +54,8 @@ _WORLDS = 0x41554449  # purpose of the seeds
 _WIDEST = 8  # columns of a canary's table, where nothing else is asked for
 
 
-@struct
+@flag_group("audit")
 class Options:
-    flags_title = "audit"
-
     level: str = flag(
         "all",
         help="0 (white box), 1 (trade-off test), 2 (lower bound), or all",
@@ -82,11 +79,9 @@ class Options:
         return self.level in ("all", str(level))
 
 
-@struct
+@flag_group("subject")
 class Query:
     """The flags of the subjects that are no consensus run."""
-
-    flags_title = "subject"
 
     mechanism: str = flag("s1", help="sharing: s1 or s2", choices=("s1", "s2"))
     epsilon: float = flag(

@@ -18,7 +18,7 @@ import numpy as np
 from distadmm.commands import check_masked
 from distadmm.commands.check_report import lines, table
 from distadmm.errors import DONE, InputError, require
-from distadmm.flags import again, flag, parse, value_of
+from distadmm.flags import again, flag, flag_group, parse, value_of
 from distadmm.graphs.topology import Topology, load
 from distadmm.methods.consensus import theory
 from distadmm.methods.consensus.penalty import Array, as_number
@@ -27,18 +27,15 @@ from distadmm.methods.consensus.recycled import RADMM
 from distadmm.ranks.launch import launch
 from distadmm.run.config import Problem
 from distadmm.run.groups import Shared
-from distadmm.structs import struct
 
 PROG = "distadmm check"
 STAGES_MOST = 400
 LEVELS = 9  # curvatures tried between the public bounds
 
 
-@struct
+@flag_group("check")
 class Options:
     """Flags of the command; those of the run itself have the same names there."""
-
-    flags_title = "check"
 
     topology: str = again(Problem, "topology")
     eta: str = flag(

@@ -9,7 +9,7 @@ from typing import Any
 
 from distadmm.commands.compare import shape
 from distadmm.errors import InputError, require
-from distadmm.flags import again, flag
+from distadmm.flags import again, flag, flag_group
 from distadmm.graphs.topology import load
 from distadmm.methods.masked.forecast import expected_excess
 from distadmm.methods.masked.masked import Masked
@@ -22,15 +22,12 @@ from distadmm.privacy.noise.masks import mask_degree
 from distadmm.ranks.tree import spanning
 from distadmm.run.config import Problem
 from distadmm.run.groups import Budget, Shared
-from distadmm.structs import struct
 
 _MARK = 8  # bytes that each message bears
 
 
-@struct
+@flag_group("check --algorithm masked")
 class Options:
-    flags_title = "check --algorithm masked"
-
     algorithm: str = again(Shared, "algorithm", default="masked", choices=("masked",))
     epsilon: float = flag(help="privacy budget of training", above=0)
     adjacency: str = flag(help="what one record may do", choices=ADJACENCIES)

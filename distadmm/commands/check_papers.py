@@ -20,7 +20,7 @@ import numpy as np
 from distadmm import istdp
 from distadmm.data.parties import DataOptions
 from distadmm.errors import require
-from distadmm.flags import again, flag
+from distadmm.flags import again, flag, flag_group
 from distadmm.methods.funnel import aem, starts
 from distadmm.methods.funnel import options as funnel_options
 from distadmm.methods.ias import admm as ias_admm
@@ -36,15 +36,12 @@ from distadmm.methods.sharing.seat import Seat
 from distadmm.problems.concave import make
 from distadmm.problems.losses import least_curvature
 from distadmm.ranks.world import World
-from distadmm.structs import struct
 
 Array = np.ndarray
 
 
-@struct
+@flag_group("check")
 class Asked:
-    flags_title = "check"
-
     measured: int = flag(60, help="iterations that are measured", at_least=2)
     bound_for: float = flag(
         1e-3, help="V (sharing) or F - F* (istdp) that the bound on iterations is for", above=0
@@ -314,10 +311,8 @@ def of_ias(parts: tuple[Any, ...]) -> list[str]:
     ]
 
 
-@struct
+@flag_group("steps of Algorithm 1")
 class Steps:
-    flags_title = "steps of Algorithm 1"
-
     shortest: float | None = again(Privacy, "shortest")
     longest: float | None = again(Privacy, "longest")
 

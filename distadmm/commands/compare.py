@@ -28,14 +28,13 @@ from distadmm.data.public import ROWS
 from distadmm.data.source import BUNDLED, Source
 from distadmm.errors import InputError, require
 from distadmm.files import read_json, write_npz
-from distadmm.flags import again, fields_of, flag, parse
+from distadmm.flags import again, fields_of, flag, flag_group, parse
 from distadmm.privacy.accounting.statements import rounded_up
 from distadmm.privacy.accounting.trust import TOLD, Trust
 from distadmm.ranks.launch import launch
 from distadmm.ranks.world import World
 from distadmm.run.config import Problem as Data
 from distadmm.run.groups import ADJACENCIES, Budget
-from distadmm.structs import struct
 
 PROG = "distadmm compare"
 FORECASTS = 4  # runs of each method, each on a made-up table of its own
@@ -47,10 +46,8 @@ _OF_ROWS = {  # flags that say which rows and how they are read: made-up rows ha
 }
 
 
-@struct
+@flag_group("compare")
 class Options:
-    flags_title = "compare"
-
     epsilon: float = flag(help="privacy budget of each run", above=0)
     adjacency: str = flag(
         help="what one record may do; node: all rows of a node", choices=(*ADJACENCIES, "node")

@@ -7,17 +7,14 @@ from distadmm.data.describe import propose
 from distadmm.data.options import Rows
 from distadmm.errors import require
 from distadmm.files import write_text
-from distadmm.flags import again, flag, positional
+from distadmm.flags import again, flag, flag_group, positional
 from distadmm.ranks.launch import say
-from distadmm.structs import struct
 
 PROG = "distadmm data"
 
 
-@struct
+@flag_group("data describe")
 class Describe:
-    flags_title = "data describe"
-
     words: tuple[str, ...] = positional(
         "describe FILE", help="describe, and a CSV of sample rows; or add gisette", default=()
     )

@@ -11,19 +11,16 @@ from pathlib import Path
 from distadmm.commands.predict import Predict
 from distadmm.errors import require, sense_of
 from distadmm.files import write_json, write_text
-from distadmm.flags import again, flag, positional
+from distadmm.flags import again, flag, flag_group, positional
 from distadmm.ranks.launch import say
 from distadmm.run import kinds, model
 from distadmm.run.scoring import Scorer
-from distadmm.structs import struct
 
 PROG = "distadmm export"
 
 
-@struct
+@flag_group("export")
 class Export:
-    flags_title = "export"
-
     run: str = positional("RUN", help="directory of a finished run of radmm or istdp")
     format: str = flag("json", help="json, or sklearn: a Python file", choices=("json", "sklearn"))
     node: str | None = again(Predict, "node")

@@ -17,19 +17,16 @@ from typing import Any
 
 from distadmm.errors import DONE, FAILURE, require
 from distadmm.files import write_csv, write_json
-from distadmm.flags import flag
+from distadmm.flags import flag, flag_group
 from distadmm.ranks.launch import with_flags
 from distadmm.ranks.launcher import launched_size
 from distadmm.ranks.world import World
-from distadmm.structs import struct
 
 PROG = "distadmm faults"
 
 
-@struct
+@flag_group("faults")
 class Options:
-    flags_title = "faults"
-
     count: int = flag(1000, help="how many; seeds SEED, SEED + 1, ...", at_least=1)
     seed: int = flag(0, help="of the first one", at_least=0)
     kind: str | None = flag(None, help="this kind alone, by its name in the table")

@@ -6,18 +6,13 @@ from pathlib import Path
 
 from distadmm.errors import require, told
 from distadmm.files import write_json
-from distadmm.flags import flag, positional
+from distadmm.flags import flag, flag_group, positional
 from distadmm.privacy.noise.signing import PEERS, own_key_path, public_keys, require_cryptography
 from distadmm.ranks.launch import say
-from distadmm.structs import struct
 
 
-@struct
+@flag_group("keys")
 class Keys:
-    """Flags of this verb."""
-
-    flags_title = "keys"
-
     folder: str = positional("FOLDER", help="where keys are, or are to be")
     make: str | None = flag(
         None, help="make a signing key for these nodes: 0-19, or 3, or 0,4,7 (a node's owner makes its own)"

@@ -20,7 +20,7 @@ from distadmm.commands import plan_trust
 from distadmm.commands.compare import shape
 from distadmm.data import synthetic
 from distadmm.errors import DONE, InputError, require
-from distadmm.flags import again, flag
+from distadmm.flags import again, flag, flag_group
 from distadmm.methods.consensus import forecast, sizing
 from distadmm.methods.consensus import private as protect
 from distadmm.methods.consensus.smoothing import Smoothing
@@ -32,7 +32,6 @@ from distadmm.run.config import Problem as Data
 from distadmm.run.groups import Budget, Shared
 from distadmm.run.running import unwritten
 from distadmm.run.setup import Prepared, node_like
-from distadmm.structs import struct
 
 PROG = "distadmm plan"
 SOLVES = (4, 7, 12, 20, 35)
@@ -43,10 +42,8 @@ CAVEAT = (
 _EXACT = 6  # penalties, for each K, whose alpha is worked out to rank by
 
 
-@struct
+@flag_group("plan")
 class Options:
-    flags_title = "plan"
-
     epsilon: float = flag(help="privacy budget of the whole run", above=0)
     adjacency: str = flag(help="what one record may do: add-remove, replace or label")
     delta: float = again(Budget, "delta")

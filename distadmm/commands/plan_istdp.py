@@ -16,7 +16,7 @@ from distadmm.commands.compare import require_public_count, width_of
 from distadmm.data import synthetic
 from distadmm.data.source import open_source
 from distadmm.errors import DONE, require
-from distadmm.flags import again, flag
+from distadmm.flags import again, flag, flag_group
 from distadmm.methods.istdp.plan import Plan, make_plan
 from distadmm.methods.istdp.private import ADJACENCIES, ClippedGradient, iterate
 from distadmm.problems.concave import make
@@ -24,7 +24,6 @@ from distadmm.problems.losses import Array, Logistic
 from distadmm.ranks.launch import with_flags
 from distadmm.ranks.world import World
 from distadmm.run.groups import Budget, Shared
-from distadmm.structs import struct
 
 PROG = "distadmm plan istdp"
 ITERATIONS, NORMS = (5, 10, 20, 50, 100, 200, 400, 800), (1.0, 0.5)
@@ -39,10 +38,8 @@ CAVEAT = (
 )
 
 
-@struct
+@flag_group("plan istdp")
 class Options:
-    flags_title = "plan istdp"
-
     epsilon: float = flag(help="privacy budget of the whole run", above=0)
     adjacency: str = flag(help="what one record may do: replace or add-remove", choices=ADJACENCIES)
     delta: float = again(Budget, "delta")

@@ -17,7 +17,7 @@ from distadmm.data import synthetic
 from distadmm.data.parties import DataOptions
 from distadmm.data.parts import cut, split
 from distadmm.errors import DONE, require
-from distadmm.flags import again, flag
+from distadmm.flags import again, flag, flag_group
 from distadmm.methods.sharing import private
 from distadmm.methods.sharing.admm import Problem
 from distadmm.methods.sharing.messages import PrivacyOptions, agreement, row_bounds
@@ -34,7 +34,6 @@ from distadmm.ranks.launch import with_flags
 from distadmm.ranks.star import Star
 from distadmm.ranks.world import World
 from distadmm.run.groups import Budget
-from distadmm.structs import struct
 
 PROG = "distadmm plan sharing"
 ROWS = 40_000  # of a surrogate at most; with more rows noise hurts less than is forecast
@@ -70,10 +69,8 @@ CAVEAT = (
 )
 
 
-@struct
+@flag_group("plan sharing")
 class Options:
-    flags_title = "plan sharing"
-
     epsilon: float = flag(help="privacy budget of each answering party", above=0)
     adjacency: str = again(PrivacyOptions, "adjacency", default="replace")
     delta: float = again(Budget, "delta")

@@ -15,7 +15,7 @@ import numpy as np
 from distadmm import radmm
 from distadmm.data import synthetic
 from distadmm.errors import DONE, require
-from distadmm.flags import again, flag
+from distadmm.flags import again, flag, flag_group
 from distadmm.graphs.topology import blocks, load
 from distadmm.problems.consensus import GeneralisedLinear, Problem
 from distadmm.ranks import links as model
@@ -26,17 +26,14 @@ from distadmm.ranks.world import World
 from distadmm.run.config import Links as Network
 from distadmm.run.config import Problem as Data
 from distadmm.run.setup import node_like, prepare
-from distadmm.structs import struct
 
 PROG = "distadmm plan time"
 _TRIAL = 4  # nodes of it
 _STEPS = 12  # of an algorithm that has no end of its own
 
 
-@struct
+@flag_group("plan time")
 class Options:
-    flags_title = "plan time"
-
     latency: model.Seconds = again(
         Network, "latency", default=model.Seconds(0), help="one way, as 0.04 or 40ms"
     )

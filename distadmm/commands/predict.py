@@ -9,21 +9,18 @@ from distadmm.data.source import BUNDLED, open_source
 from distadmm.data.table import dense
 from distadmm.errors import DONE, require, sense_of
 from distadmm.files import write_csv
-from distadmm.flags import again, flag, positional
+from distadmm.flags import again, flag, flag_group, positional
 from distadmm.methods.sharing.predict import PredictOptions
 from distadmm.ranks.launch import with_flags
 from distadmm.ranks.world import World
 from distadmm.run import kinds, model
 from distadmm.run.scoring import Scorer
-from distadmm.structs import struct
 
 PROG = "distadmm predict"
 
 
-@struct
+@flag_group("predict")
 class Predict:
-    flags_title = "predict"
-
     run: str = positional("RUN", help="directory of a finished run of radmm, istdp or sharing")
     data: str = flag(
         "", help="the new rows: a file with the columns of the training's, or the bundled table's name"

@@ -20,11 +20,10 @@ from distadmm.commands.report_kinds import KINDS, Column
 from distadmm.commands.report_runs import Group, Trace
 from distadmm.errors import DONE, require
 from distadmm.files import finite, write_csv, write_json, write_text
-from distadmm.flags import flag, parse, positional
+from distadmm.flags import flag, flag_group, parse, positional
 from distadmm.privacy.accounting.statements import rounded_up
 from distadmm.ranks.launch import launch
 from distadmm.ranks.world import World
-from distadmm.structs import struct
 
 PROG = "distadmm report"
 GAPS = (1e-3, 1e-6)
@@ -32,10 +31,8 @@ ENDINGS = (".html", ".pdf", ".svg", ".csv", ".json", ".md")
 MARK = "<!-- a report of distadmm: replaced when it is made anew -->"
 
 
-@struct
+@flag_group("report")
 class Options:
-    flags_title = "report"
-
     paths: tuple[str, ...] = positional("RUN", help="give run directories, or folders of them, such as: runs")
     out: str = flag(
         "report.html", help="what to write: .html, .pdf, .svg, .csv, .json or .md; 'none' for the table alone"

@@ -4,21 +4,18 @@ import time
 from collections.abc import Sequence
 
 from distadmm.errors import require
-from distadmm.flags import positional
+from distadmm.flags import flag_group, positional
 from distadmm.privacy.ledger.shelves import read_all
 from distadmm.ranks.launch import say
 from distadmm.run import checkpoint, kinds
 from distadmm.run.claim import in_use
 from distadmm.run.ends import end_of
-from distadmm.structs import struct
 
 PROG = "distadmm status"
 
 
-@struct
+@flag_group("status")
 class Status:
-    flags_title = "status"
-
     runs: tuple[str, ...] = positional("RUN", help="run directories")
 
 

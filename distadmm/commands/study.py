@@ -21,7 +21,7 @@ from distadmm.commands import check, grid, study_numbers, study_report, sweep
 from distadmm.commands.study_numbers import Line
 from distadmm.errors import InputError, require
 from distadmm.files import finite, read_json, write_json
-from distadmm.flags import again, fields_of, flag, option, parse, positional
+from distadmm.flags import again, fields_of, flag, flag_group, option, parse, positional
 from distadmm.graphs import figures
 from distadmm.graphs.facts import facts
 from distadmm.graphs.topology import GENERATORS, load
@@ -29,7 +29,6 @@ from distadmm.methods.consensus.rate import Setting, linear_rate
 from distadmm.ranks.launch import launch
 from distadmm.ranks.world import World
 from distadmm.run.groups import ADJACENCIES
-from distadmm.structs import struct
 
 PROG = "distadmm study"
 FAMILIES = ("ring", "grid", "er:p=0.3", "ws", "ba", "regular", "star", "complete")
@@ -37,10 +36,8 @@ PREDICTED = "predicted.json"
 _VARIED = ("topology", "seed", "data-seed")
 
 
-@struct
+@flag_group("study")
 class Options:
-    flags_title = "study"
-
     what: str = positional("SUBJECT", help="what is studied: topology")
     families: tuple[str, ...] = flag(FAMILIES, help="networks, by generator (er:p=0.3), name or file")
     sizes: tuple[int, ...] = flag((16,), help="numbers of nodes", at_least=2)

@@ -29,13 +29,12 @@ from distadmm.commands.grid import Point
 from distadmm.commands.report_kinds import KINDS
 from distadmm.errors import DONE, FAILURE, USAGE, InputError, require
 from distadmm.files import write_text
-from distadmm.flags import fields_of, flag, parse, read_config
+from distadmm.flags import fields_of, flag, flag_group, parse, read_config
 from distadmm.privacy.accounting.statements import rounded_up
 from distadmm.ranks.launch import launch
 from distadmm.ranks.launcher import launched_size
 from distadmm.ranks.world import World
 from distadmm.run import kinds
-from distadmm.structs import struct
 
 PROG = "distadmm sweep"
 STOPPING = (signal.SIGTERM, signal.SIGUSR1)  # upon which a run saves its state and ends with 128 + n
@@ -47,10 +46,8 @@ OWN_BUSINESS = {  # flags of a run that a sweep sets itself
 }
 
 
-@struct
+@flag_group("sweep")
 class Options:
-    flags_title = "sweep"
-
     programme: str = flag("radmm", help="what is run; its name may come first", choices=kinds.KINDS)
     out: str = flag("runs/sweep", help="folder that gets a run directory for each combination")
     ranks: int = flag(1, help="MPI ranks of each run; decides nothing but speed", at_least=1)

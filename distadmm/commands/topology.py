@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from distadmm.errors import require
-from distadmm.flags import flag, positional
+from distadmm.flags import flag, flag_group, positional
 from distadmm.graphs.facts import owners
 from distadmm.graphs.topology import (
     GENERATORS,
@@ -27,17 +27,12 @@ from distadmm.graphs.topology import (
     provenance,
 )
 from distadmm.ranks.launch import say
-from distadmm.structs import struct
 
 PROG = "distadmm topology"
 
 
-@struct
+@flag_group("topology")
 class Options:
-    """Flags of the command."""
-
-    flags_title = "topology"
-
     network: str = positional("NETWORK", help="such as er20 or ring:20, or list: what there is")
     json: bool = flag(False, help="print one JSON object instead of a table")
     draw: str | None = flag(None, help="write a picture here: .svg, .png or .pdf")

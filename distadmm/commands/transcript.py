@@ -17,7 +17,7 @@ from distadmm.audit.play import Message, Recording, Solve
 from distadmm.audit.views import View, arrays, coalition, view
 from distadmm.errors import DONE, InputError, require
 from distadmm.files import read_json, write_json, write_npz
-from distadmm.flags import fields_of, flag, nearest, parse, unknown_flag
+from distadmm.flags import fields_of, flag, flag_group, nearest, parse, unknown_flag
 from distadmm.methods.consensus import private as protect
 from distadmm.privacy.ledger import replay
 from distadmm.privacy.ledger.shelves import of_nodes
@@ -28,17 +28,14 @@ from distadmm.run import kinds
 from distadmm.run.claim import claim_directory
 from distadmm.run.config import Choice, Config, Links, Loop, Privacy, Problem
 from distadmm.run.setup import Prepared, prepare
-from distadmm.structs import struct
 
 PROG = "distadmm transcript"
 GOSSIP = "distadmm.methods.gossip"
 WATERMARK = "SIMULATION: noise that a seed repeats; these messages protect nobody"
 
 
-@struct
+@flag_group("transcript")
 class Coalitions:
-    flags_title = "transcript"
-
     collude: tuple[str, ...] = flag(
         (), help="sets of nodes (sharing: parties, 0 the centre) that pool what they saw: 1+2,3+4+5"
     )

@@ -5,14 +5,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from distadmm.errors import require
-from distadmm.flags import flag
+from distadmm.flags import flag, flag_group
 from distadmm.structs import struct
 
 
-@struct
+@flag_group("data")
 class Rows:
-    flags_title = "data"
-
     data: str = flag(
         "adult",
         help="the rows: a bundled table, or a file",

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from distadmm.data import joint as tables
-from distadmm.flags import flag
+from distadmm.flags import flag, flag_group
 from distadmm.graphs.figures import grouped
 from distadmm.methods.funnel import drs, literal, perfect
 from distadmm.methods.funnel.curve import curve
@@ -24,7 +24,6 @@ from distadmm.papers.command import reproduce, table
 from distadmm.papers.panels import QUICK, Figure, Line, Panel, Row, Verdict, column, publish, rises
 from distadmm.ranks.world import World
 from distadmm.run.groups import Output
-from distadmm.structs import struct
 
 PROBLEMS = {"1": ("synthetic-unif", "synthetic-nonunif"), "2": ("heart", "adult")}
 TITLES = {
@@ -39,9 +38,8 @@ LARGE = 50  # symbols of X from which a problem counts as large
 ENDS = "DRS, every end point"
 
 
-@struct
+@flag_group("reproduce funnel")
 class Options(Output):
-    flags_title = "reproduce funnel"
     figure: str = flag("all", choices=("1", "2", "all"), help="which figure of the paper")
     points: int = flag(20, help="R on each curve, evenly up to H(X); census income has its own", at_least=2)
     starts: int = flag(

@@ -7,19 +7,17 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from distadmm.flags import flag
+from distadmm.flags import flag, flag_group
 from distadmm.papers.command import PAPERS, reproduce
 from distadmm.papers.ias_figures import FIGURES as DRAWN
 from distadmm.papers.ias_runs import FIGURES, RUNS, Item, items
 from distadmm.papers.panels import QUICK, Row, publish
 from distadmm.ranks.world import World
 from distadmm.run.groups import Output
-from distadmm.structs import struct
 
 
-@struct
+@flag_group("reproduce ias")
 class Options(Output):
-    flags_title = "reproduce ias"
     figure: str = flag("all", choices=("all", *FIGURES), help="which figure, or table1")
     quick: bool = flag(False, help="fewer starts, steps and betas: to see that it works")
 

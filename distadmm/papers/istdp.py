@@ -18,7 +18,7 @@ import numpy as np
 from distadmm import istdp
 from distadmm.data import rows as synthetic
 from distadmm.errors import require
-from distadmm.flags import flag
+from distadmm.flags import flag, flag_group
 from distadmm.methods.istdp import printed
 from distadmm.papers.command import reproduce
 from distadmm.papers.istdp_figures import FIGURES as DRAWN
@@ -27,16 +27,14 @@ from distadmm.privacy.accounting import gaussian
 from distadmm.problems.losses import Logistic
 from distadmm.ranks.world import World
 from distadmm.run.groups import Output
-from distadmm.structs import struct
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
 DELTA, T = 1e-5, 50
 FIGURES = ("accounting", "attack", "nonprivate", "budget", "adult")
 
 
-@struct
+@flag_group("reproduce istdp")
 class Options(Output):
-    flags_title = "reproduce istdp"
     figure: str = flag("all", help=f"all, or one of {', '.join(FIGURES)}", choices=("all", *FIGURES))
     seeds: int | None = flag(None, help="problems and noises (default: 5, with --quick 1)", at_least=1)
     quick: bool = flag(False, help="one seed, and said on the figure")

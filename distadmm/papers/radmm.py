@@ -4,20 +4,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from distadmm.errors import require
-from distadmm.flags import flag
+from distadmm.flags import flag, flag_group
 from distadmm.papers.command import reproduce
 from distadmm.papers.panels import QUICK, publish
 from distadmm.ranks.world import World
 from distadmm.run.groups import Output
-from distadmm.structs import struct
 
 FIGURES = ("1a", "1b", "1c", "2", "3", "4", "5")
 
 
-@struct
+@flag_group("reproduce radmm")
 class Options(Output):
-    flags_title = "reproduce radmm"
-
     figure: str | None = flag(None, help="which: 1a, 1b, 1c, 2, 3, 4 or 5", choices=FIGURES)
     all: bool = flag(False, help="every figure")
     quick: bool = flag(False, help="two runs a private curve instead of ten, and said on the figure")

@@ -21,7 +21,7 @@ from distadmm.data import gisette
 from distadmm.data.parts import cut, sparse_or_dense
 from distadmm.data.table import dense
 from distadmm.errors import require
-from distadmm.flags import flag
+from distadmm.flags import flag, flag_group
 from distadmm.methods.sharing import admm
 from distadmm.methods.sharing.admm import Form
 from distadmm.methods.sharing.equation10 import EquationTen
@@ -49,9 +49,8 @@ CORRECTED = ("ADMM corrected", BEST)
 NOISE = 0x46494733  # purpose of equation (10)'s noise here
 
 
-@struct
+@flag_group("reproduce sharing")
 class Options(Output):
-    flags_title = "reproduce sharing"
     figure: str = flag("all", help=f"all, or one of {', '.join(FIGURES)}", choices=("all", *FIGURES))
     gisette: str | None = flag(None, help="your gisette_scale (LIBSVM format), with --gisette-test")
     gisette_test: str | None = flag(None, help="your gisette_scale.t")

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from distadmm.algorithm import names, spelled
 from distadmm.data.options import MoreRows
 from distadmm.errors import require
-from distadmm.flags import again, fields_of, flag, table_of
+from distadmm.flags import again, fields_of, flag, flag_group, table_of
 from distadmm.ranks.links import Rate, Seconds
 from distadmm.run.groups import ADJACENCIES, Budget, Run, Shared
 from distadmm.structs import struct
@@ -16,11 +16,9 @@ from distadmm.structs import struct
 MECHANISMS = ("objective", "output")
 
 
-@struct
+@flag_group("problem")
 class Problem(MoreRows):
     """What is minimised, over which rows, on which graph."""
-
-    flags_title = "problem"
 
     topology: str = flag("er20", help="a graph file, the name of a bundled one, or a spec such as ring:20")
     loss: str = again(Shared, "loss", note=": logistic, huber, smooth-hinge, squared, softmax")
@@ -66,11 +64,9 @@ class Loop(Run):
         )
 
 
-@struct
+@flag_group("network")
 class Links:
     """What may go wrong on the network, and how slow it is."""
-
-    flags_title = "network"
 
     message_loss: float = flag(
         0.0, help="probability that a message is lost; the last one received stands in", at_least=0, below=1
@@ -185,11 +181,9 @@ def check_assumed(privacy: Any, strangers: dict[str, str]) -> None:
     )
 
 
-@struct
+@flag_group("algorithm")
 class Choice:
     """The flag that decides which other flags there are."""
-
-    flags_title = "algorithm"
 
     algorithm: str = again(Shared, "algorithm")
 

@@ -6,7 +6,7 @@
 from typing import ClassVar
 
 from distadmm.errors import require
-from distadmm.flags import flag
+from distadmm.flags import flag, flag_group
 from distadmm.structs import struct
 
 ADJACENCIES = ("add-remove", "replace", "label")
@@ -14,21 +14,17 @@ RNGS = ("secure", "simulation")
 STALL_TIMEOUT = 600.0
 
 
-@struct
+@flag_group("output")
 class Output:
-    flags_title = "output"
-
     out: str | None = flag(None, help="directory for the results (default: runs/<kind>-<date>-<time>)")
     force: bool = flag(
         False, help="replace a directory that is not empty; one that has spent privacy is kept beside it"
     )
 
 
-@struct
+@flag_group("run")
 class Job(Output):
     """One start of a programme."""
-
-    flags_title = "run"
 
     seed: int = flag(0, help="seed of all random choices that are not secret", at_least=0)
     strict: bool = flag(False, help="exit with code 4 when the result is not as good as was asked for")
@@ -88,10 +84,8 @@ class Run(Job):
         return self.observe.startswith("all")
 
 
-@struct
+@flag_group("privacy")
 class Budget:
-    flags_title = "privacy"
-
     epsilon: float | None = flag(
         None, help="choose the noise so that each ledger of the run spends at most this", above=0
     )

@@ -3,7 +3,7 @@
 from distadmm.data import joint as tables
 from distadmm.data.options import Rows, one_table
 from distadmm.errors import require
-from distadmm.flags import again, flag
+from distadmm.flags import again, flag, flag_group
 from distadmm.methods.confidence import Ball, ball_of
 from distadmm.methods.funnel.model import Joint, of_table
 from distadmm.methods.funnel.solvers import METHODS, Effort
@@ -11,11 +11,10 @@ from distadmm.run.groups import Job, Shared
 from distadmm.structs import struct
 
 
-@struct
+@flag_group("problem")
 class Data:
     """Which S and X."""
 
-    flags_title = "problem"
     problem: str = again(
         Shared, "problem", default="synthetic-unif", choices=tables.PROBLEMS, note=", data as they are"
     )
@@ -64,11 +63,10 @@ class Data:
         return of_table(table, self.smooth, self.perturb), table.column, ball
 
 
-@struct
+@flag_group("goal")
 class Goal:
     """How much Y must tell of X, and by which method."""
 
-    flags_title = "goal"
     rates: tuple[float, ...] = flag((), help="R in nats, comma separated: I(X;Y) >= R")
     fractions: tuple[float, ...] = flag(
         (0.8,), help="R as fractions of H(X), when no --rates", at_least=0, at_most=1
@@ -99,11 +97,10 @@ class Goal:
         return [joint.demand(R) for R in wanted]
 
 
-@struct
+@flag_group("effort")
 class Work:
     """How hard to try."""
 
-    flags_title = "effort"
     symbols: int | None = again(Effort, "symbols")
     restarts: int = again(
         Shared,

@@ -10,21 +10,19 @@ from typing import NamedTuple
 import numpy as np
 
 from distadmm.errors import require
-from distadmm.flags import flag
+from distadmm.flags import flag, flag_group
 from distadmm.methods.funnel import aem, drs, greedy, nlp, starts, submodular
 from distadmm.methods.funnel.model import Array, Joint, informations
-from distadmm.structs import struct
 
 METHODS = ("lp", "aem", "aem-adaptive", "drs", "greedy", "submodular", "nlp")
 EVERY = -1  # a piece that serves all R
 FEASIBLE = 1e-9  # nats by which a baseline's channel may miss R and still be used
 
 
-@struct
+@flag_group("effort")
 class Effort:
     """How long and how often; every number is a bound on work, none is a time."""
 
-    flags_title = "effort"
     symbols: int | None = flag(None, help="|Y| of all methods but lp, greedy, submodular (default: |X| + 1)")
     starts: int = flag(30, help="starts of aem and aem-adaptive, a third of them for nlp", at_least=1)
     iterations: int | None = flag(

@@ -3,7 +3,7 @@
 from distadmm.data import joint as tables
 from distadmm.data.options import Rows, one_table
 from distadmm.errors import require
-from distadmm.flags import again, flag
+from distadmm.flags import again, flag, flag_group
 from distadmm.methods.confidence import Ball, ball_of
 from distadmm.methods.ias import admm, ga
 from distadmm.methods.ias.design import EPS, STARTS
@@ -14,11 +14,10 @@ from distadmm.run.groups import Job, Shared
 from distadmm.structs import struct
 
 
-@struct
+@flag_group("problem")
 class Data:
     """Which S and Y."""
 
-    flags_title = "problem"
     problem: str = again(
         Shared, "problem", default="gauss", choices=("gauss", "sharp", "binom"), note=": of Fig. 1"
     )
@@ -61,11 +60,10 @@ class Data:
         return tables.from_rows(self.rows, *sides, alphabetical=True, schema=self.schema)
 
 
-@struct
+@flag_group("goal")
 class Goal:
     """What is maximised, over which mappings."""
 
-    flags_title = "goal"
     f: str = flag(
         "mi", help=f"privacy measure: {', '.join(MEASURES)}, or a Python file that defines f, f1 and f2"
     )
@@ -84,11 +82,10 @@ class Running(Job):
     figure: bool = again(Shared, "figure")
 
 
-@struct
+@flag_group("method")
 class Solver:
     """Which method, and its knobs."""
 
-    flags_title = "method"
     beta: float = flag(0.4, help="weight of the privacy leakage", above=0)
     method: str | None = again(
         Shared, "method", choices=METHODS, note=" (default: gba, or admm with --form paper)"
@@ -136,11 +133,10 @@ class Solver:
         )
 
 
-@struct
+@flag_group("sweep")
 class Range:
     """Which betas."""
 
-    flags_title = "sweep"
     betas: tuple[float, ...] = flag(
         (), help="the betas, with commas (default: --points of them up to beta_glob)", above=0
     )

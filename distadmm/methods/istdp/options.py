@@ -6,7 +6,7 @@ from typing import Any
 from distadmm.data import options as groups
 from distadmm.data.options import norms
 from distadmm.errors import require
-from distadmm.flags import again, flag, table_of
+from distadmm.flags import again, flag, flag_group, table_of
 from distadmm.methods.istdp.fit import loss_of
 from distadmm.problems.concave import PENALTIES, make
 from distadmm.problems.losses import foreign
@@ -34,11 +34,10 @@ class Data(groups.Rows):
         return bounds[0]
 
 
-@struct
+@flag_group("model")
 class Model:
     """What is minimised."""
 
-    flags_title = "model"
     loss: str = again(Shared, "loss", note=": logistic, huber, smooth-hinge, squared")
     penalty: str = flag("mcp", help=f"one of {', '.join(PENALTIES)}", choices=PENALTIES)
     lambda_: float | None = again(

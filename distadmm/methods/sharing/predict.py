@@ -14,7 +14,7 @@ from distadmm.data.schema import Schema
 from distadmm.data.session import cell_file
 from distadmm.errors import DONE, number, require
 from distadmm.files import write_csv
-from distadmm.flags import again, flag, parse, positional
+from distadmm.flags import again, flag, flag_group, parse, positional
 from distadmm.methods.sharing.moments import Bounds, Rows
 from distadmm.privacy.accounting.scopes import claim
 from distadmm.privacy.accounting.statements import beside_scores, rounded_up
@@ -26,16 +26,14 @@ from distadmm.run.directory import earlier_name
 from distadmm.run.groups import Job
 from distadmm.run.kinds import find
 from distadmm.run.model import read
-from distadmm.structs import struct
 
 if TYPE_CHECKING:
     from distadmm.privacy.accounting.events import Adjacency
     from distadmm.privacy.ledger.rules import MemoryLedger
 
 
-@struct
+@flag_group("predict")
 class PredictOptions:
-    flags_title = "predict"
     run: str = positional("RUN", help="the directory of a finished run comes first: predict RUN --data FILE")
     scores: str = flag("scores.csv", help="file the centre writes the scores to")
     release: str = flag("refuse", help="of a private run: refuse, exact, round:STEP or noise:EPSILON")

@@ -10,7 +10,7 @@ from distadmm.data.parties import DataOptions, load
 from distadmm.data.parts import Parts, check
 from distadmm.errors import require
 from distadmm.files import read_json
-from distadmm.flags import again, flag, table_of
+from distadmm.flags import again, flag, flag_group, table_of
 from distadmm.methods.sharing.admm import Form, Problem
 from distadmm.methods.sharing.equation10 import EquationTen
 from distadmm.methods.sharing.messages import NO_CHOICE, PrivacyOptions, row_bounds
@@ -27,9 +27,8 @@ from distadmm.structs import struct
 FORMS = ("sound", "paper", "averaged", "gauss-seidel")
 
 
-@struct
+@flag_group("model and algorithm")
 class ModelOptions:
-    flags_title = "model and algorithm"
     algorithm: str = again(Shared, "algorithm", default="admm", note="; sgd: synchronous FDML for comparison")
     form: str = again(
         Shared,
@@ -95,11 +94,10 @@ class ModelOptions:
         return Problem(loss, lam, regulariser_named(self.reg), region_named(self.region), intercept=intercept)
 
 
-@struct
+@flag_group("solver")
 class SolverOptions:
     """The flags of the algorithms, in words that mean the same in all programmes."""
 
-    flags_title = "solver"
     penalty_rho: float | None = again(
         Shared, "penalty_rho", note="; fixed when given (default: the curvature rule)", was={"rho": {}}
     )
