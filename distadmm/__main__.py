@@ -13,6 +13,7 @@ import importlib
 import sys
 from collections.abc import Sequence
 
+from distadmm import __version__
 from distadmm.errors import DONE, EXIT_CODES, USAGE
 from distadmm.files import examples
 
@@ -61,8 +62,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(page())
         return DONE if words else USAGE
     if "--version" in words[:2]:
-        from distadmm import __version__
-
         print(f"distadmm {__version__}")
         return DONE
     if words[0] == "list":

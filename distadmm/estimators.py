@@ -4,8 +4,6 @@ given a budget, `ConsensusClassifier` (rows at the nodes of a graph) and `Sharin
 Features are taken as they come: scale them by public numbers, never by the statistics of the private rows.
 """
 
-from __future__ import annotations
-
 import contextlib
 from dataclasses import KW_ONLY, dataclass
 from tempfile import TemporaryDirectory
@@ -108,7 +106,7 @@ class MCPClassifier(_Binary):
     tol: float = 1e-6
     max_iter: int = 10_000
 
-    def fit(self, X: Any, y: Any) -> MCPClassifier:
+    def fit(self, X: Any, y: Any) -> Self:
         X, y = self._rows(X, y)
         try:
             found = fit.solve(
@@ -199,7 +197,7 @@ class ISTDPClassifier(_Private, _Binary):
         tags.classifier_tags.poor_score = True  # a hundred rows are few for a budget of one
         return tags
 
-    def fit(self, X: Any, y: Any, classes: Any = None) -> ISTDPClassifier:
+    def fit(self, X: Any, y: Any, classes: Any = None) -> Self:
         self._train(*self._rows(X, y, classes), "" if classes is not None else FOUND)
         if classes is None:
             self.ledger_.expose(FOUND, iteration=0)
@@ -217,7 +215,7 @@ class ISTDPRegressor(RegressorMixin, _Private):
         tags.regressor_tags.poor_score = True
         return tags
 
-    def fit(self, X: Any, y: Any) -> ISTDPRegressor:
+    def fit(self, X: Any, y: Any) -> Self:
         X, y = validate_data(self, X, y, y_numeric=True)
         return self._train(X, np.asarray(y, dtype=float))  # type: ignore[no-any-return]
 

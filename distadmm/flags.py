@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import json
 import math
 import os
 import re
@@ -12,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
+from distadmm import __version__
 from distadmm.errors import InputError, require, told
 from distadmm.files import examples, require_an_end
 from distadmm.structs import struct
@@ -140,8 +142,6 @@ def _parser(prog: str, description: str) -> Any:
     """An argparse parser whose errors are InputErrors; imported here because rank 0 alone parses."""
     import argparse
 
-    from distadmm import __version__
-
     class Parser(argparse.ArgumentParser):
         def error(self, message: str) -> NoReturn:
             raise InputError(f"{message}; see: {self.prog} --help")
@@ -255,7 +255,6 @@ def _add_flags(parser: Any, cls: type) -> None:
 
 def read_config(path: str | Path) -> dict[str, Any]:
     """Keys and values of a TOML file, or of the `config.json` of a run directory."""
-    import json
     import tomllib
 
     path = Path(path)

@@ -7,8 +7,6 @@
 Without --epsilon there is no noise and no privacy.
 """
 
-from __future__ import annotations
-
 from distadmm.flags import entering
 
 entering(__name__)
@@ -18,10 +16,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple
+from time import perf_counter
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from distadmm.data.content import Content
 from distadmm.data.mapping import named_mappings
 from distadmm.data.rows import Rows, load
 from distadmm.errors import require
@@ -36,20 +36,17 @@ from distadmm.privacy.accounting.events import Unbounded
 from distadmm.privacy.accounting.statements import BOUNDED, if_assumed, refuted, rounded_up
 from distadmm.privacy.ledger.account import Account
 from distadmm.privacy.ledger.books import open_ledger
+from distadmm.privacy.ledger.filter import Filter, ScheduleFilter, budget
 from distadmm.privacy.ledger.rules import MemoryLedger
+from distadmm.privacy.ledger.tally import schedule_hash
 from distadmm.privacy.noise.release import UNCHECKED
 from distadmm.privacy.noise.sources import Source, source_of
 from distadmm.problems.losses import Array, foreign, link_of
 from distadmm.ranks.uplink import Uplink
 from distadmm.ranks.world import World
-from distadmm.run import model, shell
+from distadmm.run import model, running, shell
 from distadmm.run.ends import End
 from distadmm.run.kinds import REFUTED, UNBOUNDED
-
-if TYPE_CHECKING:
-    from distadmm.data.content import Content
-    from distadmm.privacy.ledger.filter import Filter
-    from distadmm.run import running
 
 __all__ = ["Options", "PrivateSolution", "Solution", "main", "solve", "solve_printed", "solve_private"]
 
@@ -213,9 +210,6 @@ def limit(options: Options, price: Price) -> Filter | None:
     unbounded = privacy.form == "paper" or foreign(fit.loss_of(options.model.loss))
     if unbounded and privacy.budget_epsilon is None:  # no schedule holds what has no bound
         return None
-    from distadmm.privacy.ledger.filter import ScheduleFilter, budget
-    from distadmm.privacy.ledger.tally import schedule_hash
-
     if privacy.budget_epsilon is None:
         return ScheduleFilter(price.plan.epsilon, price.plan.delta, schedule_hash(price.schedule))
     delta = privacy.delta if privacy.budget_delta is None else privacy.budget_delta
@@ -224,8 +218,6 @@ def limit(options: Options, price: Price) -> Filter | None:
 
 def run_open(options: Options, rows: Rows, run: running.Running, repetition: int) -> Fit:
     """Without privacy."""
-    from time import perf_counter
-
     model, every, why = options.model, options.run.observe_every, [""]
 
     def stop() -> bool:

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from distadmm.algorithm import Array, find, names
+from distadmm.algorithm import Array, Defaults, Node, find, names
 from distadmm.errors import InputError, require
 from distadmm.files import holding
 from distadmm.flags import build, fields_of, unknown_flag, value_of
 from distadmm.privacy.accounting.statements import loss_in_words
+from distadmm.privacy.accounting.trust import TOLD, Trust
 from distadmm.problems.losses import link_of
 from distadmm.ranks.world import World, connect
 from distadmm.run import model, shell
@@ -38,7 +39,6 @@ from distadmm.run.shown import Shown
 from distadmm.structs import mutable_struct
 
 if TYPE_CHECKING:
-    from distadmm.algorithm import Node
     from distadmm.methods.consensus.private import Plan
 
 _COUNTS = ("rows", "test_rows", "rows_dropped", "duplicates")
@@ -137,7 +137,7 @@ class Consensus(shell.Programme):
         )
 
     def solve(self, prepared: Prepared, price: Plan | None, run: Running) -> Run:
-        private = _house(prepared.config, "private")
+        private = _house(prepared.config if price else None, "private")
         node = private.armed(prepared, price, run)
         outcome = execute(prepared, node, run)
         spent = private.settle(prepared, node)
@@ -163,7 +163,6 @@ PROGRAMME = Consensus()
 def _by_trust(prepared: Prepared, node: Node, epsilon: float) -> dict[str, float]:
     """What was spent as others see it; `epsilon` where nothing depends on them.  Called by every rank."""
     from distadmm.privacy.accounting.kept import Kept
-    from distadmm.privacy.accounting.trust import TOLD, Trust
 
     def price(events: tuple[Any, ...]) -> float:  # imported where it is worked out: one rank of a host
         from distadmm.privacy.accounting import accountant
@@ -188,9 +187,10 @@ def _by_trust(prepared: Prepared, node: Node, epsilon: float) -> dict[str, float
     return {name: max(one[name] for one in everywhere) if name in differs else epsilon for name in TOLD}
 
 
-def _house(config: Config, module: str) -> Any:
-    """`private` or `words` of the algorithm's own house."""
-    return importlib.import_module(f"{config.algorithm.house}.{module}")
+def _house(config: Config | None, module: str) -> Any:
+    """`private` or `words` of the algorithm's own house; None: where runs without noise are at home."""
+    house = Defaults.house if config is None else config.algorithm.house
+    return importlib.import_module(f"{house}.{module}")
 
 
 def execute(prepared: Prepared, node: Node, run: Running) -> Run:

@@ -8,6 +8,7 @@ share two cores.  A `struct` has the same fields, the same behaviour and the sam
 
 from collections.abc import Callable
 from dataclasses import MISSING, Field, FrozenInstanceError, dataclass, field, fields
+from inspect import Parameter, Signature
 from operator import attrgetter
 from typing import Any, TypeVar, dataclass_transform
 
@@ -108,8 +109,6 @@ class _Signature:
     """The constructor's signature, for help() and editors, made when somebody asks."""
 
     def __get__(self, instance: Any, owner: type) -> Any:
-        from inspect import Parameter, Signature
-
         asked = []
         for f in fields(owner):  # type: ignore[arg-type]
             made = f.default_factory is not MISSING

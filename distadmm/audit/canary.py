@@ -22,6 +22,7 @@ from distadmm.audit.ratio import Neighbours, Released, log_ratio
 from distadmm.errors import InputError, require
 from distadmm.privacy.accounting.events import Event
 from distadmm.privacy.accounting.objective_perturbation import ObjectivePerturbation
+from distadmm.privacy.ledger.tally import Tally
 from distadmm.privacy.noise.protected import Recipe
 from distadmm.privacy.noise.release import Unprotected
 from distadmm.privacy.noise.sources import Source
@@ -127,8 +128,6 @@ def scores(
 
 def events_of(recording: Recording, i: int) -> list[Event]:
     """What node i's ledger spent."""
-    from distadmm.privacy.ledger.tally import Tally
-
     return list(Tally.of(recording.entries[i]).events)
 
 

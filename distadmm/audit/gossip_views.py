@@ -78,7 +78,6 @@ def of_config(config: Config, run: Path | None) -> Shown:
     """The messages of a run, from the bytes that it kept; or of flags, run in simulation."""
     prepared = prepare(config if run else config.replace(rng="simulation"), World())
     plan = private.plan_of(prepared)
-    assert plan is not None
     repeatable = prepared.config.privacy.rng == "simulation"
     node = play.fresh(plan.node)
     source = Simulation(config.loop.seed)

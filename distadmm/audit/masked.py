@@ -71,12 +71,9 @@ class Recording(NamedTuple):
 def record(config: Config, draws: Draws) -> Recording:
     """The run of these flags with a tap; its ledgers are kept in memory and enter no account."""
     prepared = prepare(config.replace(rng=draws.mode), World())
+    silent = "there is no claim to audit without noise; give --epsilon, --adjacency and --trust"
+    require(config.privacy.wanted, silent)
     plan = private.plan_of(prepared)
-    require(
-        plan is not None,
-        "there is no claim to audit without noise; give --epsilon, --adjacency and --trust",
-    )
-    assert plan is not None
     require(not plan.unverified, f"nothing is claimed of this run: {plan.unverified}")
     source, node = draws.source(), prepared.node
     books = private.books_of(prepared, plan, unwritten(prepared.config.run), source, {})

@@ -16,6 +16,7 @@ from distadmm.methods.istdp.plan import Plan
 from distadmm.methods.istdp.private import NoisySteps
 from distadmm.methods.sharing import private
 from distadmm.privacy.accounting.events import Array, Event
+from distadmm.privacy.accounting.gaussian import mu_at
 from distadmm.privacy.ledger.shelves import of_nodes
 from distadmm.privacy.ledger.tally import Tally
 from distadmm.ranks.world import World
@@ -81,8 +82,6 @@ def _istdp(run: RunDirectory, width: int) -> Play:
 
 def _sharing(run: RunDirectory, width: int) -> Play:
     """The last party's messages: what is said of one holds for all; of V2's first, level 0 alone."""
-    from distadmm.privacy.accounting.gaussian import mu_at
-
     again = ["--config", str(run.path / "config.json"), "--run-code"]  # who opened `run` saw to its code
     options = entry.PROGRAMME.read(again)
     prepared = entry.PROGRAMME.prepare(options, World())

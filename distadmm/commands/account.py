@@ -25,9 +25,11 @@ from typing import Any
 from distadmm.errors import require
 from distadmm.files import finite
 from distadmm.flags import again, flag, flag_group
-from distadmm.privacy.accounting import accountant
+from distadmm.privacy.accounting import accountant, gaussian
 from distadmm.privacy.accounting.accountant import ADJACENCIES
 from distadmm.privacy.accounting.events import Adjacency, Event, Gaussian
+from distadmm.privacy.accounting.shared_discrete_gaussian import colluding_of, least_roster
+from distadmm.privacy.accounting.shared_discrete_gaussian import table as shares_of
 from distadmm.privacy.accounting.statements import EXACT, NOT_COVERED, held, rounded_up
 from distadmm.privacy.accounting.trust import ANY, Trust
 from distadmm.ranks.launch import say
@@ -357,9 +359,6 @@ def _shown(value: float) -> str:
 
 def coalitions(options: Options) -> dict[int, float]:
     """epsilon of masked sums by how many collude."""
-    from distadmm.privacy.accounting import gaussian
-    from distadmm.privacy.accounting.shared_discrete_gaussian import colluding_of, least_roster
-    from distadmm.privacy.accounting.shared_discrete_gaussian import table as shares_of
     from distadmm.privacy.noise.masks import mask_degree
 
     n = options.value("nodes")

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from distadmm import radmm
-from distadmm.audit import bounds, canary, neighbours, play, runs, whitebox
+from distadmm.audit import bounds, canary, gossip, istdp, neighbours, play, runs, sharing, whitebox
 from distadmm.audit.draws import Draws, Played
 from distadmm.audit.noises import Finding, Verdict, verdict_of
 from distadmm.audit.report import Audit, Level, level_one, level_two, level_zero, table, write
@@ -35,8 +35,11 @@ from distadmm.commands.transcript import split_words
 from distadmm.errors import DONE, FAILURE, InputError, require
 from distadmm.flags import again, build, fields_of, flag, flag_group, parse
 from distadmm.methods.consensus import private as protect
+from distadmm.methods.gossip import private
+from distadmm.methods.istdp.plan import make_plan
 from distadmm.methods.masked.masked import Masked
 from distadmm.privacy.accounting import accountant
+from distadmm.privacy.accounting.gaussian import mu_at
 from distadmm.privacy.accounting.statements import rounded_up
 from distadmm.problems.losses import Array, Logistic, loss_named
 from distadmm.ranks.launch import launch
@@ -207,11 +210,7 @@ GOSSIP = "distadmm.methods.gossip"
 
 def _gossip(config: Config, options: Options) -> Audit:
     """Noisy gradients, by whom the run's trust names."""
-    from distadmm.audit import gossip
-    from distadmm.methods.gossip import private
-
     plan = private.plan_of(prepare(config, World()))
-    assert plan is not None
     return _attacked(gossip.play_of(plan, config.name), options, config.loop.seed, config.privacy.delta)
 
 
@@ -258,10 +257,6 @@ def _levels(
 
 def _other(subject: str, query: Query, options: Options) -> Play:
     """How a mechanism that no run is named of is attacked."""
-    from distadmm.audit import istdp, sharing
-    from distadmm.methods.istdp.plan import make_plan
-    from distadmm.privacy.accounting.gaussian import mu_at
-
     printed: dict[str, Any] = {"epsilon": query.epsilon, "delta": query.delta}
     if subject == "istdp":
         plan = make_plan(

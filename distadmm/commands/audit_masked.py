@@ -28,7 +28,6 @@ def masked_audit(
         levels.append(level_zero(verdict))
     if options.wants(1) or options.wants(2):
         plan = private.plan_of(prepare(config, World()))
-        assert plan is not None
         require(not plan.unverified, f"nothing is claimed of this run: {plan.unverified}")
         attacked = coalition.small(plan, options.audit_columns or _COLUMNS)
         sides, events = coalition.attack(attacked, options.runs, draws)

@@ -15,18 +15,24 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from distadmm import radmm
+from distadmm.algorithm import Facts
 from distadmm.commands import check_masked
 from distadmm.commands.check_report import lines, table
 from distadmm.errors import DONE, InputError, require
 from distadmm.flags import again, flag, flag_group, parse, value_of
+from distadmm.graphs.facts import mu
 from distadmm.graphs.topology import Topology, load
 from distadmm.methods.consensus import theory
-from distadmm.methods.consensus.penalty import Array, as_number
+from distadmm.methods.consensus.penalty import Array, as_number, default_penalty, schedule
 from distadmm.methods.consensus.rate import Setting, linear_rate
 from distadmm.methods.consensus.recycled import RADMM
+from distadmm.problems.losses import loss_named
 from distadmm.ranks.launch import launch
+from distadmm.ranks.world import World
 from distadmm.run.config import Problem
 from distadmm.run.groups import Shared
+from distadmm.run.setup import prepare
 
 PROG = "distadmm check"
 STAGES_MOST = 400
@@ -192,11 +198,6 @@ def rates(
 
 
 def penalties_of(options: Options, topology: Topology) -> Penalties:
-    from distadmm.algorithm import Facts
-    from distadmm.graphs.facts import mu
-    from distadmm.methods.consensus.penalty import default_penalty, schedule
-    from distadmm.problems.losses import loss_named
-
     if options.eta == "auto":
         curvature = loss_named(options.loss).max_curvature
         ridge = options.rho / topology.n
@@ -223,8 +224,6 @@ def penalties_of(options: Options, topology: Topology) -> Penalties:
 
 def bounds_of(options: Options, topology: Topology) -> Bounds:
     """M_i and curvatures: given, from data, or from public bounds, and which of the three."""
-    from distadmm.problems.losses import loss_named
-
     n = topology.n
     low = options.rho / n
     c1 = loss_named(options.loss).max_curvature
@@ -258,10 +257,6 @@ def _from_data(options: Options) -> tuple[list[Array], Array]:
 
     The logistic and the squared loss are nowhere more curved than at f = 0.
     """
-    from distadmm import radmm
-    from distadmm.ranks.world import World
-    from distadmm.run.setup import prepare
-
     require(
         options.loss in ("logistic", "squared"),
         f"--data takes curvatures of the logistic and the squared loss, not of {options.loss}; give --lipschitz "

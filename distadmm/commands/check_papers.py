@@ -8,8 +8,6 @@
 The flags are the programme's own.  Rows are read: the figures are an onlooker's, not for publishing.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from itertools import pairwise
@@ -34,6 +32,7 @@ from distadmm.methods.sharing import setup, stability, stationary
 from distadmm.methods.sharing.messages import PrivacyOptions
 from distadmm.methods.sharing.seat import Seat
 from distadmm.problems.concave import make
+from distadmm.problems.loss_check import SCORES
 from distadmm.problems.losses import least_curvature
 from distadmm.ranks.world import World
 
@@ -135,8 +134,6 @@ def _sharing_measured(
 
 
 def _lowest(loss: Any) -> float:
-    from distadmm.problems.loss_check import SCORES
-
     return float(min(loss.value(SCORES, np.full(SCORES.size, y)).min() for y in (-1.0, 1.0)))
 
 

@@ -25,10 +25,11 @@ from distadmm.commands import grid, sweep
 from distadmm.commands.report import aligned
 from distadmm.data import synthetic
 from distadmm.data.public import ROWS
-from distadmm.data.source import BUNDLED, Source
+from distadmm.data.source import BUNDLED, Source, open_source
 from distadmm.errors import InputError, require
 from distadmm.files import read_json, write_npz
 from distadmm.flags import again, fields_of, flag, flag_group, parse
+from distadmm.graphs.topology import load_changing
 from distadmm.privacy.accounting.statements import rounded_up
 from distadmm.privacy.accounting.trust import TOLD, Trust
 from distadmm.ranks.launch import launch
@@ -91,8 +92,6 @@ class Options:
     @property
     def size(self) -> tuple[int, int]:
         """Rows of all nodes together, and columns; public numbers."""
-        from distadmm.graphs.topology import load_changing
-
         rows, columns = shape(self)
         rows *= load_changing(self.topology).union.n
         require(
@@ -125,9 +124,6 @@ def shape(options: Any) -> tuple[int, int]:
     most = getattr(options, "rows_per_node", None) or sys.maxsize
     rows, columns = options.rows, options.columns
     if rows is None or columns is None:
-        from distadmm.data.source import open_source
-        from distadmm.graphs.topology import load_changing
-
         source = open_source(str(options.data))
         if source.n_rows is None:
             raise InputError(

@@ -15,6 +15,7 @@ from distadmm.errors import require
 from distadmm.privacy.accounting import accountant
 from distadmm.privacy.accounting.events import Adjacency, Event, Leakage
 from distadmm.privacy.accounting.export import dp_event
+from distadmm.privacy.accounting.masked_statements import shares_in_words, shares_of
 from distadmm.privacy.accounting.statements import (
     EXACT,
     NOT_COVERED,
@@ -178,8 +179,6 @@ def _by_coalition(books: Sequence[Book], delta: float) -> list[str]:
         return by_trust([book.tally.events for book in books], _one(books, "adj"), delta)
     if claim["scope"] != "masked":
         return []
-    from distadmm.privacy.accounting.masked_statements import shares_in_words, shares_of
-
     return shares_in_words(claim["sums"], shares_of(claim["sums"], delta))
 
 

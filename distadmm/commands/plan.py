@@ -10,6 +10,8 @@ those programmes; plan time says how long a run would take on machines far apart
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from dataclasses import replace as copy
+from importlib import import_module
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,8 +32,9 @@ from distadmm.ranks.world import World
 from distadmm.run.config import Config, Privacy
 from distadmm.run.config import Problem as Data
 from distadmm.run.groups import Budget, Shared
+from distadmm.run.observe import Observer, optimum
 from distadmm.run.running import unwritten
-from distadmm.run.setup import Prepared, node_like
+from distadmm.run.setup import Prepared, node_like, prepare
 
 PROG = "distadmm plan"
 SOLVES = (4, 7, 12, 20, 35)
@@ -94,8 +97,6 @@ class Outcome(NamedTuple):
 def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     if words[:1] and words[0] in ("istdp", "sharing", "time"):
-        from importlib import import_module
-
         return int(import_module(f"distadmm.commands.plan_{words[0]}").main(words[1:]))
     return with_flags(PROG, __doc__, Options, work, words)
 
@@ -139,10 +140,6 @@ def best_of(options: Options, surrogates: list[Prepared], world: World) -> list[
 
 def surrogate(options: Options, run: int) -> Prepared:
     """Rows that were made up, dealt to the nodes of the graph; no private row is read."""
-    from dataclasses import replace as copy
-
-    from distadmm.run.setup import prepare
-
     rows, columns = shape(options)
     flags: dict[str, Any] = {
         "data": "tiny", "topology": options.topology, "weight": options.weight, "rho": options.rho,
@@ -262,8 +259,6 @@ def outcome(options: Options, prepared: Prepared, plan: Plan) -> Outcome:
     for k in range(1, config.loop.iterations + 1):
         state = config.algorithm.step(k, state, node)
     models = config.algorithm.finish(config.loop.iterations, state, node).f
-    from distadmm.run.observe import Observer, optimum
-
     best = optimum(node, Observer(node, World(), lambda: None))[0]
     objectives = node.problem.objectives
 

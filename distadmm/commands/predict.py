@@ -10,6 +10,7 @@ from distadmm.data.table import dense
 from distadmm.errors import DONE, require, sense_of
 from distadmm.files import write_csv
 from distadmm.flags import again, flag, flag_group, positional
+from distadmm.methods.sharing import predict
 from distadmm.methods.sharing.predict import PredictOptions
 from distadmm.ranks.launch import with_flags
 from distadmm.ranks.world import World
@@ -59,8 +60,6 @@ def _bundled(name: str, described: model.Model) -> np.ndarray:
 def work(asked: Predict, world: World) -> int:
     found = world.on_root(lambda: kinds.opened(asked.run, "predict"))
     if found.kind == "sharing":
-        from distadmm.methods.sharing import predict
-
         require(asked.node is None, "a run of sharing has parties, no nodes; leave out --node")
         words = [asked.run, "--data", asked.data, "--scores", asked.out, "--release", asked.release]
         return predict.work(predict.options(words), world)

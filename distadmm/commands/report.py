@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from distadmm.commands import report_runs
+from distadmm.commands import report_page, report_runs
+from distadmm.commands.report_figures import for_paper, pictures
 from distadmm.commands.report_kinds import KINDS, Column
 from distadmm.commands.report_runs import Group, Trace
 from distadmm.errors import DONE, require
@@ -83,12 +84,8 @@ def work(options: Options, world: World) -> int:
 def _write(path: Path, told: Sequence[Told]) -> None:
     """What the ending says."""
     if path.suffix == ".html":
-        from distadmm.commands import report_page
-
         write_text(path, report_page.page(MARK, told))
     elif path.suffix in (".pdf", ".svg"):
-        from distadmm.commands.report_figures import for_paper, pictures
-
         drawn = [picture for one in told for picture in pictures(one.runs)]
         require(drawn, f"--out {path}: these runs measured nothing that could be drawn; give a .csv or .md")
         for_paper(drawn, path, MARK)

@@ -1,7 +1,5 @@
 """What a report draws of the runs of one kind: a title, what is to be seen in words, and how it is drawn."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,7 +11,9 @@ from distadmm.commands.report_kinds import KINDS, Curve
 from distadmm.commands.report_runs import Group, Trace
 from distadmm.errors import InputError, sense_of
 from distadmm.files import read_npz
+from distadmm.graphs import draw as drawing
 from distadmm.graphs.figures import column, ink, save_for_paper
+from distadmm.graphs.topology import load_changing
 from distadmm.privacy.accounting.statements import rounded_up
 
 Array = np.ndarray
@@ -192,9 +192,6 @@ def _graphs(found: Sequence[Group]) -> list[Picture]:
 
 
 def _graph(trace: Trace, network: str, algorithm: str) -> Picture | None:
-    from distadmm.graphs import draw as drawing
-    from distadmm.graphs.topology import load_changing
-
     if not (trace.folder / "traffic.npz").is_file() or trace.nodes > NODES_MOST:
         return None
     try:

@@ -13,10 +13,12 @@ goes on where it stopped.  Noise is seeded and protects nobody (--rng secure: no
 import inspect
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from distadmm import radmm
 from distadmm.commands import check, grid, study_numbers, study_report, sweep
 from distadmm.commands.study_numbers import Line
 from distadmm.errors import InputError, require
@@ -25,10 +27,14 @@ from distadmm.flags import again, fields_of, flag, flag_group, option, parse, po
 from distadmm.graphs import figures
 from distadmm.graphs.facts import facts
 from distadmm.graphs.topology import GENERATORS, load
+from distadmm.methods.consensus.admm import ADMM
+from distadmm.methods.consensus.penalty import Penalties
 from distadmm.methods.consensus.rate import Setting, linear_rate
 from distadmm.ranks.launch import launch
 from distadmm.ranks.world import World
+from distadmm.run.config import Privacy
 from distadmm.run.groups import ADJACENCIES
+from distadmm.run.setup import prepare
 
 PROG = "distadmm study"
 FAMILIES = ("ring", "grid", "er:p=0.3", "ws", "ba", "regular", "star", "complete")
@@ -148,8 +154,6 @@ def read(argv: Sequence[str]) -> Request:
 
 
 def _sketched(options: Options) -> Options:
-    from dataclasses import replace
-
     return replace(
         options, sizes=options.sizes[:1], epsilon=options.epsilon[:1], iterations=max(options.iterations // 2, 2),
         graph_seeds=options.graph_seeds[:2], data_seeds=options.data_seeds[:2],
@@ -180,8 +184,6 @@ def _cases(options: Options, shared: dict[str, str]) -> Iterator[Case]:
 
 def _fitting(shared: dict[str, str], epsilon: float | None) -> list[str]:
     """The flags of all runs; those of noise are for private ones."""
-    from distadmm.run.config import Privacy
-
     noisy = {name.replace("_", "-") for name in fields_of(Privacy)}
     return [word for name, word in shared.items() if epsilon is not None or name not in noisy]
 
@@ -248,11 +250,6 @@ def _predictions(options: Options, cases: Sequence[Case]) -> dict[str, float | N
 
 def predicted_rate(words: Sequence[str], topology: str) -> float:
     """The factor an iteration by `check`'s spectrum at the optimum of these rows; NaN where it does not apply."""
-    from distadmm import radmm
-    from distadmm.methods.consensus.admm import ADMM
-    from distadmm.methods.consensus.penalty import Penalties
-    from distadmm.run.setup import prepare
-
     config: Any = radmm.PROGRAMME.read(list(words))
     if config.problem.loss not in ("logistic", "squared") or not isinstance(config.algorithm, Penalties):
         return math.nan

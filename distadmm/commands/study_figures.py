@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from distadmm.commands import study_numbers as numbers
+from distadmm.commands.study_numbers import Line
 from distadmm.graphs.figures import column, in_plain_numbers, ink, save_for_paper
 
 if TYPE_CHECKING:
     from distadmm.commands.study import Options
-    from distadmm.commands.study_numbers import Line
 
 
 def draw(out: Path, lines: Sequence[Line], options: Options) -> dict[str, str]:

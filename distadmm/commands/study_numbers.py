@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import numpy as np
 
 from distadmm.commands import report_runs
+from distadmm.commands.report_runs import Trace
 
 if TYPE_CHECKING:
-    from distadmm.commands.report_runs import Trace
     from distadmm.commands.study import Case, Options
     from distadmm.graphs.facts import Facts
 

@@ -1,7 +1,5 @@
 """Arrays of numpy as files: `.npz` with X and y, `.npy` with a column of targets; mapped, to read rows alone."""
 
-from __future__ import annotations
-
 import struct
 import zipfile
 from collections.abc import Iterator

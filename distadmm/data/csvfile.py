@@ -1,7 +1,5 @@
 """CSV files with a header line, and what else holds cells in named columns."""
 
-from __future__ import annotations
-
 import difflib
 import json
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Parquet files, whose columns have names and types: read row group by row group, by pyarrow (`distadmm[arrow]`)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any

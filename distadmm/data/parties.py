@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from distadmm.data.mapping import named_mappings
 from distadmm.data.options import MoreRows
 from distadmm.data.parts import Parts, cut, sparse_or_dense, split
 from distadmm.data.public import Fact
@@ -110,7 +111,6 @@ def load(
 
 def _from_table(data: DataOptions, star: Star, seed: int, regression: bool, private: bool) -> Parts:
     """Each rank reads the table and keeps the columns of its parties."""
-    from distadmm.data.mapping import named_mappings
     from distadmm.data.source import WholeSource, open_source
 
     reading = data.reading() | {"private": private}

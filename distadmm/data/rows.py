@@ -13,6 +13,7 @@ import numpy as np
 
 from distadmm.data.content import of_public
 from distadmm.data.public import PublicFacts
+from distadmm.data.table import local_key
 from distadmm.errors import require
 from distadmm.problems.losses import Array, Loss, task_of
 
@@ -96,7 +97,6 @@ def load(text: str, *, loss: Loss, row_norm: float | None, seed: int, **reading:
         )
         return _made_up(text, loss, seed)
     from distadmm.data.source import BUNDLED, open_source
-    from distadmm.data.table import local_key
 
     if text not in BUNDLED:
         reading["task"] = task_of(loss)

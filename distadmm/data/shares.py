@@ -1,7 +1,5 @@
 """The rows of a rank's nodes, put in their places as they are read, and given away node by node: they exist once."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import numpy as np

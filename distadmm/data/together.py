@@ -12,8 +12,6 @@ I(S;U_rest|U_i), and the last is at most I(Y_rest;U_rest|U_i) = H(U_rest|U_i) - 
 the I(S;U_i) bounds nothing: where S is the exclusive or of two fair bits, each bit says nothing of S and both say all.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping as Mappings
 from typing import NamedTuple
 

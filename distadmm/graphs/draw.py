@@ -1,18 +1,14 @@
 """A picture of a network: nodes apart as their distances say, the same picture each time."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from distadmm.errors import require
 from distadmm.graphs import figures
 from distadmm.graphs.facts import Array, depths
-
-if TYPE_CHECKING:
-    from distadmm.graphs.topology import Topology
+from distadmm.graphs.topology import Topology
 
 NODES_MOST = 1500
 NAMED_MOST = 60

@@ -7,6 +7,7 @@ import io
 import math
 from collections import defaultdict
 from collections.abc import Iterable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,6 @@ _UNDATED = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
 
 
 def possible() -> bool:
-    from importlib.util import find_spec
-
     return find_spec("matplotlib") is not None
 
 

@@ -10,6 +10,7 @@ are this project's.  Every bound holds for the schedule that was drawn; all nois
 import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,15 @@ import numpy as np
 
 from distadmm import istdp
 from distadmm.data import rows as synthetic
+from distadmm.data.source import open_source
 from distadmm.errors import require
 from distadmm.flags import flag, flag_group
-from distadmm.methods.istdp import printed
+from distadmm.methods.istdp import printed, private
 from distadmm.papers.command import reproduce
 from distadmm.papers.istdp_figures import FIGURES as DRAWN
 from distadmm.papers.panels import QUICK, Row, publish
 from distadmm.privacy.accounting import gaussian
+from distadmm.problems.concave import MCP
 from distadmm.problems.losses import Logistic
 from distadmm.ranks.world import World
 from distadmm.run.groups import Output
@@ -129,8 +132,6 @@ _ADULT: dict[str, dict[str, Any]] = {
 
 @lru_cache(maxsize=1)
 def _adult() -> tuple[Any, Any, Any, Any]:
-    from distadmm.data.source import open_source
-
     source = open_source("adult")
     return (*source.everything(), *source.test())  # type: ignore[attr-defined,misc]
 
@@ -145,11 +146,6 @@ def adult(item: tuple[str, float, int]) -> Row:
     elif variant == "as printed":
         theta = istdp.solve_printed(X, y, epsilon=epsilon, lam=2e-4, alpha=2000.0, **how).theta
     elif variant == f"no noise, T = {T}":
-        from itertools import islice
-
-        from distadmm.methods.istdp import private
-        from distadmm.problems.concave import MCP
-
         exact = private.ClippedGradient(X, y, Logistic(), 1.0, len(y))
         iterates = private.iterate(
             lambda k, at: exact(at), np.zeros(X.shape[1]), MCP(2e-4, 2000.0), private.NoisySteps()

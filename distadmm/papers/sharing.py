@@ -19,6 +19,7 @@ import numpy as np
 
 from distadmm.data import gisette
 from distadmm.data.parts import cut, sparse_or_dense
+from distadmm.data.source import open_source
 from distadmm.data.table import dense
 from distadmm.errors import require
 from distadmm.flags import flag, flag_group
@@ -120,8 +121,6 @@ class Task:
 def task(data: str, options: Options) -> Task:
     """Columns of each party, training and test."""
     if data == "a9a":
-        from distadmm.data.source import open_source
-
         source = open_source("a9a", clip=None)
         X, y = source.everything(sparse=True)  # type: ignore[attr-defined]
         held = source.test(sparse=True)

@@ -1,7 +1,5 @@
 """The local objective of rows that stay sparse: gradients and products with the Hessian, which is never formed."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from distadmm.data.adult.table import SCHEMA
 from distadmm.data.formats import kind
 from distadmm.data.reading import CELLS, Reading
 from distadmm.data.schema import Category, Number, Schema
@@ -96,8 +97,6 @@ class Scorer(NamedTuple):
         if encoding.get("schema"):
             schema = Schema.of_json(encoding["schema"])
         elif encoding.get("table") == "adult" and "workclass" in there:
-            from distadmm.data.adult.table import SCHEMA
-
             schema = SCHEMA
         else:
             return Schema(tuple(Number(name) for name in self.told["features"]))

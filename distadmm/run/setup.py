@@ -10,13 +10,15 @@ import numpy as np
 
 from distadmm.algorithm import Array, Facts, Node
 from distadmm.data.deal import Deal
-from distadmm.data.source import Source, open_source
-from distadmm.data.table import Sparse, take
+from distadmm.data.mapping import named_mappings
+from distadmm.data.source import BUNDLED, Source, open_source
+from distadmm.data.table import Sparse, local_key, take
 from distadmm.errors import InputError, require
 from distadmm.privacy.noise.release import Unprotected
 from distadmm.problems.consensus import Problem, objective
 from distadmm.problems.losses import Loss, loss_named, task_of
 from distadmm.ranks.graph_network import Neighbourhood, Network, split
+from distadmm.ranks.links import Links
 from distadmm.ranks.world import World
 from distadmm.run.config import Config
 from distadmm.structs import struct
@@ -25,7 +27,6 @@ STARTS = 0x53544152  # of the random numbers of --start
 
 if TYPE_CHECKING:
     from distadmm.ranks.conditions import Conditions
-    from distadmm.ranks.links import Links
     from distadmm.ranks.tree import Tree
 
 
@@ -126,8 +127,6 @@ def _links(config: Config, topology: Any) -> Links | None:
     told = asked.latency, asked.bandwidth, asked.packet_loss or None
     if set(told) == {None} and not {"latency", "bandwidth"} & set(edges):
         return None
-    from distadmm.ranks.links import Links
-
     latency = (
         asked.latency
         if asked.latency is not None
@@ -316,8 +315,6 @@ def source_options(config: Config) -> dict[str, Any]:
     }
     options |= problem.reading()
     if problem.sanitise:
-        from distadmm.data.mapping import named_mappings
-
         options["sanitise"] = named_mappings(problem.sanitise)
     return options
 
@@ -331,9 +328,6 @@ def data_ids(prepared: Prepared) -> str | dict[str, str]:
 
 def _data_id(prepared: Prepared) -> str:
     """The keyed name of a whole table."""
-    from distadmm.data.source import BUNDLED
-    from distadmm.data.table import local_key
-
     bundled = prepared.config.problem.data in BUNDLED
     return prepared.source.data_id(None if bundled else local_key())
 
@@ -341,7 +335,6 @@ def _data_id(prepared: Prepared) -> str:
 def _data_ids(prepared: Prepared) -> dict[str, str]:
     """The keyed name of each node's own file."""
     from distadmm.data.files import PatternSource
-    from distadmm.data.table import local_key
 
     source, world = prepared.source, prepared.world
     assert isinstance(source, PatternSource)

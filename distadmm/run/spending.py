@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from distadmm.errors import require
-from distadmm.privacy.accounting.events import Unbounded
+from distadmm.privacy.accounting.events import Event, Unbounded
 from distadmm.privacy.ledger.rules import MemoryLedger
+from distadmm.privacy.ledger.tally import doubt
 
 if TYPE_CHECKING:
     from distadmm.data.content import Content
-    from distadmm.privacy.accounting.events import Event
     from distadmm.privacy.ledger.account import Account, Spender, Standing
     from distadmm.ranks.world import World
     from distadmm.run.running import Running
@@ -28,7 +28,6 @@ NOT_ENTERED = ("account", "not entered: a simulation protects nobody, so nothing
 def spender(ledger: MemoryLedger, held: Iterable[Event], plan: Iterable[Event]) -> Spender:
     """What a ledger has `held`, and what is about to be committed; what nobody established has no bound."""
     from distadmm.privacy.ledger.account import Spender
-    from distadmm.privacy.ledger.tally import doubt
 
     tally = ledger.tally
     events = [event.against(tally.trust) for event in (*held, *plan) if not event.free]

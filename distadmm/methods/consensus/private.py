@@ -13,15 +13,19 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from distadmm.algorithm import NO_SCHEDULE, Array, Defaults, Node, find, names, planned
+from distadmm.data.mapping import named_mappings
+from distadmm.data.public import PublicFacts
 from distadmm.data.source import BUNDLED
 from distadmm.errors import InputError, require
 from distadmm.methods.consensus import sizing
 from distadmm.methods.consensus.penalty import Penalties, schedule
 from distadmm.methods.consensus.worth import foreign, settle, spent, strangers, unchecked
-from distadmm.privacy.accounting.events import Unbounded
+from distadmm.privacy.accounting.events import Adjacency, Event, Leakage, Unbounded
 from distadmm.privacy.ledger.books import Books
+from distadmm.privacy.ledger.filter import Filter, budget
 from distadmm.privacy.noise.release import Unprotected
 from distadmm.problems.losses import LOSSES, task_of
+from distadmm.run import spending
 from distadmm.run.config import Config, check_assumed
 from distadmm.run.running import Running
 from distadmm.run.setup import Prepared
@@ -33,9 +37,6 @@ __all__ = ["armed", "plan_of", "settle"]  # what a run asks of the house of its 
 # Every rank of every run loads this module; what only a private run needs is imported where it is used.
 if TYPE_CHECKING:
     from distadmm.data.content import Content
-    from distadmm.data.public import PublicFacts
-    from distadmm.privacy.accounting.events import Adjacency, Event
-    from distadmm.privacy.ledger.filter import Filter
     from distadmm.privacy.noise.protected import Protected, Recipe
     from distadmm.privacy.noise.sources import Source
 
@@ -271,8 +272,6 @@ def enter(
     prepared: Prepared, run: Running, books: Books, plans: Sequence[Any], contents: dict[int, Content]
 ) -> None:
     if contents:
-        from distadmm.run import spending
-
         privacy, owners = prepared.config.privacy, not prepared.source.pooled_allowed
         spending.enter(
             run, privacy.account, books.ledgers, plans, contents.values(), privacy.delta, owners=owners
@@ -291,9 +290,7 @@ def note_sanitised(prepared: Prepared, books: Books) -> None:
     config, seeded = prepared.config, prepared.source.pooled_allowed
     if config.loop.resume is not None or not config.problem.sanitise:
         return
-    from distadmm.data.mapping import named_mappings
     from distadmm.data.together import releases
-    from distadmm.privacy.accounting.events import Leakage
 
     for told in releases(named_mappings(config.problem.sanitise), seeded=seeded):
         for ledger in books.ledgers:
@@ -370,8 +367,6 @@ def _budgets(config: Config, plan: Plan | None, count: int) -> list[Filter | Non
         raise InputError(
             "--budget-epsilon without noise: every release costs infinity; give --epsilon or --alpha"
         )
-    from distadmm.privacy.ledger.filter import budget
-
     plans, adjacency = plan.events, plan.recipe.adjacency
     filters = {
         events: budget(privacy.budget_epsilon, delta, events, adjacency=adjacency) for events in set(plans)

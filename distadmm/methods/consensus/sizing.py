@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from distadmm.algorithm import Node
 from distadmm.errors import InputError, require
 from distadmm.methods.consensus import smoothing
 from distadmm.methods.consensus.smoothing import Array, Smoothing
@@ -18,7 +19,6 @@ from distadmm.ranks.world import World
 
 # Every rank of every run loads this module; what only a private run needs is imported where it is used.
 if TYPE_CHECKING:
-    from distadmm.algorithm import Node
     from distadmm.privacy.accounting.events import Event
     from distadmm.privacy.accounting.kept import Kept
     from distadmm.privacy.noise.protected import Recipe

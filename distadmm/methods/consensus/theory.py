@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from distadmm.graphs.facts import Array, dense
+from distadmm.graphs.facts import Array, dense, is_bipartite
 from distadmm.graphs.topology import Topology
 
 NODES_MOST = 300  # beyond, dense eigenvalues of N x N matrices, some hundred times, take too long
@@ -164,8 +164,6 @@ def infeasible_for_every_gamma(topology: Topology, steps: Sequence[Stage]) -> bo
 
     There z'(X - pY)z = 0 whatever gamma, L and mu are, and -z' D_M z < 0.
     """
-    from distadmm.graphs.facts import is_bipartite
-
     return is_bipartite(topology) and any(np.ptp(step.eta_next) == 0 for step in steps)
 
 

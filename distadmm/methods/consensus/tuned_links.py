@@ -20,8 +20,6 @@ this end's problem, and nothing goes over it; afterwards the metric stays, and z
 What a leaf's neighbour passes on there, nobody does here.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from distadmm.privacy.accounting.statements import loss_in_words, planned_loss
 from distadmm.privacy.noise.release import HEAD_BYTES
+from distadmm.ranks.links import wall_clock, wall_clock_of_sums
 from distadmm.run.config import Config
 from distadmm.run.ends import End
 from distadmm.run.setup import Prepared
@@ -119,8 +120,6 @@ def on_a_wide_area_network(prepared: Prepared, run: Any) -> float | None:
         return None
     problem, tree = prepared.node.problem, prepared.node.sums
     compute = problem.seconds / (len(problem.objectives) * made)
-    from distadmm.ranks.links import wall_clock, wall_clock_of_sums
-
     if tree is not None:
         messages = run.iterations * [run.bytes / run.iterations / tree.messages]  # on average
         roll = prepared.config.algorithm.roll and prepared.config.privacy.wanted

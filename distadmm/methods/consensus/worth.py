@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 from distadmm.algorithm import Node, find
 from distadmm.methods.consensus import sizing
-from distadmm.privacy.accounting.statements import BOUNDED, READINGS, SCHEDULED, if_assumed, weakest
+from distadmm.privacy.accounting.events import Event
+from distadmm.privacy.accounting.statements import BOUNDED, READINGS, SCHEDULED, if_assumed, of_claim, weakest
 from distadmm.privacy.noise.release import UNCHECKED
 from distadmm.problems.losses import LOSSES
 from distadmm.run.config import Config
 from distadmm.run.setup import Prepared
 
 if TYPE_CHECKING:
-    from distadmm.privacy.accounting.events import Event
     from distadmm.privacy.accounting.kept import Kept
 
 
@@ -112,7 +112,6 @@ def said_of(node: Node, delta: float) -> str:
     """What `ledger show` says of this run, of the record that costs most; on rank 0, called by every rank."""
     from distadmm.privacy.accounting import accountant
     from distadmm.privacy.accounting.kept import Kept
-    from distadmm.privacy.accounting.statements import of_claim
     from distadmm.privacy.ledger.tally import is_committed
 
     release, world = cast("Any", node.release), node.network.world

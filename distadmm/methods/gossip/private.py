@@ -3,37 +3,35 @@
 A hypothesis that nobody established makes epsilon infinite, under its name; none is assumed.
 """
 
-from __future__ import annotations
-
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, Self, cast
 
 import numpy as np
 
+from distadmm.algorithm import Node
 from distadmm.errors import require
 from distadmm.methods.consensus import forecast, smoothing
 from distadmm.methods.consensus import private as consensus
 from distadmm.methods.consensus.private import armed, settle
 from distadmm.methods.consensus.smoothing import Smoothing
 from distadmm.methods.gossip import rule
+from distadmm.methods.gossip.preconditioned import width_of
+from distadmm.methods.gossip.release import Gradients, Paired, Recipe
+from distadmm.privacy.accounting import accountant, gaussian, scopes
+from distadmm.privacy.accounting.events import Event
 from distadmm.privacy.accounting.kept import Kept
+from distadmm.privacy.accounting.pairwise_gaussian import shares
 from distadmm.privacy.accounting.trust import Trust
-from distadmm.privacy.noise import masks
+from distadmm.privacy.ledger.books import Books
+from distadmm.privacy.noise import masks, pairwise
+from distadmm.privacy.noise.queries import Query
+from distadmm.privacy.noise.sources import Source
 from distadmm.problems.losses import loss_named
+from distadmm.ranks.world import World
 from distadmm.run.config import Config
 from distadmm.run.setup import Prepared
 from distadmm.structs import struct
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from distadmm.algorithm import Node
-    from distadmm.methods.gossip.release import Gradients, Paired, Recipe
-    from distadmm.privacy.accounting.events import Event
-    from distadmm.privacy.ledger.books import Books
-    from distadmm.privacy.noise.queries import Query
-    from distadmm.privacy.noise.sources import Source
-    from distadmm.ranks.world import World
 
 __all__ = ["armed", "plan_of", "settle"]
 
@@ -57,7 +55,7 @@ class Plan:
     penalty: None = None
 
     @property
-    def choice(self) -> Plan:
+    def choice(self) -> Self:
         return self
 
     @property
@@ -69,13 +67,9 @@ class Plan:
         return self.recipe.constants.after
 
     def release(self, books: Books, source: Source, phases: int) -> Gradients:
-        from distadmm.methods.gossip.release import Gradients
-
         recipe, network = self.recipe, self.node.network
         edges = None
         if recipe.pairwise:
-            from distadmm.privacy.noise import pairwise
-
             # Of a simulation the keys stay what they were, for its bits are those of a run in one piece.
             resumes = [ledger.tally.resumes * (source.mode == "secure") for ledger in books.ledgers]
             own = {i: masks.drawn(i, source, True, r) for i, r in zip(books.nodes, resumes)}
@@ -93,8 +87,6 @@ class Plan:
 
     @property
     def header(self) -> dict[str, Any]:
-        from distadmm.privacy.accounting import scopes
-
         recipe, n = self.recipe, self.node.network.n_nodes
         scope = "gossip-pairwise" if recipe.pairwise else "gossip"
         verified = [] if recipe.unverified else scopes.SCOPES[scope].hypotheses
@@ -118,18 +110,14 @@ def against(trust: str, nodes: int, gone: int = 0, hosted: int = 1) -> str:
     return f"any {colluding:.0f} of the {nodes} nodes together (the reader's own node counts as one{away}{owner})"
 
 
-def plan_of(prepared: Prepared) -> Plan | None:
-    """The plan of a private run, or its refusal; None without noise.  Called by every rank."""
+def plan_of(prepared: Prepared) -> Plan:
+    """The plan of a private run, or its refusal.  Called by every rank."""
     config, node = prepared.config, prepared.node
     world, privacy, algorithm = node.network.world, config.privacy, config.algorithm
-    if not privacy.wanted:
-        return None
     with world.together():
         _require_known(prepared)
         missed = unverified(prepared)
     missed = next(filter(None, world.allgather(missed)), "")
-    from distadmm.methods.gossip.release import Recipe
-
     opening, n = algorithm.opening(node), node.facts.n_nodes
     steps = config.loop.iterations - opening
     with world.together():
@@ -171,8 +159,6 @@ def _opened(prepared: Prepared, opening: int) -> list[rule.Constants]:
     plain = rule.Constants(0.0, 0.0, Smoothing(), opening=opening)
     if not algorithm.opens:
         return [plain]
-    from distadmm.methods.gossip.preconditioned import width_of
-
     budget = float(privacy.epsilon or 0.0), privacy.delta
     once = _once(prepared.world, "gaussian_noise_multiplier", *budget, 1)
     moved = np.concatenate(prepared.world.allgather(moments_moved(prepared)))
@@ -185,8 +171,6 @@ def _once(world: World, function: str, *given: float) -> float:
     """What a function of `accounting.gaussian` says; one rank of a host loads it, if it was never asked before."""
 
     def value(asked: tuple[float, ...]) -> float:
-        from distadmm.privacy.accounting import gaussian
-
         return getattr(gaussian, function)(*asked)  # type: ignore[no-any-return]
 
     return world.each_once(value, [given], Kept(function))[given]
@@ -229,8 +213,6 @@ def _noises(algorithm: Any, A: Array | None, nodes: int) -> list[rule.Noise]:
     if A is None or algorithm.noise_model == "local" or (q >= nodes - 1 and not asked):
         require(not asked, f"--noise-model pairwise for {nodes} nodes; needed: at most {forecast.LARGEST}")
         return [local]
-    from distadmm.privacy.accounting.pairwise_gaussian import shares
-
     at = q + algorithm.spare
     known = {ratio: shares(A, max(q, 2) + algorithm.spare, ratio) for ratio in rule.RATIOS}
     pairs = [
@@ -245,15 +227,11 @@ def _queries(
     prepared: Prepared, use: rule.Constants, steps: int, noise: rule.Noise
 ) -> tuple[tuple[Query | Paired, ...], tuple[Query | Paired, ...]]:
     """What each node here releases first, and in each step."""
-    from distadmm.methods.gossip.release import Paired
-
     config, d, count = prepared.config, prepared.node.problem.dimension, prepared.node.network.n_local
     privacy, world = config.privacy, prepared.world
     budget = float(privacy.epsilon or 0.0), privacy.delta
     reach, moved = sensitivities(prepared, use.clip), moments_moved(prepared)
     if use.share:
-        from distadmm.methods.gossip.preconditioned import width_of
-
         many = width_of(prepared.node) * (width_of(prepared.node) + 1) // 2
     if noise.ratio:
         if privacy.rng == "secure":
@@ -323,7 +301,6 @@ def _query(
     before: Sequence[Event] = (),
 ) -> Query:  # fmt: skip
     """One release of `times`: noise for a share of the budget's mu^2, on its grid where it is secret."""
-    from distadmm.privacy.accounting import accountant, gaussian
     from distadmm.privacy.noise import queries
 
     privacy = prepared.config.privacy

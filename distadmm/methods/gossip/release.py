@@ -10,22 +10,19 @@ Invariants that guard privacy
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from distadmm.errors import Unsolved, require
+from distadmm.methods.gossip.rule import Constants
 from distadmm.privacy.accounting.events import Adjacency, Array, Event, Unbounded
 from distadmm.privacy.accounting.pairwise_gaussian import PairwiseGaussian
 from distadmm.privacy.noise import pairwise
 from distadmm.privacy.noise.mechanism import GridQuery, grid_of
 from distadmm.privacy.noise.protected import Protected
 from distadmm.privacy.noise.queries import Query
+from distadmm.ranks.conditions import Conditions
 from distadmm.structs import struct
-
-if TYPE_CHECKING:
-    from distadmm.methods.gossip.rule import Constants
-    from distadmm.ranks.conditions import Conditions
 
 
 @struct

@@ -20,11 +20,9 @@ for good: later rounds and means take out the scatter, not what came of it.  Noi
 CLIP and FASTEST were chosen on the synthetic tables of benchmarks/gossip.py, before other tables were looked at.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from itertools import product
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -76,7 +74,7 @@ class Noise(NamedTuple):
         return f", edges share {self.ratio:g} times a node's own noise" if self.ratio else ""
 
     @classmethod
-    def of(cls, A: Array, ratio: float = 0.0, spread: float = 1.0) -> Noise:
+    def of(cls, A: Array, ratio: float = 0.0, spread: float = 1.0) -> Self:
         _, vectors = np.linalg.eigh(smoothing.matrix(A))
         S = np.eye(len(A)) + ratio**2 * (np.diag(A.sum(axis=1)) - A)
         return cls(ratio, spread, np.einsum("im,ij,jm->m", vectors, S, vectors) / len(A))

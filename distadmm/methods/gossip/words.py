@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from distadmm.methods.consensus import words as consensus
 from distadmm.methods.consensus.words import beyond, not_covered, on_a_wide_area_network
+from distadmm.privacy.accounting.statements import by_trust, of_claim
 from distadmm.run.setup import Prepared
 
 if TYPE_CHECKING:
@@ -39,7 +40,6 @@ def said(prepared: Prepared, plan: Plan | None, node: Any, iterations: int) -> l
     if plan is None or not plan.recipe.pairwise:
         return []
     from distadmm.methods.consensus.private import circumstances_of
-    from distadmm.privacy.accounting.statements import by_trust, of_claim
 
     delta, adjacency = prepared.config.privacy.delta, plan.recipe.adjacency
     claim = plan.header["claim"] | circumstances_of(prepared)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from math import comb
 
 import numpy as np
 
@@ -119,8 +120,6 @@ def stand_in(name: str) -> Inference:
     `gauss`: bells of width 1.2 at 1.5, 4.5 and 7.5; `sharp`: the same of width 0.6; `binom`:
     binomial(9, p) for p = 0.2, 0.5, 0.8.  P_S is uniform on three symbols and |Y| = 10.
     """
-    from math import comb
-
     y = np.arange(10)
     if name == "binom":
         p = np.array([[0.2], [0.5], [0.8]])

@@ -3,39 +3,42 @@
 A hypothesis that nobody established makes epsilon infinite, under its name; none is assumed.
 """
 
-from __future__ import annotations
-
 import math
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from distadmm.algorithm import Node
+from distadmm.data.content import Content
 from distadmm.errors import require
 from distadmm.methods.consensus import private as consensus
 from distadmm.methods.consensus.worth import weakest_statement
-from distadmm.methods.masked.learner import asks
+from distadmm.methods.masked.learner import Ask, asks
 from distadmm.methods.masked.machine import cuts_nodes, forgets_labels, keeps_rows_apart
 from distadmm.methods.masked.masked import counted_rows
 from distadmm.methods.masked.rule import ADJACENCIES, SHRINK, Rule
+from distadmm.methods.masked.sums import Sums
+from distadmm.privacy.accounting import gaussian, scopes
+from distadmm.privacy.accounting.events import Event, Unbounded
 from distadmm.privacy.accounting.kept import Kept
+from distadmm.privacy.accounting.scopes import HYPOTHESES
+from distadmm.privacy.accounting.shared_discrete_gaussian import (
+    SharedDiscreteGaussian,
+    colluding_of,
+    least_roster,
+)
 from distadmm.privacy.ledger.books import Books
+from distadmm.privacy.ledger.filter import GaussianFilter
+from distadmm.privacy.noise import signing
+from distadmm.privacy.noise.masks import Key, Member, be8, drawn, f8, members_of
+from distadmm.privacy.noise.sources import Source
 from distadmm.run.running import Running
 from distadmm.run.setup import Prepared
 from distadmm.run.spending import require_rows_of_their_own
 from distadmm.structs import struct
-
-if TYPE_CHECKING:
-    from distadmm.data.content import Content
-    from distadmm.methods.masked.learner import Ask
-    from distadmm.methods.masked.sums import Sums
-    from distadmm.privacy.accounting.events import Event
-    from distadmm.privacy.accounting.shared_discrete_gaussian import SharedDiscreteGaussian
-    from distadmm.privacy.noise.masks import Key, Member
-    from distadmm.privacy.noise.sources import Source
 
 
 @struct
@@ -72,8 +75,6 @@ class Plan:
 
     def event(self, ask: Ask, roster: int, r: int = 0) -> SharedDiscreteGaussian:
         """The price of a sum over so many nodes, of which every one pays the same."""
-        from distadmm.privacy.accounting.shared_discrete_gaussian import SharedDiscreteGaussian
-
         rule = self.rule
         share = int(rule.share_variances(ask.kind, ask.t, roster, ask.plain)[0])
         moved = rule.moved(ask.kind, ask.first, ask.plain) * 4.0**rule.bits
@@ -90,8 +91,6 @@ class Plan:
 
     def committed(self) -> bytes:
         """The terms, as they are hashed."""
-        from distadmm.privacy.noise.masks import be8, f8
-
         rule = self.rule
         loss = rule.loss.encode()
         numbers = (rule.nodes, rule.colluding, self.least, self.mask_degree, rule.rows, rule.columns)
@@ -115,14 +114,10 @@ class Plan:
         return said
 
 
-def plan_of(prepared: Prepared) -> Plan | None:
-    """The plan of a masked run, or its refusal; None without noise. Called by every rank."""
+def plan_of(prepared: Prepared) -> Plan:
+    """The plan of a private run, or its refusal. Called by every rank."""
     config, node = prepared.config, prepared.node
     privacy, algorithm = config.privacy, config.algorithm
-    if not privacy.wanted:
-        return None
-    from distadmm.privacy.accounting.shared_discrete_gaussian import colluding_of, least_roster
-    from distadmm.privacy.noise import signing
     from distadmm.privacy.noise.masks import mask_degree, require_suite
 
     n = node.network.n_nodes
@@ -153,8 +148,6 @@ def plan_of(prepared: Prepared) -> Plan | None:
         found = {name: True for name in _STRUCTURAL} | _checked(prepared, rule, degree, least)
         missed = [name for name, holds in found.items() if not holds]
         missed = [name for some in node.network.world.allgather(missed) for name in some]
-    from distadmm.privacy.accounting.scopes import HYPOTHESES
-
     hosted = max(node.network.world.allgather(node.network.n_local))
     verified = tuple(name for name in found if name not in missed)
     missing = f"not verified: {HYPOTHESES[missed[0]]} ({missed[0]})" if missed else ""
@@ -167,13 +160,9 @@ def _budget(prepared: Prepared) -> tuple[float, float, float]:
     world, delta = prepared.world, prepared.config.privacy.delta
 
     def mu_of(epsilon: float) -> float:
-        from distadmm.privacy.accounting import gaussian
-
         return gaussian.mu_at(epsilon, delta)
 
     def epsilon_of(mu: float) -> float:
-        from distadmm.privacy.accounting import gaussian
-
         return gaussian.epsilon(mu, delta)
 
     epsilon, evaluate = float(prepared.config.privacy.epsilon or 0.0), prepared.config.algorithm.evaluate
@@ -239,13 +228,8 @@ def _checked(prepared: Prepared, rule: Rule, degree: int, least: int) -> dict[st
     }
 
 
-def armed(prepared: Prepared, plan: Plan | None, run: Running) -> Node:
+def armed(prepared: Prepared, plan: Plan, run: Running) -> Node:
     """The nodes with keys, masks and ledgers between their rows and the tree."""
-    if plan is None:
-        return consensus.armed(prepared, None, run)
-    from distadmm.methods.masked.sums import Sums
-    from distadmm.privacy.accounting.events import Unbounded
-
     config, world = prepared.config, prepared.world
     if plan.doubt and world.is_root:  # before anything is spent
         sys.stderr.write(f"warning: {plan.doubt}\n")
@@ -275,9 +259,6 @@ def armed(prepared: Prepared, plan: Plan | None, run: Running) -> Node:
 def books_of(
     prepared: Prepared, plan: Plan, run: Running, source: Source, contents: dict[int, Content]
 ) -> Books:
-    from distadmm.privacy.accounting import scopes
-    from distadmm.privacy.ledger.filter import GaussianFilter
-
     nodes = prepared.node.network.nodes
     header: dict[str, Any] = {
         "adjacency": plan.rule.adjacency,
@@ -301,9 +282,6 @@ def books_of(
 
 def set_up(node: Node, plan: Plan, source: Source, books: Any) -> dict[int, Member]:
     """Keys and nonces over the graph, then what everybody commits to; refused where one commits to something else."""
-    from distadmm.privacy.noise import signing
-    from distadmm.privacy.noise.masks import drawn, members_of
-
     keys: dict[int, Key] = {}
     said: dict[int, bytes] = {}
     for ledger in books.ledgers:
@@ -341,21 +319,15 @@ def _started(members: dict[int, Member], plan: Plan, node: Node) -> dict[int, by
     """What each node here starts with: h_0, and where keys are pinned its signature."""
     if not plan.peers:
         return {i: member.h for i, member in members.items()}
-    from distadmm.privacy.noise import signing
-
     path = Path(plan.peers)
     known = signing.public_keys(path)
     with node.network.world.together():
         return {i: m.h + signing.signature(path, i, known[i], m.session, m.h) for i, m in members.items()}
 
 
-def settle(prepared: Prepared, node: Node) -> tuple[float, float, str] | None:
+def settle(prepared: Prepared, node: Node) -> tuple[float, float, str]:
     """(epsilon, published epsilon, what that is worth) of a private run; closes the ledgers."""
-    found = None
-    if node.release.private:
-        release: Sums = node.release  # type: ignore[assignment]
-        worth = release.terms.unverified or weakest_statement(node)
-        epsilon = math.inf if release.terms.unverified else release.epsilon
-        found = epsilon, math.inf, worth
-    node.release.close()
-    return found
+    release: Sums = node.release  # type: ignore[assignment]
+    worth = release.terms.unverified or weakest_statement(node)
+    release.close()
+    return release.epsilon, math.inf, worth

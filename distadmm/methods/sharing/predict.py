@@ -1,14 +1,13 @@
 """Scores of new records by the parties of a finished run, one message a party."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from distadmm.data.files import Reading
 from distadmm.data.parties import BUNDLED, DataOptions, load
 from distadmm.data.schema import Schema
 from distadmm.data.session import cell_file
@@ -16,8 +15,14 @@ from distadmm.errors import DONE, number, require
 from distadmm.files import write_csv
 from distadmm.flags import again, flag, flag_group, parse, positional
 from distadmm.methods.sharing.moments import Bounds, Rows
+from distadmm.privacy.accounting.events import Adjacency, Leakage
+from distadmm.privacy.accounting.gaussian import mu_at
 from distadmm.privacy.accounting.scopes import claim
 from distadmm.privacy.accounting.statements import beside_scores, rounded_up
+from distadmm.privacy.ledger.account import Account
+from distadmm.privacy.ledger.books import open_ledger
+from distadmm.privacy.ledger.rules import MemoryLedger
+from distadmm.privacy.noise.mechanism import source_of
 from distadmm.privacy.noise.queries import Query, Releases, noise_for
 from distadmm.ranks.launch import launch
 from distadmm.ranks.star import Array, Star
@@ -26,10 +31,7 @@ from distadmm.run.directory import earlier_name
 from distadmm.run.groups import Job
 from distadmm.run.kinds import find
 from distadmm.run.model import read
-
-if TYPE_CHECKING:
-    from distadmm.privacy.accounting.events import Adjacency
-    from distadmm.privacy.ledger.rules import MemoryLedger
+from distadmm.run.spending import Purse
 
 
 @flag_group("predict")
@@ -88,8 +90,6 @@ def _new_records(
     data: DataOptions, star: Star, widths: Sequence[int], trained: dict[int, dict[str, Any]]
 ) -> tuple[dict[int, Any], int]:
     """The columns each party here was trained on, of the new records; labels are neither needed nor read."""
-    from distadmm.data.files import Reading
-
     if data.party_files:
         require(
             len(data.party_files) == len(widths),
@@ -195,8 +195,6 @@ def release_scores(
     if privacy is None:
         return []
     kind, _, size = wanted.release.partition(":")
-    from distadmm.privacy.accounting.events import Leakage
-
     protected = ("s1", "s2", "v2")  # whose party 1 is
     for m in [m for m in sent if m > 1 or privacy["mechanism"] in protected]:
         with _ledger(run, m, privacy) as ledger:
@@ -219,8 +217,6 @@ def release_scores(
 
 def _ledger(run: Path, m: int, privacy: dict[str, Any]) -> MemoryLedger:
     """Scores have ledgers of their own: the training's budget is closed."""
-    from distadmm.privacy.ledger.books import open_ledger
-
     adjacency: Adjacency = "replace" if privacy["neighbours"] == "replace" else "add-remove"
     header: dict[str, Any] = {"mode": privacy["noise"], "adjacency": adjacency, "scope": "person"}
     established = _ESTABLISHED[: None if privacy["mu"] is not None else -1]
@@ -228,9 +224,6 @@ def _ledger(run: Path, m: int, privacy: dict[str, Any]) -> MemoryLedger:
     place, training = run / "ledger" / "scores", earlier_name(run)
     ledger = open_ledger(place, m, resume=None, run=f"{training} scores", **header)
     if ledger.mode == "secure":  # who is scored may be among the rows of the training
-        from distadmm.privacy.ledger.account import Account
-        from distadmm.run.spending import Purse
-
         book = Account(privacy["account"])
         ledger.account = Purse(book, ledger.run, str(place.resolve()), privacy["delta"], rows_of=training)
     return ledger
@@ -244,9 +237,6 @@ def _noisy(
     For rows of norm R the scores of two people differ by 2 R |x| at most, and by R (|x+| + |x-|) when no
     feature is negative; against a blank row by R |x|.
     """
-    from distadmm.privacy.accounting.gaussian import mu_at
-    from distadmm.privacy.noise.mechanism import source_of
-
     known = privacy["bounds"][str(m)]
     bounds = Bounds(known["row"], 1.0, 0.25, privacy["neighbours"], known["nonnegative"])
     scores = Rows(matrix, bounds).scores(x)

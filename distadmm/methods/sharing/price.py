@@ -25,6 +25,8 @@ from distadmm.privacy.accounting.statements import (
     of_claim,
     of_corollary,
 )
+from distadmm.privacy.ledger.filter import budget
+from distadmm.privacy.noise.mechanism import source_of
 from distadmm.privacy.noise.queries import Query, Releases
 from distadmm.privacy.noise.release import UNCHECKED
 from distadmm.problems.losses import Loss, foreign
@@ -235,8 +237,6 @@ def opened(
 ) -> dict[int, Releases]:
     """The ledgers and the noise of the parties hosted here; those of an earlier process are taken up again."""
     from distadmm.privacy.ledger.books import open_ledger
-    from distadmm.privacy.ledger.filter import budget
-    from distadmm.privacy.noise.mechanism import source_of
 
     if run.folder is None:
         require(not any(each.queries for each in price.accounts.values()), "a private run needs a directory")

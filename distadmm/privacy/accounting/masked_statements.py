@@ -4,7 +4,10 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from distadmm.privacy.accounting import gaussian, scopes
 from distadmm.privacy.accounting.events import Adjacency, Event
+from distadmm.privacy.accounting.scopes import SCOPES
+from distadmm.privacy.accounting.shared_discrete_gaussian import table
 from distadmm.privacy.accounting.statements import Kind, Reading, Statement, bound, circumstances, rounded_up
 
 SEEDED = "SIMULATION: noise from a seed guarantees nothing; epsilon = infinity. With secret noise of the same law: "
@@ -22,8 +25,6 @@ def of_masked(
 
     `claim["sums"]` holds the public facts: N, c, R_min, degree of the masks, mu, most rounds, most nodes of a rank.
     """
-    from distadmm.privacy.accounting import gaussian, scopes
-
     listed, sums = list(events), claim["sums"]
     known = scopes.hypotheses(scopes.established(claim))
     needed = scopes.SCOPES["masked"].hypotheses
@@ -55,8 +56,6 @@ def sentence(
     sums: Mapping[str, Any], shares: Mapping[int, float], epsilon: float, delta: float, adjacency: Adjacency
 ) -> str:
     """Of a run whose facts are `sums`, with epsilon by size of coalition."""
-    from distadmm.privacy.accounting.scopes import SCOPES
-
     c, n = sums["coalition"], sums["nodes"]
     last = " (the last one evaluates the model)" if sums.get("evaluated") else ""
     change, masks = SCOPES["masked"].adjacencies[adjacency], c < n - 1
@@ -89,8 +88,6 @@ def sentence(
 
 def shares_of(sums: Mapping[str, Any], delta: float) -> dict[int, float]:
     """epsilon by size of coalition, as a ledger's header allows it to be worked out again."""
-    from distadmm.privacy.accounting.shared_discrete_gaussian import table
-
     return table(sums["mu"], delta, sums["nodes"], sums["coalition"], sums["least"], sums["mask_degree"])
 
 

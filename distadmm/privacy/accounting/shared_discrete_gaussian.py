@@ -19,6 +19,7 @@ from typing import ClassVar
 import numpy as np
 
 from distadmm.errors import require
+from distadmm.privacy.accounting import gaussian
 from distadmm.privacy.accounting.events import Adjacency, Array, Event, Gaussian, check_adjacency, whole
 from distadmm.privacy.accounting.trust import Trust
 from distadmm.structs import struct
@@ -128,8 +129,6 @@ def table(
     mu: float, delta: float, nodes: int, coalition: int, least: int, mask_degree: int = 0
 ) -> dict[int, float]:
     """epsilon by size of coalition; one row where no masks make a difference."""
-    from distadmm.privacy.accounting import gaussian
-
     if coalition >= nodes - 1:
         return {nodes - 1: gaussian.epsilon(mu, delta)}
     shares = {c: factor(c, nodes, coalition, least, mask_degree) for c in range(nodes)}

@@ -19,12 +19,11 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from distadmm.errors import require
 from distadmm.privacy.accounting.events import Adjacency, Event, check_adjacency
-from distadmm.privacy.accounting.trust import ANY, CENTRE, Trust
+from distadmm.privacy.accounting.trust import ADJACENCY_WORDS, ANY, CENTRE, Trust
 from distadmm.structs import struct
 
 if TYPE_CHECKING:
     from distadmm.privacy.accounting.scopes import Hypothesis
-    from distadmm.privacy.accounting.trust import Trust
 
 Kind = Literal["certificate", "conditional", "claimed", "unbounded"]
 Reading = Literal["certificate", "odometer", "simulation"]
@@ -273,8 +272,6 @@ def planned_loss(
 
 def held(adjacencies: Sequence[str], trust: Trust) -> str:
     """For what change and against whom a price is meant; without an adjacency for that of a sensitivity as stated."""
-    from distadmm.privacy.accounting.trust import ADJACENCY_WORDS
-
     changes = " | ".join(f"{ADJACENCY_WORDS[name]} ({name})" for name in adjacencies)
     return f"For {changes or 'the change that the stated sensitivity is of'}; held against {trust.words} ({trust})."
 

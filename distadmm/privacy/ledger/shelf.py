@@ -18,8 +18,6 @@ Invariants that guard privacy
 * A tally that is shared is never changed: a ledger takes a copy before it writes an entry of its own.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence

@@ -3,12 +3,10 @@
 Runs add up by bounds that adaptive choice keeps; within a run nodes compose by what their ledgers say.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -44,7 +42,7 @@ class Entered:
     heads: dict[int, str] = field(default_factory=dict)
     priced: tuple[Adjacency, Cost] | None = None  # what was worked out when it was entered
 
-    def meets(self, other: Entered) -> bool:
+    def meets(self, other: Self) -> bool:
         return not self.marks.isdisjoint(other.marks)
 
     def add(self, spender: Spender, *, more: bool = False) -> None:

@@ -16,6 +16,7 @@ Invariants that guard privacy
 
 import hashlib
 import hmac
+import importlib.util
 import os
 import struct
 from collections.abc import Mapping, Sequence
@@ -124,8 +125,6 @@ def drawn(i: int, source: Source, masks: bool, resumes: int) -> tuple[Key, bytes
 
 def require_suite() -> None:
     """Refuse a real run where its key agreement is missing."""
-    import importlib.util
-
     require(
         importlib.util.find_spec("cryptography") is not None,
         "masks of a real run need X25519 of the package cryptography; install it with: pip install "
