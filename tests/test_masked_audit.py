@@ -22,7 +22,6 @@ from distadmm.methods.masked import private, rows
 from distadmm.methods.masked.masked import rows_sum
 from distadmm.methods.masked.rows import Rows
 from distadmm.methods.masked.rule import Rule
-from distadmm.privacy.accounting import shared_discrete_gaussian as accounting
 from distadmm.privacy.accounting.shared_discrete_gaussian import SharedDiscreteGaussian
 from distadmm.privacy.noise import masks
 from distadmm.privacy.noise.mechanism import Noise
@@ -65,7 +64,7 @@ def for_the_whole_roster(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def for_nobody_who_colludes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(accounting, "colluding_of", lambda text, nodes: 0)
+    monkeypatch.setattr(private, "colluding_of", lambda text, nodes: 0)
 
 
 def of_the_kind_and_not_of_the_round(monkeypatch: pytest.MonkeyPatch) -> None:

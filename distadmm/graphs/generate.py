@@ -5,6 +5,8 @@ from `SeedSequence(entropy=seed, spawn_key=(purpose, attempt))`, so a line means
 version of every library.  A random graph that comes out disconnected is drawn again with the next attempt.
 """
 
+from __future__ import annotations
+
 import difflib
 import inspect
 import math

@@ -5,7 +5,6 @@ beside the name of the data.  What is not signed so, or is another file by now, 
 """
 
 import contextlib
-import hashlib
 import hmac
 import json
 from collections.abc import Iterator, Mapping
@@ -71,4 +70,6 @@ def _signed(config: Mapping[str, Any], code: Mapping[str, Any]) -> str:
 
 
 def _digest(path: Path) -> str:
+    import hashlib
+
     return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -18,7 +18,7 @@ from distadmm.algorithm import Array, Node, register
 from distadmm.errors import require
 from distadmm.methods.consensus import forecast, smoothing
 from distadmm.methods.gossip.gossip import Gossip
-from distadmm.methods.gossip.rule import Constants
+from distadmm.methods.gossip.rule import Constants, width_of
 
 WIDEST = 1000  # columns whose second moments are released
 _ROOT = np.sqrt(2.0)
@@ -107,12 +107,6 @@ class Preconditioned(Gossip):
 
     def bent(self, g: Array, h: Array, use: Constants) -> Array:
         return g / (h + use.damping)
-
-
-def width_of(node: Node) -> int:
-    """Columns of the rows: of several classes each has a model of its own."""
-    first = node.problem.objectives[0]
-    return int(first.dimension) // int(getattr(first, "classes", 1))
 
 
 def flat(S: Array) -> Array:

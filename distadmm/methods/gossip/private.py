@@ -16,7 +16,6 @@ from distadmm.methods.consensus import private as consensus
 from distadmm.methods.consensus.private import armed, settle
 from distadmm.methods.consensus.smoothing import Smoothing
 from distadmm.methods.gossip import rule
-from distadmm.methods.gossip.preconditioned import width_of
 from distadmm.methods.gossip.release import Gradients, Paired, Recipe
 from distadmm.privacy.accounting import accountant, gaussian, scopes
 from distadmm.privacy.accounting.events import Event
@@ -163,7 +162,7 @@ def _opened(prepared: Prepared, opening: int) -> list[rule.Constants]:
     once = _once(prepared.world, "gaussian_noise_multiplier", *budget, 1)
     moved = np.concatenate(prepared.world.allgather(moments_moved(prepared)))
     sd = once * float(np.sqrt(np.mean(moved**2) / 2))  # of a number beside the diagonal
-    long = node.facts.max_curvature * 2 * sd * float(np.sqrt(width_of(node) / node.facts.n_nodes))
+    long = node.facts.max_curvature * 2 * sd * float(np.sqrt(rule.width_of(node) / node.facts.n_nodes))
     return [plain._replace(share=q, damping=long / q**0.5) for q in algorithm.shares]
 
 
@@ -232,7 +231,7 @@ def _queries(
     budget = float(privacy.epsilon or 0.0), privacy.delta
     reach, moved = sensitivities(prepared, use.clip), moments_moved(prepared)
     if use.share:
-        many = width_of(prepared.node) * (width_of(prepared.node) + 1) // 2
+        many = rule.width_of(prepared.node) * (rule.width_of(prepared.node) + 1) // 2
     if noise.ratio:
         if privacy.rng == "secure":
             masks.require_suite()

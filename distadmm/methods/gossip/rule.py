@@ -168,3 +168,9 @@ def choose(
                 best = found, noise, float(costs[at])
     assert best is not None
     return best
+
+
+def width_of(node: Any) -> int:
+    """Columns of the rows: of several classes each has a model of its own."""
+    first = node.problem.objectives[0]
+    return int(first.dimension) // int(getattr(first, "classes", 1))

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from distadmm.algorithm import Node
-from distadmm.data.content import Content
 from distadmm.errors import require
 from distadmm.methods.consensus import private as consensus
 from distadmm.methods.consensus.worth import weakest_statement
@@ -256,9 +255,7 @@ def armed(prepared: Prepared, plan: Plan, run: Running) -> Node:
     return armed
 
 
-def books_of(
-    prepared: Prepared, plan: Plan, run: Running, source: Source, contents: dict[int, Content]
-) -> Books:
+def books_of(prepared: Prepared, plan: Plan, run: Running, source: Source, contents: dict[int, Any]) -> Books:
     nodes = prepared.node.network.nodes
     header: dict[str, Any] = {
         "adjacency": plan.rule.adjacency,
