@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from distadmm import radmm
+from distadmm import istdp, radmm, sharing
 from distadmm.commands import ledger
 
 SMALL = [
@@ -53,7 +53,11 @@ def test_it_says_the_sentence_and_the_number_of_the_ledgers(runs, capsys):
     assert "The <office>" in page
     epsilon = re.search(r">epsilon</th><td[^>]*>([0-9.]+) at delta 1e-05", page)[1]
     assert 2.9 < float(epsilon) <= 3
-    assert "checked by the code of the run" in page
+    assert (
+        page.count("checked by the code of the run") == 1
+    )  # who established it is said once where all are alike
+    assert re.search(r">messages</th><td[^>]*>56, 0.02 MB<", page)
+    assert "no published bound" not in page
     assert "ledger verify" in page
     assert page.count("<section>") == page.count("</section>") == 4
 
@@ -66,6 +70,29 @@ def test_what_has_no_bound_is_said_to_have_none(runs, capsys):
     names = re.findall(r'role="region" aria-label="([^"]*)"', page)
     assert len(names) > 4
     assert len(set(names)) == len(names)
+
+
+def test_what_parties_sent_is_said_and_of_one_place_nothing(tmp_path, capsys):
+    """Parties count what they send by its kind, and a run at one place sends nothing."""
+    account = ["--account", str(tmp_path / "account.jsonl")]
+    private = ["--data", "tiny", "--epsilon", "4", "--adjacency", "replace", "--observe", "none", *account]
+    assert sharing.main([*private, "--out", str(tmp_path / "parties")]) == 0
+    assert istdp.main([*private, "--out", str(tmp_path / "one")]) == 0
+    page = page_of(tmp_path, capsys, "parties")
+    assert re.search(r">messages</th><td[^>]*>3, 0.[0-9]+ MB<", page)
+    assert "no published bound" in page
+    assert ">messages<" not in page_of(tmp_path, capsys, "one")
+    bare = [
+        "--data",
+        "tiny",
+        "--message",
+        "moments",
+        *account,
+    ]  # a bundled table without noise enters nothing
+    assert sharing.main([*bare, "--out", str(tmp_path / "bare")]) == 0
+    page = page_of(tmp_path, capsys, "parties")
+    assert "sent without noise" not in page
+    assert str(tmp_path / "bare") not in page
 
 
 def test_another_account_knows_nothing_of_the_rest(runs, capsys):

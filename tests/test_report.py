@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from distadmm import radmm
+from distadmm import funnel, radmm
 from distadmm.commands import report, report_figures, report_page, report_runs
 
 TINY = ["--data", "tiny", "--weight", "20", "--progress", "none"]
@@ -110,7 +110,32 @@ def test_real_runs_on_the_same_data_add_up(runs: Path, tmp_path: Path, capsys) -
     assert "published bound for Gaussian noise" in out
     assert "add up" not in out
     _, _, out, _ = reported(capsys, one, runs / "plain" / "ring5", "--out", "none")
-    assert "together these have spent more than any row says" in out  # what carries no noise most of all
+    assert "together these have no bound, for 1 of them has none" in out
+    assert "more than any row says" not in out
+    other = run(tmp_path / "other", *budget, *gaussian)
+    _, _, out, _ = reported(capsys, one, other, "--out", "none")
+    assert "together these have spent more than any row says" in out
+    _, _, out, _ = reported(capsys, one, other, runs / "plain" / "ring5", "--out", "none")
+    assert "1 of them has none; those that have one have spent more than any row says" in out
+
+
+def test_nothing_at_all_is_a_number_and_a_problem_that_rows_replace_is_none(tmp_path: Path, capsys) -> None:
+    for name, flags in (
+        ("own", ("--data", "adult", "--private", "income", "--public", "education")),
+        ("built", ()),
+    ):
+        assert funnel.main([*flags, "--fractions", "0.3", "--out", str(tmp_path / name)]) == 0
+    _, rows, _, _ = reported(capsys, tmp_path, "--out", "none")
+    assert rows[0]["I(S;Y)"] == rows[0]["proven lower"] == "0.00000000"
+    assert ["problem" in row["setting"] for row in rows[:2]] == [False, True]
+
+
+def test_a_long_statement_is_a_note_and_the_cell_its_beginning(runs: Path) -> None:
+    trace = report_runs.read(runs / "noisy" / "e4s0")
+    long = f"claimed by the paper, refuted: {'so it is, ' * 12}as was said"
+    one = report.sections([replace(trace, summary={**trace.summary, "statement": long})])[0]
+    assert one.rows[0][one.header.index("statement")] == "claimed by the paper, refuted"
+    assert long in one.notes
 
 
 def test_a_gap_that_some_seeds_reach_says_how_many(runs: Path, capsys) -> None:
@@ -129,11 +154,18 @@ def test_what_sets_runs_apart_is_named_and_nothing_else(runs: Path, tmp_path: Pa
     found = report_runs.groups(
         [report_runs.read(folder) for folder in (slow, runs / "plain" / "ring5", runs / "noisy" / "e4s0")]
     )
-    assert [group.label for group in found] == [
-        "admm, iterations 40, eta auto",
-        "radmm, iterations 20, eta auto, gamma 0.5, epsilon 4",
-        "radmm, iterations 100, eta 8, gamma 1",
-    ]
+    assert (
+        [group.label for group in found]
+        == [
+            "admm",
+            "radmm, gamma 0.5, epsilon 4",
+            "radmm, eta 8, gamma 1",
+        ]
+    )  # the iterations are a column, and what is chosen by itself goes without saying where the rest tells runs apart
+    plain = report_runs.read(runs / "plain" / "ring5")
+    short = replace(plain, config={**plain.config, "iterations": 20})
+    labels = [group.label for group in report_runs.groups([plain, short])]
+    assert labels == ["iterations 20", "iterations 40"]  # where nothing else does, they tell them apart
     assert dict(report_runs.common(found))["topology"] == "ring:5"
     assert "epsilon" not in dict(report_runs.common(found))
 
@@ -423,5 +455,8 @@ def test_a_run_alone_has_no_figure_of_one_point(runs: Path) -> None:
 def test_trusts_are_drawn_where_they_differ(others: float, drawn: bool, runs: Path) -> None:
     trace = report_runs.read(runs / "noisy" / "e4s0")
     trace = replace(trace, summary={**trace.summary, "epsilons": {"any": 2.0004, "centre": others}})
-    titles = [picture.title for picture in report_figures.pictures(report_runs.groups([trace]))]
-    assert any("by trust" in title for title in titles) == drawn
+    found = [p for p in report_figures.pictures(report_runs.groups([trace])) if "by trust" in p.title]
+    assert len(found) == drawn
+    asked = replace(trace, summary={**trace.summary, "trust": "coalition:7", "epsilon": 1.5})
+    found = [p for p in report_figures.pictures(report_runs.groups([asked])) if "by trust" in p.title]
+    assert "coalition:7 1.5" in found[0].text

@@ -13,6 +13,7 @@ from typing import Any
 from distadmm.commands import ledger_report
 from distadmm.commands.ledger_report import Book, cell
 from distadmm.commands.report_page import STYLE, table
+from distadmm.commands.report_runs import shared
 from distadmm.errors import require
 from distadmm.privacy.accounting.scopes import established
 from distadmm.privacy.ledger.account import Account, Entered, standing
@@ -88,6 +89,7 @@ def _folder(books: Sequence[Book]) -> Path:
 
 def _run(folder: Path, books: Sequence[Book], told: dict[str, Any], delta: float) -> Iterable[str]:
     together, found = told["together"], kinds.find(folder)
+    published = together["published_epsilon"]
     bound = together["epsilon"] if told["statement"] == "certificate" else math.inf
     yield f"<h2>Run {escape(str(told['run']))}</h2>"
     kind = BOUND if math.isfinite(bound) else UNBOUND.get(told["statement"], "No bound")
@@ -95,7 +97,7 @@ def _run(folder: Path, books: Sequence[Book], told: dict[str, Any], delta: float
     yield f"<p>{escape(kind)}:</p>"
     yield f"<blockquote>{escape(told['sentence'] or _no_sentence(told))}</blockquote>"
     began = min(str(book.header["t"]) for book in books)
-    summary = (found and found.summary) or {}
+    source = told["rng"]["source"]
     yield table(
         _FACTS,
         [
@@ -105,14 +107,14 @@ def _run(folder: Path, books: Sequence[Book], told: dict[str, Any], delta: float
             ["table", str((found and found.config.get("data")) or "-")],
             ["programme", f"{found.kind} {found.config.get('algorithm', '')}" if found else "-"],
             ["epsilon", f"{cell(bound)} at delta {delta:g}"],
-            ["epsilon as published", cell(together["published_epsilon"])],
+            ["epsilon as published", cell(published) if math.isfinite(published) else "no published bound"],
             ["neighbouring data", f"{told['adjacency_words']} ({told['adjacency']})"],
             ["against", f"{told['trust_words']} ({told['trust']})"],
             ["nodes", f"{len(books)}; {told['nodes_compose']}"],
             ["releases of a node", ", ".join(sorted({str(node["releases"]) for node in told["nodes"]}))],
             ["what was released", ", ".join(_released(books))],
-            ["messages", f"{summary.get('messages', '-')}, {summary.get('bytes', 0) / 1e6:.2f} MB"],
-            ["noise", f"{told['rng']['mode']}, {told['rng']['source']}"],
+            *_sent((found and found.summary) or {}),
+            ["noise", source if source == "no noise" else f"{told['rng']['mode']}, {source}"],
             ["ledger heads", heads_digest({int(b.header["node"]): b.found.head for b in books})],
         ],
         f"what {folder} released",
@@ -122,11 +124,21 @@ def _run(folder: Path, books: Sequence[Book], told: dict[str, Any], delta: float
     holding = established(books[0].header["claim"] or {"verified": []})
     if holding:
         yield "<h3>What it rests on</h3>"
-        yield table(
-            ["hypothesis", "name", "who established it"],
-            [[each.words, each.name, ESTABLISHED.get(each.by, each.by)] for each in holding],
-            f"hypotheses of {folder}",
-        )
+        lines = [[each.words, each.name, ESTABLISHED.get(each.by, each.by)] for each in holding]
+        heads, lines, same = shared(["hypothesis", "name", "who established it"], lines)
+        for _, who in same:
+            yield f"<p>Each of these is {escape(who)}.</p>"
+        yield table(heads, lines, f"hypotheses of {folder}")
+
+
+def _sent(summary: dict[str, Any]) -> list[list[str]]:
+    """Nothing of a run at one place, which sends nothing."""
+    traffic = summary.get("traffic")
+    parts = list(traffic.values()) if isinstance(traffic, dict) else [summary]
+    if not all("bytes" in part and "messages" in part for part in parts):
+        return []
+    messages, size = (sum(part[name] for part in parts) for name in ("messages", "bytes"))
+    return [["messages", f"{messages}, {size / 1e6:.2f} MB"]]
 
 
 def _released(books: Sequence[Book]) -> list[str]:

@@ -149,21 +149,11 @@ def sections(traces: Sequence[Trace], gaps: Sequence[float] = GAPS) -> list[Told
         if some:
             runs = report_runs.groups(some)
             rows = report_runs.groups([point for trace in some for point in trace.points()])
-            header, body, same = _shared(*table(rows, gaps))
+            header, body, same = report_runs.shared(*table(rows, gaps))
             found.append(Told(kind, runs, header, body, report_runs.warnings(runs), same))
     if found:
         found[-1].notes.extend(report_runs.add_up(traces))
     return found
-
-
-def _shared(
-    header: list[str], rows: list[list[str]]
-) -> tuple[list[str], list[list[str]], list[tuple[str, str]]]:
-    """The table without what it would say in every row, and that."""
-    alike = [at > 0 and len(rows) > 1 and len({row[at] for row in rows}) == 1 for at in range(len(header))]
-    kept = [at for at in range(len(header)) if not alike[at]]
-    same = [(header[at], rows[0][at]) for at in range(len(header)) if alike[at]]
-    return [header[at] for at in kept], [[row[at] for at in kept] for row in rows], same
 
 
 def in_words(told: Sequence[Told]) -> list[str]:
@@ -199,7 +189,7 @@ def table(found: Sequence[Group], gaps: Sequence[float]) -> tuple[list[str], lis
     columns |= {column.head: measured(column) for column in kind.columns}
     columns |= {
         "epsilon": [_range([t.epsilon for t in g.traces], rounded_up) for g in found],
-        "statement": [", ".join(dict.fromkeys(t.statement for t in g.traces if t.statement)) for g in found],
+        "statement": [", ".join(dict.fromkeys(t.in_short for t in g.traces if t.statement)) for g in found],
         "MB sent": measured(Column("", "bytes", "{:.2f}", 1e-6)),
         "seconds": measured(Column("", "seconds", "{:.2f}")),
         "ended": [", ".join(dict.fromkeys(t.ended for t in g.traces)) for g in found],

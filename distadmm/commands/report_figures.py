@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from distadmm.commands.report_kinds import KINDS, Curve
+from distadmm.commands.report_kinds import KINDS, Column, Curve
 from distadmm.commands.report_runs import Group, Trace
 from distadmm.errors import InputError, sense_of
 from distadmm.files import read_npz
@@ -31,8 +31,8 @@ class Picture(NamedTuple):
 def pictures(found: Sequence[Group]) -> list[Picture]:
     """All there is to draw."""
     kind = KINDS[found[0].traces[0].kind]
-    drawn = [*(_curves(found, curve) for curve in kind.curves), _spent(found, *kind.spent)]
-    drawn += [_by_trust(found, *kind.spent), *_graphs(found)]
+    drawn = [*(_curves(found, curve) for curve in kind.curves), _spent(found, kind.spent)]
+    drawn += [_by_trust(found, kind.spent), *_graphs(found)]
     return [picture for picture in drawn if picture is not None]
 
 
@@ -97,15 +97,15 @@ def _last(values: Array) -> float:
     return float(known[-1]) if len(known) else math.nan
 
 
-def _spent(found: Sequence[Group], label: str, name: str) -> Picture | None:
+def _spent(found: Sequence[Group], what: Column) -> Picture | None:
     """A final quantity over epsilon, a point a run; settings that differ in the budget alone are one line."""
     lines: dict[str, list[tuple[float, float]]] = {}
     inks: dict[str, dict[str, Any]] = {}
     for at, group in enumerate(found):
-        some = [(t.epsilon, t.last(name)) for t in group.traces if math.isfinite(t.epsilon)]
+        some = [(t.epsilon, what.unit * t.last(what.name)) for t in group.traces if math.isfinite(t.epsilon)]
         if some and not np.isnan(np.array(some)).any():
             other = tuple((key, value) for key, value in group.settings if key != "epsilon")
-            setting = Group(other, group.traces).label
+            setting = Group(other, group.traces, group.unsaid).label
             lines.setdefault(setting, []).extend(some)
             # As in the curves, where settings differ in more than the budget.
             inks.setdefault(setting, ink(at))
@@ -125,22 +125,24 @@ def _spent(found: Sequence[Group], label: str, name: str) -> Picture | None:
             axis.set_xscale("log")
         elif most < 1.1 * least:  # one budget: no difference that can be seen is to be seen
             axis.set_xlim(0.8 * least, 1.2 * most)
-        axis.set(xlabel="epsilon spent", ylabel=label)
+        axis.set(xlabel="epsilon spent", ylabel=what.head)
 
     told = [
         f"{s}: " + ", ".join(f"{y:.4g} at {rounded_up(e)}" for e, y in sorted(ps)) for s, ps in lines.items()
     ]
-    return Picture(f"{label} against epsilon", f"A mark a run. {'; '.join(told)}.", draw)
+    return Picture(f"{what.head} against epsilon", f"A mark a run. {'; '.join(told)}.", draw)
 
 
-def _by_trust(found: Sequence[Group], label: str, name: str) -> Picture | None:
+def _by_trust(found: Sequence[Group], what: Column) -> Picture | None:
     """The same over what others make of it: a point for each trust that is told; nothing where none differ by 1 %."""
     lines = []
     for at, group in enumerate(found):
         spent = [t.summary["epsilons"] for t in group.traces if t.summary and t.summary.get("epsilons")]
-        loss = float(np.median([t.last(name) for t in group.traces]))
+        loss = what.unit * float(np.median([t.last(what.name) for t in group.traces]))
         if spent and not math.isnan(loss):
             worst = {trust: max(float(each[trust]) for each in spent) for trust in spent[0]}
+            asked = str((group.traces[0].summary or {}).get("trust", "any"))
+            worst.setdefault(asked, max(trace.epsilon for trace in group.traces))
             lines.append((at, group.label, {t: e for t, e in worst.items() if math.isfinite(e)}, loss))
     if all(
         max(worst.values(), default=0) <= 1.01 * min(worst.values(), default=0) for _, _, worst, _ in lines
@@ -161,12 +163,16 @@ def _by_trust(found: Sequence[Group], label: str, name: str) -> Picture | None:
                     fontsize=7,
                 )
         axis.margins(0.1, 0.2)
-        axis.set(xlabel="epsilon against each trust", ylabel=label)
+        axis.set(xlabel="epsilon against each trust", ylabel=what.head)
 
-    told = [
-        f"{s}: " + ", ".join(f"{t} {rounded_up(e)}" for t, e in worst.items()) for _, s, worst, _ in lines
-    ]
-    return Picture(f"{label} against epsilon by trust", f"{'; '.join(told)}.", draw)
+    told = [f"{setting}: {_in_words(worst)}" for _, setting, worst, _ in lines]
+    return Picture(f"{what.head} against epsilon by trust", f"{'; '.join(told)}.", draw)
+
+
+def _in_words(worst: dict[str, float]) -> str:
+    if len(set(worst.values())) == 1:
+        return f"{rounded_up(max(worst.values()))} against all"
+    return ", ".join(f"{trust} {rounded_up(epsilon)}" for trust, epsilon in worst.items())
 
 
 def _beside(worst: dict[str, float]) -> list[tuple[float, list[str]]]:
@@ -206,7 +212,8 @@ def _graph(trace: Trace, network: str, algorithm: str) -> Picture | None:
     most, idle = float(carried.max(initial=0)), int((carried == 0).sum())
     if most == 0:
         return None
-    text = f"An edge's width is what it carried, both ways: {carried[carried > 0].min():.3g} to {most:.3g} MB"
+    least, most_said = (f"{value:.3g}" for value in (carried[carried > 0].min(), most))
+    text = f"An edge's width is what it carried, both ways: {least}{f' to {most_said}' * (least != most_said)} MB"
     text += (
         f"; {idle} of {len(carried)} edges, dotted, nothing." if idle else f", {carried.sum():.3g} MB in all."
     )

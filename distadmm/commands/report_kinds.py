@@ -28,7 +28,7 @@ class Kind(NamedTuple):
     columns: tuple[Column, ...]
     curves: tuple[Curve, ...]
     reading: str
-    spent: tuple[str, str] = ("", "")  # what is drawn over epsilon: label, quantity
+    spent: Column = Column("", "")  # what is drawn over epsilon
     whose: str = ""  # of whom an epsilon is
     objective: frozenset[str] = frozenset()  # flags that change the function that is minimised
     gaps: bool = False  # whether the iteration and the bytes at which a gap is reached are columns
@@ -68,7 +68,7 @@ KINDS = {
         "error and loss: of the nodes' own models, mean over the nodes, and the worst node. Bytes are those of the "
         "protocol, of all nodes. own rows: of the rows trained on, by a private evaluation, under noise. epsilon is "
         f"that of the node that has spent most. {_SEEDS}",
-        ("test loss of the nodes' own models", "test_loss"),
+        Column("test loss of the nodes' own models", "test_loss"),
         "node that has spent most",
         _ROWS,
         gaps=True,
@@ -90,7 +90,7 @@ KINDS = {
         "objective/N: loss and regulariser of the parties' models together, a record. alone and in one place: the test "
         "error of party 1's columns and of all columns without a protocol. epsilon is that of the party that has spent "
         f"most; a person at several parties spends more (ledger show). {_SEEDS}",
-        ("test error", "test_error"),
+        Column("test error, %", "test_error", unit=100),
         "party that has spent most",
         (_ROWS - {"rho", "clip"}) | {"lambda", "mean", "reg", "region", "key", "party_files"},
     ),
@@ -109,7 +109,7 @@ KINDS = {
             Curve("iteration", "iteration", "columns with a coefficient", "nonzeros"),
         ),
         f"objective: mean loss and penalty. Several repetitions of one run are shown by their means. {_SEEDS}",
-        ("test error", "test_error"),
+        Column("test error, %", "test_error", unit=100),
         "run as a whole",
         (_ROWS - {"rho", "clip"}) | {"penalty", "lambda", "alpha", "row_norm"},
     ),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from distadmm.commands.report_figures import Picture, pictures
 from distadmm.commands.report_kinds import KINDS
-from distadmm.commands.report_runs import Group, common
+from distadmm.commands.report_runs import Group, common, shared
 from distadmm.graphs import figures as plotting
 
 if TYPE_CHECKING:
@@ -31,9 +31,10 @@ td { white-space: nowrap } td.text { white-space: normal }
 th { font-weight: 600 } thead th { vertical-align: bottom }
 th:first-child, table.words td, table.words th { text-align: left; white-space: normal; min-width: 9rem }
 table.words td { overflow-wrap: anywhere }
-figure { display: inline-block; margin: 0 1.5rem 1rem 0; max-width: 100%; vertical-align: top }
-figure svg { max-width: 100%; height: auto; display: block }
-figcaption { font-size: 0.85rem; max-width: 34rem }
+div.figures { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 30rem), 1fr)); gap: 1rem 2rem }
+figure { margin: 0 }
+figure svg { width: 100%; max-width: 38rem; height: auto; display: block }
+figcaption { font-size: 0.85rem; max-width: 38rem }
 p.note { border-left: 4px solid var(--mark); padding-left: 0.75rem }
 @media screen and (prefers-color-scheme: dark) {
   :root { --ink: #e6e6e6; --paper: #15181b; --rule: #4a4f55; --mark: #ffae66 }
@@ -49,7 +50,6 @@ p.note { border-left: 4px solid var(--mark); padding-left: 0.75rem }
        white-space: normal }
   tbody th::before, td::before { content: attr(data-head); text-align: left; font-weight: 400; flex: none;
        max-width: 50% }
-  figure { margin-right: 0 }
 }
 @media print {
   @page { size: A4 landscape; margin: 12mm }
@@ -58,7 +58,7 @@ p.note { border-left: 4px solid var(--mark); padding-left: 0.75rem }
   div.wide { overflow: visible }
   table { font-size: 7pt } th, td { padding: 1pt 3pt; white-space: normal }
   th:first-child { min-width: 22mm }
-  figure { width: 41%; margin-right: 5% }
+  div.figures { grid-template-columns: 1fr 1fr 1fr; gap: 3mm 6mm } figcaption { font-size: 7pt }
   figure, tr, p.note { break-inside: avoid } thead { display: table-header-group }
   h2, caption { break-after: avoid }
 }
@@ -66,6 +66,8 @@ p.note { border-left: 4px solid var(--mark); padding-left: 0.75rem }
 
 
 TEXT = ' class="text"'  # a cell that may be broken
+_NUMBERS = re.compile(r"[-+0-9.,e]+( \[[-+0-9.,e ]+\])?( \([0-9]+ of [0-9]+\))?")
+_HASH = re.compile(r"^([0-9a-f]{12})[0-9a-f]{20,}")  # so much of it tells tables apart
 
 
 def page(mark: str, told: Sequence[Told]) -> str:
@@ -89,7 +91,7 @@ def page(mark: str, told: Sequence[Told]) -> str:
             *(f'<p class="note">{escape(note)}</p>' for note in one.notes),
             table(one.header, one.rows, f"{one.kind}: what each setting reached"),
             f"<p>{escape(KINDS[one.kind].reading)}</p>",
-            *drawn,
+            *(['<div class="figures">', *drawn, "</div>"] if drawn else []),
             *(
                 [table(["setting", "value"], same, f"{one.kind}: the same in every row", "words")]
                 if same
@@ -97,11 +99,14 @@ def page(mark: str, told: Sequence[Told]) -> str:
             ),
             "</section>",
         ]
-    heads = ["setting", "directory", "seed", "data"]
-    sources = table(heads, _sources(groups), "directories of the runs", "words")
-    parts.append(
-        f'<section aria-labelledby="sources">\n<h2 id="sources">Where it comes from</h2>\n{sources}\n</section>'
-    )
+    heads, lines, alike = shared(["setting", "directory", "seed", "data"], _sources(groups))
+    said = "; ".join(f"{head} {value}" for head, value in alike if value)
+    parts += [
+        '<section aria-labelledby="sources">\n<h2 id="sources">Where it comes from</h2>',
+        table(heads, lines, "directories of the runs", "words"),
+        *([f"<p>In every row: {escape(said)}.</p>"] if said else []),
+        "</section>",
+    ]
     return "\n".join(parts) + "\n</main>\n</body>\n</html>\n"
 
 
@@ -121,7 +126,7 @@ def table(
         shown = [escape(cell).replace(" [", " <wbr>[") for cell in row]
         told = [f' data-head="{escape(head)}">{cell}' for head, cell in zip(header, shown)]
         cells = "".join(
-            f'<td role="cell"{"" if re.search(r"[0-9]", cell) else TEXT}{more}</td>'
+            f'<td role="cell"{"" if _NUMBERS.fullmatch(cell) else TEXT}{more}</td>'
             for cell, more in zip(row[1:], told[1:])
         )
         lines.append(f'<tr role="row"><th role="rowheader" scope="row"{told[0]}</th>{cells}</tr>')
@@ -130,7 +135,7 @@ def table(
 
 def _sources(found: Sequence[Group]) -> list[list[str]]:
     return [
-        [group.label, str(trace.folder), str(trace.config.get("seed")), trace.data_id[:12]]
+        [group.label, str(trace.folder), str(trace.config.get("seed")), _HASH.sub(r"\1", trace.data_id)]
         for group in found
         for trace in group.traces
     ]
@@ -148,7 +153,9 @@ def _figure(picture: Picture, name: str) -> str:
     figure, axis = plotting.pyplot().subplots(figsize=(6.0, 3.8))
     picture.draw(axis)
     if picture.legend:
-        wide = max(map(len, axis.get_legend_handles_labels()[1]), default=0) > 40
+        wide = (
+            max(map(len, axis.get_legend_handles_labels()[1]), default=0) > 30
+        )  # two are wider than the axes
         axis.legend(loc="upper left", bbox_to_anchor=(0.0, -0.18), fontsize=8, ncols=1 if wide else 2)
     for patch in (figure.patch, axis.patch):
         patch.set_alpha(0.0)

@@ -31,6 +31,15 @@ SEEDS = ("seed", "data_seed")  # runs that differ in these alone are repetitions
 _TELLING = ("algorithm", "topology", "command")  # whose values need no name before them
 _BUDGETS = "epsilon", "alpha"  # either makes a run private
 _UNSET = "none"
+LONGEST = 60  # characters of a statement in a table
+# Values that go without saying, where what is said still tells the settings apart; iterations are a column.
+_USUAL = {
+    "rng": "secure",
+    "repetitions": "1",
+    "mechanism": "objective",
+    "noise": "gamma",
+    "message_loss": "0",
+}
 _ASIDE = re.compile(r"\.spent-\d+$")
 
 
@@ -75,6 +84,11 @@ class Trace:
     def statement(self) -> str:
         return str(self.summary.get("statement", "")) if self.summary else ""
 
+    @property
+    def in_short(self) -> str:
+        """The statement as a cell of a table says it; what is longer is a note."""
+        return self.statement if len(self.statement) <= LONGEST else self.statement.partition(": ")[0]
+
     def points(self) -> list[Self]:
         """A run that holds several results as one trace each; any other is one itself."""
         apart = KINDS[self.kind].point
@@ -96,6 +110,7 @@ class Group:
 
     settings: tuple[tuple[str, str], ...]
     traces: tuple[Trace, ...]
+    unsaid: frozenset[str] = frozenset()  # settings whose usual values the label leaves out
 
     @property
     def steps(self) -> str:
@@ -107,7 +122,7 @@ class Group:
         if not self.settings:
             kind, config = self.traces[0].kind, self.traces[0].config
             return "{algorithm} on {topology}".format(**config) if kind == "radmm" else kind
-        told = [(name, value) for name, value in self.settings if value != _UNSET]
+        told = [(n, v) for n, v in self.settings if v != _UNSET and not (n in self.unsaid and _usual(n, v))]
         named = ", ".join(v if name in _TELLING else f"{name} {v}" for name, v in told)
         return named or f"without {', '.join(name for name, _ in self.settings)}"
 
@@ -144,6 +159,8 @@ def _trace(folder: Path, found: kinds.RunDirectory) -> Trace:
         # Without noise: how it would be drawn says nothing, but that there is none does.
         config = {name: value for name, value in config.items() if name not in fields_of(Privacy)}
         config |= dict.fromkeys(_BUDGETS)
+    if config.get("data") and "problem" in config:  # the built-in one, which these rows replace
+        config = {**config, "problem": None}
     if found.kind == "ias":
         config = {**config, "command": "sweep" if "points" in config else "design"}
     tuned = (found.summary or {}).get("tuned")
@@ -169,9 +186,7 @@ def _history(found: kinds.RunDirectory) -> dict[str, Array]:
             with open(path, newline="") as file:
                 lines = list(csv.DictReader(file))
         history = {
-            name: np.array(
-                [float(line.get(name) or line.get(FORMER.get(name, "")) or "nan") for line in lines]
-            )
+            name: np.array([_number(line.get(name), line.get(FORMER.get(name, ""))) for line in lines])
             for name in names
         }
     except (TypeError, ValueError, csv.Error) as error:
@@ -184,6 +199,11 @@ def _history(found: kinds.RunDirectory) -> dict[str, Array]:
     if "accuracy" in history:
         history["test_error"] = 1 - history["accuracy"]
     return history
+
+
+def _number(*values: Any) -> float:
+    """The first of them that is there."""
+    return float(next((value for value in values if value not in (None, "")), math.nan))
 
 
 def _final(summary: dict[str, Any] | None) -> dict[str, float]:
@@ -221,7 +241,26 @@ def groups(traces: Sequence[Trace]) -> list[Group]:
     for trace in traces:
         known = {**trace.config, "data_id": trace.data_id[:8]}
         found.setdefault(tuple((name, _shown(known.get(name))) for name in differing), []).append(trace)
-    return sorted((Group(settings, tuple(some)) for settings, some in found.items()), key=_in_order)
+    unsaid: frozenset[str] = frozenset()
+    for name in differing:
+        labels = [Group(settings, tuple(some), unsaid | {name}).label for settings, some in found.items()]
+        if len(set(labels)) == len(labels) > 1 and not any(label.startswith("without ") for label in labels):
+            unsaid |= {name}
+    return sorted((Group(settings, tuple(some), unsaid) for settings, some in found.items()), key=_in_order)
+
+
+def _usual(name: str, value: str) -> bool:
+    return value == "auto" or name == "iterations" or _USUAL.get(name) == value
+
+
+def shared(
+    header: list[str], rows: list[list[str]]
+) -> tuple[list[str], list[list[str]], list[tuple[str, str]]]:
+    """The table without what it would say in every row, and that."""
+    alike = [at > 0 and len(rows) > 1 and len({row[at] for row in rows}) == 1 for at in range(len(header))]
+    kept = [at for at in range(len(header)) if not alike[at]]
+    same = [(header[at], rows[0][at]) for at in range(len(header)) if alike[at]]
+    return [header[at] for at in kept], [[row[at] for at in kept] for row in rows], same
 
 
 def common(found: Sequence[Group]) -> list[tuple[str, str]]:
@@ -287,6 +326,7 @@ def _of_privacy(traces: Sequence[Trace]) -> list[str]:
             f"epsilon at delta {delta:g} for {adjacency}, of the {KINDS[traces[0].kind].whose}: {whose}; "
             "what it assumes: python -m distadmm ledger show RUN"
         )
+    said += dict.fromkeys(trace.statement for trace in traces if trace.in_short != trace.statement)
     if any(trace.statement == "simulation" for trace in traces):
         said.append(
             "simulation: noise that a seed repeats protects nobody; its epsilon is what real noise would spend"
@@ -303,10 +343,13 @@ def add_up(traces: Sequence[Trace]) -> list[str]:
     real = Counter(t.data_id for t in traces if t.data_id and t.statement not in ("", "simulation"))
     if max(real.values(), default=0) < 2 or not any(math.isfinite(trace.epsilon) for trace in traces):
         return []
-    return [
-        "runs on the same data add up: together these have spent more than any row says; "
-        "python -m distadmm ledger merge RUN RUN ..."
-    ]
+    together = [t.epsilon for t in traces if real[t.data_id] > 1 and t.statement != "simulation"]
+    bare = sum(map(math.isinf, together))
+    said = [f"these have no bound, for {bare} of them {'has' if bare == 1 else 'have'} none"] * bool(bare)
+    if sum(map(math.isfinite, together)) > 1:
+        more = "have spent more than any row says; python -m distadmm ledger merge RUN RUN ..."
+        said.append(f"{'those that have one' if bare else 'these'} {more}")
+    return [f"runs on the same data add up: together {'; '.join(said)}"] if said else []
 
 
 def _terms(trace: Trace) -> tuple[float, str, str]:

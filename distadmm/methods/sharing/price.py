@@ -281,7 +281,12 @@ def opened(
 def _contents(price: Price, privacy: PrivacyOptions, star: Star, parts: Parts) -> dict[int, Content]:
     """Which rows the parties here have, where that is to be entered in an account: not of what a seed makes
     repeatable, nor of bundled tables without noise."""
-    noisy = any(each.queries for some in star.world.allgather(price.accounts) for each in some.values())
+    noisy = any(
+        query.sigma > 0
+        for some in star.world.allgather(price.accounts)
+        for each in some.values()
+        for query in each.queries
+    )
     if privacy.noise != "secure" if noisy else parts.public:
         return {}
     from distadmm.privacy.ledger.account import Account as Book
