@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from distadmm import funnel, radmm
-from distadmm.commands import report, report_figures, report_page, report_runs
+from distadmm.commands import report, report_figures, report_notes, report_page, report_runs
 
 TINY = ["--data", "tiny", "--weight", "20", "--progress", "none"]
 
@@ -414,10 +414,10 @@ def test_every_row_says_whether_it_tuned_itself_and_like_is_compared_with_like(t
     traces = {name: report_runs.read(tmp_path / name) for name in "abc"}
     found = report_runs.groups([traces["a"], traces["b"]])
     assert [dict(group.settings)["tune"] for group in found] == ["no", "yes"]
-    assert any("--no-tune compares like with like" in line for line in report_runs.warnings(found))
+    assert any("--no-tune compares like with like" in line for line in report_notes.warnings(found))
     alike = report_runs.groups([traces["b"], traces["c"]])
     assert all("tune" not in dict(group.settings) for group in alike)
-    assert not any("--no-tune" in line for line in report_runs.warnings(alike))
+    assert not any("--no-tune" in line for line in report_notes.warnings(alike))
 
 
 def test_runs_with_and_without_noise_are_never_one_row(runs: Path) -> None:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from distadmm.commands import report_page, report_runs
+from distadmm.commands import report_notes, report_page, report_runs
 from distadmm.commands.report_figures import for_paper, pictures
 from distadmm.commands.report_kinds import KINDS, Column
 from distadmm.commands.report_runs import Group, Trace
@@ -150,9 +150,9 @@ def sections(traces: Sequence[Trace], gaps: Sequence[float] = GAPS) -> list[Told
             runs = report_runs.groups(some)
             rows = report_runs.groups([point for trace in some for point in trace.points()])
             header, body, same = report_runs.shared(*table(rows, gaps))
-            found.append(Told(kind, runs, header, body, report_runs.warnings(runs), same))
+            found.append(Told(kind, runs, header, body, report_notes.warnings(runs), same))
     if found:
-        found[-1].notes.extend(report_runs.add_up(traces))
+        found[-1].notes.extend(report_notes.add_up(traces))
     return found
 
 
