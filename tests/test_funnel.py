@@ -13,6 +13,7 @@ from distadmm.methods.funnel import (
     aem,
     bound,
     curve,
+    dc,
     drs,
     greedy,
     literal,
@@ -22,7 +23,7 @@ from distadmm.methods.funnel import (
     starts,
     submodular,
 )
-from distadmm.methods.funnel.model import Joint, entropy, from_joint, informations
+from distadmm.methods.funnel.model import Joint, entropy, from_joint, informations, log0
 from distadmm.methods.funnel.perfect import Polytope
 from distadmm.methods.funnel.solvers import METHODS, Effort
 
@@ -395,6 +396,32 @@ def test_drs_keeps_probabilities():
         v, _, _ = drs.end_points(UNIF, 4, 0, variant, 50)
         assert (v >= 0).all()
         assert np.abs(v.sum(axis=2) - 1).max() < 1e-12
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.2, 0.9, 1.0, 3.0])
+def test_a_dc_step_lowers_the_lagrangian_by_the_divergence_of_what_moved(beta: float) -> None:
+    rng, b = np.random.default_rng(4), np.array([beta])
+    for joint in (UNIF, Joint(rng.dirichlet(np.ones(3), 6).T, rng.dirichlet(np.ones(6)))):
+        v = rng.dirichlet(np.full(joint.M + 1, 0.4), joint.M)[None]
+        leak, told = informations(joint, v[0])
+        assert dc.lagrangian(joint, v, b)[0] == pytest.approx(leak - beta * told, abs=1e-12)
+        for _ in range(30):
+            moved = np.exp(dc.step(joint, np.maximum(log0(v), -700), b))
+            apart = joint.p @ (v[0] * (log0(v[0]) - log0(moved[0]))).sum(axis=1)
+            assert (dc.lagrangian(joint, v, b) - dc.lagrangian(joint, moved, b))[0] >= apart - 1e-12
+            v = moved
+
+
+def test_runs_that_are_stuck_do_not_change_what_others_find() -> None:
+    """Left out of the arithmetic or not: alone or beside others a run ends where it ends."""
+    together, n, _ = drs.end_points(UNIF, 4, 0, 3, 400)
+    beta = np.repeat(drs.BETAS, drs.STARTS)
+    q = drs.first(UNIF, 4, drs.rng_of(0, drs.INDEX + 3), len(beta))
+    for b in (0, 40, 100):
+        alone, m, near = drs._iterate(UNIF, q[b : b + 1], beta[b : b + 1], *drs.VARIANTS[3], 400)
+        if not near[0]:  # a run that has met a = C q goes on while others have not
+            assert np.array_equal(alone[0], together[b])
+        assert m <= n
 
 
 def test_nlp_gradients():

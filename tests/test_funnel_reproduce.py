@@ -17,10 +17,18 @@ def test_figure_one(tmp_path, capsys):
     with open(out / "figure-1.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     assert {row["problem"] for row in rows} == set(reproduce.PROBLEMS["1"])
-    assert {row["method"] for row in rows} == {"lp", "aem", "greedy", "drs", reproduce.ENDS}
+    assert {row["method"] for row in rows} == {
+        "lp",
+        "aem",
+        "greedy",
+        "drs",
+        "dc",
+        reproduce.ENDS,
+        reproduce.DC_ENDS,
+    }
     best = {(row["problem"], row["R"]): float(row["I_SY"]) for row in rows if row["method"] == "lp"}
     for row in rows:
-        if row["method"] == reproduce.ENDS or row["reached"] == "False":
+        if row["method"] in (reproduce.ENDS, reproduce.DC_ENDS) or row["reached"] == "False":
             continue
         assert float(row["I_SY"]) >= best[row["problem"], row["R"]] - 1e-8
         assert float(row["lower_bound"]) <= best[row["problem"], row["R"]] + 1e-9

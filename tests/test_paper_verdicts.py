@@ -218,7 +218,7 @@ def ias_table() -> list[Row]:
 
 def funnel_rows(name: str) -> list[Row]:
     rows = []
-    for method in ("lp", "drs", "greedy", "aem", funnel.ENDS):
+    for method in ("lp", "drs", "dc", "greedy", "aem", funnel.ENDS, funnel.DC_ENDS):
         for at in range(1, 11):
             R = at / 10
             leak = 0.4 * max(0.0, R - 0.6) / 0.4 if name == "heart" else 0.4 * R**2
@@ -226,7 +226,7 @@ def funnel_rows(name: str) -> list[Row]:
             rows.append({
                 "problem": name, "H_X": 1.0, "I_SX": 0.4, "R0": 0.5, "R0_exact": True, "method": method,
                 "R": R, "R_over_HX": R,
-                "I_SY": leak + hole, "I_XY": R, "lower_bound": leak, "reached": True, "note": "", "drs_grid": "whole",
+                "I_SY": leak + hole, "I_XY": R, "lower_bound": leak, "reached": True, "note": "",
             })  # fmt: skip
     return rows
 
@@ -412,13 +412,6 @@ def test_panels_are_whole_and_quick_is_written_on_them(name: str) -> None:
         low, high = axis.get_ylim()
         ends = [float(np.asarray(line.y)[-1]) for line in panel.lines if len(line.y)]
         assert low <= min(ends) <= max(ends) <= high
-
-
-def test_an_under_run_rival_concludes_nothing() -> None:
-    rows = [{**row, "drs_grid": "coarse"} for row in funnel_rows("heart")]
-    said = [verdict.text() for verdict in funnel.FIGURES["2"].verdicts(rows) if "DRS" in verdict.says]
-    assert len(said) == 1
-    assert "Here: OPEN, DRS ran a coarse grid here" in said[0]
 
 
 def test_where_no_ascent_settles_nothing_is_said_of_what_it_protects() -> None:

@@ -205,20 +205,30 @@ def _leakage_says(rows: list[Row]) -> Told:
         E = column(own, "E_mean")
         seen = ", ".join(f"{row['beta']:g}: {row['E_mean']:.3f}" for row in own)
         yield Verdict(f"E[d] falls as beta rises ({method})", falls(E, 1e-3), seen)
-    best = {row["beta"]: row["E_mean"] for row in ours[-1][1]}
+    algorithm = dict(ours)["Algorithm 1"]
+    best = {row["beta"]: row["E_mean"] for row in algorithm}
+    likewise = column(algorithm, "E_as_counted_in_the_paper")
+    ended = all(row["settled"] == row["runs"] for row in algorithm)
+    none = (
+        ""
+        if ended
+        else "Algorithm 1 did not settle everywhere in the steps allowed, and counts as 1 there too"
+    )
     for method, own in climbs:
         counted = column(own, "E_as_counted_in_the_paper")
         many = sum(row["settled"] < row["runs"] for row in own)
-        said = f"it does not fall with gradient ascent ({method}), counted as in the paper"
-        yield Verdict(said, not falls(counted, 1e-3), f"{counted[0]:.3f} to {counted[-1]:.3f}")
+        said = f"counted as in the paper, it falls with Algorithm 1 and not with gradient ascent ({method})"
+        holds = falls(likewise, 1e-3) and not falls(counted, 1e-3)
+        seen = f"{likewise[0]:.3f} to {likewise[-1]:.3f}; {counted[0]:.3f} to {counted[-1]:.3f}"
+        yield Verdict(said, holds, seen, none)
         said = f"gradient ascent diverges for many beta ({method})"
         yield Verdict(said, 2 * many >= len(own), f"not all runs settled for {many} of {len(own)}")
         settled = [row for row in own if row["settled"] == row["runs"]]
         weaker = [row["beta"] for row in settled if row["E_mean"] > best[row["beta"]] + 1e-3]
         said = f"where it settles it protects less ({method})"
-        none = "" if settled else "it settled in all runs at no beta here"
+        nowhere = "" if settled else "it settled in all runs at no beta here"
         seen = f"at {len(weaker)} of {len(settled)} beta"
-        yield Verdict(said, bool(weaker) and len(weaker) == len(settled), seen, none)
+        yield Verdict(said, bool(weaker) and len(weaker) == len(settled), seen, nowhere)
 
 
 def _leakage_words(rows: list[Row]) -> Iterator[str]:

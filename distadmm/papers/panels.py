@@ -186,6 +186,7 @@ def _frame(axis: Any, panel: Panel) -> None:
         axis.set_yscale(panel.yscale)
     if panel.whole:
         axis.xaxis.get_major_locator().set_params(integer=True)
+    axis.yaxis.get_offset_text().set_horizontalalignment("right")  # beside the title, not in it
     _plain_numbers(axis, panel)
     if panel.ticks:
         wide = sum(map(len, panel.ticks)) > 40

@@ -88,22 +88,24 @@ def step(joint: Joint, st: State, beta: Array, penalty: float, relaxation: float
     return State(a, q, nu, stuck)
 
 
-def end_points(
-    joint: Joint, N: int, seed: int, variant: int, iterations: int, every: int = 1
-) -> tuple[Array, int, Array]:
-    """The channels (B x M x N) of all beta (of `every` so many one) and starts of a variant, iterations made, and
-    which converged."""
-    penalty, by_row = VARIANTS[variant]
-    rng = rng_of(seed, INDEX + variant)
-    beta = np.repeat(BETAS[::every], STARTS)
-    q = rng.random((len(beta), joint.M, N))
-    for b in np.flatnonzero(np.arange(len(beta)) % STARTS >= 2):
+def first(joint: Joint, N: int, rng: np.random.Generator, runs: int) -> Array:
+    """Channels to start from (B x M x N)."""
+    q = rng.random((runs, joint.M, N))
+    for b in np.flatnonzero(np.arange(runs) % STARTS >= 2):
         sure = rng.permutation(N)[: joint.M]  # one to one, or onto a few symbols
         if b % STARTS > 2:
             sure = sure[rng.integers(rng.integers(2, joint.M + 1), size=joint.M)]
         q[b] = NEAR
         q[b, np.arange(joint.M), sure] = 1
-    q /= q.sum(axis=2, keepdims=True)
+    return np.asarray(q / q.sum(axis=2, keepdims=True))
+
+
+def end_points(joint: Joint, N: int, seed: int, variant: int, iterations: int) -> tuple[Array, int, Array]:
+    """The channels (B x M x N) of all beta and starts of a variant, iterations made, and which converged."""
+    penalty, by_row = VARIANTS[variant]
+    rng = rng_of(seed, INDEX + variant)
+    beta = np.repeat(BETAS, STARTS)
+    q = first(joint, N, rng, len(beta))
     size = max(1, ENTRIES // (joint.M * N))
     parts = [
         _iterate(joint, q[k : k + size], beta[k : k + size], penalty, by_row, iterations)
@@ -116,12 +118,16 @@ def end_points(
 def _iterate(
     joint: Joint, q: Array, beta: Array, penalty: float, by_row: bool, iterations: int
 ) -> tuple[Array, int, Array]:
-    """Runs taken together until each has met a = C q or is stuck."""
-    C = inverse(joint)
-    st = State(C @ q, q, np.zeros((len(beta), joint.K, q.shape[2])), np.zeros(len(beta), dtype=bool))
-    near, n = np.zeros(len(beta), dtype=bool), 0
-    while n < iterations and not (near | st.stuck).all():
+    """Runs taken together until each has met a = C q or is stuck; what is stuck stays where it is, and is left out."""
+    C, N = inverse(joint), q.shape[2]
+    found, near, n = q.copy(), np.zeros(len(q), dtype=bool), 0
+    left, st = np.arange(len(q)), State(C @ q, q, np.zeros((len(q), joint.K, N)), near.copy())
+    while n < iterations and not near[left].all():
         n += 1
-        st = step(joint, st, beta, penalty, 1.0, by_row)
-        near = (np.abs(st.a - C @ st.q).sum(axis=2) / 2 < 1e-6).all(axis=1)
-    return st.q / st.q.sum(axis=2, keepdims=True), n, near
+        st = step(joint, st, beta[left], penalty, 1.0, by_row)
+        near[left] = (np.abs(st.a - C @ st.q).sum(axis=2) / 2 < 1e-6).all(axis=1)
+        if st.stuck.any():
+            found[left[st.stuck]] = st.q[st.stuck]
+            left, st = left[~st.stuck], State(*(part[~st.stuck] for part in st))
+    found[left] = st.q
+    return found / found.sum(axis=2, keepdims=True), n, near

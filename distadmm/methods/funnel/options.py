@@ -109,7 +109,7 @@ class Work:
         note=" of aem and aem-adaptive, a third of them for nlp",
         was={"starts": {}},
     )
-    iterations: int | None = again(Shared, "iterations", note=" (default: 500 aem, 3000 drs, 300 nlp)")
+    iterations: int | None = again(Shared, "iterations", note=" (default: 500 aem, 3000 drs, 300 dc and nlp)")
     stop_tolerance: float = again(
         Shared,
         "stop_tolerance",

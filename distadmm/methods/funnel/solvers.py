@@ -11,10 +11,10 @@ import numpy as np
 
 from distadmm.errors import require
 from distadmm.flags import flag, flag_group
-from distadmm.methods.funnel import aem, drs, greedy, nlp, starts, submodular
+from distadmm.methods.funnel import aem, dc, drs, greedy, nlp, starts, submodular
 from distadmm.methods.funnel.model import Array, Joint, informations
 
-METHODS = ("lp", "aem", "aem-adaptive", "drs", "greedy", "submodular", "nlp")
+METHODS = ("lp", "aem", "aem-adaptive", "drs", "dc", "greedy", "submodular", "nlp")
 EVERY = -1  # a piece that serves all R
 FEASIBLE = 1e-9  # nats by which a baseline's channel may miss R and still be used
 
@@ -26,7 +26,7 @@ class Effort:
     symbols: int | None = flag(None, help="|Y| of all methods but lp, greedy, submodular (default: |X| + 1)")
     starts: int = flag(30, help="starts of aem and aem-adaptive, a third of them for nlp", at_least=1)
     iterations: int | None = flag(
-        None, help="most iterations (default: 500 aem, 3000 drs, 300 nlp)", at_least=1
+        None, help="most iterations (default: 500 aem, 3000 drs, 300 dc and nlp)", at_least=1
     )
     tol: float = flag(
         1e-11, help="aem rests when I(S;Y) falls by no more in three iterations running", at_least=0
@@ -64,10 +64,9 @@ class Channel(NamedTuple):
 
 def pieces(joint: Joint, method: str, rates: int, effort: Effort) -> list[Piece]:
     """The work of a method for a number of R."""
-    if method == "drs":
-        return [Piece(EVERY, k) for k in range(len(drs.VARIANTS))]
-    if method == "submodular":
-        return [Piece(EVERY, k) for k in range(len(submodular.MULTIPLIERS))]
+    grids = {"drs": drs.VARIANTS, "dc": dc.BETAS, "submodular": submodular.MULTIPLIERS}
+    if method in grids:
+        return [Piece(EVERY, k) for k in range(len(grids[method]))]
     if method in ("aem", "aem-adaptive"):
         size = starts.block_size(joint, effort.alphabet(joint))
         count = -(-effort.starts // size)
@@ -98,8 +97,9 @@ def channels(joint: Joint, method: str, R: float, number: int, effort: Effort) -
         ends = starts.run(joint, first, R, most, effort.tol, method != "aem")
         found = zip(aem.channels(joint, ends.state), ends.converged)
         return [_channel(joint, v, ends.iterations, bool(done)) for v, done in found]
-    if method == "drs":
-        ended, n, near = drs.end_points(joint, N, effort.seed, number, effort.iterations or 3000)
+    if method in ("drs", "dc"):
+        by, most = (drs, 3000) if method == "drs" else (dc, 300)
+        ended, n, near = by.end_points(joint, N, effort.seed, number, effort.iterations or most)
         return [_channel(joint, v, n, bool(done)) for v, done in zip(ended, near)]
     if method == "nlp":
         v, n, done = nlp.run(joint, R, N, effort.seed, number, effort.iterations or 300)
