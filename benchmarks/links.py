@@ -18,7 +18,7 @@ import numpy as np
 from namespaces import Hosts, missing
 
 from distadmm.graphs.topology import blocks, load
-from distadmm.ranks.links import Links, between, wall_clock, wall_clock_of_sums
+from distadmm.ranks.links import Links, wall_clock, wall_clock_of_sums
 from distadmm.ranks.tree import spanning
 
 HOSTS = 3
@@ -40,6 +40,22 @@ CASES = [
     Case("10 ms, 2 Mbit/s", 0.01, 2.5e5),
     Case("20 ms, 1 % lost", 0.02, loss=0.01),
 ]
+
+
+def between(links: Links, blocks: list[np.ndarray], machine: np.ndarray) -> Links:
+    """The links between ranks that host these blocks of nodes: one message a pair, each row once."""
+    host = np.empty(len(links.indptr) - 1, dtype=np.int64)
+    for rank, block in enumerate(blocks):
+        host[block] = rank
+    pairs = np.stack([host[links.receivers], host[links.senders], links.senders], axis=1)
+    # Receiving rank, sending rank, node whose row it is.
+    rows = np.unique(pairs[pairs[:, 0] != pairs[:, 1]], axis=0)
+    both, counts = np.unique(rows[:, :2], axis=0, return_counts=True)
+    indptr = np.searchsorted(both[:, 0], np.arange(len(blocks) + 1))
+    latency = float(np.max(links.latency, initial=0.0))
+    return links._replace(
+        indptr=indptr, indices=both[:, 1], latency=latency, rows=counts.astype(float), machine=machine
+    )
 
 
 def main() -> None:

@@ -143,22 +143,6 @@ def resend(latency: Array | float) -> Any:
     return RESEND + 2 * np.asarray(latency)
 
 
-def between(links: Links, blocks: list[Array], machine: Array) -> Links:
-    """The links between ranks that host these blocks of nodes: one message a pair, each row once."""
-    host = np.empty(len(links.indptr) - 1, dtype=np.int64)
-    for rank, block in enumerate(blocks):
-        host[block] = rank
-    pairs = np.stack([host[links.receivers], host[links.senders], links.senders], axis=1)
-    # Receiving rank, sending rank, node whose row it is.
-    rows = np.unique(pairs[pairs[:, 0] != pairs[:, 1]], axis=0)
-    both, counts = np.unique(rows[:, :2], axis=0, return_counts=True)
-    indptr = np.searchsorted(both[:, 0], np.arange(len(blocks) + 1))
-    latency = float(np.max(links.latency, initial=0.0))
-    return links._replace(
-        indptr=indptr, indices=both[:, 1], latency=latency, rows=counts.astype(float), machine=machine
-    )
-
-
 def wall_clock(
     links: Links, compute: Array | float, message: float, iterations: int, exchanges: int = 1, seed: int = 0
 ) -> float:
