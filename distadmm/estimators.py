@@ -378,7 +378,7 @@ class SharingClassifier(_Trained):
                 place = kept.enter_context(TemporaryDirectory()) if world.is_root else ""
                 asked["out"] = world.broadcast(place) + "/run"
             texts = kept.enter_context(holding({**asked, "data": (X, y)}, ["data"]))
-            options = programme.options(tuple(build(programme.groups(texts), texts, source="fit")))
+            options = programme.form(*build(programme.groups(texts), texts, source="fit"))
             found = shell.in_process(programme, options, world, keep="out" in texts)
         models = {name: file for part in world.allgather(found.arrays) for name, file in part.items()}
         shift = float(models.pop("models/centre.npz")["intercept"])

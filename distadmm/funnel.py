@@ -77,13 +77,8 @@ class Prepared(NamedTuple):
 
 
 class PrivacyFunnel(design.Design):
-    kind, prog = "funnel", "distadmm.funnel"
-
-    def description(self) -> str:
-        return __doc__ or ""
-
-    def groups(self, asked: dict[str, Any]) -> list[type]:
-        return [Data, Goal, Work, Running]
+    kind, prog, about = "funnel", "distadmm.funnel", __doc__
+    flags = (Data, Goal, Work, Running)
 
     def prepare(self, options: design.Options, world: World) -> Prepared:
         data, goal, trying, run = options

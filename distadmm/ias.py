@@ -58,14 +58,8 @@ class Prepared(NamedTuple):
 class InferenceAsService(design.Design):
     """One mapping."""
 
-    kind, prog = "ias", "distadmm.ias"
-    which: type = Solver  # how the betas are told
-
-    def description(self) -> str:
-        return __doc__ or ""
-
-    def groups(self, asked: dict[str, Any]) -> list[type]:
-        return [Data, Goal, self.which, Running]
+    kind, prog, about = "ias", "distadmm.ias", __doc__
+    flags: tuple[type, ...] = (Data, Goal, Solver, Running)
 
     def prepare(self, options: design.Options, world: World) -> Prepared:
         problem, ball = world.on_root(options.data.load)
@@ -109,7 +103,8 @@ class InferenceAsService(design.Design):
 class Sweep(InferenceAsService):
     """A mapping for every beta."""
 
-    prog, which = "distadmm.ias sweep", Range
+    prog = "distadmm.ias sweep"
+    flags = (Data, Goal, Range, Running)  # the betas are told in another way
 
     def title(self, options: design.Options) -> str:
         return "ias-sweep"

@@ -103,7 +103,8 @@ class _Watcher:
 
 
 class Istdp(shell.Programme):
-    kind, prog, listens = "istdp", "distadmm.istdp", True
+    kind, prog, about, listens = "istdp", "distadmm.istdp", __doc__, True
+    flags, form = (Data, Model, Privacy, Running), Options
     bound = frozenset({"iterations"})  # T decides how much noise each of them has
 
     def read(self, argv: Sequence[str]) -> Options:
@@ -113,15 +114,6 @@ class Istdp(shell.Programme):
             "--observe now says how often to measure; with the objective on the private rows it is --observe all",
         )
         return super().read(argv)  # type: ignore[no-any-return]
-
-    def description(self) -> str:
-        return __doc__ or ""
-
-    def groups(self, asked: dict[str, Any]) -> list[type]:
-        return [Data, Model, Privacy, Running]
-
-    def options(self, parts: tuple[Any, ...]) -> Options:
-        return Options(*parts)
 
     def prepare(self, options: Options, world: World) -> Prepared:
         here: list[Rows] = []

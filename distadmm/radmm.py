@@ -80,7 +80,7 @@ class Run(Shown, shell.Outcome):
 
 
 class Consensus(shell.Programme):
-    kind, prog, listens = "radmm", "distadmm.radmm", True
+    kind, prog, listens, form = "radmm", "distadmm.radmm", True, Config
 
     def read(self, argv: Sequence[str]) -> Config:
         try:
@@ -98,9 +98,6 @@ class Consensus(shell.Programme):
     def groups(self, asked: dict[str, Any]) -> list[type]:
         name = asked.get("algorithm", Choice().algorithm)
         return [Choice, Problem, Loop, Links, Privacy, find(name).cls]
-
-    def options(self, parts: tuple[Any, ...]) -> Config:
-        return Config(*parts)
 
     def pack(self, options: Config) -> Config | dict[str, Any]:
         """Plain values where the algorithm is a class that the other ranks have yet to load."""

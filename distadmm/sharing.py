@@ -94,17 +94,12 @@ def predict(blocks: Sequence[Any], solution: Solution) -> Array:
 
 class SharingADMM(shell.Programme):
     kind, prog, listens, restarts = "sharing", "distadmm.sharing", True, True
-
-    def description(self) -> str:
-        return __doc__ or ""
+    about, form = __doc__, Options
+    flags = (DataOptions, ModelOptions, SolverOptions, PrivacyOptions, RunOptions)
 
     def groups(self, asked: dict[str, Any]) -> list[type]:
         name = str(asked.get("algorithm", ""))
-        own = [find(name, "star").cls] if name.endswith(".py") else []
-        return [DataOptions, ModelOptions, SolverOptions, PrivacyOptions, RunOptions, *own]
-
-    def options(self, parts: tuple[Any, ...]) -> Options:
-        return Options(*parts)
+        return [*self.flags, *([find(name, "star").cls] if name.endswith(".py") else [])]
 
     def pack(self, options: Options) -> Any:
         """Plain values where the algorithm is a class that the other ranks have yet to load."""

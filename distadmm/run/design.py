@@ -28,10 +28,7 @@ class Options(NamedTuple):
 
 
 class Design(Programme):
-    beats = False
-
-    def options(self, parts: tuple[Any, ...]) -> Options:
-        return Options(*parts)
+    beats, form = False, Options
 
     def describe(self, prepared: Any, price: None) -> dict[str, Any]:
         return {}

@@ -56,6 +56,9 @@ class Programme:
 
     kind: str  # in config.json and summary.json
     prog: str  # as it is started: python -m PROG
+    about: str | None  # above the flags on its help page
+    flags: tuple[type, ...]  # the option groups
+    form: Callable[..., Any]  # makes of them the frozen options, with the shared group `run` and `table()`
     restarts = False  # without a checkpoint it is solved again: its ledgers know what was sent
     listens = False  # its solve looks at signals; where it does not, they end the process at once
     beats = True  # its solve tells the watchdog of every stretch of work that is done
@@ -66,15 +69,11 @@ class Programme:
         return read(self, argv)
 
     def description(self) -> str:
-        raise NotImplementedError
+        return self.about or ""
 
     def groups(self, asked: dict[str, Any]) -> list[type]:
         """The option groups; `asked` holds what decides which there are."""
-        raise NotImplementedError
-
-    def options(self, parts: tuple[Any, ...]) -> Any:
-        """The frozen options, with the shared group `run` and `table()`."""
-        raise NotImplementedError
+        return list(self.flags)
 
     def pack(self, options: Any) -> Any:
         """What travels to the other ranks."""
@@ -138,9 +137,9 @@ def read(programme: Programme, argv: Sequence[str]) -> Any:
         )
     classes = programme.groups({**asked, **({} if algorithm is None else {"algorithm": algorithm})})
     arguments = list(argv) if resume is None else [*argv, "--config", str(base)]
-    options = programme.options(parse(programme.prog, programme.description(), classes, arguments))
+    options = programme.form(*parse(programme.prog, programme.description(), classes, arguments))
     if resume is not None:
-        before = programme.options(build(classes, of_a_run(asked, classes)))  # in the words of this release
+        before = programme.form(*build(classes, of_a_run(asked, classes)))  # in the words of this release
         require(
             before.run.observe_all or not options.run.observe_all,
             f"--resume: the run in {resume} did not begin with --observe all, and its ledgers say so; start a new run",
