@@ -264,8 +264,7 @@ def run_private(options: Options, rows: Rows, price: Price, run: running.Running
     else:
         course = fit.printed_course(rows.X, rows.y, smooth, price, ledger, source)
     fit.note_sanitised(ledger, options.data.sanitise)
-    objective = partial(_objective, options, rows, smooth) if options.observed else None
-    watcher = _Watcher(repetition, objective)
+    watcher = _Watcher(repetition, partial(_objective, options, rows, smooth) if options.observed else None)
     steps = Course(course.iterations, options.run.observe_every)
     loop = Loop(course.method, course.place, watcher, run, steps)
     k, state = loop.go()

@@ -96,8 +96,7 @@ class Consensus(shell.Programme):
         )
 
     def groups(self, asked: dict[str, Any]) -> list[type]:
-        name = asked.get("algorithm", Choice().algorithm)
-        return [Choice, Problem, Loop, Links, Privacy, find(name).cls]
+        return [Choice, Problem, Loop, Links, Privacy, find(asked.get("algorithm", Choice().algorithm)).cls]
 
     def pack(self, options: Config) -> Config | dict[str, Any]:
         """Plain values where the algorithm is a class that the other ranks have yet to load."""
@@ -195,8 +194,7 @@ def execute(prepared: Prepared, node: Node, run: Running) -> Run:
     from distadmm.run.loop import Course, Loop
 
     config, flags = prepared.config, prepared.config.loop
-    loss = loss_of(config)
-    observer = Observer(node, prepared.world, prepared.test, loss=loss, exact=config.exact)
+    observer = Observer(node, prepared.world, prepared.test, loss=loss_of(config), exact=config.exact)
     course = Course(flags.iterations, flags.observe_every, flags.stop_tolerance, config.algorithm.phases)
     loop = Loop(config.algorithm, node, observer, run, course)
     k, state = loop.go()

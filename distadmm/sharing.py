@@ -78,8 +78,7 @@ def solve(
     labels = np.asarray(labels, dtype=float)
     parts = Parts(matrices, {}, labels, {}, None, labels.size)
     check(star, parts, problem.loss)
-    columns = centred(star, parts, problem)
-    seat = Seat(star, problem, columns, labels, parts.rows)
+    seat = Seat(star, problem, centred(star, parts, problem), labels, parts.rows)
     algorithm = algorithm or Corrected()
     return solution_of(algorithm, *iterate(algorithm, seat, iterations, observe), seat)
 
@@ -167,10 +166,8 @@ class SharingADMM(shell.Programme):
             seat = Seat(
                 star, problem, prepared.blocks, parts.labels, parts.rows, release=release, masked=masked
             )
-            each = observer if every else None
-            watcher = Watcher(star, each, plain=prepared.plain)
-            course = Course(prepared.iterations, every or 1)
-            loop = Loop(prepared.algorithm, seat, watcher, run, course)
+            watcher = Watcher(star, observer if every else None, plain=prepared.plain)
+            loop = Loop(prepared.algorithm, seat, watcher, run, Course(prepared.iterations, every or 1))
             k, state = loop.go()
             solution = solution_of(prepared.algorithm, k, state, seat, private=bool(price.said))
             outcome.ended, outcome.began = loop.ended, loop.began

@@ -78,8 +78,7 @@ def transcripts(
     if len(rows) == 0:
         rows = np.zeros((1, found.common.shape[1]))
     recipe = setting.recipe
-    d = recipe.dimension
-    node = _pairs(setting, rows, np.eye(1, d), runs)
+    node = _pairs(setting, rows, np.eye(1, recipe.dimension), runs)
     copied = replace(recipe, alpha=np.tile(recipe.alpha, (1, runs)), weight=np.tile(recipe.weight, runs))
     return node, record(setting.algorithm, node, copied, setting.iterations, source, setting.phases, read=1)
 

@@ -151,8 +151,7 @@ def record(
     header |= {"source": source.name, "orders": _ORDERS}
     ledgers = [MemoryLedger(int(i), **header) for i in node.network.nodes]
     books = Books(ledgers)
-    problem = node.problem.anew()
-    playing = fresh(node, problem=problem)
+    playing = fresh(node, problem=node.problem.anew())
     release = Protected(recipe, books, source, playing.network, phases)
     release.watch(playing.network, playing.start, "")
     playing.network.stamp = None  # heads are no business of this attack

@@ -68,8 +68,7 @@ def _of(level: int, claim: Claim, found: Outcome, runs: int, nothing: str, text:
     }
     if nothing:
         text += f"; the ledger says infinity: {nothing}"
-    claimed = claim.epsilon(found.delta) if not nothing else math.inf
-    bound = claimed, found.epsilon, found.delta
+    bound = claim.epsilon(found.delta) if not nothing else math.inf, found.epsilon, found.delta
     return Level(level, claim.words, found.confidence, runs, verdict, text, more, *bound)
 
 

@@ -130,8 +130,7 @@ def of_moments(
     tables = np.zeros((2, rows, width))
     tables[0, 0, 0] = _LONG * bounds.row
     if bounds.neighbours == "replace":
-        sign = 1 if bounds.nonnegative else -1
-        tables[1, 0, int(bounds.nonnegative)] = sign * _LONG * bounds.row
+        tables[1, 0, int(bounds.nonnegative)] = (1 if bounds.nonnegative else -1) * _LONG * bounds.row
     work, labels = private.plan(agreed, m, width, mode, spread), np.ones(rows)
 
     def answer(world: int, out: Releases) -> None:
@@ -166,8 +165,7 @@ def of_slopes(agreed: private.Agreement, problem: Problem, rows: int, mode: str)
         table, y = tables[world]
         out.vector(private.own_slopes(Rows(table, bounds), y, problem.loss, weight)[1], query, 0)
 
-    adjacency = "label" if agreed.protect == "label" else "replace"
-    return Party("v2", answer, [query], adjacency, adaptive=False)
+    return Party("v2", answer, [query], "label" if agreed.protect == "label" else "replace", adaptive=False)
 
 
 def _play(party: Party, world: int, node: int, source: Source, said: list[Array] | None = None) -> _Said:

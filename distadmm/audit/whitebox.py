@@ -82,8 +82,7 @@ def _long_rows(node: Node) -> list[Finding]:
     """Rows that reach further than any price allows for."""
     found = []
     for name, objective in zip(node.network.nodes.tolist(), node.problem.objectives):
-        rows = getattr(objective, "A", np.zeros((0, 1)))
-        longest = float(np.linalg.norm(rows, axis=1).max(initial=0.0))
+        longest = float(np.linalg.norm(getattr(objective, "A", np.zeros((0, 1))), axis=1).max(initial=0.0))
         if longest > 1 + 1e-9:
             text = f"a row has norm {longest:.6g}; every entry is priced for norms of at most 1"
             found.append(Finding("entry", name, -1, text))

@@ -157,8 +157,7 @@ def event(options: Options, adjacency: Adjacency) -> Event:
         return accountant.ObjectivePerturbation(scale=scale, **_solves(o))
     if mechanism in ("output-gamma", "output-gaussian"):
         noise = mechanism.removeprefix("output-")
-        scale = o.value("alpha" if noise == "gamma" else "sigma")
-        given = o.value("dimension"), scale, o.weight, o.phi
+        given = o.value("dimension"), o.value("alpha" if noise == "gamma" else "sigma"), o.weight, o.phi
         return accountant.output_perturbation(noise, *given, adjacency, o.count)
     if mechanism == "k-norm":
         return accountant.KNorm(o.value("dimension"), o.value("alpha"), o.value("sensitivity"), o.count)

@@ -205,8 +205,7 @@ def penalties_of(options: Options, topology: Topology) -> Penalties:
         eta = np.full(topology.n, default_penalty(facts))
     else:
         eta = _one_a_node(options.eta, "--eta", "eta", topology)
-    growth = _one_a_node(options.eta_growth, "--eta-growth", "q", topology)
-    plan = schedule(eta, growth, options.eta_cap)
+    plan = schedule(eta, _one_a_node(options.eta_growth, "--eta-growth", "q", topology), options.eta_cap)
     rows = [plan(1).ravel()]
     while len(rows) <= STAGES_MOST:
         rows.append(plan(len(rows) + 1).ravel())

@@ -240,8 +240,7 @@ def of_funnel(parts: tuple[Any, ...]) -> list[str]:
 
 def _descent(joint: Any, R: float, steps: int) -> tuple[float, float, int, list[aem.State]]:
     """How far (10) is off, as printed and with its last term in general, over all iterations with three states."""
-    v = starts.feasible(joint, R, joint.M + 1, 0, range(1))
-    walk = starts.iterate(joint, v, R)
+    walk = starts.iterate(joint, starts.feasible(joint, R, joint.M + 1, 0, range(1)), R)
     states = [aem.State(*(np.array(x) for x in next(walk))) for _ in range(steps + 1)]
     u = [np.exp(state.logu[0]) for state in states]
     q = [_posterior(joint, each) for each in u]

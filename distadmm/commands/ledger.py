@@ -127,8 +127,7 @@ def work(request: Request, world: World) -> int:
 
 def show(request: Request) -> int:
     options = request.options
-    books = _whole(request.files)
-    report = ledger_report.shown(books, options.delta, options.records)
+    report = ledger_report.shown(_whole(request.files), options.delta, options.records)
     print(json.dumps(report, indent=2) if options.json else ledger_report.tables(report, options.rows))
     return DONE
 

@@ -151,8 +151,7 @@ def _released(books: Sequence[Book]) -> list[str]:
 
 
 def _no_sentence(told: dict[str, Any]) -> str:
-    why = "; ".join(told["unbounded"]) or "its ledgers claim nothing"
-    return f"Nothing is claimed of this run: {why}."
+    return f"Nothing is claimed of this run: {'; '.join(told['unbounded']) or 'its ledgers claim nothing'}."
 
 
 def _history(books: Sequence[Book], account: Account, delta: float) -> Iterable[str]:

@@ -71,8 +71,7 @@ def catalogue() -> list[dict[str, Any]]:
     """One row for each bundled network: its facts and provenance."""
     rows = []
     for name, file in bundled().items():
-        topology = load(name)
-        found = facts(topology)
+        found = facts(load(name))
         rows.append({"name": name, "file": file.name, **found._asdict(), "provenance": provenance(file)})
     return rows
 

@@ -79,8 +79,7 @@ def of_run(folder: str | Path, verb: str = "transcript", *, run_code: bool = Fal
     prepared = replace(prepared, node=plan.node)
     recording = stored(folder, prepared)
     asked = play.twin(config.algorithm, prepared.node, recording)
-    header = recording.entries[0][0]
-    simulated, source = header["rng"]["mode"] == "simulation", f"bytes kept by {folder}"
+    simulated, source = recording.entries[0][0]["rng"]["mode"] == "simulation", f"bytes kept by {folder}"
     return Transcript(prepared, source, simulated, asked.messages, asked.solves, recording)
 
 
@@ -266,8 +265,7 @@ def work(asked: dict[str, Any], world: World) -> int:
         )
         sets = [coalition(text, found.prepared.node.network.n_local) for text in asked["collude"]]
         folder = claim_directory(asked["table"]["out"], "transcript", force=asked["table"]["force"])
-        index = write(found, folder, sets)
-        return _table(index, folder)
+        return _table(write(found, folder, sets), folder)
 
     words = world.on_root(alone)
     if world.is_root:
@@ -309,8 +307,7 @@ def _of_masked(config: Config, run: Path | None, out: str | None, force: bool, c
     made = masked_views.of_config(config, run)
     sets = [coalition(text, made.plan.rule.nodes) for text in collude]
     folder = claim_directory(out, "transcript", force=force)
-    source = f"{run or 'flags'}, made again ({WATERMARK})"
-    return "\n".join(masked_views.write(made, folder, sets, source))
+    return "\n".join(masked_views.write(made, folder, sets, f"{run or 'flags'}, made again ({WATERMARK})"))
 
 
 def _table(index: dict[str, Any], folder: Path) -> str:

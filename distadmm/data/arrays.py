@@ -150,8 +150,7 @@ def _member(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo, whole: 
             pass
     with open(path, "rb") as file:
         file.seek(info.header_offset)
-        start = info.header_offset + _HEAD.size + sum(_HEAD.unpack(file.read(_HEAD.size)))
-        file.seek(start)
+        file.seek(info.header_offset + _HEAD.size + sum(_HEAD.unpack(file.read(_HEAD.size))))
         version = np.lib.format.read_magic(file)
         read = (
             np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0

@@ -111,8 +111,7 @@ class CsvFile:
         sure = [c.name for c in self.schema.columns if isinstance(c, Number) and c.missing is None]
         exact = set() if texts else set(sure)
         for places, numbers, found in self._records.batches(rows + 1, self._split.at_once):
-            columns = self._split.columns(self.header, exact, names, numbers, found)
-            yield Some(places, numbers - 1, columns)
+            yield Some(places, numbers - 1, self._split.columns(self.header, exact, names, numbers, found))
 
     def column(self, name: str) -> list[str]:
         """One column of all rows, as text."""

@@ -124,10 +124,8 @@ def _values(images: Array, rng: np.random.Generator) -> Array:
     probes = real[:, rng.permutation(REAL)]
     for column in range(REAL):
         probes[:, column] = probes[rng.permutation(n), column]
-    both = np.hstack([real, probes])[:, rng.permutation(COLUMNS)]
-    return np.rint(LARGEST * both)
+    return np.rint(LARGEST * np.hstack([real, probes])[:, rng.permutation(COLUMNS)])
 
 
 def _table(X: Matrix, y: Array, name: str, source: str) -> Table:
-    names = tuple(f"x{j + 1}" for j in range(COLUMNS))
-    return Table(X, y, names, name, "see its source", source)
+    return Table(X, y, tuple(f"x{j + 1}" for j in range(COLUMNS)), name, "see its source", source)

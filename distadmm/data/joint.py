@@ -257,8 +257,7 @@ def read_joint(path: str | Path) -> Table:
         for axis, names, what in ((1, private, "row"), (0, public, "column")):
             empty = [name for name, mass in zip(names, cells.sum(axis=axis)) if mass == 0]
             require(not empty, f"the {what} {', '.join(empty[:3])} has probability zero; leave it out")
-    records = int(total) if whole else None
-    return Table(cells, private, public, path.name, path.stem, records)
+    return Table(cells, private, public, path.name, path.stem, int(total) if whole else None)
 
 
 def checked_cells(cells: Any, needed: str) -> Array:

@@ -166,8 +166,7 @@ def _from_files(data: DataOptions, star: Star, seed: int, regression: bool, priv
     own, labels = {}, None
     with star.world.together():
         for m in star.hosted:
-            has_labels = m == 1 and data.labels_at_party_one
-            own[m] = read_party(files[m], data.key, reading, target=has_labels)
+            own[m] = read_party(files[m], data.key, reading, target=m == 1 and data.labels_at_party_one)
         if star.is_centre:
             labels = (
                 read_party(data.label_file, data.key, reading, target=True) if data.label_file else own[1]

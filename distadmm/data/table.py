@@ -222,8 +222,7 @@ def shard(n_rows: int, n_nodes: int, seed: int | None = None) -> list[Array]:
         raise InputError(
             f"{n_nodes} nodes but only {n_rows} rows to share; use at most {n_rows} nodes or a larger table"
         )
-    order = np.arange(n_rows) if seed is None else permutation(n_rows, seed)
-    return np.array_split(order, n_nodes)
+    return np.array_split(np.arange(n_rows) if seed is None else permutation(n_rows, seed), n_nodes)
 
 
 def key_path() -> Path:
@@ -285,6 +284,5 @@ def _absorb(code: Any, name: str, value: object) -> None:
         array = np.ascontiguousarray(value)
         array = array.astype(array.dtype.newbyteorder("<"))
         kind, body = f"{array.dtype.str}{array.shape}", array.tobytes()
-    head = f"{name}\0{kind}\0{len(body)}\0"
-    code.update(head.encode())
+    code.update(f"{name}\0{kind}\0{len(body)}\0".encode())
     code.update(body)

@@ -138,8 +138,7 @@ def _smallest(matrix: Any, null: Array | None) -> float:
         return float(eigsh(lifted, k=1, which="SA", maxiter=20, ncv=40, **search)[0])
     except ArpackNoConvergence:
         shift = -1e-2 / n**2  # just below 0, and small beside the gap of even a path
-        values = eigsh(matrix.tocsc(), k=1 if null is None else 2, sigma=shift, **search)
-        return float(values.max())
+        return float(eigsh(matrix.tocsc(), k=1 if null is None else 2, sigma=shift, **search).max())
 
 
 def _paths(topology: Topology) -> tuple[int, float, bool]:

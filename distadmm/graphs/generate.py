@@ -79,8 +79,7 @@ def barbell(m: int, length: int = 0) -> Edges:
     _few_edges(m * (m - 1) + length + 1)
     n = _nodes(2 * m + length)
     _, bell = complete(m)
-    bar = [(i, i + 1) for i in range(m - 1, m + length)]
-    return n, np.concatenate([bell, bar, bell + m + length])
+    return n, np.concatenate([bell, [(i, i + 1) for i in range(m - 1, m + length)], bell + m + length])
 
 
 def regular(n: int, d: int = 4, seed: int = 0) -> Edges:

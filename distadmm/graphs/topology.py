@@ -200,8 +200,7 @@ def load_changing(text: str) -> Changing:
     """
     kind, colon, rest = text.strip().partition(":")
     if kind == "seq" and colon:
-        graphs = [load(part, connected=False) for part in rest.split(",")]
-        return _together(graphs, text)
+        return _together([load(part, connected=False) for part in rest.split(",")], text)
     if kind == "links" and colon:
         values = {"p": "", "seed": "0"}
         while (part := rest.partition(":"))[0].partition("=")[1]:

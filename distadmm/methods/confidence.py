@@ -228,8 +228,7 @@ def ball_of(table: Table | None, confidence: float | None, alphabets: tuple[int,
 
 def _references(p: Array, eps: float) -> list[Array]:
     """Laws without zeros around the estimate; each gives valid bounds, and the best of them count."""
-    weights = np.clip([0.03 * eps, 0.3 * eps, eps], 1e-12, 0.5)
-    return [(1 - w) * p + w / len(p) for w in weights]
+    return [(1 - w) * p + w / len(p) for w in np.clip([0.03 * eps, 0.3 * eps, eps], 1e-12, 0.5)]
 
 
 def linear(p: Array, a: Array, eps: float) -> float:

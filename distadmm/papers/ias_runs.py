@@ -111,8 +111,7 @@ def leakage(beta: float, method: str, repeats: int) -> list[Row]:
         if method == "gba":
             run = gba.ascend(objective, P, EPS, iterations=3000)
         else:
-            projection = method.split()[1]
-            run = ga.ascend(objective, P, EPS, alpha=0.05, iterations=3000, projection=projection)
+            run = ga.ascend(objective, P, EPS, alpha=0.05, iterations=3000, projection=method.split()[1])
         E, settled = objective(run.P).E, run.converged
     counted = np.where(settled, E, 1.0)
     row: Row = {"beta": beta, "method": method, "runs": repeats, "settled": int(np.sum(settled))}

@@ -106,8 +106,7 @@ def _errors(rows: list[Row]) -> Panel:
         x, y = [at for at, _ in found], [100 * c.error for _, c in found]
         low, high = ([100 * c.error_range[end] for _, c in found] for end in (0, 1))
         lines.append(Line(f"test error, {tag}", x, y, "o", low, high, bars=True))
-    plain = curves(rows)[PLAIN]
-    lines.append(level(PLAIN, 100 * plain.error, "-"))
+    lines.append(level(PLAIN, 100 * curves(rows)[PLAIN].error, "-"))
     short = [
         label.replace("MR-ADMM, ", "").replace(", dual-variable perturbation", " (DVP)") for label in labels
     ]
@@ -201,8 +200,7 @@ def _2(rows: list[Row]) -> Iterator[Verdict]:
 
 def _3(rows: list[Row]) -> Iterator[Verdict]:
     for tag in tags(rows):
-        own = curves(rows, tag)
-        plain, *noisy = own.values()
+        plain, *noisy = curves(rows, tag).values()
         ends, errors = [c.end for c in noisy], [c.error for c in noisy]
         cost, error_cost = np.mean(ends) - plain.end, np.mean(errors) - plain.error
         hold = np.ptp(ends) <= 0.25 * cost and np.ptp(errors) <= max(0.5 * error_cost, 0) and cost > 0

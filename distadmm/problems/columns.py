@@ -192,8 +192,7 @@ def _polish(
     exact = np.where(free, 0.0, x)
     if free.any():
         right = pull[free] - first * sign[free] - H[np.ix_(free, ~free)] @ exact[~free]
-        square = H[np.ix_(free, free)]
-        exact[free] = np.linalg.lstsq(square, right, rcond=None)[0]
+        exact[free] = np.linalg.lstsq(H[np.ix_(free, free)], right, rcond=None)[0]
     slack = 1e-11 * scale
     if (
         (exact < low - 1e-12).any()

@@ -225,8 +225,7 @@ def foreign(loss: Any) -> str:
 
 def link_of(name: str, loss: Loss) -> str:
     """What makes a prediction of a score: a probability, a number as it stands, or a class by the sign."""
-    known = {"logistic": "logistic", "softmax": "softmax"}
-    return known.get(name, "sign" if loss.labels else "identity")
+    return {"logistic": "logistic", "softmax": "softmax"}.get(name, "sign" if loss.labels else "identity")
 
 
 def least_curvature(loss: Any) -> float:

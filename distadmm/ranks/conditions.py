@@ -82,8 +82,7 @@ class Conditions:
             self._presence.append(np.ones(n, bool))
         while len(self._presence) <= k:
             draw = self._stream(_ABSENT, len(self._presence)).random(n)
-            before = self._presence[-1]
-            self._presence.append(np.where(before, draw >= self.leave, draw < self.back))
+            self._presence.append(np.where(self._presence[-1], draw >= self.leave, draw < self.back))
         return self._presence[k]
 
     def heard(self, k: int) -> Array:

@@ -146,8 +146,7 @@ class World:
             self.comm.Gatherv(rows, None, root=0)
             return None
         whole = np.empty((sum(self._counts), rows.shape[1]))
-        sizes = [n * rows.shape[1] for n in self._counts]
-        self.comm.Gatherv(rows, (whole, sizes), root=0)
+        self.comm.Gatherv(rows, (whole, [n * rows.shape[1] for n in self._counts]), root=0)
         return whole
 
     def allgather(self, value: T) -> list[T]:

@@ -32,5 +32,4 @@ def exit_code(ended: str, *, strict: bool = False) -> int:
     end = end_of(ended)
     if strict and end in (End.ITERATIONS, End.TIME_LIMIT):
         end = End.UNCONVERGED
-    number = int(ended.split()[1]) if end is End.SIGNAL else 0
-    return end.value[1] + number
+    return end.value[1] + (int(ended.split()[1]) if end is End.SIGNAL else 0)

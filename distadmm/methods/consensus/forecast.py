@@ -49,8 +49,7 @@ class Course(NamedTuple):
 
 def adjacency(network: Any) -> Array | None:
     """The graph on rank 0, put together from what each rank knows of it; None elsewhere."""
-    edges = (np.repeat(network.nodes, np.diff(network.indptr)), network.indices)
-    gathered = network.world.gather(edges)
+    gathered = network.world.gather((np.repeat(network.nodes, np.diff(network.indptr)), network.indices))
     if gathered is None:
         return None
     A = np.zeros((network.n_nodes, network.n_nodes))

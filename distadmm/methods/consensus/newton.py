@@ -98,8 +98,7 @@ class Newton:
         n, d, tree = *st.f.shape, node.tree
         what = "value and gradient" + " and Hessian" * bool(st.asked.any())
         node.release.expose(k, f"newton: every node's {what} enter the sums over the tree as they are")
-        codes = (RAW, Short(d)) if st.asked[0, 0] < WHOLE else ()
-        sums = tree.up(said(k, st, node), codes=codes)
+        sums = tree.up(said(k, st, node), codes=(RAW, Short(d)) if st.asked[0, 0] < WHOLE else ())
         memory, words = Memory(*(np.zeros(np.shape(rows)[1:]) for rows in st[3:])), None
         if sums is not None:
             at = int(np.searchsorted(node.members, tree.shape.root))

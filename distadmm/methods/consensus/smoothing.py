@@ -54,8 +54,7 @@ def once(f: Array, node: Node) -> Array:
     weight = 1.0 / (1.0 + np.maximum(degrees[network.nodes][own], degrees[network.indices]))[:, None]
     if network.edges is not None:  # ends that are away keep what they have
         weight = weight * network.edges[:, None]
-    heard = network.exchange(f)[network.columns]
-    return f - network.sum_over_edges(weight * (f[own] - heard))
+    return f - network.sum_over_edges(weight * (f[own] - network.exchange(f)[network.columns]))
 
 
 def matrix(A: Array) -> Array:

@@ -149,8 +149,7 @@ def step(joint: Joint, state: State, R: float, omega: Array | float = 1.0, room:
     base *= -np.reshape(omega, (-1, 1, 1))
     base += state.logu
     Lambda, G = root(base, state.logw, expected(state), joint, R, room)
-    new = measure(joint, room, Lambda, np.stack([state.Lambda, state.trail[0]]))
-    return choose(G < -LOST, state, new)
+    return choose(G < -LOST, state, measure(joint, room, Lambda, np.stack([state.Lambda, state.trail[0]])))
 
 
 def expected(state: State) -> Array:

@@ -254,5 +254,4 @@ def _exact(joint: Joint, columns: Pool, at: Optimum, used: Array, R: float) -> A
     if at.slope > 0:
         rows = np.concatenate([rows, columns.hx[None, used]])
         right = np.append(right, joint.HX - R - 1e-13)
-    r = np.linalg.lstsq(rows, right)[0]
-    return np.maximum(r, 0)
+    return np.maximum(np.linalg.lstsq(rows, right)[0], 0)

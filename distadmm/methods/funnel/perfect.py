@@ -56,8 +56,7 @@ class Polytope:
         blocks = self.A[:, bases].transpose(1, 0, 2)
         smallest = np.linalg.svd(blocks, compute_uv=False)[:, -1]
         bases = bases[smallest > 1e-10]
-        feasible = (self.inverse(bases) @ self.b >= -1e-12).all(axis=1)
-        return bases[feasible]
+        return bases[(self.inverse(bases) @ self.b >= -1e-12).all(axis=1)]
 
     def covering(self, rng: np.random.Generator) -> Array:
         """A feasible basis for each symbol, one that gives this symbol much weight."""

@@ -44,8 +44,7 @@ def table(joint: Joint, solutions: Sequence[Solution]) -> list[str]:
             f"{one.R:8.5f}  {share:6.3f}  {one.leakage:10.8f}  {one.disclosure:10.8f}  {one.lower:12.8f}  "
             f"{one.v.shape[1]:3d}  {standing(one)}"
         )
-    notes = [f"R = {one.R:.5f}: {one.note}" for one in solutions if one.note]
-    return lines + notes
+    return lines + [f"R = {one.R:.5f}: {one.note}" for one in solutions if one.note]
 
 
 def promises(rates: Sequence[float], solutions: Sequence[Solution], sure: Sequence[Bounds]) -> list[str]:

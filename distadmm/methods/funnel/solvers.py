@@ -68,8 +68,7 @@ def pieces(joint: Joint, method: str, rates: int, effort: Effort) -> list[Piece]
     if method in grids:
         return [Piece(EVERY, k) for k in range(len(grids[method]))]
     if method in ("aem", "aem-adaptive"):
-        size = starts.block_size(joint, effort.alphabet(joint))
-        count = -(-effort.starts // size)
+        count = -(-effort.starts // starts.block_size(joint, effort.alphabet(joint)))
     else:
         count = {"lp": effort.repeats, "greedy": 1, "nlp": -(-effort.starts // 3)}[method]
     return [Piece(rate, k) for rate in range(rates) for k in range(count)]

@@ -112,8 +112,7 @@ class Noisy:
         clip = np.inf if self.gradient_clip == "auto" else float(self.gradient_clip)
         after, asked = smoothing.asked(self.average, self.mixing), getattr(self, "momentum", "auto")
         momentum = 0.0 if asked == "auto" else float(asked)
-        opening = self.opening(node)
-        return Constants(rate * self.unit(node), clip, after, momentum, self.gap(node), opening)
+        return Constants(rate * self.unit(node), clip, after, momentum, self.gap(node), self.opening(node))
 
     def fixed(self, node: Node) -> Constants:
         return cast(Any, node.recall("constants", 0, lambda: self.constants(node)))

@@ -150,8 +150,7 @@ def _narrow(objective: Objective, P: Array, K: int, eps: float) -> Array:
     X = P[:, used_columns(objective, P, VANISHING)]
     while X.shape[1] > K:
         X = join(objective, X)
-    tiny = min(eps, VANISHING)
-    return project_entropic(fill(X, K, tiny), eps)
+    return project_entropic(fill(X, K, min(eps, VANISHING)), eps)
 
 
 def _insert(objective: Objective, P: Array, new: Array, eps: float) -> list[Array]:

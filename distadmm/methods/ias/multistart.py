@@ -114,8 +114,7 @@ def search(
     if improved is None:
         return None
     winner: Polished = max(improved, key=lambda candidate: candidate.F)
-    steps = sum([candidate.steps for candidate in improved])
-    return Found(winner.P, winner.F, *ended[1:4], steps)
+    return Found(winner.P, winner.F, *ended[1:4], sum([candidate.steps for candidate in improved]))
 
 
 def _in_order(ended: gba.Ascent, parts: list[range]) -> gba.Ascent:

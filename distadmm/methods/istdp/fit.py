@@ -179,8 +179,7 @@ def sound_course(
     """T noisy clipped gradients, which are to be committed before the first of them."""
     plan = price.plan
     X, chosen = _free(X, make(penalty, plan.lam, plan.alpha), intercept)
-    gradient = GridGradient if source.mode == "secure" else NoisyGradient
-    xi = gradient(X, y, loss, plan, Noise(ledger, source))
+    xi = (GridGradient if source.mode == "secure" else NoisyGradient)(X, y, loss, plan, Noise(ledger, source))
     method = Thresholding(chosen, plan.steps, plan.dimension)
     return Course(method, Desk(Paid(ledger, xi, **kept)), plan.iterations)
 
@@ -246,8 +245,7 @@ def solve_printed(
     )  # fmt: skip
     mode = "secure" if seed is None else "simulation"
     ledger = _ledger(ledger, adjacency, mode, "paper")
-    course = printed_course(X, y, smooth, price, ledger, source_of(mode, seed), inner)
-    state, history = _run(course)
+    state, history = _run(printed_course(X, y, smooth, price, ledger, source_of(mode, seed), inner))
     said, stuck = refuted(epsilon, delta, printed.REFUTED), tuple(state.stuck.tolist())
     return PrivateSolution(state.theta + 0.0, history, price.plan, price.sigma, math.inf, said, ledger, stuck)
 

@@ -331,8 +331,7 @@ def choose(
             **shared, rounds=8, q0=0.05, q1=0.15, first_slope=0.5, centre=0.0, slope=0.7, share0=None, growth=1.0,
             height=0.25, kappa=0.72, floor0=4.0, floor1=1.0, leverage=1.0, ridge=ridge,
         )  # fmt: skip
-    made = _logistic if loss == "logistic" else _other
-    return made(shared, ridge)
+    return (_logistic if loss == "logistic" else _other)(shared, ridge)
 
 
 def _logistic(shared: dict[str, Any], ridge: float) -> Rule:

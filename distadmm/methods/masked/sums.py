@@ -107,8 +107,7 @@ class Sums(Unprotected):
                 continue
             marks[at] = member.enter(ask.kind, ask.words, self.round)
             mine = replace(event, session=member.session.hex(), transcript=member.h.hex())
-            share = self.noise.draw(mine, iteration=self._k, at=at)
-            sent[at] = member.masked(values[at] + share)
+            sent[at] = member.masked(values[at] + self.noise.draw(mine, iteration=self._k, at=at))
             events.append(mine)
         self.round += 1
         if self.guard is not None:
@@ -135,8 +134,7 @@ class Sums(Unprotected):
         said = _TOTAL if total is not None else _SILENCE
         if lost is not None and lost.told:
             said = _LOST + np.array(lost.nodes, dtype=">u4").tobytes()
-        since = tree.post.since
-        heard = self.roll.call(said, tree.longest, tree.patience, since)
+        heard = self.roll.call(said, tree.longest, tree.patience, tree.post.since)
         having = [rank for rank, word in heard.items() if word == _TOTAL]
         lacking = [rank for rank, word in heard.items() if word == _SILENCE]
         for word in heard.values():

@@ -54,8 +54,7 @@ class EquationTen(Paper):
         block = seat.blocks[m]
         self.claim(k, m, seat)
         key = np.random.SeedSequence(entropy=self.seed, spawn_key=(self.purpose, m, k - 1))
-        level = self.level(block.width, seat)
-        xi = degenerate_noise(block, level, np.random.default_rng(key))
+        xi = degenerate_noise(block, self.level(block.width, seat), np.random.default_rng(key))
         return x + xi, block.apply(x) + block.apply(xi)
 
     def claim(self, k: int, m: int, seat: Seat) -> None:

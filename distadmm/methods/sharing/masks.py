@@ -115,8 +115,7 @@ def total_of(arrived: Mapping[int, Array], rows: int) -> Array:
 
 def agree(star: Star) -> dict[int, Member]:
     """The parties hosted here with their keys; public halves and nonces travel through the centre."""
-    here = importlib.util.find_spec("cryptography") is not None
-    curve = all(star.world.allgather(here))
+    curve = all(star.world.allgather(importlib.util.find_spec("cryptography") is not None))
     own: dict[int, Key] = {m: X25519() if curve else Group14(secrets.randbits(512)) for m in star.hosted}
     said = {m: os.urandom(16) + key.public for m, key in own.items()}
     size = 16 + (32 if curve else 256)

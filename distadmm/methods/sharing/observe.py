@@ -104,8 +104,7 @@ class Observer:
             objective = float(whole) / labels.size
         if self.test_labels is None or not self.test:
             return Metrics(objective, float("nan"), float("nan"))
-        score = _scores(self.test, model)
-        return Metrics(objective, *test_metrics(problem.loss, score, self.test_labels))
+        return Metrics(objective, *test_metrics(problem.loss, _scores(self.test, model), self.test_labels))
 
     def reference(self, parties: tuple[int, ...]) -> Metrics:
         """Rank 0: the model trained in one place on the columns of these parties."""

@@ -268,8 +268,7 @@ def opened(
             () if ledger.events else _planned(price.accounts[m].queries, mode, price.unchecked)
             for m, ledger in zip(out, ledgers)
         ]
-        owners = parts.owners
-        enter(run, privacy.account, ledgers, plans, contents.values(), privacy.delta, owners=owners)
+        enter(run, privacy.account, ledgers, plans, contents.values(), privacy.delta, owners=parts.owners)
     with star.world.together():
         for m, account in price.accounts.items():
             out[m].commit(account.queries)

@@ -69,8 +69,7 @@ class ModelOptions:
         require(
             not data.label_file, "--label-file: in moment mode party 1 holds the labels; put them in its file"
         )
-        plain = self.reg == "l2" and self.region == "whole" and self.name == "corrected"
-        require(plain, NO_CHOICE)
+        require(self.reg == "l2" and self.region == "whole" and self.name == "corrected", NO_CHOICE)
         require(
             not self.secure_aggregation,
             "--secure-aggregation is for vectors; moments go to party 1, which needs each by itself",
@@ -126,8 +125,7 @@ class SolverOptions:
     def algorithm(self, model: ModelOptions, rows: int, seed: int) -> Any:
         if model.name == "sgd":
             return SGD(self.sgd_step, self.batch, seed)
-        found = find(model.name, "star").cls
-        return found(**{**vars(self.form(rows if model.mean else 1)), "seed": seed})
+        return find(model.name, "star").cls(**{**vars(self.form(rows if model.mean else 1)), "seed": seed})
 
 
 @struct

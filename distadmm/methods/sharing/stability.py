@@ -45,8 +45,7 @@ def overlap(
             v = sum(arrived.values(), np.zeros(rows))
             estimate = float(np.linalg.norm(v))
     with star.counted_as("control"):
-        own = np.array([estimate]) if star.is_centre else None
-        told = star.down(own, 1, np.float64)
+        told = star.down(np.array([estimate]) if star.is_centre else None, 1, np.float64)
     theta = float(told[0]) if told.size else estimate
     return min(max(theta, 1.0), float(star.parties))
 

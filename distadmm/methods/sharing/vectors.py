@@ -76,8 +76,7 @@ class S1:
     ) -> Query:
         """One round's release by a party whose rows are no longer than `row`; `mu` is for all rounds."""
         sensitivity = self.sensitivity(problem, row)
-        sigma = noise_for(sensitivity, mu, mode, rows, rounds) if mu else 0.0
-        return Query(sigma, sensitivity, rows)
+        return Query(noise_for(sensitivity, mu, mode, rows, rounds) if mu else 0.0, sensitivity, rows)
 
     def init(self, seat: Seat) -> State:
         return start(seat, self.rho, self.tau)

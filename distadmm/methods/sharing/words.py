@@ -56,8 +56,7 @@ def comparison(
         return {}
     if not observer.exact:  # a model of private rows in one place would be one more release
         return dict(zip(names, (None, None, own)))
-    everyone = tuple(star.home)
-    return dict(zip(names, (observer.reference((1,)), observer.reference(everyone), own)))
+    return dict(zip(names, (observer.reference((1,)), observer.reference(tuple(star.home)), own)))
 
 
 def nearness(
@@ -105,8 +104,7 @@ def table(rows: Mapping[str, Metrics | None], *, guarded: bool = False) -> str:
             hidden = f"{'-':>11}  {'-':>9}  {'-':>8}"
             lines.append(f"{name:{width}}  {hidden if guarded else 'not measured (--observe none)'}")
             continue
-        cells = map(_cell, metrics, (11, 9, 8), (6, 5, 4))
-        lines.append(f"{name:{width}}  " + "  ".join(cells))
+        lines.append(f"{name:{width}}  " + "  ".join(map(_cell, metrics, (11, 9, 8), (6, 5, 4))))
     return "\n".join(lines)
 
 

@@ -202,8 +202,7 @@ def _checked(events: Event | Iterable[Event], delta: float, adjacency: Adjacency
 
 
 def _pure(listed: Sequence[Event], adjacency: Adjacency) -> float:
-    total = math.fsum(e.pure_epsilon(adjacency) for e in listed)
-    return total * (1 + 1e-15)
+    return math.fsum(e.pure_epsilon(adjacency) for e in listed) * (1 + 1e-15)
 
 
 def _mu(listed: Sequence[Event], adjacency: Adjacency) -> float | None:

@@ -78,8 +78,7 @@ def epsilon(terms: Sequence[Term], delta: float) -> float:
     # The Renyi conversion, used to aim only: any tilt gives a bound.
     aims = (moments + math.log(1 / delta) - np.log1p(thetas)) / thetas + np.log1p(-1 / (1 + thetas))
     at = int(np.argmin(aims))
-    law = _law(terms, float(thetas[at]), max(float(aims[at]), 0.0), delta)
-    return _solve(law, delta)
+    return _solve(_law(terms, float(thetas[at]), max(float(aims[at]), 0.0), delta), delta)
 
 
 def delta(terms: Sequence[Term], epsilon: float) -> float:

@@ -43,8 +43,7 @@ def _spending(events: Spending, records: int) -> Spending:
 
 def epsilon(events: Iterable[Event], delta: float, adjacency: Adjacency, committed: bool) -> float:
     """The smallest bound that is proved; for a schedule that was not `committed`, that adaptive choice keeps."""
-    price = accountant.epsilon if committed else accountant.adaptive_epsilon
-    return price(events, delta, adjacency)
+    return (accountant.epsilon if committed else accountant.adaptive_epsilon)(events, delta, adjacency)
 
 
 class Node(NamedTuple):

@@ -88,8 +88,7 @@ class LineFile:
         if self._broken:
             raise InputError(self._broken)
         try:
-            file = self.open()
-            chain.write_all(file, lines)
+            chain.write_all(self.open(), lines)
             if sync:
                 self.make_durable()
         except OSError as error:

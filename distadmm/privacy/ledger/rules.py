@@ -255,8 +255,7 @@ class MemoryLedger:
         if not unpaid:
             return True
         cost = cost_of(unpaid, self.tally.orders, self.adjacency, self.tally.trust)
-        proposal = Proposal(self.tally.spent.plus(cost), wanted, self._untouched)
-        return self.budget.admits(proposal)
+        return self.budget.admits(Proposal(self.tally.spent.plus(cost), wanted, self._untouched))
 
     def charge(self, event: Event, *, iteration: int) -> Receipt:
         """Pay for one release, durably, before its noise is drawn.

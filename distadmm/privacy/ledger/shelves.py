@@ -155,8 +155,7 @@ def _joined(pieces: list[_Piece], before: Chain | None = None) -> Chain:
     pieces = sorted(pieces, key=lambda piece: piece.entries[0][1].get("seq", 0))
     entries = list(before.entries) if before else []
     fragments = list(before.fragments) if before else []
-    node = pieces[0].entries[0][1]["node"]
-    label = f"{pieces[-1].path} (node {node})"
+    label = f"{pieces[-1].path} (node {pieces[0].entries[0][1]['node']})"
     # Torn ends that no entry has accounted for yet.
     left = [(0, before.torn)] if before and before.torn else []
     for piece in pieces:
