@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 
 from distadmm.commands.report_kinds import KINDS
-from distadmm.errors import InputError, require, sense_of
+from distadmm.errors import require, sense_of, told
 from distadmm.flags import fields_of
 from distadmm.run import kinds
 from distadmm.run.config import Privacy
@@ -179,7 +179,8 @@ def _history(found: kinds.RunDirectory) -> dict[str, Array]:
     lines: list[dict[str, Any]] = []
     if KINDS[found.kind].point:
         lines = _points(found.summary or {})
-    try:
+    foreign = f"{path} is not a history written by distadmm (REASON); leave this run out"
+    with told(foreign, TypeError, ValueError, csv.Error):
         if not KINDS[found.kind].point and path.is_file():  # not with --observe none
             with open(path, newline="") as file:
                 lines = list(csv.DictReader(file))
@@ -187,10 +188,6 @@ def _history(found: kinds.RunDirectory) -> dict[str, Array]:
             name: np.array([_number(line.get(name), line.get(FORMER.get(name, ""))) for line in lines])
             for name in names
         }
-    except (TypeError, ValueError, csv.Error) as error:
-        raise InputError(
-            f"{path} is not a history written by distadmm ({error}); leave this run out"
-        ) from None
     if lines and "repetition" in lines[0]:  # means, as in the summary
         repetitions = len({line["repetition"] for line in lines})
         history = {name: values.reshape(repetitions, -1).mean(axis=0) for name, values in history.items()}

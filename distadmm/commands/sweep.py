@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 from distadmm.commands import grid, report, report_runs
 from distadmm.commands.grid import Point
 from distadmm.commands.report_kinds import KINDS
-from distadmm.errors import DONE, FAILURE, USAGE, InputError, require
+from distadmm.errors import DONE, FAILURE, USAGE, require, told
 from distadmm.files import write_text
 from distadmm.flags import fields_of, flag, flag_group, parse, read_config
 from distadmm.privacy.accounting.statements import rounded_up
@@ -157,10 +157,8 @@ def command_of(point: Point, options: Options) -> list[str]:
 
 def _launcher(options: Options) -> list[str]:
     if options.launcher is not None:
-        try:
+        with told(f"--launcher is {options.launcher!r} (REASON); give a command", ValueError):
             return shlex.split(options.launcher)
-        except ValueError as error:
-            raise InputError(f"--launcher is {options.launcher!r} ({error}); give a command") from None
     if options.ranks == 1:
         return []
     beside = Path(sys.executable).parent / "mpiexec"
@@ -300,11 +298,9 @@ def work(
                 print(shlex.join(command_of(point, options)))
         return DONE
     _find(_launcher(options))
-    try:
+    with told(f"cannot write into --out {out}: REASON; give another folder"):
         out.mkdir(parents=True, exist_ok=True)
         locks = Locks(out)
-    except OSError as error:
-        raise InputError(f"cannot write into --out {out}: {error.strerror}; give another folder") from None
     locks.take(0, wait=True)
     byte = {name: at for at, name in enumerate(grid.keep_record(out, points), 1)}
     locks.give(0)

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from distadmm.errors import InputError, require
+from distadmm.errors import InputError, require, told
 from distadmm.structs import struct
 
 Array = np.ndarray
@@ -232,15 +232,10 @@ def key_path() -> Path:
 def local_key(path: str | Path | None = None) -> bytes:
     """The key of this machine; made on first use, readable by its owner only."""
     path = Path(path) if path is not None else key_path()
-    try:
+    with told(f"cannot keep the data-id key {path}: REASON; set XDG_CONFIG_HOME to a writable directory"):
         if not path.exists():
             _create(path)
         key = path.read_bytes()
-    except OSError as error:
-        raise InputError(
-            f"cannot keep the data-id key {path}: {error.strerror}; "
-            "set XDG_CONFIG_HOME to a writable directory"
-        ) from None
     if len(key) < 16:
         raise InputError(
             f"{path} holds {len(key)} bytes; needed: a key of 16 or more; delete it to get a new one"

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from distadmm.errors import InputError, require, require_members
+from distadmm.errors import require, require_members, told
 from distadmm.problems.loss_check import require_true
 from distadmm.structs import struct
 
@@ -286,10 +286,8 @@ def _from_file(text: str, path: str, name: str) -> Any:
     require(os.path.isfile(path), f"--loss {text}: no file {path}; give FILE.py:Name")
     found = runpy.run_path(path)
     require(name in found, f"--loss {text}: no class {name!r} in {path}; see docs/algorithms.md")
-    try:
+    with told(f"--loss {text} cannot be made: REASON; give all its fields defaults", TypeError):
         loss = found[name]()
-    except TypeError as error:
-        raise InputError(f"--loss {text} cannot be made: {error}; give all its fields defaults") from None
     require_members(f"--loss {text}", loss, LINES)
     require(
         type(loss).__hash__ is not None, f"--loss {text} has an __eq__ and no __hash__; leave out its __eq__"

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from distadmm.errors import InputError, require
+from distadmm.errors import InputError, require, told
 from distadmm.files import read_json, read_npz, write_bytes, write_npz
 from distadmm.ranks.world import World
 
@@ -62,22 +62,16 @@ def save(
 def _hash(path: Path) -> str:
     import hashlib
 
-    try:
-        with open(path, "rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise InputError(
-            f"cannot read {path} of the checkpoint: {error.strerror}; restore it, or start anew"
-        ) from None
+    unread = f"cannot read {path} of the checkpoint: REASON; restore it, or start anew"
+    with told(unread), open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _make(folder: Path, place: Path) -> None:
     """For their owner alone: solvers remember minimisers as they were before the noise that covers their error."""
-    try:
+    with told(f"cannot make {place}: REASON; make room, then --resume"):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         place.mkdir(exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot make {place}: {error.strerror}; make room, then --resume") from None
 
 
 def is_there(folder: Path) -> bool:

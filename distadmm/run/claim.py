@@ -6,7 +6,7 @@ import time
 from itertools import count
 from pathlib import Path
 
-from distadmm.errors import InputError, require
+from distadmm.errors import InputError, require, told
 from distadmm.privacy.ledger.chain import has_secret_noise
 
 
@@ -31,16 +31,13 @@ def claim_directory(path: str | Path | None, name: str, *, force: bool = False) 
             return candidate
         raise InputError(f"cannot find a free name like {stem}; give --out DIR")
     path = Path(path)
-    try:
-        if path.exists() and not path.is_dir():
-            raise InputError(f"--out {path} is a file; give a directory that is new or empty")
+    with told(f"cannot make the run directory {path}: REASON; give --out DIR"):
+        file = path.exists() and not path.is_dir()
+        require(not file, f"--out {path} is a file; give a directory that is new or empty")
         if path.is_dir() and any(path.iterdir()):
-            if not force:
-                raise InputError(f"--out {path} is not empty; give a new directory, or --force to replace it")
+            require(force, f"--out {path} is not empty; give a new directory, or --force to replace it")
             _empty(path)
         path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot make the run directory {path}: {error.strerror}; give --out DIR") from None
     return path
 
 
@@ -50,8 +47,8 @@ def _empty(folder: Path) -> None:
 
     ledgers = list(folder.rglob("*.jsonl"))
     for path in (folder, *ledgers):
-        if in_use(path):
-            raise InputError(f"--out {folder} is in use: a run writes {path}; end it, or give another --out")
+        used = f"--out {folder} is in use: a run writes {path}; end it, or give another --out"
+        require(not in_use(path), used)
     if any(map(has_secret_noise, ledgers)):
         whole = os.path.abspath(folder)
         aside = Path(next(name for k in count(1) if not os.path.lexists(name := f"{whole}.spent-{k}")))
