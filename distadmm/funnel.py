@@ -28,8 +28,8 @@ from distadmm.methods.funnel.report import mapping
 from distadmm.methods.funnel.solvers import DEFAULT, METHODS, Effort
 from distadmm.ranks.world import World
 from distadmm.run import design, shell
+from distadmm.run.design import draw_funnel
 from distadmm.run.kinds import REFUTED
-from distadmm.run.pictures import draw_funnel
 
 __all__ = [
     "METHODS", "Effort", "Joint", "Perfect", "Solution", "curve", "from_joint", "informations", "main",

@@ -30,7 +30,7 @@ from distadmm.methods.ias.options import Data, Goal, Range, Running, Solver
 from distadmm.methods.ias.pareto import Curve, sweep
 from distadmm.ranks.world import World
 from distadmm.run import design, shell
-from distadmm.run.pictures import draw_mapping, draw_pareto
+from distadmm.run.design import draw_mapping, draw_pareto
 
 __all__ = [
     "Certificate", "Curve", "Design", "Inference", "Mapping", "Measure", "Method", "Objective",

@@ -30,8 +30,8 @@ from distadmm.errors import (
     InputError,
 )
 from distadmm.files import write_text
+from distadmm.run.loop import Progress
 from distadmm.run.observe import Measurement
-from distadmm.run.progress import Progress
 
 TINY = ["--data", "tiny", "--topology", "er5", "--iterations", "3", "--progress", "none"]
 
@@ -396,7 +396,7 @@ def test_an_algorithm_in_any_case_is_that_algorithm(main, own, tmp_path: Path, c
 
 
 def test_ranks_of_a_launcher_at_a_terminal_know_it(mpiexec) -> None:
-    code = "from distadmm.run.progress import launched_at_terminal as there; print(there())"
+    code = "from distadmm.run.loop import launched_at_terminal as there; print(there())"
     ours, theirs = pty.openpty()
     for stream, found in ((theirs, "True"), (subprocess.PIPE, "False")):
         ranks = [*mpiexec, "-n", "2", sys.executable, "-c", code]

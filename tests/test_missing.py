@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from distadmm import __main__ as verbs
 from distadmm import radmm
+from distadmm.commands.data import propose
 from distadmm.data.csvfile import CsvFile
-from distadmm.data.describe import propose
 from distadmm.data.joint import from_rows
 from distadmm.data.reading import Reading
 from distadmm.data.schema import Schema, read_schema

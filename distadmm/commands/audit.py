@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from distadmm import radmm
-from distadmm.audit import bounds, canary, gossip, istdp, neighbours, play, runs, sharing, whitebox
+from distadmm.audit import bounds, canary, gossip, istdp, play, runs, sharing, whitebox
 from distadmm.audit.draws import Draws, Played
 from distadmm.audit.noises import Finding, Verdict, verdict_of
 from distadmm.audit.report import Audit, Level, level_one, level_two, level_zero, table, write
@@ -117,7 +117,7 @@ def _inspected(
 ) -> Verdict:
     recipe, algorithm = plan.recipe, prepared.config.algorithm
     found = whitebox.inspect(algorithm, plan.node, recording, recipe.slope, recipe.curvature)
-    return found._replace(findings=[*known, *neighbours.of_plan(prepared, plan), *found.findings])
+    return found._replace(findings=[*known, *whitebox.of_plan(prepared, plan), *found.findings])
 
 
 def _draws(config: Config) -> Draws:

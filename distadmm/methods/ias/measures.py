@@ -161,14 +161,14 @@ def own(name: str, f: Function, f1: Function, f2: Function) -> Measure:
         f"f'' of {name!r} is {curvature[flat][:1]} at t = {t[flat][:1]}; needed > 0: f must be strictly convex",
     )
     # Central differences err by step^2 f'''/6, and lose digits where a function is large beside its change.
-    for text, told, seen, scale, size in (
+    for text, stated, seen, scale, size in (
         ("f'", slope, slope_seen, np.abs(slope) + t * curvature, value / t),
         ("f''", curvature, curvature_seen, curvature, slope / t),
     ):
-        wrong = np.abs(told - seen) > 1e-5 * scale + 1e-9 * np.abs(size)
+        wrong = np.abs(stated - seen) > 1e-5 * scale + 1e-9 * np.abs(size)
         require(
             not wrong.any(),
-            f"{text} of {name!r} is {told[wrong][:1]} at t = {t[wrong][:1]} but differences give "
+            f"{text} of {name!r} is {stated[wrong][:1]} at t = {t[wrong][:1]} but differences give "
             f"{seen[wrong][:1]}; give the true derivative",
         )
 
