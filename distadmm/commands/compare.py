@@ -190,9 +190,8 @@ def _request(
             words = (*(f"--{name}={value}" for name, value in {**flags, **rows}.items()), *rest)
             points.append(grid.Point(f"{Path(method).stem}_s{seed}", (*words, f"--seed={seed}")))
         secret += len(seeds) * sweep.spends("radmm", sweep.checked("radmm", points[-1].words))
-    given = [f"--out={out}", f"--ranks={options.ranks}", f"--jobs={options.jobs}"]
-    given += [] if options.launcher is None else [f"--launcher={options.launcher}"]
-    return sweep.Request(parse(PROG, "", [sweep.Options], given)[0], points, secret)
+    kept = {name: getattr(options, name) for name in ("ranks", "jobs", "launcher")}
+    return sweep.Request(sweep.Options(out=str(out), **kept), points, secret)
 
 
 def has_trust(method: str) -> bool:

@@ -12,7 +12,7 @@ RUN is a run directory, its ledger folder, or .jsonl files."""
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,6 @@ from distadmm.run.groups import Budget
 from distadmm.structs import struct
 
 PROG = "distadmm ledger"
-VERBS = ("show", "verify", "merge", "certificate", "export", "account")
 
 
 @struct
@@ -79,11 +78,6 @@ class Certificate(Files):
     account: str | None = again(Budget, "account")
 
 
-OPTIONS: dict[str, type] = {
-    "show": Show, "verify": Verify, "merge": Merge, "certificate": Certificate, "export": Export,
-}  # fmt: skip
-
-
 @dataclass(frozen=True)
 class Request:
     verb: str
@@ -100,8 +94,8 @@ def read(argv: list[str]) -> Request:
     if verb == "account":
         (asked,) = parse(f"{PROG} {verb}", ledger_account.__doc__ or "", [ledger_account.Asked], argv[1:])
         return Request(verb, (), asked)
-    require(verb in VERBS, f"unknown verb {verb!r}; choose one of: {', '.join(VERBS)}")
-    (options,) = parse(f"{PROG} {verb}", __doc__ or "", [OPTIONS[verb]], argv[1:])
+    require(verb in VERBS, f"unknown verb {verb!r}; choose one of: {', '.join((*VERBS, 'account'))}")
+    (options,) = parse(f"{PROG} {verb}", __doc__ or "", [VERBS[verb][0]], argv[1:])
     return Request(verb, tuple(file for path in options.paths for file in _files(Path(path))), options)
 
 
@@ -121,8 +115,7 @@ def work(request: Request, world: World) -> int:
         return DONE
     if request.verb == "account":
         return ledger_account.work(request.options)
-    verbs = {"show": show, "verify": verify, "merge": merge, "certificate": certificate, "export": export}
-    return verbs[request.verb](request)
+    return VERBS[request.verb][1](request)
 
 
 def show(request: Request) -> int:
@@ -168,6 +161,12 @@ def export(request: Request) -> int:
     else:
         write_json(Path(request.options.out), content)
     return DONE
+
+
+VERBS: dict[str, tuple[type, Callable[[Request], int]]] = {
+    "show": (Show, show), "verify": (Verify, verify), "merge": (Merge, merge),
+    "certificate": (Certificate, certificate), "export": (Export, export),
+}  # fmt: skip
 
 
 def _whole(files: Sequence[Path]) -> list[ledger_report.Book]:

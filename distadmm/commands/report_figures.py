@@ -153,15 +153,8 @@ def _by_trust(found: Sequence[Group], what: Column) -> Picture | None:
         for at, setting, worst, loss in lines:
             axis.plot(list(worst.values()), [loss] * len(worst), **{**ink(at), "marker": "|"}, label=setting)
             for where, names in _beside(worst) if len(set(worst.values())) > 1 else ():
-                axis.annotate(
-                    "\n".join(names),
-                    (where, loss),
-                    (0, 4),
-                    textcoords="offset points",
-                    ha="center",
-                    va="bottom",
-                    fontsize=7,
-                )
+                how = {"textcoords": "offset points", "ha": "center", "va": "bottom", "fontsize": 7}
+                axis.annotate("\n".join(names), (where, loss), (0, 4), **how)
         axis.margins(0.1, 0.2)
         axis.set(xlabel="epsilon against each trust", ylabel=what.head)
 

@@ -144,13 +144,9 @@ def read(argv: Sequence[str]) -> Request:
     secret = sum(
         sweep.spends("radmm", sweep.checked("radmm", c.point.words)) for c in _one_each(cases) if c.epsilon
     )
-    given = [f"--out={options.out}", f"--ranks={options.ranks}", f"--jobs={options.jobs}"]
-    given += [] if options.launcher is None else [f"--launcher={options.launcher}"]
-    given += ["--list"] * options.list_ + [f"--point={options.point}"] * (options.point is not None)
-    runs = sweep.request(
-        parse(PROG, "", [sweep.Options], given)[0], [case.point for case in cases], 2 * secret
-    )
-    return Request(options, cases, runs)
+    kept = ("out", "ranks", "jobs", "launcher", "list_", "point")
+    asked = sweep.Options(**{name: getattr(options, name) for name in kept})
+    return Request(options, cases, sweep.request(asked, [case.point for case in cases], 2 * secret))
 
 
 def _sketched(options: Options) -> Options:

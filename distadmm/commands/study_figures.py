@@ -40,12 +40,8 @@ def _families(lines: Sequence[Line]) -> list[str]:
 
 def _mark(at: int, nodes: int, sizes: Sequence[int]) -> dict[str, Any]:
     """A family's mark, the larger the more nodes."""
-    return {
-        **ink(at),
-        "ls": "none",
-        "ms": 3.5 + 2.0 * sizes.index(nodes) / max(len(sizes) - 1, 1),
-        "mew": 0.7,
-    }
+    size = 3.5 + 2.0 * sizes.index(nodes) / max(len(sizes) - 1, 1)
+    return {**ink(at), "ls": "none", "ms": size, "mew": 0.7}
 
 
 def _against(lines: Sequence[Line], options: Options) -> Any:
@@ -142,12 +138,8 @@ def _rates(lines: Sequence[Line]) -> Any:
             axis.plot(x, y, **_mark(families.index(one.family), one.nodes, sizes))
         ends = [digits.min() / 1.3, digits.max() * 1.3]
         axis.plot(ends, ends, color="0.5", lw=0.6, zorder=0)
-        axis.set(
-            xscale="log",
-            yscale="log",
-            xlabel="predicted digits an iteration",
-            ylabel="measured digits an iteration",
-        )
+        axis.set(xscale="log", yscale="log")
+        axis.set(xlabel="predicted digits an iteration", ylabel="measured digits an iteration")
         in_plain_numbers(axis.xaxis, axis.yaxis)
         _legend(drawn, families, sizes)
         return drawn

@@ -103,35 +103,13 @@ def line(case: Case, facts: Facts, options: Options, predicted: float | None) ->
     to_gap = [math.inf if at is None else float(trace.history[c][at]) for c in ("iteration", "bytes")]
     to_gap = to_gap if case.epsilon is None else [math.nan, math.nan]
     last = ("mean_model_gap", "test_error", "worst_test_error", "test_loss", "worst_test_loss")
-    told = (
-        *(
-            case.family,
-            facts.nodes,
-            case.topology,
-            case.graph_seed,
-            case.data_seed,
-            case.algorithm,
-            case.epsilon,
-        ),
-        *(facts.edges, facts.degree_mean, facts.algebraic_connectivity, facts.mu, facts.diameter),
-        *(
-            int(trace.iterations),
-            to_gap[0],
-            1e-6 * to_gap[1],
-            _rate(trace),
-            None if case.epsilon else predicted,
-        ),
-        *(trace.last(column) for column in last),
-        *(
-            trace.epsilon,
-            trace.statement,
-            1e-6 * trace.last("bytes"),
-            trace.last("seconds"),
-            trace.ended,
-            folder.name,
-        ),
-    )
-    return Line._make(told)
+    family, _, *told, _ = case
+    graph = facts.edges, facts.degree_mean, facts.algebraic_connectivity, facts.mu, facts.diameter
+    predicted = None if case.epsilon else predicted
+    course = int(trace.iterations), to_gap[0], 1e-6 * to_gap[1], _rate(trace), predicted
+    end = 1e-6 * trace.last("bytes"), trace.last("seconds"), trace.ended, folder.name
+    ends = (*map(trace.last, last), trace.epsilon, trace.statement, *end)
+    return Line._make((family, facts.nodes, *told, *graph, *course, *ends))
 
 
 def _rate(trace: Trace) -> float:
@@ -165,13 +143,8 @@ def pooled(lines: Sequence[Line], measure: Measure) -> list[Pooled]:
     """The networks of these runs, over their seeds."""
     runs = [one for one in lines if one.asked_epsilon == measure.epsilon]
     return [
-        Pooled(
-            family,
-            nodes,
-            {(one.graph_seed, one.data_seed): getattr(one, measure.column) for one in some},
-            some,
-        )
-        for (family, nodes), some in by(runs, "family", "nodes").items()
+        Pooled(*which, {(o.graph_seed, o.data_seed): getattr(o, measure.column) for o in some}, some)  # type: ignore[call-arg]
+        for which, some in by(runs, "family", "nodes").items()
     ]
 
 

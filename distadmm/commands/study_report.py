@@ -117,37 +117,19 @@ def reading(options: Options) -> list[str]:
 def written(out: Path, lines: Sequence[Line], options: Options) -> list[str]:
     """Write everything that a study leaves besides its runs; what is to be said of it."""
     write_csv(out / "study.csv", Line._fields, ([_plain(v) for v in one] for one in lines))
+    head = (
+        *("algorithm", "measure", "nodes", "network", "rank", "lowest_rank", "highest_rank"),
+        *("mean", "half_95", "reached", "runs"),
+    )
     rows = [
         [
-            algorithm,
-            measure.label,
-            nodes,
-            p.family,
-            rank,
-            low,
-            high,
-            _plain(p.mean),
-            _plain(p.half),
-            reached(p),
-            len(p.values),
+            *(algorithm, measure.label, nodes, p.family, *ranks),
+            *(_plain(p.mean), _plain(p.half), reached(p), len(p.values)),
         ]
         for (algorithm, nodes), mine in by(lines, "algorithm", "nodes").items()
         for measure in measures(mine, options)
-        for p, rank, low, high in ranking(pooled(mine, measure))
+        for p, *ranks in ranking(pooled(mine, measure))
     ]
-    head = (
-        "algorithm",
-        "measure",
-        "nodes",
-        "network",
-        "rank",
-        "lowest_rank",
-        "highest_rank",
-        "mean",
-        "half_95",
-        "reached",
-        "runs",
-    )
     write_csv(out / "ranking.csv", head, rows)
     said, page = [], ["# A study of networks"]
     for title, header, body, notes in tables(lines, options):
