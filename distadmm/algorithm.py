@@ -26,17 +26,8 @@ from distadmm.errors import InputError, require
 from distadmm.node import Array, Facts, Node, Release
 
 __all__ = [
-    "Algorithm",
-    "Array",
-    "Defaults",
-    "Entry",
-    "Facts",
-    "Node",
-    "Planned",
-    "Release",
-    "find",
-    "register",
-]
+    "Algorithm", "Array", "Defaults", "Entry", "Facts", "Node", "Planned", "Release", "find", "register",
+]  # fmt: skip
 
 C = TypeVar("C", bound=type)
 

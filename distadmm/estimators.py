@@ -75,7 +75,8 @@ class _Binary(ClassifierMixin, _Linear):
         return self._scores(X)
 
     def predict(self, X: Any) -> Array:
-        return self.classes_[(self.decision_function(X) > 0).astype(int)]  # type: ignore[no-any-return]
+        positive = self.decision_function(X) > 0
+        return self.classes_[positive.astype(int)]  # type: ignore[no-any-return]
 
     def predict_proba(self, X: Any) -> Array:
         """The logistic model's probabilities, a column a class."""

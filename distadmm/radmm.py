@@ -35,7 +35,7 @@ from distadmm.run.observe import (
 )
 from distadmm.run.running import Running
 from distadmm.run.setup import Prepared, data_ids, loss_of, prepare
-from distadmm.run.shown import Shown
+from distadmm.run.shown import SUMMED_UP, Shown
 from distadmm.structs import mutable_struct
 
 if TYPE_CHECKING:
@@ -255,8 +255,7 @@ def _summed_up(prepared: Prepared, plan: Plan | None, run: Run, running: Running
     measured = {"mean_model_gap": gap, **_on_test_rows(run, test, loss_of(prepared.config))}
     run.summary = {
         "algorithm": prepared.config.name,
-        "ended": run.ended,
-        "iterations": run.iterations,
+        **{name: getattr(run, name) for name in SUMMED_UP},
         "nodes": len(run.models),
         "ranks": prepared.world.size,
         **{name: None if math.isnan(figure) else figure for name, figure in measured.items()},
@@ -264,24 +263,15 @@ def _summed_up(prepared: Prepared, plan: Plan | None, run: Run, running: Running
         "observed": "all" if prepared.config.exact else "public",
         "hidden_test": bool(prepared.config.problem.test_fraction) and not prepared.config.exact,
         "test_rows": 0 if test is None else len(test[1]),
-        "epsilon": run.epsilon,
-        "epsilons": run.epsilons,
         "delta": prepared.config.privacy.delta,
-        "published_epsilon": run.published_epsilon,
         "adjacency": prepared.config.privacy.adjacency,
         "trust": getattr(plan, "trust", None)
         or str(getattr(prepared.config.algorithm, "trust", None) or "any"),
-        "statement": run.statement,
-        "reason": run.reason,
         "note": "; ".join(filter(None, (words.note(prepared, plan), words.beyond(prepared, run)))),
         "not_covered": words.not_covered(prepared, run),
         "penalty": None if plan is None else plan.penalty,
         "choice": "" if plan is None or plan.choice is None else plan.choice.words,
         "tuned": consensus.tuned(prepared),
-        "messages": run.messages,
-        "bytes": run.bytes,
-        "lost": run.lost,
-        "seconds": run.seconds,
         "predicted_wan_seconds": words.on_a_wide_area_network(prepared, run),
         **run.told,
     }

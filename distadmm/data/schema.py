@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from distadmm.errors import InputError, require
+from distadmm.errors import InputError, require, told
 from distadmm.files import held
 
 
@@ -118,18 +118,8 @@ class Schema:
 
 
 MISSING = "missing"  # what a category of missing cells is called
-MARKS = (
-    "?",
-    "NA",
-    "N/A",
-    "NaN",
-    "nan",
-    "NULL",
-    "null",
-    "None",
-    "none",
-    "-",
-)  # often written for a missing cell
+# Often written for a missing cell.
+MARKS = ("?", "NA", "N/A", "NaN", "nan", "NULL", "null", "None", "none", "-")
 _KEYS = ("target", "labels", "missing", "ignore", "columns")
 
 
@@ -137,12 +127,9 @@ def read_schema(path: str | Path) -> Schema:
     import tomllib
 
     content: Any = held(path)
-    try:
+    broken = f"--schema {path} is not TOML: REASON; see docs/data.md for an example"
+    with told(f"cannot read --schema {path}: REASON; give a TOML file"), told(broken, ValueError):
         content = content or tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"cannot read --schema {path}: {error.strerror}; give a TOML file") from None
-    except ValueError as error:
-        raise InputError(f"--schema {path} is not TOML: {error}; see docs/data.md for an example") from None
     for key in content:
         require(key in _KEYS, f"--schema {path}: unknown key {key!r}; known: {', '.join(_KEYS)}")
     columns = content.get("columns", {})

@@ -284,14 +284,8 @@ def _tree(network: Network, parts: list[Neighbourhood], config: Config) -> Tree:
 
 def node_like(node: Node, config: Config, problem: Problem) -> Node:
     """A fresh node for another run of `config` over the same graph and rows, in one process."""
-    part = Neighbourhood(
-        node.network.n_nodes,
-        node.network.nodes,
-        node.network.indptr,
-        node.network.indices,
-        np.zeros(len(node.network.indices), dtype=np.int64),
-        node.network.slots,
-    )
+    here, alone = node.network, np.zeros(len(node.network.indices), dtype=np.int64)
+    part = Neighbourhood(here.n_nodes, here.nodes, here.indptr, here.indices, alone, here.slots)
     table: dict[str, Array | None] = {}
     for source in (config.algorithm, config.privacy):
         for name in source.tables:

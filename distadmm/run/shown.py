@@ -26,6 +26,10 @@ Array = np.ndarray
 POINTS = 150  # of a curve that is drawn
 STROKES = (("#1b6ca8", "-"), ("#c2571a", "--"), ("#4d4d4d", ":"))  # told apart without colours too
 SPENT = "privacy spent"
+SUMMED_UP = (  # figures of a run that its summary has under the same names
+    *("ended", "iterations", "epsilon", "published_epsilon", "epsilons", "statement", "reason"),
+    *("messages", "bytes", "lost", "seconds"),
+)
 # title, logarithmic, {column of the history: what it is called}
 PANELS: tuple[tuple[str, bool, dict[str, str]], ...] = (
     (
@@ -93,18 +97,8 @@ def loaded(cls: Any, path: str | Path) -> Any:
     )
     s = {name: float(v) if v in ("inf", "nan") else v for name, v in (found.summary or {}).items()}
     arrays, folder = read_npz(found.path / "models.npz"), found.path
-    same = (
-        "ended",
-        "iterations",
-        "epsilon",
-        "published_epsilon",
-        "epsilons",
-        "statement",
-        "messages",
-        "bytes",
-    )
     run = cls(
-        **{name: s[name] for name in (*same, "lost", "seconds", "reason")}, columns=Measurement._fields,
+        **{name: s[name] for name in SUMMED_UP}, columns=Measurement._fields,
         history=history.read(folder, Measurement), models=arrays["models"], sentence=told["sentence"] or "",
         summary=s, path=folder, arrays={"models.npz": arrays}, descriptions={model.FILE: told},
     )  # fmt: skip

@@ -7,8 +7,9 @@ noise protects nobody, so there is nothing to count, and the run says so.
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from distadmm.errors import require
@@ -33,15 +34,8 @@ def spender(ledger: MemoryLedger, held: Iterable[Event], plan: Iterable[Event]) 
     events = [event.against(tally.trust) for event in (*held, *plan) if not event.free]
     if why := doubt(tally, events):
         events.append(Unbounded(why))
-    header = tally.header
-    return Spender(
-        ledger.node,
-        ledger.rows,
-        tally.adjacency,
-        header["scope"],
-        tally.trust,
-        tuple(events),
-    )
+    whose = ledger.node, ledger.rows, tally.adjacency, tally.header["scope"], tally.trust
+    return Spender(*whose, tuple(events))
 
 
 def require_rows_of_their_own(world: World, contents: Mapping[int, Content]) -> None:
@@ -75,66 +69,61 @@ def enter(
     `owners`: each rank has rows of its own.  A run that goes on is entered with what it has spent already.  One that is
     refused leaves its directory to the next.
     """
-    from distadmm.privacy.ledger.account import Account
+    from distadmm.data.content import smallest
+    from distadmm.privacy.ledger.account import Account, Entered
 
+    with _let_go_on_failure(ledgers):
+        book = Account(account)
+
+        def write(spenders: Iterable[Spender], marks: frozenset[int]) -> tuple[Standing, Standing]:
+            return book.enter(Entered(run.name, _place(run), marks, {s.node: s for s in spenders}), delta)
+
+        mine = (
+            [spender(ledger, ledger.events, plan) for ledger, plan in zip(ledgers, plans)],
+            smallest(content.marks for content in contents),
+        )
+        if run.resumed:
+            _require_latest(run, book, ledgers, owners)
+        purse = Purse(book, run.name, _place(run), delta)
+        for ledger in ledgers:
+            ledger.account = purse
+        kept = all(ledger.affords(plan) for ledger, plan in zip(ledgers, plans))
+        if not all(run.world.allgather(kept)):
+            return  # the run's own budget refuses the schedule, so nothing of it is going to be spent
+        if owners:
+            with run.world.together():
+                written = write(*mine) if ledgers else None
+            with (
+                run.world.together()
+            ):  # a rank 0 that releases nothing says what the others have entered by now
+                found = (written or write(*mine)) if run.world.is_root else None
+        else:
+            parts = run.world.gather(mine) or []
+            told: list[tuple[Standing, Standing]] = []
+
+            def write_all() -> None:
+                spenders = (spender for some, _ in parts for spender in some)
+                told.append(write(spenders, smallest(marks for _, marks in parts)))
+
+            run.world.on_root(write_all)
+            found = told[0] if told else None
+        run.account = book
+        unbounded = [any(event.unbounded for event in plan) for plan in plans]
+        purse.lost = {ledger.node for ledger, lost in zip(ledgers, unbounded) if lost}
+        if found is not None and found[0].runs:
+            before, after = found
+            run.earlier = before.words
+            (say or _say)(f"account: earlier on these rows {before.words}; with this run {after.words}")
+
+
+@contextlib.contextmanager
+def _let_go_on_failure(ledgers: Sequence[MemoryLedger]) -> Iterator[None]:
     try:
-        _enter(run, Account(account), ledgers, plans, contents, delta, owners, say or _say)
+        yield
     except BaseException:
         for ledger in ledgers:
             ledger.let_go()
         raise
-
-
-def _enter(
-    run: Running,
-    book: Account,
-    ledgers: Sequence[MemoryLedger],
-    plans: Sequence[Iterable[Event]],
-    contents: Iterable[Content],
-    delta: float,
-    owners: bool,
-    say: Callable[[str], None],
-) -> None:
-    from distadmm.data.content import smallest
-    from distadmm.privacy.ledger.account import Entered
-
-    def write(spenders: Iterable[Spender], marks: frozenset[int]) -> tuple[Standing, Standing]:
-        return book.enter(Entered(run.name, _place(run), marks, {s.node: s for s in spenders}), delta)
-
-    mine = (
-        [spender(ledger, ledger.events, plan) for ledger, plan in zip(ledgers, plans)],
-        smallest(content.marks for content in contents),
-    )
-    if run.resumed:
-        _require_latest(run, book, ledgers, owners)
-    purse = Purse(book, run.name, _place(run), delta)
-    for ledger in ledgers:
-        ledger.account = purse
-    kept = all(ledger.affords(plan) for ledger, plan in zip(ledgers, plans))
-    if not all(run.world.allgather(kept)):
-        return  # the run's own budget refuses the schedule, so nothing of it is going to be spent
-    if owners:
-        with run.world.together():
-            written = write(*mine) if ledgers else None
-        with run.world.together():  # a rank 0 that releases nothing says what the others have entered by now
-            found = (written or write(*mine)) if run.world.is_root else None
-    else:
-        parts = run.world.gather(mine) or []
-        told: list[tuple[Standing, Standing]] = []
-
-        def write_all() -> None:
-            spenders = (spender for some, _ in parts for spender in some)
-            told.append(write(spenders, smallest(marks for _, marks in parts)))
-
-        run.world.on_root(write_all)
-        found = told[0] if told else None
-    run.account = book
-    unbounded = [any(event.unbounded for event in plan) for plan in plans]
-    purse.lost = {ledger.node for ledger, lost in zip(ledgers, unbounded) if lost}
-    if found is not None and found[0].runs:
-        before, after = found
-        run.earlier = before.words
-        say(f"account: earlier on these rows {before.words}; with this run {after.words}")
 
 
 def _require_latest(run: Running, book: Account, ledgers: Sequence[MemoryLedger], owners: bool) -> None:

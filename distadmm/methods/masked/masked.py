@@ -172,15 +172,8 @@ class Masked:
         node.recall("learner", k, lambda: learner)
         f = np.broadcast_to(learner.model(self.l1).T.ravel(), st.f.shape).copy()
         left = np.full_like(st.left, not (learner.done or gone == _TOO_FEW))
-        return State(
-            f,
-            told,
-            fewer,
-            np.full_like(st.tried, learner.tried),
-            totals,
-            np.full_like(st.filled, filled),
-            left,
-        )
+        tried, filled_now = np.full_like(st.tried, learner.tried), np.full_like(st.filled, filled)
+        return State(f, told, fewer, tried, totals, filled_now, left)
 
     def told(self, k: int, st: State, node: Node) -> dict[str, Any]:
         return {"evaluation": self._learner(k, st, node).told} if self.evaluate else {}

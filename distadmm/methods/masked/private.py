@@ -95,17 +95,8 @@ class Plan:
         numbers = (rule.nodes, rule.colluding, self.least, self.mask_degree, rule.rows, rule.columns)
         said = bytes([ADJACENCIES.index(rule.adjacency), len(loss)]) + loss
         said += b"".join(map(be8, (*numbers, rule.rounds, rule.bits)))
-        terms = (
-            self.epsilon,
-            self.delta,
-            rule.q0,
-            rule.q1,
-            rule.slope,
-            rule.floor0,
-            rule.leverage,
-            rule.kappa,
-        )
-        said += b"".join(map(f8, (*terms, rule.floor1, rule.ridge)))
+        terms = self.epsilon, self.delta, rule.q0, rule.q1, rule.slope, rule.floor0, rule.leverage
+        said += b"".join(map(f8, (*terms, rule.kappa, rule.floor1, rule.ridge)))
         if rule.evaluation:
             said += b"evaluation" + f8(rule.evaluation) + f8(rule.most_loss)
         if rule.name != "first":
