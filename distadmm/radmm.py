@@ -135,7 +135,15 @@ class Consensus(shell.Programme):
     def solve(self, prepared: Prepared, price: Plan | None, run: Running) -> Run:
         private = _house(prepared.config if price else None, "private")
         node = private.armed(prepared, price, run)
-        outcome = execute(prepared, node, run)
+        release: Any = node.release
+        try:
+            outcome = execute(prepared, node, run)
+        except (
+            BaseException
+        ):  # a release and its guard know each other: a collector of garbage would come later
+            for ledger in release.books.ledgers if release.books else ():
+                ledger.let_go()
+            raise
         spent = private.settle(prepared, node)
         if spent is not None:
             outcome.epsilon, outcome.published_epsilon, outcome.statement = spent
@@ -146,7 +154,6 @@ class Consensus(shell.Programme):
         if spent is not None or run.account is not None:
             from distadmm.run.spending import leave
 
-            release: Any = node.release
             owners, seeded = not prepared.source.pooled_allowed, prepared.config.privacy.rng != "secure"
             outcome.closing = leave(run, release.books.ledgers, owners=owners, seeded=seeded)
         outcome.said = _house(prepared.config, "words").said(prepared, price, node, outcome.iterations)

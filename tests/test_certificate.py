@@ -72,6 +72,29 @@ def test_what_has_no_bound_is_said_to_have_none(runs, capsys):
     assert len(set(names)) == len(names)
 
 
+def test_what_runs_rest_on_is_listed_once_after_what_they_spent_together(runs, capsys):
+    assert (
+        radmm.main(
+            [
+                *SMALL,
+                "--epsilon",
+                "2",
+                "--adjacency",
+                "replace",
+                "--account",
+                str(runs / "account.jsonl"),
+                "--out",
+                str(runs / "again"),
+            ]
+        )
+        == 0
+    )
+    page = page_of(runs, capsys, "private", "again")
+    assert page.count('aria-label="hypotheses of') == 1
+    assert f"On the same as {runs / 'private'}" in page
+    assert page.index("All that was spent on these rows") < page.index("A bound for the whole run")
+
+
 def test_what_parties_sent_is_said_and_of_one_place_nothing(tmp_path, capsys):
     """Parties count what they send by its kind, and a run at one place sends nothing."""
     account = ["--account", str(tmp_path / "account.jsonl")]

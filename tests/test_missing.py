@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 
 import numpy as np
@@ -151,6 +152,22 @@ def test_parties_score_new_rows_by_the_schema_of_the_training(files, capsys):
     scores += np.load("r/models/centre.npz")["intercept"]
     found = [float(line.split(",")[1]) for line in (files / "scores.csv").read_text().splitlines()[1:]]
     np.testing.assert_allclose(found, scores, rtol=1e-8)
+
+
+def test_what_names_rows_or_dates_them_is_no_column_to_learn_from(files):
+    lines = [f"{5000 + i},2024-01-{i % 28 + 1:02d},{i * 37 % 1000},{i % 2}" for i in range(30)]
+    (files / "ids.csv").write_text("\n".join(["row,day,pay,y", *lines]) + "\n")
+    proposed = propose("ids.csv")
+    assert 'ignore = ["row", "day"]' in proposed
+    assert '"pay" = ' in proposed  # whole numbers that differ, but far apart
+
+
+def test_what_to_write_for_a_missing_cell_is_toml(files, capsys):
+    (files / "odd.csv").write_text("Gr\u00f6\u00dfe (cm),y\n" + "1,0\n2,1\n" * 20 + ",1\n")
+    assert verbs.main(["radmm", "--data", "odd.csv", "--topology", "ring:3"]) == 2
+    written = re.search(r"or write (.* = \{ max = )MAX(, missing = )VALUE \}", capsys.readouterr().err)
+    found = tomllib.loads(f"{written[1]}9{written[2]}4 }}")
+    assert found == {"Gr\u00f6\u00dfe (cm)": {"max": 9, "missing": 4}}
 
 
 def test_a_schema_is_proposed_from_public_rows_alone(files, capsys):

@@ -170,6 +170,17 @@ def test_what_sets_runs_apart_is_named_and_nothing_else(runs: Path, tmp_path: Pa
     assert "epsilon" not in dict(report_runs.common(found))
 
 
+def test_an_algorithm_of_ones_own_is_named_without_its_folders(runs: Path) -> None:
+    plain = report_runs.read(runs / "plain" / "ring5")
+    at = [
+        replace(plain, config={**plain.config, "algorithm": path}) for path in ("/a/b/mine.py", "/a/b/his.py")
+    ]
+    assert [group.label for group in report_runs.groups(at)] == ["his.py", "mine.py"]
+    assert report_runs.groups(at[:1])[0].label == "mine.py on ring:5"
+    other = replace(plain, config={**plain.config, "algorithm": "/c/mine.py"})
+    assert {group.label for group in report_runs.groups([at[0], other])} == {"/a/b/mine.py", "/c/mine.py"}
+
+
 def test_a_run_that_leaves_unset_what_others_set_has_a_name(runs: Path, tmp_path: Path) -> None:
     same = ["--algorithm", "radmm", "--topology", "ring:5", "--iterations", "20", "--observe", "none"]
     plain = run(tmp_path / "plain", *same)

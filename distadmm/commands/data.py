@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
 
 from distadmm.data.options import Rows
@@ -65,6 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 CATEGORIES = 50  # of a text column; more are free text, or names
+COUNTED = 20  # rows from which on whole numbers without gaps or repetitions are those of the rows
 
 
 def propose(path: str | Path, target: str | None = None) -> str:
@@ -89,7 +91,9 @@ def propose(path: str | Path, target: str | None = None) -> str:
     if gone:
         lines.append(f"missing = {_list(gone)}  # read as empty cells")
     if left:
-        lines.append(f"ignore = {_list(left)}  # one value only, or more than {CATEGORIES} texts")
+        lines.append(
+            f"ignore = {_list(left)}  # one value, more than {CATEGORIES} texts, dates, or numbers of the rows"
+        )
     require(said, f"{path} has no column but the target that a schema can describe: {', '.join(left)}")
     head = f"# Proposed from {file.n_rows} rows stated to be public; check each line against what is known anyway."
     return "\n".join([head, *lines, "", "[columns]", *said]) + "\n"
@@ -101,13 +105,16 @@ def _column(name: str, cells: Sequence[str], *, lost: bool) -> str | None:
         values = sorted(map(float, cells))
     except ValueError:
         domain = sorted(set(cells))
-        if len(domain) < 2 or len(domain) > CATEGORIES:
+        if len(domain) < 2 or len(domain) > CATEGORIES or all(map(_is_date, domain)):
             return None
         named = MISSING in domain
         filled = f"missing = {_text(max(domain, key=cells.count))}" if named else "missing_indicator = true"
         return f"{{ values = {_list(domain)}, {filled} }}" if lost else _list(domain)
     size = max(map(abs, values), default=0.0)
     if not all(map(math.isfinite, values)) or not 1e-300 < size < 1e300 or values[0] == values[-1]:
+        return None
+    apart = len(set(values)) == len(values) >= COUNTED and all(value.is_integer() for value in values)
+    if apart and values[-1] - values[0] < 2 * len(values):  # each row has a number of its own
         return None
     low, high = min(-_outward(-values[0], size), 0.0), max(_outward(values[-1], size), 0.0)
     if values[0] > 0.5 * values[-1]:  # far from zero: beside the others it would hardly vary
@@ -116,6 +123,14 @@ def _column(name: str, cells: Sequence[str], *, lost: bool) -> str | None:
     middle = float(f"{values[len(values) // 2]:.3g}")
     filled = f", missing = {min(max(middle, low), high)!r}, missing_indicator = true" if lost else ""
     return f"{{ {bounds}{filled} }}"
+
+
+def _is_date(cell: str) -> bool:
+    try:
+        datetime.fromisoformat(cell)
+    except ValueError:
+        return False
+    return True
 
 
 def _outward(value: float, scale: float) -> float:

@@ -66,12 +66,15 @@ def page(files: Sequence[Path], account: Account, delta: float, owner: str, toda
             "this page",
         ),
     ]
-    for folder, its, told in runs:
-        parts += ["<section>", *_run(folder, its, told, delta), "</section>"]
     parts += [
         "<section><h2>All that was spent on these rows</h2>",
         *_history(books, account, delta),
         "</section>",
+    ]
+    rests: dict[str, Path] = {}  # what runs rest on, by the first run that does
+    for folder, its, told in runs:
+        parts += ["<section>", *_run(folder, its, told, delta), *_rests(folder, its, rests), "</section>"]
+    parts += [
         "<section><h2>What no number here covers</h2>",
         f"<p>{escape(ledger_report.NOT_COVERED)}</p>",
         "<p>A number bounds what can be learnt about one record from what was released, whatever else is known. It "
@@ -121,9 +124,18 @@ def _run(folder: Path, books: Sequence[Book], told: dict[str, Any], delta: float
     )
     for line in told["by_coalition"]:
         yield f"<p>{escape(line)}</p>"
+
+
+def _rests(folder: Path, books: Sequence[Book], known: dict[str, Path]) -> Iterable[str]:
+    """The hypotheses and who established them, once for all runs that rest on the same."""
     holding = established(books[0].header["claim"] or {"verified": []})
-    if holding:
-        yield "<h3>What it rests on</h3>"
+    if not holding:
+        return
+    yield "<h3>What it rests on</h3>"
+    first = known.setdefault(str(holding), folder)
+    if first != folder:
+        yield f"<p>On the same as {escape(str(first))}, established by the same.</p>"
+    else:
         lines = [[each.words, each.name, ESTABLISHED.get(each.by, each.by)] for each in holding]
         heads, lines, same = shared(["hypothesis", "name", "who established it"], lines)
         for _, who in same:

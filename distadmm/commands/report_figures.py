@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from distadmm.commands.report_kinds import KINDS, Column, Curve
-from distadmm.commands.report_runs import Group, Trace
+from distadmm.commands.report_runs import Group, Trace, file_name
 from distadmm.errors import InputError, sense_of
 from distadmm.files import read_npz
 from distadmm.graphs import draw as drawing
@@ -184,7 +184,7 @@ def _graphs(found: Sequence[Group]) -> list[Picture]:
     made: dict[tuple[str, str], Picture] = {}
     for group in found:
         trace = group.traces[0]
-        name = str(trace.config.get("topology")), str(trace.config.get("algorithm"))
+        name = str(trace.config.get("topology")), file_name(trace.config.get("algorithm"))
         if name not in made and len(made) < GRAPHS_MOST and (picture := _graph(trace, *name)):
             made[name] = picture
     return list(made.values())

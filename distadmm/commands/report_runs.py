@@ -119,7 +119,7 @@ class Group:
     def label(self) -> str:
         if not self.settings:
             kind, config = self.traces[0].kind, self.traces[0].config
-            return "{algorithm} on {topology}".format(**config) if kind == "radmm" else kind
+            return f"{file_name(config['algorithm'])} on {config['topology']}" if kind == "radmm" else kind
         told = [(n, v) for n, v in self.settings if v != _UNSET and not (n in self.unsaid and _usual(n, v))]
         named = ", ".join(v if name in _TELLING else f"{name} {v}" for name, v in told)
         return named or f"without {', '.join(name for name, _ in self.settings)}"
@@ -232,9 +232,13 @@ def groups(traces: Sequence[Trace]) -> list[Group]:
     ]
     if len({t.data_id for t in traces} - {""}) > 1 and "data" not in differing:
         differing.append("data_id")
+    algorithms = {str(t.config.get("algorithm")) for t in traces}
+    short = {name: file_name(name) for name in algorithms}
+    short = short if len(set(short.values())) == len(short) else {}
     found: dict[tuple[tuple[str, str], ...], list[Trace]] = {}
     for trace in traces:
         known = {**trace.config, "data_id": trace.data_id[:8]}
+        known["algorithm"] = short.get(str(known.get("algorithm")), known.get("algorithm"))
         found.setdefault(tuple((name, _shown(known.get(name))) for name in differing), []).append(trace)
     unsaid: frozenset[str] = frozenset()
     for name in differing:
@@ -242,6 +246,11 @@ def groups(traces: Sequence[Trace]) -> list[Group]:
         if len(set(labels)) == len(labels) > 1 and not any(label.startswith("without ") for label in labels):
             unsaid |= {name}
     return sorted((Group(settings, tuple(some), unsaid) for settings, some in found.items()), key=_in_order)
+
+
+def file_name(algorithm: Any) -> str:
+    """Of an algorithm of one's own, without its folders."""
+    return Path(str(algorithm)).name
 
 
 def _usual(name: str, value: str) -> bool:

@@ -2,6 +2,7 @@
 
 import difflib
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -257,7 +258,8 @@ class CsvFile:
             listed = (
                 f"missing = [{json.dumps(cell)}] and " if cell and cell not in self.schema.missing else ""
             )
-            written = f"{listed}{name} = {{ max = MAX, missing = VALUE }}, numbers known without the rows,"
+            key = name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name, ensure_ascii=False)
+            written = f"{listed}{key} = {{ max = MAX, missing = VALUE }}, numbers known without the rows,"
             return f"{where}: {found}; fill it in, leave out the row, or write {written} in a --schema file"
         return (
             f"{where}: {cell!r} is not a number; mend it, or describe a text column by its public domain in a "
