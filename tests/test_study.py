@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import math
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -88,6 +89,24 @@ def test_figures_fit_a_column_and_bring_their_fonts(made: tuple[Path, list[str]]
         text = path.read_text()
         assert re.search(r'<svg [^>]*width="([\d.]+)pt"', text)[1] == f"{WIDE:g}"
         assert "<text" not in text  # letters are drawn
+
+
+def test_a_network_that_never_came_to_the_gap_is_in_the_ranking(
+    made: tuple[Path, list[str]], tmp_path: Path
+) -> None:
+    out, words = made
+    shutil.copytree(out, tmp_path / "runs")
+    last = [
+        t.last("mean_model_gap")
+        for f in report_runs.find([out])
+        if not math.isfinite((t := report_runs.read(f)).epsilon)
+    ]
+    changed = {"0.05": f"{sum(last) / len(last):.6g}", str(out): str(tmp_path / "runs")}
+    assert len(last) == 2
+    assert study.main([changed.get(word, word) for word in words]) == DONE
+    assert (tmp_path / "runs" / "ranking.svg").read_text().count(
+        "not reached -->"
+    ) == 2  # of each measure once
 
 
 def test_a_sketch_is_no_more_than_two_runs_of_each_family() -> None:

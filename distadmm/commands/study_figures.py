@@ -96,8 +96,8 @@ def _ranking(lines: Sequence[Line], options: Options) -> Any:
     panels = []
     for measure in numbers.measures(lines, options):
         for (nodes,), some in numbers.by(numbers.pooled(lines, measure), "nodes").items():
-            ranked = [r for r in numbers.ranking(some) if math.isfinite(r.pooled.mean)]
-            panels += [(measure, nodes, ranked)] if ranked else []
+            ranked = numbers.ranking(some)
+            panels += [(measure, nodes, ranked)] if any(math.isfinite(r.pooled.mean) for r in ranked) else []
     if not panels:
         return None
     heights = [len(ranked) + 2.5 for _, _, ranked in panels]
@@ -112,8 +112,13 @@ def _ranking(lines: Sequence[Line], options: Options) -> Any:
                     place.pooled.mean, place.rank, xerr=half, fmt="o", color="black", ms=3, lw=0.8, capsize=2
                 )
             axis.set_yticks(
-                [r.rank for r in ranked], [f"{r.pooled.family}  {numbers.rank(r)}" for r in ranked]
+                [r.rank for r in ranked],
+                [
+                    f"{r.pooled.family}  {numbers.rank(r) if math.isfinite(r.pooled.mean) else 'not reached'}"
+                    for r in ranked
+                ],
             )
+            axis.set_xlim(left=max(axis.get_xlim()[0], 0))  # an interval of few runs may go below
             axis.set_ylim(len(ranked) + 0.6, 0.4)
             axis.set_xlabel(measure.label + (f", {nodes} nodes" if several else ""), labelpad=1)
             axis.grid(axis="x", color="0.85", lw=0.4)
