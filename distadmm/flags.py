@@ -168,8 +168,10 @@ ELSEWHERE = {
 def nearest(word: str, known: Any) -> str | None:
     import difflib
 
-    if ELSEWHERE.get(word) in known:
-        return ELSEWHERE[word]
+    key = ELSEWHERE.get(f"--{word.replace('_', '-')}", "")[2:].replace("-", "_")
+    for meant in (ELSEWHERE.get(word), key):
+        if meant in known:
+            return meant
     near = difflib.get_close_matches(word, known, n=1, cutoff=0.7)
     return near[0] if near else None
 

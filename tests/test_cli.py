@@ -135,6 +135,9 @@ def test_config_file_and_flags(tmp_path: Path, capsys, monkeypatch) -> None:
     assert radmm.main(["--config", "bad.toml"]) == USAGE
     shown = capsys.readouterr().err
     assert "unknown key 'itterations'" in shown
+    for word, meant in (("eps", "epsilon"), ("max_iter", "iterations"), ("tol", "stop_tolerance")):
+        with pytest.raises(InputError, match=f"unknown key '{word}'; did you mean {meant}\\?"):
+            radmm.configure(algorithm="radmm", **{word: 1})
     assert "iterations" in shown.split("known:")[1]
 
 

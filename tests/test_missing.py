@@ -162,6 +162,16 @@ def test_what_names_rows_or_dates_them_is_no_column_to_learn_from(files):
     assert '"pay" = ' in proposed  # whole numbers that differ, but far apart
 
 
+def test_numbers_and_texts_that_cannot_be_read_say_how_they_could_be(files, capsys):
+    (files / "comma.csv").write_text("a;y\n" + "1,5;0\n2,5;1\n" * 3)
+    assert verbs.main(["radmm", "--data", "comma.csv", "--topology", "ring:3"]) == 2
+    assert "'1,5' is not a number; mend it, with a point before its decimals, or" in capsys.readouterr().err
+    (files / "s.toml").write_text('[columns]\n"a b" = ["u", "v"]\n')
+    (files / "odd.csv").write_text("a b,y\nu,0\nw,1\nu,1\n")
+    assert verbs.main(["radmm", "--data", "odd.csv", "--topology", "ring:3", "--schema", "s.toml"]) == 2
+    assert "'w' is not in the domain that the --schema gives ('u', 'v'); mend" in capsys.readouterr().err
+
+
 def test_what_to_write_for_a_missing_cell_is_toml(files, capsys):
     (files / "odd.csv").write_text("Gr\u00f6\u00dfe (cm),y\n" + "1,0\n2,1\n" * 20 + ",1\n")
     assert verbs.main(["radmm", "--data", "odd.csv", "--topology", "ring:3"]) == 2

@@ -13,7 +13,7 @@ import pytest
 from distadmm import istdp, radmm, sharing
 from distadmm.commands import ledger
 from distadmm.data.source import open_source
-from distadmm.errors import DONE, USAGE
+from distadmm.errors import DONE, USAGE, InputError
 from distadmm.methods.sharing import observe as of_parties
 from distadmm.problems.consensus import Problem
 from distadmm.run import history
@@ -268,3 +268,11 @@ def test_one_record_less_shows_in_nothing_but_the_noise(programme: str, tmp_path
         described["data"] = {k: v for k, v in told["data"].items() if k != "source"}
         found.append((described, [{k: v for k, v in entry.items() if k not in TOLD} for entry in entries]))
     assert found[0] == found[1]
+
+
+def test_what_was_not_measured_of_private_rows_is_said_with_what_was() -> None:
+    words = {"data": "tiny", "topology": "ring:4", "epsilon": 4, "adjacency": "replace", "iterations": 2}
+    run = radmm.solve("radmm", **words, rng="simulation")
+    told = r"of objective \(of private rows observe='all' measures it\); measured: .*test_loss"
+    with pytest.raises(InputError, match=told):
+        run.plot("objective")

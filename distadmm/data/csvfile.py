@@ -198,12 +198,12 @@ class CsvFile:
             where, cell = self._cell(rows[bad], column.name), texts[bad]
             require(
                 cell,
-                f"{where}: the cell is empty; fill it in, or write {column.name} = {{ values = [...], "
+                f"{where}: the cell is empty; fill it in, or write {_key(column.name)} = {{ values = [...], "
                 "missing_indicator = true }, or one of the values as missing, in the --schema",
             )
             raise InputError(
-                f"{where}: {cell!r} is not in the domain that the --schema gives; mend the cell, or add the value to "
-                "the domain"
+                f"{where}: {cell!r} is not in the domain that the --schema gives ({', '.join(map(repr, [*code][:8]))}"
+                f"{', ...' * (len(code) > 8)}); mend the cell, or add the value to the domain"
             ) from None
 
     def _numbers(self, column: Number, rows: Array, cells: Sequence[str] | Array) -> Array:
@@ -258,13 +258,20 @@ class CsvFile:
             listed = (
                 f"missing = [{json.dumps(cell)}] and " if cell and cell not in self.schema.missing else ""
             )
-            key = name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name, ensure_ascii=False)
-            written = f"{listed}{key} = {{ max = MAX, missing = VALUE }}, numbers known without the rows,"
+            written = (
+                f"{listed}{_key(name)} = {{ max = MAX, missing = VALUE }}, numbers known without the rows,"
+            )
             return f"{where}: {found}; fill it in, leave out the row, or write {written} in a --schema file"
+        point = ", with a point before its decimals," if re.fullmatch(r"-?[0-9]+,[0-9]+", cell) else ","
         return (
-            f"{where}: {cell!r} is not a number; mend it, or describe a text column by its public domain in a "
+            f"{where}: {cell!r} is not a number; mend it{point} or describe a text column by its public domain in a "
             "--schema file"
         )
+
+
+def _key(name: str) -> str:
+    """A column as the key of a TOML table."""
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name, ensure_ascii=False)
 
 
 class _Split:

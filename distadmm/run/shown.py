@@ -129,7 +129,12 @@ def figure(run: Any, columns: Sequence[str] = ()) -> Any:
         for title, log, names in wanted
         if (found := {label: points for name, label in names.items() if (points := _points(run, name, log))})
     ]
-    require(measured or not columns, f"nothing was measured of {', '.join(columns)}")
+    if not measured and columns:
+        there = [name for name in run.columns if _points(run, name, False)]
+        raise InputError(
+            f"nothing was measured of {', '.join(columns)} (of private rows observe='all' measures it); measured: "
+            f"{', '.join(there) or 'nothing'}"
+        )
     from distadmm.graphs import figures
 
     if not columns:  # what was reserved before the first release does not grow, and the table says it
