@@ -24,6 +24,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 
 from distadmm import radmm
+from distadmm.data import synthetic as made_up
 from distadmm.data.source import open_source
 from distadmm.errors import InputError
 
@@ -50,6 +51,28 @@ def synthetic(folder: Path, rows: int = 16_000, columns: int = 8, seed: int = 0)
     return str(folder / "train.csv"), str(folder / "test.csv")
 
 
+def numbers(folder: Path) -> tuple[str, str]:
+    """The same of 60 numbers whose spectrum falls."""
+    X, y = made_up.table(24_000, 60, 0)
+    return kept(folder, X, y, 16_000)
+
+
+def few(folder: Path) -> tuple[str, str]:
+    """The same of six categories, with 6,000 rows to learn from."""
+    X, y = made_up.coded([f"{k // 8}={k % 8}" for k in range(48)], 14_000, 0, 1)
+    return kept(folder, X, y, 6_000)
+
+
+def kept(folder: Path, X: Array, y: Array, rows: int) -> tuple[str, str]:
+    files = [str(folder / f"{part}.npz") for part in ("train", "test")]
+    for file, some in zip(files, (slice(rows), slice(rows, None))):
+        np.savez(file, X=X[some], y=y[some])
+    return files[0], files[1]
+
+
+MADE_UP = {"synthetic": synthetic, "numbers": numbers, "few": few}
+
+
 def local_loss(models: Array, test: tuple[Array, Array]) -> float:
     X, y = test
     return float(np.logaddexp(0.0, -y[:, None] * (X @ models.T)).mean())
@@ -67,7 +90,11 @@ def asked() -> argparse.Namespace:
     parser.add_argument("--graphs", nargs="+", default=GRAPHS)
     parser.add_argument("--epsilons", nargs="+", type=float, default=EPSILONS)
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--data", default="adult", help="adult, a file with its own test part, or synthetic")
+    parser.add_argument(
+        "--data",
+        default="adult",
+        help=f"adult, a file with its own test part, or made up: {', '.join(MADE_UP)}",
+    )
     parser.add_argument("--iterations", type=int, default=100)
     parser.add_argument(
         "--steps",
@@ -89,11 +116,16 @@ def main() -> int:
         "observe": "none",
     }  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
-        if options.data == "synthetic":
-            flags["data"], flags["test_data"] = synthetic(Path(folder))
-            flags["schema"] = str(Path(folder) / "schema.toml")
+        stated: tuple[str, ...] = ()
+        if options.data in MADE_UP:
+            flags["data"], flags["test_data"] = MADE_UP[options.data](Path(folder))
+            if options.data == "synthetic":
+                flags["schema"] = str(Path(folder) / "schema.toml")
+            else:
+                stated = ("bounds",)
+                flags["stated"] = "bounds"
         shared = {k: flags[k] for k in ("test_data", "schema") if k in flags}
-        source = open_source(flags["data"], **shared, clip=1.0)
+        source = open_source(flags["data"], **shared, stated=stated, clip=1.0)
         test = source.test()
         assert test is not None, "the table has no test rows"
         with open(options.out, "a", newline="", buffering=1) as file:

@@ -529,6 +529,25 @@ def test_an_edge_whose_ends_draw_apart_hides_no_less(seed: int, n: int) -> None:
     assert np.all(np.diag(np.linalg.inv(apart)) <= np.diag(np.linalg.inv(whole)) * (1 + 1e-9))
 
 
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 10**6))
+def test_shared_noise_on_a_lattice_is_as_close_to_a_continuous_one_as_is_proved(seed: int) -> None:
+    """Three nodes on a path: the density of g + B V + y, V whole, beside that with V a normal."""
+    stream = np.random.default_rng(seed)
+    own, shared = stream.uniform(0.5, 1.5, 2)
+    B = np.array([[1.0, 0.0], [-1.0, 1.0], [0.0, -1.0]])
+    V = np.stack(np.meshgrid(*[np.arange(-30, 31)] * 2), axis=-1).reshape(-1, 2)
+    mass = np.exp(-(V**2).sum(axis=1) / (2 * shared**2))
+    normal = shared**2 * 2 * math.pi  # the sum of these without what the lattice changes
+    C = np.linalg.inv(np.eye(2) / shared**2 + B.T @ B / own**2)
+    bound = np.exp(-2 * math.pi**2 * np.einsum("ki,ij,kj->k", V, C, V)).sum() - 1
+    S = own**2 * np.eye(3) + shared**2 * B @ B.T
+    for at in stream.normal(size=(5, 3)) * 2:
+        each = np.exp(-((at - V @ B.T) ** 2).sum(axis=1) / (2 * own**2)) / (2 * math.pi * own**2) ** 1.5
+        there = math.exp(-at @ np.linalg.solve(S, at) / 2) / math.sqrt((2 * math.pi) ** 3 * np.linalg.det(S))
+        assert abs(mass @ each / normal / there - 1) <= bound + 1e-9
+
+
 def test_what_two_nodes_spend_on_one_record_under_shared_noise_is_not_added_up() -> None:
     """Seen together, both move by mu_i + mu_j at most, and nearly so: more than the root of the squares."""
     A, s, ratio = np.ones((8, 8)) - np.eye(8), 1e4, 8.0

@@ -97,6 +97,17 @@ def test_a_heavy_record_gets_a_larger_penalty() -> None:
     assert heavy / default_penalty(facts[1]) > light / default_penalty(facts[0])
 
 
+@pytest.mark.parametrize(("epsilon", "iterations", "eta"), [(0.2, 100, 60.0), (1, 100, 10.0), (4, 16, 0.5)])
+def test_the_rule_of_thumb_is_close_to_the_accountant(epsilon: float, iterations: int, eta: float) -> None:
+    """By it penalties are compared: also where the log-determinants together are most of the budget."""
+    prepared, plan = planned(epsilon=epsilon, iterations=iterations, eta=repr(eta), weight=200.0)
+    (case, *_) = sizing._cases(plan.recipe, plan.releases)
+    variance, cost = sizing._rough(prepared.config, plan.recipe, case)
+    assert 0.35 * epsilon < cost < epsilon
+    exact = plan.recipe.alpha[0, 0]
+    assert np.sqrt((plan.recipe.dimension + 1) / variance) == pytest.approx(exact, rel=0.12)
+
+
 @pytest.mark.mpi(min_size=2)
 def test_all_ranks_choose_what_one_rank_chooses(world: World) -> None:
     together, shared = planned(world, topology="star:5")

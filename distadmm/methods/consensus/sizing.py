@@ -29,6 +29,7 @@ _SEARCHED_BY = 12  # different releases of a long schedule that a search for alp
 # half of the budget, and _BEYOND further ones.
 FACTORS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 _MOST, _BEYOND = 2.0**20, 4
+_LEAST = 0.1  # of the budget's mu that has to be left to the noise
 
 
 def leave_digits(recipe: Recipe) -> None:
@@ -97,7 +98,7 @@ def interpolated(
     of = {case.quadratic[0]: case for some in cases for case in some}
     rough = {weight: _rough(config, recipe, case) for weight, case in of.items()}
     thumb = {weight: float(np.mean(of[weight].factor)) * rough[weight][0] ** -0.5 for weight in of}
-    within = np.array(sorted(weight for weight, (_, cost) in rough.items() if cost < privacy.epsilon))
+    within = np.array(sorted(weight for weight, (variance, _) in rough.items() if np.isfinite(variance)))
     alphas = dict.fromkeys(of, 0.0)
     if len(within):
         at = within[np.unique(np.round(np.linspace(0, len(within) - 1, exact)).astype(int))]
@@ -218,25 +219,39 @@ def _kept(question: str, privacy: Privacy, recipe: Recipe) -> Kept:
 
 
 def _rough(config: Config, recipe: Recipe, case: _Case) -> tuple[float, float]:
-    """Of one node, by rule of thumb: the noise's variance, and what the solves cost whatever it is."""
-    assert config.privacy.epsilon is not None
-    cost = _unavoidable(recipe, case)
-    left = replace(config.privacy, epsilon=max(config.privacy.epsilon - cost, 1e-9))
+    """Of one node, by rule of thumb: the noise's variance, infinite out of reach, and what the solves cost at most
+    whatever it is.
+
+    What a Hessian adds to the loss of privacy is of either sign, so over many solves it adds up as noise does, and not
+    one by one: half of it in mu comes close to what the accountant says.
+    """
+    from distadmm.privacy.accounting.gaussian import mu_at
+
+    budget, delta = config.privacy.epsilon, config.privacy.delta
+    assert budget is not None
+    mu, cost = mu_at(budget, delta), _unavoidable(recipe, case)
+    output = len(case.quadratic) * recipe.output_epsilon**2
+    left = np.sqrt(max(mu**2 - output, 0.0)) - np.linalg.norm(_hessians(recipe, case)) / 2
+    left = max(float(left), mu_at(max(budget - cost, 1e-9), delta))  # of few solves
     alone = replace(recipe, weight=np.array([case.weight]))
     alpha = _gaussian_guess(left, alone, case.releases) / float(np.mean(case.factor))
     variance = (recipe.dimension + 1 if recipe.noise == "gamma" else 1.0) / alpha**2
     if recipe.mechanism == "output":  # on the minimiser: as much as this in the linear term
         variance *= float(np.mean(recipe.ridge + np.array(case.quadratic))) ** 2
-    return variance, cost
+    return variance if left > _LEAST * mu else float("inf"), cost
 
 
 def _unavoidable(recipe: Recipe, case: _Case) -> float:
     """The log-determinant and the output noise of each solve."""
-    noise = len(case.quadratic) * recipe.output_epsilon
-    if recipe.mechanism == "output" or (recipe.adjacency == "label" and recipe.logistic):
-        return noise
+    return len(case.quadratic) * recipe.output_epsilon + float(_hessians(recipe, case).sum())
+
+
+def _hessians(recipe: Recipe, case: _Case) -> Array:
+    """The log-determinant of each solve, at most."""
     floors = recipe.ridge + np.array(case.quadratic)
-    return noise + float(np.log1p(case.weight * recipe.curvature / floors).sum())
+    if recipe.mechanism == "output" or (recipe.adjacency == "label" and recipe.logistic):
+        return np.zeros_like(floors)
+    return np.log1p(case.weight * recipe.curvature / floors)
 
 
 def _forecast(
@@ -247,7 +262,7 @@ def _forecast(
     noise, cost, record = rough.T
     if A is None:
         return max(float(cost.max()) - config.privacy.epsilon / 2, 0.0)
-    if cost.max() >= config.privacy.epsilon:
+    if not np.isfinite(noise).all():
         return float("inf")
     return excess(config, node, recipe.dimension, A, noise, record, choice)
 
@@ -305,6 +320,7 @@ def _column(value: Any, n: int) -> list[float]:
 def _alpha(privacy: Privacy, recipe: Recipe, case: _Case) -> float:
     """Close to --epsilon from below: to one part in a thousand, or 0 if no noise is enough."""
     from distadmm.privacy.accounting import accountant
+    from distadmm.privacy.accounting.gaussian import mu_at
 
     assert privacy.epsilon is not None
     target, delta = privacy.epsilon, privacy.delta
@@ -320,7 +336,7 @@ def _alpha(privacy: Privacy, recipe: Recipe, case: _Case) -> float:
     def rough_loss(alpha: float) -> float:
         return accountant.epsilon(_some(events(alpha)), delta, recipe.adjacency)
 
-    guess = _gaussian_guess(privacy, alone, releases)
+    guess = _gaussian_guess(mu_at(target, delta), alone, releases)
     if len(events(guess)) > _SEARCHED_BY:
         guess = _largest(rough_loss, target * (1 - 5e-4), guess) or guess
     return _largest(loss, target, guess)
@@ -352,14 +368,11 @@ def _largest(loss: Callable[[float], float], target: float, start: float) -> flo
     return low
 
 
-def _gaussian_guess(privacy: Privacy, recipe: Recipe, releases: Sequence[Any]) -> float:
+def _gaussian_guess(mu: float, recipe: Recipe, releases: Sequence[Any]) -> float:
     """alpha by exact Gaussian accounting, as if the noise were Gaussian of the same variance and tau were 0."""
-    from distadmm.privacy.accounting.gaussian import mu_at
-
-    assert privacy.epsilon is not None
     moved = float(recipe.weight[0]) * recipe.slope * (2 if recipe.adjacency == "replace" else 1)
     if recipe.mechanism == "output":
         moved /= recipe.ridge + float(np.min([q for _, q, _ in releases]))
     factor = 1.0 if recipe.mechanism == "output" else float(np.mean([m for _, _, m in releases]))
     spread = np.sqrt(recipe.dimension + 1) if recipe.noise == "gamma" else 1.0
-    return float(mu_at(privacy.epsilon, privacy.delta) * spread * factor / (np.sqrt(len(releases)) * moved))
+    return float(mu * spread * factor / (np.sqrt(len(releases)) * moved))

@@ -12,10 +12,9 @@ An edge whose ends draw different v (one of them was restarted, or is gone) rais
 an M-matrix, two halves that nobody cancels hide at least as much as one that cancels.
 
 On the integers u and v are discrete Gaussians.  With s, c >= 2^8 grid units the sum is, to within e^(1e-9) for a whole
-run, a function of a continuous Gaussian with s^2 - 4 in place of s^2: u rounds such a Gaussian at random, as in
-`shared_discrete_gaussian`, and s u smooths what c v leaves between the points of its lattice.
+run, a function of a continuous Gaussian with s^2 - 4 in place of s^2.
 
-Derived for this project; not peer-reviewed.
+Derived for this project; not peer-reviewed.  Proofs: docs/proofs/pairwise-noise.md.
 """
 
 import math
