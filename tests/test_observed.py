@@ -270,6 +270,14 @@ def test_one_record_less_shows_in_nothing_but_the_noise(programme: str, tmp_path
     assert found[0] == found[1]
 
 
+def test_what_is_rounding_takes_no_axis_that_is_logarithmic() -> None:
+    run = radmm.solve("admm", data="tiny", topology="complete:4", iterations=3)
+    line = run.history[-1]
+    run.history.append(line._replace(iteration=4, primal_residual=1e-17))
+    axis = run.plot().axes[0]
+    assert axis.get_ylim()[0] > 1e-13 * line.primal_residual
+
+
 def test_what_was_not_measured_of_private_rows_is_said_with_what_was() -> None:
     words = {"data": "tiny", "topology": "ring:4", "epsilon": 4, "adjacency": "replace", "iterations": 2}
     run = radmm.solve("radmm", **words, rng="simulation")

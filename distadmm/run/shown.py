@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from distadmm.run.scoring import Scorer
 
 Array = np.ndarray
+ROUNDING = 1e-13
 POINTS = 150  # of a curve that is drawn
 STROKES = (("#1b6ca8", "-"), ("#c2571a", "--"), ("#4d4d4d", ":"))  # told apart without colours too
 SPENT = "privacy spent"
@@ -173,11 +174,10 @@ def _draw(ax: Any, network: Any) -> None:
 def _points(run: Any, name: str, log: bool) -> list[tuple[int, float]]:
     """What can be drawn of a column, thinned out; its last point stays."""
     found = [(line.iteration, getattr(line, name)) for line in run.history]
-    found = [
-        point
-        for point in found
-        if isinstance(point[1], int | float) and math.isfinite(point[1]) and not (log and point[1] <= 0)
-    ]
+    found = [point for point in found if isinstance(point[1], int | float) and math.isfinite(point[1])]
+    if log:  # what is rounding beside the rest would take the axis
+        least = ROUNDING * max((value for _, value in found), default=0.0)
+        found = [point for point in found if point[1] > least]
     step = max(1, math.ceil(len(found) / POINTS))
     return found[::-1][::step][::-1]
 
