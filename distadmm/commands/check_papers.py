@@ -24,6 +24,7 @@ from distadmm.methods.funnel import options as funnel_options
 from distadmm.methods.ias import admm as ias_admm
 from distadmm.methods.ias import certificate, gba
 from distadmm.methods.ias import options as ias_options
+from distadmm.methods.ias.measures import Array
 from distadmm.methods.ias.measures import measure as measure_named
 from distadmm.methods.ias.objective import Objective, random_starts
 from distadmm.methods.istdp import fit, printed
@@ -35,8 +36,6 @@ from distadmm.problems.concave import make
 from distadmm.problems.loss_check import SCORES
 from distadmm.problems.losses import least_curvature
 from distadmm.ranks.world import World
-
-Array = np.ndarray
 
 
 @flag_group("check")

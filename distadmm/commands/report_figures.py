@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from distadmm.commands.report_kinds import KINDS, Column, Curve
-from distadmm.commands.report_runs import Group, Trace, file_name
+from distadmm.commands.report_runs import Array, Group, Trace, file_name
 from distadmm.errors import InputError, sense_of
 from distadmm.files import read_npz
 from distadmm.graphs import draw as drawing
@@ -16,7 +16,6 @@ from distadmm.graphs.figures import column, ink, save_for_paper
 from distadmm.graphs.topology import load_changing
 from distadmm.privacy.accounting.statements import rounded_up
 
-Array = np.ndarray
 LOWEST = 1e-16  # a smaller gap is rounding, and is drawn here
 GRAPHS_MOST, NODES_MOST = 6, 200
 

@@ -29,11 +29,10 @@ import numpy as np
 from scipy.optimize import brentq, minimize_scalar
 from scipy.special import lambertw, xlogy
 
-from distadmm.data.joint import Table
+from distadmm.data.joint import Array, Table
 from distadmm.errors import require
 from distadmm.methods.ias.measures import Measure
 
-Array = np.ndarray
 SMALL = 1e-12  # stands for p(u|y) = 0 inside a measure
 BISECTIONS = 60
 

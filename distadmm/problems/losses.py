@@ -21,10 +21,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from distadmm.errors import require, require_members, told
-from distadmm.problems.loss_check import require_true
+from distadmm.problems.loss_check import Array, require_true
 from distadmm.structs import struct
-
-Array = np.ndarray
 
 
 class Loss(Protocol):

@@ -5,9 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from distadmm.errors import require
-from distadmm.problems.concave import MCP, SCAD
-
-Array = np.ndarray
+from distadmm.problems.concave import MCP, SCAD, Array
 
 
 @dataclass(frozen=True)

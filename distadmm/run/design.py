@@ -13,7 +13,7 @@ from distadmm.graphs.figures import pyplot, save
 from distadmm.run import model
 from distadmm.run.ends import End
 from distadmm.run.running import Running
-from distadmm.run.shell import Outcome, Programme
+from distadmm.run.shell import Array, Outcome, Programme
 
 Files = dict[str, Callable[[Path], Any]]
 
@@ -69,9 +69,6 @@ def described(stems: Sequence[str], column: str, values: Sequence[Any]) -> dict[
     said = model.privacy({"statement": "an average leakage, not an epsilon"}, "")
     told = {"features": [column], "encoding": {"values": list(map(str, values))}, "arrays": arrays}
     return {model.FILE: {**told, **said}}
-
-
-Array = np.ndarray
 
 
 def draw_mapping(path: Path, P: Array, values: Sequence[str], a: Array, title: str) -> None:

@@ -18,7 +18,7 @@ from distadmm.methods.consensus.smoothing import Smoothing
 from distadmm.methods.gossip import rule
 from distadmm.methods.gossip.release import Gradients, Paired, Recipe
 from distadmm.privacy.accounting import accountant, gaussian, scopes
-from distadmm.privacy.accounting.events import Event
+from distadmm.privacy.accounting.events import Array, Event
 from distadmm.privacy.accounting.kept import Kept
 from distadmm.privacy.accounting.pairwise_gaussian import shares
 from distadmm.privacy.accounting.trust import Trust
@@ -33,8 +33,6 @@ from distadmm.run.setup import Prepared
 from distadmm.structs import struct
 
 __all__ = ["armed", "plan_of", "settle"]
-
-Array = np.ndarray
 
 
 _GAINS = 1 - 1e-6  # of a node's own noise: with less, edges take over some of it
