@@ -18,7 +18,6 @@ masked                          sums under pairwise masks, within a budget for o
 import json as json_
 import math
 import textwrap
-from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -379,5 +378,4 @@ def shown(options: Options) -> str:
     return "\n".join([f"   colluding  epsilon at delta = {options.delta:g}", *lines, "", said, EXACT])
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    return say(PROG, __doc__, Options, shown, argv)
+main = say(PROG, __doc__, Options, shown)

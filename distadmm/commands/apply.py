@@ -4,7 +4,6 @@ Each row's symbol is drawn afresh from the system's randomness; `--seed` repeats
 undo part of what they hide.  A model that was trained with --sanitise COLUMN=... scores the file as it is written.
 """
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -76,5 +75,4 @@ def applied(asked: Apply) -> str:
     return f"{what}\n{mapping.leakage().text()}"
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    return say(PROG, __doc__, Apply, applied, argv)
+main = say(PROG, __doc__, Apply, applied)

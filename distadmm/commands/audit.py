@@ -42,7 +42,7 @@ from distadmm.privacy.accounting import accountant
 from distadmm.privacy.accounting.gaussian import mu_at
 from distadmm.privacy.accounting.statements import rounded_up
 from distadmm.problems.losses import Array, Logistic, loss_named
-from distadmm.ranks.launch import launch
+from distadmm.ranks.launch import command
 from distadmm.ranks.world import World
 from distadmm.run import kinds
 from distadmm.run.claim import claim_directory
@@ -374,5 +374,4 @@ def _run(folder: str, options: Options, *, run_code: bool) -> Audit:
     return Audit(f"the run in {folder}", "", [level_zero(verdict)], None, None, verdict)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    return launch(PROG, read, work, argv)
+main = command(PROG, read, work)

@@ -28,7 +28,7 @@ from distadmm.methods.consensus.penalty import Array, as_number, default_penalty
 from distadmm.methods.consensus.rate import Setting, linear_rate
 from distadmm.methods.consensus.recycled import RADMM
 from distadmm.problems.losses import loss_named
-from distadmm.ranks.launch import launch
+from distadmm.ranks.launch import command
 from distadmm.ranks.world import World
 from distadmm.run.config import Problem
 from distadmm.run.groups import Shared
@@ -121,10 +121,6 @@ class Report(NamedTuple):
     bounds: Bounds
     theorem: Verdict | None  # None: too many nodes for it
     rates: dict[str, float]  # of an iteration of ADMM ("admm"), of a pair of R-ADMM ("radmm")
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    return launch(PROG, _read, _work, argv)
 
 
 def _read(words: Sequence[str]) -> Any:
@@ -309,3 +305,6 @@ def _number(text: str, option: str) -> float:
     value = as_number(text, option, "a number (see --help for words)")
     require(0 < value < math.inf, f"{option} is {text}; needed: a finite number above zero")
     return value
+
+
+main = command(PROG, _read, _work)

@@ -32,7 +32,7 @@ from distadmm.flags import again, fields_of, flag, flag_group, parse
 from distadmm.graphs.topology import load_changing
 from distadmm.privacy.accounting.statements import rounded_up
 from distadmm.privacy.accounting.trust import TOLD, Trust
-from distadmm.ranks.launch import launch
+from distadmm.ranks.launch import command
 from distadmm.ranks.world import World
 from distadmm.run.config import Problem as Data
 from distadmm.run.groups import ADJACENCIES, Budget
@@ -322,5 +322,4 @@ def _winner(what: str, ranked: Sequence[Line]) -> list[str]:
     return [f"{what}: {ranked[0].name}, {by.replace('its', 'whose', 1)}"] if by else []
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    return launch(PROG, read, work, argv)
+main = command(PROG, read, work)

@@ -61,8 +61,7 @@ def described(asked: Describe) -> str:
     return asked.out or text.rstrip()
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    return say(PROG, __doc__, Describe, described, argv)
+main = say(PROG, __doc__, Describe, described)
 
 
 CATEGORIES = 50  # of a text column; more are free text, or names

@@ -5,7 +5,6 @@ it holds numbers and text alone: no pickle, and nothing is run but scikit-learn'
 """
 
 import pprint
-from collections.abc import Sequence
 from pathlib import Path
 
 from distadmm.commands.predict import Predict
@@ -108,5 +107,4 @@ def _exported(asked: Export, scorer: Scorer) -> str:
     return f"{scorer.whose}, as {asked.format}: {out}"
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    return say(PROG, __doc__, Export, exported, argv)
+main = say(PROG, __doc__, Export, exported)

@@ -37,10 +37,6 @@ class Options:
     out: str | None = flag(None, help="folder for faults.csv, a line each, and faults.json, the table")
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    return with_flags(PROG, __doc__, Options, work, argv)
-
-
 def work(asked: Options, world: World) -> int:
     from distadmm.testing.faults import kinds, lives, trial
 
@@ -120,3 +116,6 @@ def write(folder: Path, verdicts: Sequence[Any], rows: dict[str, dict[str, Count
         lines.append((fault.seed, fault.kind.name, fault.case, fault.words, outcome, violated))
     write_csv(folder / "faults.csv", ("seed", "kind", "programme", "fault", "outcome", "violated"), lines)
     write_json(folder / "faults.json", rows)
+
+
+main = with_flags(PROG, __doc__, Options, work)

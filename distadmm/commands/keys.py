@@ -76,5 +76,4 @@ def done(asked: Keys) -> str:
     return "\n".join(["  node  public signing key", *lines])
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    return say("distadmm keys", __doc__, Keys, done, argv)
+main = say("distadmm keys", __doc__, Keys, done)

@@ -24,7 +24,7 @@ from distadmm.flags import again, flag, parse, positional
 from distadmm.privacy.ledger import check as ledger_check
 from distadmm.privacy.ledger.account import Account
 from distadmm.privacy.ledger.shelves import read_all
-from distadmm.ranks.launch import launch
+from distadmm.ranks.launch import command
 from distadmm.ranks.world import World
 from distadmm.run import kinds
 from distadmm.run.groups import Budget
@@ -174,5 +174,4 @@ def _whole(files: Sequence[Path]) -> list[ledger_report.Book]:
     return [ledger_report.Book.of(found) for found in read_all(files)]
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    return launch(PROG, read, work, argv)
+main = command(PROG, read, work)

@@ -98,7 +98,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     if words[:1] and words[0] in ("istdp", "sharing", "time"):
         return int(import_module(f"distadmm.commands.plan_{words[0]}").main(words[1:]))
-    return with_flags(PROG, __doc__, Options, work, words)
+    return with_flags(PROG, __doc__, Options, work)(words)
 
 
 def work(options: Options, world: World) -> int:

@@ -70,10 +70,6 @@ class Forecast(NamedTuple):
         return float(self.excesses.mean())
 
 
-def main(argv: Sequence[str]) -> int:
-    return with_flags(PROG, __doc__, Options, _work, argv)
-
-
 def _work(options: Options, world: World) -> int:
     found = forecasts(options, world)
     if found is not None:
@@ -209,3 +205,6 @@ def lines(options: Options, rows: int, names: tuple[str, ...], found: Sequence[F
         f"--reach {plan.alpha:.6g}",
         *(["", CAVEAT] if options.public_data is None else []),
     ]
+
+
+main = with_flags(PROG, __doc__, Options, _work)

@@ -168,10 +168,6 @@ class Table:
         return {m: Releases(ledger, source) for m, ledger in ledgers.items()}
 
 
-def main(argv: Sequence[str]) -> int:
-    return with_flags(PROG, __doc__, Options, _work, argv)
-
-
 def _work(options: Options, world: World) -> int:
     found = forecasts(options, world)
     if found is not None:
@@ -267,3 +263,6 @@ def command(options: Options, candidate: Candidate) -> str:
     }  # fmt: skip
     words = [f"--{name} {value}" for name, value in given.items() if value]
     return " ".join(["python -m distadmm.sharing", *words, *["--nonnegative"] * options.nonnegative])
+
+
+main = with_flags(PROG, __doc__, Options, _work)

@@ -103,10 +103,6 @@ class Line(NamedTuple):
     seconds: dict[str, float]  # by algorithm
 
 
-def main(argv: Sequence[str]) -> int:
-    return with_flags(PROG, __doc__, Options, work, argv)
-
-
 def work(options: Options, world: World) -> int:
     def told() -> int:
         trials = [trial(name, options) for name in options.algorithm]
@@ -339,3 +335,6 @@ def as_json(options: Options, trials: Sequence[Trial], lines: Sequence[Line]) ->
         "lines": [line._asdict() for line in lines],
     }
     return json_format.dumps(found, indent=2)
+
+
+main = with_flags(PROG, __doc__, Options, work)

@@ -1,6 +1,5 @@
 """`python -m distadmm predict`: scores of new rows by the model of a finished run."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -73,5 +72,4 @@ def work(asked: Predict, world: World) -> int:
     return DONE
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    return with_flags(PROG, __doc__, Predict, work, argv)
+main = with_flags(PROG, __doc__, Predict, work)

@@ -23,7 +23,7 @@ from distadmm.errors import DONE, require
 from distadmm.files import finite, write_csv, write_json, write_text
 from distadmm.flags import flag, flag_group, parse, positional
 from distadmm.privacy.accounting.statements import rounded_up
-from distadmm.ranks.launch import launch
+from distadmm.ranks.launch import command
 from distadmm.ranks.world import World
 
 PROG = "distadmm report"
@@ -228,5 +228,4 @@ def aligned(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     ]
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    return launch(PROG, read, work, argv)
+main = command(PROG, read, work)

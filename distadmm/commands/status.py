@@ -1,7 +1,6 @@
 """`python -m distadmm status`: how far a run is, from another shell; nothing is written or disturbed."""
 
 import time
-from collections.abc import Sequence
 
 from distadmm.errors import require
 from distadmm.flags import flag_group, positional
@@ -62,5 +61,4 @@ def shown(asked: Status) -> str:
     return "\n\n".join("\n".join(f"{name:<16}{text}" for name, text in told(path)) for path in asked.runs)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    return say(PROG, __doc__, Status, shown, argv)
+main = say(PROG, __doc__, Status, shown)

@@ -30,7 +30,7 @@ from distadmm.graphs.topology import GENERATORS, load
 from distadmm.methods.consensus.admm import ADMM
 from distadmm.methods.consensus.penalty import Penalties
 from distadmm.methods.consensus.rate import Setting, linear_rate
-from distadmm.ranks.launch import launch
+from distadmm.ranks.launch import command
 from distadmm.ranks.world import World
 from distadmm.run.config import Privacy
 from distadmm.run.groups import ADJACENCIES
@@ -263,5 +263,4 @@ def predicted_rate(words: Sequence[str], topology: str) -> float:
     return linear_rate(load(topology), hessians, setting) ** (0.5 if pairs else 1.0)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    return launch(PROG, read, work, argv)
+main = command(PROG, read, work)

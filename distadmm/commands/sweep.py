@@ -31,7 +31,7 @@ from distadmm.errors import DONE, FAILURE, USAGE, require, told
 from distadmm.files import write_text
 from distadmm.flags import fields_of, flag, flag_group, parse, read_config
 from distadmm.privacy.accounting.statements import rounded_up
-from distadmm.ranks.launch import launch
+from distadmm.ranks.launch import command
 from distadmm.ranks.launcher import launched_size
 from distadmm.ranks.world import World
 from distadmm.run import kinds
@@ -346,5 +346,4 @@ def _conclude(codes: Sequence[int], stopped_by: int) -> int:
     return DONE
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    return launch(PROG, read, work, argv)
+main = command(PROG, read, work)

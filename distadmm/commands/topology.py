@@ -5,7 +5,6 @@ NETWORK is a file (.edges .adjlist .graphml .gml .gexf .json .csv ...), a bundle
 """
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -131,5 +130,4 @@ def _shown(options: Options) -> str:
     return "\n".join(lines)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    return say(PROG, __doc__, Options, _shown, argv)
+main = say(PROG, __doc__, Options, _shown)

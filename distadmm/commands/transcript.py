@@ -22,7 +22,7 @@ from distadmm.methods.consensus import private as protect
 from distadmm.privacy.ledger import replay
 from distadmm.privacy.ledger.shelves import of_nodes
 from distadmm.privacy.noise.sources import Array, Simulation
-from distadmm.ranks.launch import launch
+from distadmm.ranks.launch import command
 from distadmm.ranks.world import World
 from distadmm.run import kinds
 from distadmm.run.claim import claim_directory
@@ -333,5 +333,4 @@ def _table(index: dict[str, Any], folder: Path) -> str:
     return "\n".join(f"{name:<12} {value}" for name, value in rows)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    return launch(PROG, read, work, argv)
+main = command(PROG, read, work)

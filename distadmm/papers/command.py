@@ -42,8 +42,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def reproduce(
-    paper: str, doc: str | None, options: type, work: Callable[[Any, World, Path], None], argv: Any
-) -> int:
+    paper: str, doc: str | None, options: type, work: Callable[[Any, World, Path], None]
+) -> Callable[..., int]:
     """The command of one paper: its flags are read, a directory is claimed, and `work` fills it on all ranks."""
     prog = f"distadmm reproduce {paper}"
 
@@ -55,7 +55,7 @@ def reproduce(
             print(f"written to {folder}")
         return DONE
 
-    return with_flags(prog, doc, options, begin, argv)
+    return with_flags(prog, doc, options, begin)
 
 
 def table(head: Iterable[str], lines: Iterable[Iterable[Any]]) -> Iterator[str]:

@@ -6,7 +6,7 @@ python -m distadmm reproduce funnel --figure 1
 Figure 1: synthetic distribution, uniform and non-uniform P(x).  Figure 2: heart failure and census income.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -252,5 +252,4 @@ def work(options: Options, world: World, folder: Path) -> None:
             publish(folder / f"figure-{figure}", title, FIGURES[figure], rows, QUICK if options.quick else "")
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    return reproduce("funnel", __doc__, Options, work, argv)
+main = reproduce("funnel", __doc__, Options, work)

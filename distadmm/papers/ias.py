@@ -3,7 +3,6 @@
 python -m distadmm reproduce ias --figure 8
 """
 
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -36,5 +35,4 @@ def _run(name: str, item: Item) -> list[Row]:
     return RUNS[name](*item)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    return reproduce("ias", __doc__, Options, work, argv)
+main = reproduce("ias", __doc__, Options, work)

@@ -8,7 +8,7 @@ are this project's.  Every bound holds for the schedule that was drawn; all nois
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
@@ -197,5 +197,4 @@ def work(options: Options, world: World, folder: Path) -> None:
             publish(folder / figure, f"ISTDP: {figure}", DRAWN[figure], rows, note)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    return reproduce("istdp", __doc__, Options, work, argv)
+main = reproduce("istdp", __doc__, Options, work)

@@ -1,6 +1,5 @@
 """Figures 1-5 of the R-ADMM paper on Adult: CSV, SVG, and a text that says what agrees and what does not."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from distadmm.errors import require
@@ -39,5 +38,4 @@ def work(options: Options, world: World, folder: Path) -> None:
             publish(folder / f"figure-{name}", f"Figure {name}", radmm_figures.FIGURES[name], rows, note)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    return reproduce("radmm", __doc__, Options, work, argv)
+main = reproduce("radmm", __doc__, Options, work)

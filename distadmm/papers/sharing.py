@@ -261,5 +261,4 @@ def work(options: Options, world: World, out: Path) -> None:
         print("2a, 2b and 3b need `python -m distadmm data add gisette --from FILE`, or the flags of --help")
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    return reproduce("sharing", __doc__, Options, work, argv)
+main = reproduce("sharing", __doc__, Options, work)

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from distadmm.errors import DONE, FAILURE, InputError
@@ -143,21 +144,22 @@ def _launch(
         return FAILURE
 
 
+def command(
+    prog: str, read: Callable[[list[str]], Any], work: Callable[[Any, ranks.World], int]
+) -> Callable[..., int]:
+    """The `main` of a command, which takes its words or those of the command line."""
+    return partial(launch, prog, read, work)
+
+
 def with_flags(
-    prog: str,
-    doc: str | None,
-    asked: type,
-    work: Callable[[Any, ranks.World], int],
-    argv: Sequence[str] | None,
-) -> int:
-    """A command of flags of `asked`, on all ranks."""
-    return launch(prog, lambda words: parse(prog, doc or "", [asked], words)[0], work, argv)
+    prog: str, doc: str | None, asked: type, work: Callable[[Any, ranks.World], int]
+) -> Callable[..., int]:
+    """The same of a command of flags of `asked`."""
+    return command(prog, lambda words: parse(prog, doc or "", [asked], words)[0], work)
 
 
-def say(
-    prog: str, doc: str | None, asked: type | None, answer: Callable[[Any], str], argv: Sequence[str] | None
-) -> int:
-    """A command that one rank alone works out: flags of `asked` in, what `answer` makes of them printed."""
+def say(prog: str, doc: str | None, asked: type | None, answer: Callable[[Any], str]) -> Callable[..., int]:
+    """The same of one that one rank alone works out: flags of `asked` in, what `answer` makes of them printed."""
     groups = [asked] if asked else []
 
     def work(options: Sequence[Any], world: ranks.World) -> int:
@@ -166,4 +168,4 @@ def say(
             print(text)
         return DONE
 
-    return launch(prog, lambda words: parse(prog, doc or "", groups, words), work, argv)
+    return command(prog, lambda words: parse(prog, doc or "", groups, words), work)
