@@ -1,11 +1,12 @@
 """Where the noise of an audit's own plays comes from: what a run of that mode draws from."""
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 from distadmm.audit.bounds import Array
 from distadmm.audit.noises import Finding, Noise
 from distadmm.privacy.accounting.events import Event
+from distadmm.privacy.ledger.rules import MemoryLedger
 from distadmm.privacy.noise import sources
 
 REPEATED = "the audit's own runs use SIMULATION noise, which a seed repeats: nothing in them is protected"
@@ -33,6 +34,12 @@ class Draws(NamedTuple):
         one, two = (self.source().at(0, 1, 1).words(4).tolist() for _ in range(2))
         text = "two sources of secret noise give the same words: processes share their noise"
         return [Finding("key", -1, -1, text)] if one == two else []
+
+
+def ledgers(nodes: Iterable[int], adjacency: Any, source: sources.Source) -> list[MemoryLedger]:
+    """Of a play, in memory; nobody will ask for the Renyi curves of their entries."""
+    header: dict[str, Any] = {"adjacency": adjacency, "mode": source.mode, "source": source.name}
+    return [MemoryLedger(int(i), scope="record", orders=(2.0, 16.0), **header) for i in nodes]
 
 
 class Played(NamedTuple):

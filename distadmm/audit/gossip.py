@@ -22,7 +22,7 @@ import numpy as np
 
 from distadmm.algorithm import Array
 from distadmm.audit.bounds import claim_of
-from distadmm.audit.draws import Draws, Played
+from distadmm.audit.draws import Draws, Played, ledgers
 from distadmm.audit.noises import Finding, Noise, off_grid
 from distadmm.audit.play import fresh
 from distadmm.audit.runs import Play
@@ -31,7 +31,6 @@ from distadmm.methods.gossip.private import Plan, colluding_of
 from distadmm.methods.gossip.release import Gradients, Paired
 from distadmm.privacy.accounting.events import Gaussian
 from distadmm.privacy.ledger.books import Books
-from distadmm.privacy.ledger.rules import MemoryLedger
 
 _STEPS = 4  # of a play
 _WIDTH = 32  # columns of the attacked gradients
@@ -229,18 +228,9 @@ def _release(
 ) -> Gradients:
     """The product's own, with ledgers of its own; keys are agreed on once, and each play has terms of its own."""
     queries = tuple(stage.queries)
-    recipe = replace(
-        plan.recipe,
-        queries=queries,
-        dimension=queries[0].dimension,
-        steps=stage.steps,
-        unverified="",
-        first=(),
-    )
-    header: dict[str, Any] = {"adjacency": recipe.adjacency, "mode": source.mode, "orders": (2.0, 16.0)}
-    books = Books(
-        [MemoryLedger(i, scope="record", source=source.name, **header) for i in range(node.facts.n_nodes)]
-    )
+    own = {"queries": queries, "dimension": queries[0].dimension, "steps": stage.steps}
+    recipe = replace(plan.recipe, **own, unverified="", first=())
+    books = Books(ledgers(range(node.facts.n_nodes), recipe.adjacency, source))
     if before is None or before.edges is None:
         made = replace(plan, recipe=recipe, node=node).release(books, source, 1)
     else:

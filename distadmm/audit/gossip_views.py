@@ -8,19 +8,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, islice
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 
 from distadmm.algorithm import Array
 from distadmm.audit import gossip, play
+from distadmm.audit.draws import ledgers
 from distadmm.errors import InputError, require
 from distadmm.methods.consensus import forecast
 from distadmm.methods.gossip import private
 from distadmm.methods.gossip.release import Gradients, Paired
 from distadmm.privacy.ledger import replay
 from distadmm.privacy.ledger.books import Books
-from distadmm.privacy.ledger.rules import MemoryLedger
 from distadmm.privacy.noise.sources import Simulation
 from distadmm.ranks.world import World
 from distadmm.run.config import Config
@@ -81,11 +81,8 @@ def of_config(config: Config, run: Path | None) -> Shown:
     repeatable = prepared.config.privacy.rng == "simulation"
     node = play.fresh(plan.node)
     source = Simulation(config.loop.seed)
-    header: dict[str, Any] = {"adjacency": plan.recipe.adjacency, "mode": "simulation", "scope": "record"}
-    ledgers = [
-        MemoryLedger(int(i), source=source.name, orders=(2.0, 16.0), **header) for i in node.network.nodes
-    ]
-    release = replace(plan, node=node).release(Books(ledgers), source, 1)
+    books = Books(ledgers(node.network.nodes, plan.recipe.adjacency, source))
+    release = replace(plan, node=node).release(books, source, 1)
     node.network.stamp = None
     release.commit(release.plans(()))
     kept, noisy, gradients = _kept(run, node.network.nodes.tolist()), release.noisy, {}

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from distadmm.audit.bounds import Claim, point_claim
-from distadmm.audit.draws import Draws, Played
+from distadmm.audit.draws import Draws, Played, ledgers
 from distadmm.audit.noises import Finding, Noise, off_grid, rate_on
 from distadmm.methods.istdp import printed
 from distadmm.methods.istdp.plan import Plan
@@ -58,9 +58,7 @@ class Seen(NamedTuple):
 
 def transcript(X: Array, y: Array, plan: Plan, node: int, source: sources.Source) -> Seen:
     """One play of the product's own release, as a run with such a source makes it."""
-    ledger = MemoryLedger(
-        node, adjacency=plan.adjacency, mode=source.mode, scope="record", orders=(2.0, 16.0)
-    )
+    (ledger,) = ledgers([node], plan.adjacency, source)
     release, unit = _release(X, y, plan, Source(ledger, source), source.mode)
     ledger.commit([release.event.times(plan.iterations)])
     seen = Seen([], [], ledger, release.event, release.sigma, unit)

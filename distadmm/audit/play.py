@@ -16,20 +16,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from distadmm.algorithm import Array, Node
+from distadmm.audit.draws import ledgers
 from distadmm.errors import BudgetExhausted, InputError
 from distadmm.privacy.accounting.events import Event, event_from_json
 from distadmm.privacy.ledger import chain
 from distadmm.privacy.ledger.books import Books
 from distadmm.privacy.ledger.chain import Entry
-from distadmm.privacy.ledger.rules import MemoryLedger
 from distadmm.privacy.noise.protected import Protected, Recipe
 from distadmm.privacy.noise.release import Unprotected
 from distadmm.privacy.noise.sources import Source
 from distadmm.problems.consensus import GeneralisedLinear
 from distadmm.ranks.graph_network import Neighbourhood, Network
 from distadmm.run.loop import sitting_out
-
-_ORDERS = (2.0, 16.0)  # of the Renyi curves in these ledgers' entries, which nobody will ask for
 
 
 class Message(NamedTuple):
@@ -147,10 +145,7 @@ def record(
 
     `node` itself is left as it was.
     """
-    header: dict[str, Any] = {"adjacency": recipe.adjacency, "mode": source.mode, "scope": "record"}
-    header |= {"source": source.name, "orders": _ORDERS}
-    ledgers = [MemoryLedger(int(i), **header) for i in node.network.nodes]
-    books = Books(ledgers)
+    books = Books(ledgers(node.network.nodes, recipe.adjacency, source))
     playing = fresh(node, problem=node.problem.anew())
     release = Protected(recipe, books, source, playing.network, phases)
     release.watch(playing.network, playing.start, "")
@@ -167,7 +162,7 @@ def record(
     release.seal = sealing  # type: ignore[method-assign]
     playing.release = release
     recording.iterations, recording.messages = run_through(algorithm, playing, iterations)
-    for ledger in ledgers[:read]:
+    for ledger in books.ledgers[:read]:
         take_entries(recording, chain.parse(ledger.content, f"ledger of node {ledger.node}"))
     return recording
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from distadmm.audit.bounds import Claim, point_claim
-from distadmm.audit.draws import Draws, Played
+from distadmm.audit.draws import Draws, Played, ledgers
 from distadmm.audit.noises import Finding, Noise, off_grid, rate_on
 from distadmm.methods.sharing import private, vectors
 from distadmm.methods.sharing.admm import Problem
@@ -169,10 +169,7 @@ def of_slopes(agreed: private.Agreement, problem: Problem, rows: int, mode: str)
 
 
 def _play(party: Party, world: int, node: int, source: Source, said: list[Array] | None = None) -> _Said:
-    ledger = MemoryLedger(
-        node, adjacency=party.adjacency, mode=source.mode, scope="feature", orders=(2.0, 16.0)
-    )
-    out = _Said(ledger, source, said)
+    out = _Said(ledgers([node], party.adjacency, source)[0], source, said)
     if said is None:
         out.commit(party.queries)
     party.answer(world, out)

@@ -7,8 +7,8 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from distadmm.commands.compare import shape
-from distadmm.errors import InputError, require
+from distadmm.commands.compare import require_shape, shape
+from distadmm.errors import InputError
 from distadmm.flags import again, flag, flag_group
 from distadmm.graphs.topology import load
 from distadmm.methods.masked.forecast import expected_excess
@@ -41,8 +41,7 @@ class Options:
     columns: int | None = flag(None, help="columns, where --data is not given", at_least=1)
 
     def __post_init__(self) -> None:
-        known = self.data is not None or (self.rows is not None and self.columns is not None)
-        require(known, "the shape is needed: give --data NAME, or --rows and --columns")
+        require_shape(self)
 
 
 def lines(options: Options) -> list[str]:

@@ -109,6 +109,11 @@ class Options:
         return [{"data": folder / f"rows-{end}.npz", "test-data": folder / f"test-{end}.npz"} for end in ends]
 
 
+def require_shape(options: Any) -> None:
+    known = options.data is not None or (options.rows is not None and options.columns is not None)
+    require(known, "the shape is needed: give --data NAME, or --rows and --columns")
+
+
 def require_public_count(options: Any) -> None:
     """Where the number of rows is what is protected, nothing that is printed may follow from it."""
     require(

@@ -10,7 +10,6 @@ those programmes; plan time says how long a run would take on machines far apart
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from dataclasses import replace as copy
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -19,7 +18,7 @@ import numpy as np
 from distadmm import radmm
 from distadmm.algorithm import Array, find, planned
 from distadmm.commands import plan_trust
-from distadmm.commands.compare import shape
+from distadmm.commands.compare import require_shape, shape
 from distadmm.data import synthetic
 from distadmm.errors import DONE, InputError, require
 from distadmm.flags import again, flag, flag_group
@@ -70,8 +69,7 @@ class Options:
     seed: int = flag(0, help="seed of the surrogate", at_least=0)
 
     def __post_init__(self) -> None:
-        known = self.data is not None or (self.rows is not None and self.columns is not None)
-        require(known, "the shape is needed: give --data NAME, or --rows and --columns")
+        require_shape(self)
 
 
 class Plan(NamedTuple):
@@ -148,20 +146,25 @@ def surrogate(options: Options, run: int) -> Prepared:
     }  # fmt: skip
     if options.adjacency == "add-remove":
         flags["public_rows"] = rows
-    config = radmm.configure(
-        options.algorithm, **{**flags, "epsilon": None, "adjacency": None, "noise": None}
-    )
-    small = prepare(config, World())  # for the graph; its rows are replaced
-    n, like = small.node.facts.n_nodes, small.node.problem.objectives[0]
-    X, y = synthetic.table(n * rows, columns, options.seed, run)
+    bare = {**flags, "epsilon": None, "adjacency": None, "noise": None}
+    public, private = (radmm.configure(options.algorithm, **each) for each in (bare, flags))
+    return on_made_up_rows(public, private, rows, columns, options.seed, run)
+
+
+def on_made_up_rows(
+    bare: Config, config: Config, rows: int, columns: int, seed: int, run: int = 0
+) -> Prepared:
+    """The nodes of `config` with so many made up rows each; `bare`, without noise, is for their graph alone."""
+    small = prepare(bare, World())
+    facts, like = small.node.facts, small.node.problem.objectives[0]
+    n, weight = facts.n_nodes, config.problem.weight
+    X, y = synthetic.table(n * rows, columns, seed, run)
     objectives = [
-        GeneralisedLinear(X[i::n], y[i::n], like.loss, weight=options.weight, ridge=small.node.facts.ridge)
-        for i in range(n)
+        GeneralisedLinear(X[i::n], y[i::n], like.loss, weight=weight, ridge=facts.ridge) for i in range(n)
     ]
-    private = radmm.configure(options.algorithm, **flags)
-    node = node_like(small.node, private, Problem(objectives))
-    node.start = np.zeros((len(objectives), columns))
-    return copy(small, config=private, node=node)
+    node = node_like(small.node, config, Problem(objectives))
+    node.start = np.zeros((n, columns))
+    return replace(small, config=config, node=node)
 
 
 def candidates(options: Options, prepared: Prepared, world: World) -> list[Plan]:

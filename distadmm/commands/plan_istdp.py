@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from distadmm.commands import plan_public
-from distadmm.commands.compare import require_public_count, width_of
+from distadmm.commands.compare import require_public_count, require_shape, width_of
 from distadmm.data import synthetic
 from distadmm.data.source import open_source
 from distadmm.errors import DONE, require
@@ -56,8 +56,7 @@ class Options:
     seed: int = flag(0, help="seed of the surrogate", at_least=0)
 
     def __post_init__(self) -> None:
-        known = self.data is not None or (self.rows is not None and self.columns is not None)
-        require(known, "the shape is needed: give --data NAME, or --rows and --columns")
+        require_shape(self)
         require_public_count(self)
 
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from distadmm.commands import plan_public
+from distadmm.commands.compare import require_shape
 from distadmm.commands.plan_istdp import KINDS, Forecast, mean_loss, named_shape, told
 from distadmm.data import synthetic
 from distadmm.data.parties import DataOptions
@@ -86,8 +87,7 @@ class Options:
     seed: int = flag(0, help="seed of the surrogate", at_least=0)
 
     def __post_init__(self) -> None:
-        known = self.data is not None or (self.rows is not None and self.columns is not None)
-        require(known, "the shape is needed: give --data NAME, or --rows and --columns")
+        require_shape(self)
         M = self.parties or len(self.split)
         require(
             not (self.split and self.parties), "--split and --parties both say how many parties; give one"

@@ -8,16 +8,15 @@ import json as json_format
 import math
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from distadmm import radmm
-from distadmm.data import synthetic
+from distadmm.commands.plan import on_made_up_rows
 from distadmm.errors import DONE, require
 from distadmm.flags import again, flag, flag_group
 from distadmm.graphs.topology import blocks, load
-from distadmm.problems.consensus import GeneralisedLinear, Problem
 from distadmm.ranks import links as model
 from distadmm.ranks.launch import with_flags
 from distadmm.ranks.links import Links
@@ -25,7 +24,6 @@ from distadmm.ranks.tree import spanning
 from distadmm.ranks.world import World
 from distadmm.run.config import Links as Network
 from distadmm.run.config import Problem as Data
-from distadmm.run.setup import node_like, prepare
 
 PROG = "distadmm plan time"
 _TRIAL = 4  # nodes of it
@@ -119,13 +117,7 @@ def trial(name: str, options: Options) -> Trial:
         name, topology=f"complete:{_TRIAL}", data="tiny", iterations=_STEPS, weight=options.weight, rho=options.rho,
         progress="none", observe="none",
     )  # fmt: skip
-    small = prepare(config, World())
-    like = small.node.problem.objectives[0]
-    X, y = synthetic.table(_TRIAL * options.rows, options.columns, seed=0)
-    shared: dict[str, Any] = {"weight": options.weight, "ridge": small.node.facts.ridge}
-    objectives = [GeneralisedLinear(X[i::_TRIAL], y[i::_TRIAL], like.loss, **shared) for i in range(_TRIAL)]
-    node = node_like(small.node, config, Problem(objectives))
-    node.start = np.zeros((_TRIAL, options.columns))
+    node = on_made_up_rows(config, config, options.rows, options.columns, 0).node
     algorithm, made = config.algorithm, 0
     state, began = algorithm.init(node), time.perf_counter()
     traffic, sizes = node.network.traffic, []
