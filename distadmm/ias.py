@@ -30,7 +30,6 @@ from distadmm.methods.ias.options import Data, Goal, Range, Running, Solver
 from distadmm.methods.ias.pareto import Curve, sweep
 from distadmm.ranks.world import World
 from distadmm.run import design, shell
-from distadmm.run.design import draw_mapping, draw_pareto
 
 __all__ = [
     "Certificate", "Curve", "Design", "Inference", "Mapping", "Measure", "Method", "Objective",
@@ -90,7 +89,7 @@ class InferenceAsService(design.Design):
         made, proof = found.mapping, found.certificate
         title = f"{problem.name} {found.measure} beta {found.beta:g}: F = {found.F:.6f}"
         symbols = made.prior @ made.matrix
-        draw = partial(draw_mapping, P=made.matrix, values=made.values, a=symbols, title=title)
+        draw = partial(design.draw_mapping, P=made.matrix, values=made.values, a=symbols, title=title)
         files: design.Files = {name: made.save for name in ("mapping.npz", "mapping.csv")}
         files |= design.drawn(output.figure, "mapping.svg", draw)
         settled = found.converged.any() and (proof is None or proof.open <= OPEN)
@@ -119,7 +118,7 @@ class Sweep(InferenceAsService):
         if curve is None:
             return None
         I, E, sure = (np.array([getattr(p, of) for p in curve.points]) for of in ("I", "E", "certified"))
-        draw = partial(draw_pareto, I=I, E=E, certified=sure, title=f"{problem.name} {goal.f}")
+        draw = partial(design.draw_pareto, I=I, E=E, certified=sure, title=f"{problem.name} {goal.f}")
         mappings = {
             f"mapping-{number:02d}": Mapping(
                 point.P, problem.values, problem.P_Y, problem.name, problem.A

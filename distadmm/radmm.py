@@ -26,13 +26,7 @@ from distadmm.ranks.world import World, connect
 from distadmm.run import model, shell
 from distadmm.run.config import Choice, Config, Links, Loop, Privacy, Problem
 from distadmm.run.ends import End
-from distadmm.run.observe import (
-    Measurement,
-    Observer,
-    OwnFigures,
-    optimum,
-    own_figures,
-)
+from distadmm.run.observe import Measurement, Observer, OwnFigures, optimum, own_figures
 from distadmm.run.running import Running
 from distadmm.run.setup import Prepared, data_ids, loss_of, prepare
 from distadmm.run.shown import SUMMED_UP, Shown

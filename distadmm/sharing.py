@@ -21,20 +21,11 @@ from distadmm.data.parts import Parts, check, sparse_or_dense
 from distadmm.files import finite
 from distadmm.flags import build
 from distadmm.methods.sharing import admm, private, stationary, words
-from distadmm.methods.sharing.admm import Form
+from distadmm.methods.sharing import price as prices
 from distadmm.methods.sharing.gauss_seidel import GaussSeidel
 from distadmm.methods.sharing.jacobi import Corrected
 from distadmm.methods.sharing.messages import PrivacyOptions
 from distadmm.methods.sharing.observe import Observer, Watcher
-from distadmm.methods.sharing.price import (
-    Price,
-    as_claimed,
-    moments_price,
-    open_price,
-    opened,
-    spoken,
-    vectors_price,
-)
 from distadmm.methods.sharing.release import Release
 from distadmm.methods.sharing.seat import Seat, Solution, iterate, solution_of
 from distadmm.methods.sharing.setup import (
@@ -110,22 +101,22 @@ class SharingADMM(shell.Programme):
     def prepare(self, options: Options, world: World) -> Prepared:
         return prepare(options, world)
 
-    def price(self, prepared: Prepared) -> Price:
-        return spoken(self._price(prepared), prepared.options, prepared.star, prepared.problem.loss)
+    def price(self, prepared: Prepared) -> prices.Price:
+        return prices.spoken(self._price(prepared), prepared.options, prepared.star, prepared.problem.loss)
 
-    def _price(self, prepared: Prepared) -> Price:
+    def _price(self, prepared: Prepared) -> prices.Price:
         privacy, star = prepared.options.privacy, prepared.star
         with star.world.together():
             loss = prepared.problem.loss
             if privacy.guarded:
                 check_assumed(privacy, {"--loss": foreign(loss)} if foreign(loss) else {})
             if prepared.algorithm is None:
-                return moments_price(star, privacy, prepared.parts, loss)
+                return prices.moments_price(star, privacy, prepared.parts, loss)
             if privacy.vectors:
-                return vectors_price(prepared)
-            return open_price(star, privacy, prepared.foreign)
+                return prices.vectors_price(prepared)
+            return prices.open_price(star, privacy, prepared.foreign)
 
-    def outlook(self, prepared: Prepared, price: Price) -> str:
+    def outlook(self, prepared: Prepared, price: prices.Price) -> str:
         star, parts, model = prepared.star, prepared.parts, prepared.options.model
         if price.agreed is not None:
             planned = words.moments_outlook(star, parts, price.agreed, prepared.options.privacy.noise)
@@ -135,16 +126,16 @@ class SharingADMM(shell.Programme):
             planned = [words.outlook(star, parts, model.name, prepared.iterations)]
         return "\n".join([*planned, *([""] if price.agreed else []), *price.said, *_masks(prepared)])
 
-    def describe(self, prepared: Prepared, price: Price) -> dict[str, Any]:
+    def describe(self, prepared: Prepared, price: prices.Price) -> dict[str, Any]:
         star = prepared.star
         gathered = star.world.allgather(prepared.parts.dataset or {})
         ids = {str(m): name.partition(", ")[0] for part in gathered for m, name in sorted(part.items())}
         layout = {"centre": 0, "parties": {str(m): rank for m, rank in star.home.items()}}
         return {"data_id": ids["1"] if len(set(ids.values())) == 1 else ids, "layout": layout}
 
-    def solve(self, prepared: Prepared, price: Price, run: Running) -> shell.Outcome:
+    def solve(self, prepared: Prepared, price: prices.Price, run: Running) -> shell.Outcome:
         options, star, parts, problem = prepared.options, prepared.star, prepared.parts, prepared.problem
-        out = opened(price, options.privacy, star, parts, options.run.seed, run)
+        out = prices.opened(price, options.privacy, star, parts, options.run.seed, run)
         every, seen = options.run.observe_every, prepared.exact or prepared.public
         observer = None
         if options.run.observe != "none" and seen:
@@ -178,7 +169,7 @@ class SharingADMM(shell.Programme):
                 first = loop.history[0].stationarity if loop.history else float("nan")
                 nearness = _nearness(prepared, observer, seat, state, solution, first)
         if options.privacy.mechanism == "paper":
-            price = as_claimed(price, options.privacy, star, out)
+            price = prices.as_claimed(price, options.privacy, star, out)
         for each_out in out.values():
             each_out.ledger.close()
         kept = leave(
@@ -196,7 +187,7 @@ class SharingADMM(shell.Programme):
         if outcome.ended == End.DIVERGED.word and not (price.agreed is None and loop.reason):
             outcome.ended = End.ITERATIONS.word
         outcome.said += [line for line in ("", *(f"{name}: {told}" for name, told in kept)) if kept]
-        outcome.strict = options.run.strict and isinstance(prepared.algorithm, Form) and not price.said
+        outcome.strict = options.run.strict and isinstance(prepared.algorithm, admm.Form) and not price.said
         return outcome
 
 
@@ -212,7 +203,7 @@ def _models(star: Star, parts: Parts, solution: Solution) -> dict[str, dict[str,
     return files
 
 
-def _described(prepared: Prepared, price: Price, solution: Solution) -> dict[str, dict[str, Any]]:
+def _described(prepared: Prepared, price: prices.Price, solution: Solution) -> dict[str, dict[str, Any]]:
     """Each party's by the rank that hosts it, and at the centre what holds them together."""
     star, parts, name = prepared.star, prepared.parts, prepared.options.model.loss
     said = model.privacy(price.facts, " ".join(price.said) or price.facts["statement"])
@@ -270,7 +261,7 @@ def _masks(prepared: Prepared) -> list[str]:
 
 def _sum_up(
     prepared: Prepared,
-    price: Price,
+    price: prices.Price,
     outcome: shell.Outcome,
     solution: Solution,
     observer: Observer | None,

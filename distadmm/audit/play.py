@@ -21,7 +21,6 @@ from distadmm.errors import BudgetExhausted, InputError
 from distadmm.privacy.accounting.events import Event, event_from_json
 from distadmm.privacy.ledger import chain
 from distadmm.privacy.ledger.books import Books
-from distadmm.privacy.ledger.chain import Entry
 from distadmm.privacy.noise.protected import Protected, Recipe
 from distadmm.privacy.noise.release import Unprotected
 from distadmm.privacy.noise.sources import Source
@@ -53,7 +52,7 @@ class Recording:
     iterations: int
     sealed: dict[int, Array]  # iteration -> the rows that passed the release
     messages: list[Message] | None  # all exchanges; None where only stored bytes are left
-    entries: list[list[Entry]]  # each node's ledger
+    entries: list[list[chain.Entry]]  # each node's ledger
     faults: list[str] = field(default_factory=list)  # of the ledgers' chains
     noise: dict[tuple[int, int], Array] = field(default_factory=dict)  # (node's place, iteration) -> drawn
     output: dict[tuple[int, int], Array] = field(default_factory=dict)  # the same of output noise
@@ -173,7 +172,7 @@ def take_entries(recording: Recording, found: chain.Chain) -> None:
         recording.faults.append(str(found.fault))
 
 
-def charged(entries: Sequence[Entry]) -> dict[int, list[Event]]:
+def charged(entries: Sequence[chain.Entry]) -> dict[int, list[Event]]:
     """Iteration -> what a ledger says was released then; recycled messages are not listed."""
     reserved: dict[tuple[int, int], Event] = {}
     found: dict[int, list[Event]] = {}

@@ -31,7 +31,6 @@ from distadmm.audit.report import Audit, Level, level_one, level_two, level_zero
 from distadmm.audit.runs import Play
 from distadmm.commands import transcript
 from distadmm.commands.audit_masked import masked_audit
-from distadmm.commands.transcript import split_words
 from distadmm.errors import DONE, FAILURE, InputError, require
 from distadmm.flags import again, build, fields_of, flag, flag_group, parse
 from distadmm.methods.consensus import private as protect
@@ -308,7 +307,7 @@ def read(argv: Sequence[str]) -> dict[str, Any]:
     """What was asked for, as plain values."""
     words = list(argv)
     subject = words.pop(0) if words and not words[0].startswith("-") else "consensus"
-    own, rest = split_words(words, {name.rstrip("_") for name in fields_of(Options)})
+    own, rest = transcript.split_words(words, {name.rstrip("_") for name in fields_of(Options)})
     help_wanted = {"-h", "--help"} & set(words)
     mine = {name: getattr(parse(PROG, __doc__ or "", [Options], own)[0], name) for name in fields_of(Options)}
     if Path(subject).is_dir() and subject not in SUBJECTS:

@@ -19,7 +19,6 @@ from distadmm.flags import again, flag, flag_group
 from distadmm.graphs.topology import blocks, load
 from distadmm.ranks import links as model
 from distadmm.ranks.launch import with_flags
-from distadmm.ranks.links import Links
 from distadmm.ranks.tree import spanning
 from distadmm.ranks.world import World
 from distadmm.run.config import Links as Network
@@ -138,7 +137,7 @@ def trial(name: str, options: Options) -> Trial:
 
 
 def lines_of(options: Options, trials: Sequence[Trial]) -> list[Line]:
-    links = Links(
+    links = model.Links(
         np.zeros(1, int), np.zeros(0, int), float(options.latency), 0.0,
         math.inf if options.bandwidth is None else float(options.bandwidth), options.packet_loss,
     )  # fmt: skip
@@ -147,7 +146,7 @@ def lines_of(options: Options, trials: Sequence[Trial]) -> list[Line]:
     return [_of_graph(options, links, trials)]
 
 
-def _of_family(size: Size, links: Links, trials: Sequence[Trial]) -> Line:
+def _of_family(size: Size, links: model.Links, trials: Sequence[Trial]) -> Line:
     seconds = {}
     for one in trials:
         if one.tree:
@@ -159,7 +158,7 @@ def _of_family(size: Size, links: Links, trials: Sequence[Trial]) -> Line:
     return Line(*size, seconds)
 
 
-def _of_graph(options: Options, links: Links, trials: Sequence[Trial]) -> Line:
+def _of_graph(options: Options, links: model.Links, trials: Sequence[Trial]) -> Line:
     """By the recursion, link by link."""
     topology = load(options.topology)
     n = topology.n

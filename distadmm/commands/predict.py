@@ -10,7 +10,6 @@ from distadmm.errors import DONE, require, sense_of
 from distadmm.files import write_csv
 from distadmm.flags import again, flag, flag_group, positional
 from distadmm.methods.sharing import predict
-from distadmm.methods.sharing.predict import PredictOptions
 from distadmm.ranks.launch import with_flags
 from distadmm.ranks.world import World
 from distadmm.run import kinds, model
@@ -27,7 +26,7 @@ class Predict:
     )
     node: str | None = flag(None, help="whose model: a node's number, or mean (default: node 0's own)")
     out: str = flag("scores.csv", help="file to write")
-    release: str = again(PredictOptions, "release", note=" (sharing)")
+    release: str = again(predict.PredictOptions, "release", note=" (sharing)")
 
     def __post_init__(self) -> None:
         require(self.data, "no rows to score; give them by --data FILE")

@@ -18,7 +18,6 @@ import numpy as np
 from distadmm.commands import report_notes, report_page, report_runs
 from distadmm.commands.report_figures import for_paper, pictures
 from distadmm.commands.report_kinds import KINDS, Column
-from distadmm.commands.report_runs import Group, Trace
 from distadmm.errors import DONE, require
 from distadmm.files import finite, write_csv, write_json, write_text
 from distadmm.flags import flag, flag_group, parse, positional
@@ -54,7 +53,7 @@ class Told(NamedTuple):
     """What is said of the runs of one kind."""
 
     kind: str
-    runs: list[Group]
+    runs: list[report_runs.Group]
     header: list[str]
     rows: list[list[str]]
     notes: list[str]
@@ -102,7 +101,7 @@ def _write(path: Path, told: Sequence[Told]) -> None:
             write_csv(path, heads, ([line.get(name, "") for name in heads] for line in lines))
 
 
-def _raw(kind: str, group: Group) -> list[dict[str, Any]]:
+def _raw(kind: str, group: report_runs.Group) -> list[dict[str, Any]]:
     """A run a line, numbers as they are; nothing where nothing is known."""
     names = [column.name for column in KINDS[kind].columns] + ["bytes", "seconds"]
     found = []
@@ -141,7 +140,7 @@ def _refuse_foreign(out: str) -> None:
     require(ours, f"--out {out} exists and is no report; give another name")
 
 
-def sections(traces: Sequence[Trace], gaps: Sequence[float] = GAPS) -> list[Told]:
+def sections(traces: Sequence[report_runs.Trace], gaps: Sequence[float] = GAPS) -> list[Told]:
     """The runs by their kind, each with its table and its notes."""
     found = []
     for kind in KINDS:
@@ -166,7 +165,7 @@ def in_words(told: Sequence[Told]) -> list[str]:
     return lines
 
 
-def table(found: Sequence[Group], gaps: Sequence[float]) -> tuple[list[str], list[list[str]]]:
+def table(found: Sequence[report_runs.Group], gaps: Sequence[float]) -> tuple[list[str], list[list[str]]]:
     """The heads of the columns, and a row a group; columns in which nothing is known are left out."""
     kind = KINDS[found[0].traces[0].kind]
 
@@ -209,7 +208,7 @@ def _range(values: Sequence[float], show: Callable[[float], str] = "{:.0f}".form
     return middle if low == high else f"{middle} [{low}, {high}]"
 
 
-def _reached(group: Group, gap: float, column: str, unit: float = 1.0) -> str:
+def _reached(group: report_runs.Group, gap: float, column: str, unit: float = 1.0) -> str:
     """`column` where the gap is first reached, and by how many of the runs if not by all."""
     lines = [(trace, trace.first_below(gap)) for trace in group.traces]
     values = [unit * float(trace.history[column][line]) for trace, line in lines if line is not None]

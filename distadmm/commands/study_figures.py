@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from distadmm.commands import study_numbers as numbers
-from distadmm.commands.study_numbers import Line
 from distadmm.graphs.figures import column, in_plain_numbers, ink, save_for_paper
 
 if TYPE_CHECKING:
     from distadmm.commands.study import Options
 
 
-def draw(out: Path, lines: Sequence[Line], options: Options) -> dict[str, str]:
+def draw(out: Path, lines: Sequence[numbers.Line], options: Options) -> dict[str, str]:
     """Every figure as PDF and SVG in `out`; name -> what it shows."""
     made: dict[str, tuple[str, Any]] = {}
     several = len({one.algorithm for one in lines}) > 1
@@ -34,7 +33,7 @@ def draw(out: Path, lines: Sequence[Line], options: Options) -> dict[str, str]:
     return {name: what for name, (what, figure) in made.items() if figure is not None}
 
 
-def _families(lines: Sequence[Line]) -> list[str]:
+def _families(lines: Sequence[numbers.Line]) -> list[str]:
     return list(dict.fromkeys(one.family for one in lines))
 
 
@@ -44,7 +43,7 @@ def _mark(at: int, nodes: int, sizes: Sequence[int]) -> dict[str, Any]:
     return {**ink(at), "ls": "none", "ms": size, "mew": 0.7}
 
 
-def _against(lines: Sequence[Line], options: Options) -> Any:
+def _against(lines: Sequence[numbers.Line], options: Options) -> Any:
     """Each measure against each property of the graph, a mark a network."""
     found = {
         m: [p for p in numbers.pooled(lines, m) if math.isfinite(p.mean)]
@@ -91,7 +90,7 @@ def _legend(drawn: Any, families: Sequence[str], sizes: Sequence[int]) -> None:
     )
 
 
-def _ranking(lines: Sequence[Line], options: Options) -> Any:
+def _ranking(lines: Sequence[numbers.Line], options: Options) -> Any:
     """Each measure a panel: the networks from the best down, with intervals."""
     panels = []
     for measure in numbers.measures(lines, options):
@@ -127,7 +126,7 @@ def _ranking(lines: Sequence[Line], options: Options) -> Any:
     return figure
 
 
-def _rates(lines: Sequence[Line]) -> Any:
+def _rates(lines: Sequence[numbers.Line]) -> Any:
     """Digits that an iteration gains, measured over predicted; on the line they agree."""
     rates = [(one, one.predicted_rate or math.nan, one.measured_rate) for one in lines]
     known = [(one, (x, y)) for one, x, y in rates if 0 < x < 1 and 0 < y < 1]

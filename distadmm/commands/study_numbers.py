@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import numpy as np
 
 from distadmm.commands import report_runs
-from distadmm.commands.report_runs import Trace
 
 if TYPE_CHECKING:
     from distadmm.commands.study import Case, Options
@@ -112,7 +111,7 @@ def line(case: Case, facts: Facts, options: Options, predicted: float | None) ->
     return Line._make((family, facts.nodes, *told, *graph, *course, *ends))
 
 
-def _rate(trace: Trace) -> float:
+def _rate(trace: report_runs.Trace) -> float:
     """From the slope of the logarithm of how far the models still move; NaN where that was not seen."""
     k, moved = trace.history["iteration"], trace.history["dual_residual"]
     late = (k > k[-1] / 2) & (moved > 1e-12 * np.nanmax(moved, initial=0)) if len(k) else np.zeros(0, bool)

@@ -10,30 +10,18 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from distadmm.commands import study_figures
+from distadmm.commands import study_numbers as numbers
 from distadmm.commands.report import aligned, markdown
-from distadmm.commands.study_numbers import (
-    PROPERTIES,
-    Line,
-    Measure,
-    Pooled,
-    Ranked,
-    by,
-    measures,
-    pooled,
-    rank,
-    ranking,
-    reached,
-)
 from distadmm.files import write_csv, write_text
 
 if TYPE_CHECKING:
     from distadmm.commands.study import Options
 
 
-def cell(one: Pooled, show: str) -> str:
+def cell(one: numbers.Pooled, show: str) -> str:
     """Mean and interval; of a gap that not every run reached, by how many."""
     if not math.isfinite(one.mean):
-        return f"in {reached(one)} of {len(one.values)}" if reached(one) else "-"
+        return f"in {numbers.reached(one)} of {len(one.values)}" if numbers.reached(one) else "-"
     return show.format(one.mean) + ("" if math.isnan(one.half) else " ±" + show.format(one.half))
 
 
@@ -44,29 +32,31 @@ class Table(NamedTuple):
     notes: list[str]
 
 
-def tables(lines: Sequence[Line], options: Options) -> list[Table]:
+def tables(lines: Sequence[numbers.Line], options: Options) -> list[Table]:
     """One for each algorithm and number of nodes."""
     found = []
-    for (algorithm, nodes), mine in by(lines, "algorithm", "nodes").items():
-        ranked = {m: ranking(pooled(mine, m)) for m in measures(mine, options)}
+    for (algorithm, nodes), mine in numbers.by(lines, "algorithm", "nodes").items():
+        ranked = {m: numbers.ranking(numbers.pooled(mine, m)) for m in numbers.measures(mine, options)}
         ranked = {m: places for m, places in ranked.items() if places}
         found.append(Table(f"{algorithm}, {nodes} nodes", *_table(ranked), _correlations(ranked)))
     return found
 
 
-def _table(ranked: dict[Measure, list[Ranked]]) -> tuple[list[str], list[list[str]]]:
+def _table(ranked: dict[numbers.Measure, list[numbers.Ranked]]) -> tuple[list[str], list[list[str]]]:
     first = next(iter(ranked.values()))
     columns: dict[str, list[str]] = {
         "network": [place.pooled.family for place in first],
         "runs": [str(len(place.pooled.values)) for place in first],
     }
-    for name, label in PROPERTIES.items():
+    for name, label in numbers.PROPERTIES.items():
         columns[label] = [f"{place.pooled.of_graph(name):.3g}" for place in first]
     for measure, places in ranked.items():
         named = {place.pooled.family: place for place in places}
         mine = [named.get(place.pooled.family) for place in first]
         columns[measure.label] = ["-" if p is None else cell(p.pooled, measure.show) for p in mine]
-        columns["rank" + " " * list(ranked).index(measure)] = ["-" if p is None else rank(p) for p in mine]
+        columns["rank" + " " * list(ranked).index(measure)] = [
+            "-" if p is None else numbers.rank(p) for p in mine
+        ]
     for name, label in (("measured_rate", "rate"), ("predicted_rate", "predicted")):
         rates = [
             [r for one in p.pooled.lines if (r := getattr(one, name)) is not None and not math.isnan(r)]
@@ -77,7 +67,7 @@ def _table(ranked: dict[Measure, list[Ranked]]) -> tuple[list[str], list[list[st
     return [head.strip() for head in columns], [list(row) for row in zip(*columns.values())]
 
 
-def _correlations(ranked: dict[Measure, list[Ranked]]) -> list[str]:
+def _correlations(ranked: dict[numbers.Measure, list[numbers.Ranked]]) -> list[str]:
     """Spearman's rho of what is measured with what the graph is like."""
     said = []
     for measure, places in ranked.items():
@@ -85,7 +75,7 @@ def _correlations(ranked: dict[Measure, list[Ranked]]) -> list[str]:
         if len(known) > 3:
             told = [
                 f"{_spearman([one.mean for one in known], [one.of_graph(name) for one in known]):+.2f} with {label}"
-                for name, label in PROPERTIES.items()
+                for name, label in numbers.PROPERTIES.items()
             ]
             said.append(f"{measure.label}, Spearman over {len(known)} networks: {', '.join(told)}")
     return said
@@ -114,9 +104,9 @@ def reading(options: Options) -> list[str]:
     return said
 
 
-def written(out: Path, lines: Sequence[Line], options: Options) -> list[str]:
+def written(out: Path, lines: Sequence[numbers.Line], options: Options) -> list[str]:
     """Write everything that a study leaves besides its runs; what is to be said of it."""
-    write_csv(out / "study.csv", Line._fields, ([_plain(v) for v in one] for one in lines))
+    write_csv(out / "study.csv", numbers.Line._fields, ([_plain(v) for v in one] for one in lines))
     head = (
         *("algorithm", "measure", "nodes", "network", "rank", "lowest_rank", "highest_rank"),
         *("mean", "half_95", "reached", "runs"),
@@ -124,11 +114,11 @@ def written(out: Path, lines: Sequence[Line], options: Options) -> list[str]:
     rows = [
         [
             *(algorithm, measure.label, nodes, p.family, *ranks),
-            *(_plain(p.mean), _plain(p.half), reached(p), len(p.values)),
+            *(_plain(p.mean), _plain(p.half), numbers.reached(p), len(p.values)),
         ]
-        for (algorithm, nodes), mine in by(lines, "algorithm", "nodes").items()
-        for measure in measures(mine, options)
-        for p, *ranks in ranking(pooled(mine, measure))
+        for (algorithm, nodes), mine in numbers.by(lines, "algorithm", "nodes").items()
+        for measure in numbers.measures(mine, options)
+        for p, *ranks in numbers.ranking(numbers.pooled(mine, measure))
     ]
     write_csv(out / "ranking.csv", head, rows)
     said, page = [], ["# A study of networks"]

@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from distadmm.commands import grid, report, report_runs
-from distadmm.commands.grid import Point
 from distadmm.commands.report_kinds import KINDS
 from distadmm.errors import DONE, FAILURE, USAGE, require, told
 from distadmm.files import write_text
@@ -65,7 +64,7 @@ class Options:
 
 class Request(NamedTuple):
     options: Options
-    points: list[Point]
+    points: list[grid.Point]
     secret: int  # how many of them draw noise that protects, and so spend
 
 
@@ -102,7 +101,7 @@ def read(argv: Sequence[str]) -> Request:
     return request(options, points, secret)
 
 
-def request(options: Options, points: list[Point], secret: int) -> Request:
+def request(options: Options, points: list[grid.Point], secret: int) -> Request:
     require(
         options.point is None or 1 <= options.point <= len(points),
         f"--point is {options.point}; there are {len(points)} combinations: needed: 1 to {len(points)}",
@@ -144,7 +143,7 @@ def is_finished(folder: Path) -> bool:
     return run is not None and run.summary is not None and not str(run.summary["ended"]).startswith("signal")
 
 
-def command_of(point: Point, options: Options) -> list[str]:
+def command_of(point: grid.Point, options: Options) -> list[str]:
     """What starts the run, or takes it up again where it has a checkpoint."""
     folder = point.folder(Path(options.out))
     if (folder / "checkpoint" / "latest.json").is_file():
@@ -203,7 +202,7 @@ class Runs:
     stopped_by: int = 0
     _alive: set[subprocess.Popen] = field(default_factory=set)
 
-    def make(self, point: Point) -> tuple[int, str]:
+    def make(self, point: grid.Point) -> tuple[int, str]:
         """Run it to its end; exit code, and what to say."""
         if self.stopped_by:
             return 128 + self.stopped_by, "not begun"
@@ -311,7 +310,7 @@ def work(
             "(--rng simulation explores for free)"
         )
 
-    def make(point: Point) -> tuple[int, str]:
+    def make(point: grid.Point) -> tuple[int, str]:
         if not locks.take(byte[point.name]):
             return DONE, "another process has it in hand"
         try:

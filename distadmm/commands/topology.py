@@ -12,19 +12,8 @@ import numpy as np
 
 from distadmm.errors import require
 from distadmm.flags import flag, flag_group, positional
+from distadmm.graphs import topology as networks
 from distadmm.graphs.facts import owners
-from distadmm.graphs.topology import (
-    GENERATORS,
-    Facts,
-    Topology,
-    blocks,
-    bundled,
-    cut,
-    facts,
-    load,
-    load_changing,
-    provenance,
-)
 from distadmm.ranks.launch import say
 
 PROG = "distadmm topology"
@@ -40,7 +29,7 @@ class Options:
     )
 
 
-def describe(topology: Topology, found: Facts) -> dict[str, Any]:
+def describe(topology: networks.Topology, found: networks.Facts) -> dict[str, Any]:
     """The facts as a table: label -> value, in the order of printing."""
     about = "" if found.paths_exact else "at least "
     rows: dict[str, Any] = {
@@ -69,14 +58,16 @@ def _range(values: np.ndarray) -> str:
 def catalogue() -> list[dict[str, Any]]:
     """One row for each bundled network: its facts and provenance."""
     rows = []
-    for name, file in bundled().items():
-        found = facts(load(name))
-        rows.append({"name": name, "file": file.name, **found._asdict(), "provenance": provenance(file)})
+    for name, file in networks.bundled().items():
+        found = networks.facts(networks.load(name))
+        rows.append(
+            {"name": name, "file": file.name, **found._asdict(), "provenance": networks.provenance(file)}
+        )
     return rows
 
 
 def _catalogue(as_json: bool) -> str:
-    generators = dict((make.__doc__ or "").split(" -- ", 1) for make in GENERATORS.values())
+    generators = dict((make.__doc__ or "").split(" -- ", 1) for make in networks.GENERATORS.values())
     if as_json:
         return json.dumps({"bundled": catalogue(), "generators": list(generators)}, indent=2)
     columns = f"{'bundled':12}{'nodes':>6}{'edges':>6}{'degree':>8}{'diam.':>6}{'alg. con.':>10}{'mu':>8}"
@@ -102,14 +93,14 @@ def _shown(options: Options) -> str:
     if name == "list":
         require(options.draw is None, "topology list draws nothing; give one network to --draw")
         return _catalogue(options.json)
-    changing = load_changing(name)
+    changing = networks.load_changing(name)
     topology = changing.union
-    found = facts(topology)
-    owner = None if options.ranks is None else owners(topology.n, blocks(topology, options.ranks))
+    found = networks.facts(topology)
+    owner = None if options.ranks is None else owners(topology.n, networks.blocks(topology, options.ranks))
     if options.json:
         content: dict[str, Any] = {"network": name, **found._asdict(), "fingerprint": topology.fingerprint}
         if owner is not None:
-            content |= {"ranks": options.ranks, "edges_between_ranks": cut(topology, owner)}
+            content |= {"ranks": options.ranks, "edges_between_ranks": networks.cut(topology, owner)}
             content["rank"] = owner.tolist()
         lines = [json.dumps(content, indent=2)]
     else:
@@ -118,7 +109,9 @@ def _shown(options: Options) -> str:
             mean = changing.p * changing.graphs.sum() / len(changing.graphs)
             rows["edges in a step"] = f"{mean:.1f} on average"
         if owner is not None:
-            rows[f"on {options.ranks} ranks"] = f"{cut(topology, owner)} of {found.edges} edges between ranks"
+            rows[f"on {options.ranks} ranks"] = (
+                f"{networks.cut(topology, owner)} of {found.edges} edges between ranks"
+            )
         lines = [f"{label:24}{value}" for label, value in rows.items()]
     if options.draw is not None:
         from distadmm.graphs.draw import draw

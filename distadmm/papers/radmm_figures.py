@@ -6,21 +6,9 @@ from typing import NamedTuple
 import numpy as np
 
 from distadmm.graphs.figures import grouped
+from distadmm.papers import panels
 from distadmm.papers.command import table
-from distadmm.papers.panels import (
-    Figure,
-    Line,
-    Panel,
-    Row,
-    Verdict,
-    band,
-    column,
-    falls,
-    in_order,
-    level,
-    rises,
-    summarised,
-)
+from distadmm.papers.panels import Line, Panel, Row, Verdict
 from distadmm.papers.radmm_arms import DVP, HALF, OPTIMUM, PLAIN, PP, SHOWN
 
 FOUR = (DVP, PP, "R-ADMM", "MR-ADMM")  # the paper's
@@ -58,11 +46,11 @@ def curves(rows: list[Row], tag: str = "") -> dict[str, Curve]:
     for (at, label), own in grouped(rows, "tag", "curve").items():
         if at not in ("", tag):
             continue
-        shown = summarised(own, "t", "L", "test_error_at_end")
+        shown = panels.summarised(own, "t", "L", "test_error_at_end")
         last, spent = shown[-1], [row for row in own if row["seed"] == 0][-1]
         low, high = (last[f"test_error_at_end {end}"] for end in ("low", "high"))
         found[label] = Curve(
-            label, len({row["seed"] for row in own}), column(shown, "t"), column(shown, "L"),
+            label, len({row["seed"] for row in own}), panels.column(shown, "t"), panels.column(shown, "L"),
             last["L high"] - last["L low"], last["test_error_at_end"], (low, high),
             spent["P_published"], spent["epsilon_tight"],
         )  # fmt: skip
@@ -80,9 +68,9 @@ def _losses(rows: list[Row], tag: str, most: int = SHOWN) -> Panel:
     lines = []
     for (at, label), own in grouped(rows, "tag", "curve").items():
         if label == OPTIMUM:
-            lines.append(level(label, own[-1]["L"]))
+            lines.append(panels.level(label, own[-1]["L"]))
         elif at in ("", tag):
-            lines.append(band(label, [row for row in own if row["t"] <= most], "t", "L"))
+            lines.append(panels.band(label, [row for row in own if row["t"] <= most], "t", "L"))
     return Panel(tag, "iteration", "mean loss L(t)", lines, whole=True, settled=True)
 
 
@@ -91,8 +79,8 @@ def _privacy(rows: list[Row], tag: str) -> Panel:
     kept = [row for row in rows if row["tag"] == tag and row["seed"] == 0 and row["P_published"] > 0]
     for (label,), own in grouped(kept, "curve").items():
         exact = [row for row in own if np.isfinite(row["epsilon_tight"])]
-        lines.append(Line(label, column(own, "t"), column(own, "P_published")))
-        shown = column(exact, "t"), column(exact, "epsilon_tight")
+        lines.append(Line(label, panels.column(own, "t"), panels.column(own, "P_published")))
+        shown = panels.column(exact, "t"), panels.column(exact, "epsilon_tight")
         lines.append(Line("the same, tight bound at delta = 1e-5", *shown, "o--", hue=label))
     y = "privacy loss"
     return Panel(f"{tag}: P(t) and tight bound", "iteration", y, lines, yscale="log", whole=True)
@@ -106,7 +94,7 @@ def _errors(rows: list[Row]) -> Panel:
         x, y = [at for at, _ in found], [100 * c.error for _, c in found]
         low, high = ([100 * c.error_range[end] for _, c in found] for end in (0, 1))
         lines.append(Line(f"test error, {tag}", x, y, "o", low, high, bars=True))
-    lines.append(level(PLAIN, 100 * curves(rows)[PLAIN].error, "-"))
+    lines.append(panels.level(PLAIN, 100 * curves(rows)[PLAIN].error, "-"))
     short = [
         label.replace("MR-ADMM, ", "").replace(", dual-variable perturbation", " (DVP)") for label in labels
     ]
@@ -121,7 +109,7 @@ def _panels(rows: list[Row], privacy: bool = True) -> list[Panel]:
 
 
 def _growing(rows: list[Row]) -> list[Panel]:
-    far = _losses(rows, "", int(column(rows, "t").max()))
+    far = _losses(rows, "", int(panels.column(rows, "t").max()))
     return [
         _losses(rows, "")._replace(title=f"to iteration {SHOWN}, as in the paper"),
         far._replace(title="to the end"),
@@ -157,8 +145,8 @@ def _1a(rows: list[Row]) -> Iterator[Verdict]:
         swings = [float(np.maximum(np.diff(curve.L), 0).sum()) for curve in recycled]
         yield Verdict(
             f"a larger gamma means less oscillation and a slower descent, {tag}",
-            falls(swings)
-            and in_order([c.at(odd) for c in recycled[1:]])
+            panels.falls(swings)
+            and panels.in_order([c.at(odd) for c in recycled[1:]])
             and all(c.descends for c in recycled),
             f"rises of L in all {', '.join(f'{s:.4f}' for s in swings)}; L({odd}) "
             + ", ".join(f"{c.at(odd):.5f}" for c in recycled)
@@ -172,7 +160,7 @@ def _1bc(rows: list[Row]) -> Iterator[Verdict]:
     values = [curve.at(SHOWN) for curve in own.values()]
     yield Verdict(
         "penalties that grow slow the descent, faster growth more so",
-        in_order(values) and all(curve.descends for curve in own.values()),
+        panels.in_order(values) and all(curve.descends for curve in own.values()),
         f"L({SHOWN}) " + ", ".join(f"{value:.5f}" for value in values) + ", constant penalty first",
     )
     _, *growing = own.values()
@@ -220,12 +208,12 @@ def _4(rows: list[Row]) -> Iterator[Verdict]:
         gains[tag] = ends[0] - ends[-1]
         yield Verdict(
             f"penalties that grow faster lower the loss under noise, {tag}",
-            falls(ends) and all(c.descends for c in own),
+            panels.falls(ends) and all(c.descends for c in own),
             f"L({SHOWN}) " + ", ".join(f"{end:.4f}" for end in ends),
         )
         lower = own[-1].error < own[0].error
         yield Verdict(f"and the test error, {tag}", lower, f"{own[0].error:.2%} to {own[-1].error:.2%}")
-        yield Verdict(f"and the bound P, {tag}", falls(P), f"{P[0]:.2f} to {P[-1]:.2f}")
+        yield Verdict(f"and the bound P, {tag}", panels.falls(P), f"{P[0]:.2f} to {P[-1]:.2f}")
         yield Verdict(
             f"and the range over the runs, {tag}",
             own[-1].range < own[0].range,
@@ -254,7 +242,9 @@ def _5(rows: list[Row]) -> Iterator[Verdict]:
         alone = least == "MR-ADMM" and max(errors.values()) > errors[least]
         yield Verdict(f"MR-ADMM has the least test error, {tag}", alone, seen)
     seen = ", ".join(f"{tag}: {gain:.4f}" for tag, gain in zip(each, gains))
-    yield Verdict("its lead grows as the total P shrinks", rises([0.0, *gains]) and in_order(gains), seen)
+    yield Verdict(
+        "its lead grows as the total P shrinks", panels.rises([0.0, *gains]) and panels.in_order(gains), seen
+    )
 
 
 # -- numbers ----------------------------------------------------------------------------------------------------
@@ -305,11 +295,11 @@ def _plain(rows: list[Row]) -> Sequence[Panel]:
 
 
 FIGURES = {
-    "1a": Figure(_plain, _1a, _words),
-    "1b": Figure(_growing, _1bc, _words),
-    "1c": Figure(_growing, _1bc, _words),
-    "2": Figure(_rho, _2, _words),
-    "3": Figure(lambda rows: _panels(rows, privacy=False), _3, _words),
-    "4": Figure(_panels, _4, _words),
-    "5": Figure(_panels, _5, _beyond),
+    "1a": panels.Figure(_plain, _1a, _words),
+    "1b": panels.Figure(_growing, _1bc, _words),
+    "1c": panels.Figure(_growing, _1bc, _words),
+    "2": panels.Figure(_rho, _2, _words),
+    "3": panels.Figure(lambda rows: _panels(rows, privacy=False), _3, _words),
+    "4": panels.Figure(_panels, _4, _words),
+    "5": panels.Figure(_panels, _5, _beyond),
 }

@@ -24,7 +24,6 @@ from distadmm.data.table import dense
 from distadmm.errors import require
 from distadmm.flags import flag, flag_group
 from distadmm.methods.sharing import admm
-from distadmm.methods.sharing.admm import Form
 from distadmm.methods.sharing.equation10 import EquationTen
 from distadmm.methods.sharing.jacobi import Corrected, Paper
 from distadmm.methods.sharing.seat import Seat, iterate
@@ -181,7 +180,7 @@ def _admm(item: Item, work: Task, see: Callable[[int, Any], None]) -> None:
     seat = Seat(Star(parties=len(blocks)), problem, blocks, work.y, work.y.size)
     sigma = float(item.curve.removeprefix("sigma ")) if item.curve.startswith("sigma") else 0.0
     rho, tau, seed = RHO[item.data], TAU[item.data], item.seed
-    algorithm: Form
+    algorithm: admm.Form
     if corrected:
         algorithm = Corrected(tolerance=0.0)
     elif sigma > 0:

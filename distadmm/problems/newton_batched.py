@@ -15,19 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from distadmm.problems import newton
 from distadmm.problems.consensus import Array, GeneralisedLinear
-from distadmm.problems.newton import (
-    DUE,
-    FEE,
-    FORGETFUL,
-    KEPT,
-    PATIENCE,
-    SLOW,
-    LaggedNewton,
-    Memory,
-    stacked,
-    unstacked,
-)  # fmt: skip
 
 SMALL = 16_384  # entries: a node with no more is solved in a block
 _BLOCK = 131_072  # entries of a block, so that a solve finds its rows in the cache
@@ -84,16 +73,16 @@ class Block:
         self.y = np.stack([o.y for o in self.objectives])
         self.scale = np.array([[o.scale] for o in self.objectives])
         self.ridge = np.array([[o.ridge] for o in self.objectives])
-        self.limit = PATIENCE * first.price
+        self.limit = newton.PATIENCE * first.price
         self.by_rows = 2 * first.rows <= self.d  # inverses: then smaller, and cheaper to apply
-        self.remember([FORGETFUL] * self.n)
+        self.remember([newton.FORGETFUL] * self.n)
 
-    def memories(self) -> list[Memory]:
+    def memories(self) -> list[newton.Memory]:
         rows = (self.anchor, self.taken, self._quadratic, self.debt, self.last, self.begun)
-        return unstacked(dict(zip(KEPT, rows)))
+        return newton.unstacked(dict(zip(newton.KEPT, rows)))
 
-    def remember(self, memories: Sequence[Memory]) -> None:
-        self.anchor, self.taken, self._quadratic, self.debt, self.last, self.begun = stacked(
+    def remember(self, memories: Sequence[newton.Memory]) -> None:
+        self.anchor, self.taken, self._quadratic, self.debt, self.last, self.begun = newton.stacked(
             memories, self.d
         ).values()
         self._slope: Array | None = None  # the gradients of the objectives at `last`
@@ -154,7 +143,7 @@ class Block:
             left, before = _norms(g), st.residual[which]
             better = left < before
             steps[which] += 1
-            self.debt[which] += np.where(left <= SLOW * before, 1.0, FEE) * better
+            self.debt[which] += np.where(left <= newton.SLOW * before, 1.0, newton.FEE) * better
             moved = which[better]
             st.f[moved], st.slope[moved] = trial[better], slope[better]
             st.g[moved], st.residual[moved] = g[better], left[better]
@@ -166,14 +155,16 @@ class Block:
             which = np.flatnonzero((st.residual > tolerance) & ~stuck)
         for i in which:  # too slow like this
             self._alone(int(i), st, linear, quadratic, tolerance)
-        self.debt = np.maximum(self.debt - np.minimum(steps, DUE), 0.0)
+        self.debt = np.maximum(self.debt - np.minimum(steps, newton.DUE), 0.0)
         self.last, self._slope, self.begun[:] = st.f, st.slope, True
         return st.f.copy(), st.residual
 
     def _alone(self, i: int, st: _State, linear: Array, quadratic: Array, tolerance: float) -> None:
         """Finish a node whose full Newton step does not help, or hardly, with the solver that can shorten steps."""
         Q = quadratic[i] if quadratic.ndim == 3 else float(quadratic[i])
-        st.f[i], st.residual[i] = LaggedNewton(self.objectives[i]).minimise(linear[i], Q, st.f[i], tolerance)
+        st.f[i], st.residual[i] = newton.LaggedNewton(self.objectives[i]).minimise(
+            linear[i], Q, st.f[i], tolerance
+        )
         st.slope[i] = self.gradients(st.f[i : i + 1], np.array([i]))[0]
 
     def _renew(self, which: Array, f: Array, quadratic: Array) -> None:

@@ -29,7 +29,6 @@ from distadmm.run import spending
 from distadmm.run.config import Config, check_assumed
 from distadmm.run.running import Running
 from distadmm.run.setup import Prepared
-from distadmm.run.spending import require_rows_of_their_own
 from distadmm.structs import struct
 
 __all__ = ["armed", "plan_of", "settle"]  # what a run asks of the house of its algorithm
@@ -223,7 +222,7 @@ def armed(prepared: Prepared, plan: Plan | None, run: Running) -> Node:
     with world.together():
         contents = contents_of(prepared)
     if plan is not None and any(event.shares_noise for events in plan.events for event in events):
-        require_rows_of_their_own(world, contents)
+        spending.require_rows_of_their_own(world, contents)
     with world.together():
         books = _books(prepared, plan, run, source, contents)
     if plan is None or source is None:

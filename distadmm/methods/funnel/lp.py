@@ -21,18 +21,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from distadmm.methods.funnel import aem, greedy, perfect, starts
-from distadmm.methods.funnel.model import (
-    FLOOR,
-    Array,
-    Joint,
-    channel,
-    entropy,
-    informations,
-    log0,
-    posteriors,
-)
-from distadmm.methods.funnel.perfect import Polytope
+from distadmm.methods.funnel import aem, greedy, model, perfect, starts
+from distadmm.methods.funnel.model import Array, Joint
 
 GROW, SHRINK = 1.5, 0.3  # of the mirror step
 SIMPLEX = "highs-ds"
@@ -54,7 +44,7 @@ class Optimum(NamedTuple):
 
 def pool(joint: Joint, w: Array) -> Pool:
     """A pool of the posteriors w."""
-    return Pool(w, entropy(w), entropy(joint.S @ w))
+    return Pool(w, model.entropy(w), model.entropy(joint.S @ w))
 
 
 def distinct(w: Array) -> Array:
@@ -95,15 +85,15 @@ def ascend(joint: Joint, w: Array, at: Optimum, iterations: int) -> tuple[Array,
 
     def evaluate(w: Array, logw: Array) -> tuple[Array, Array]:
         t = S @ w
-        logt = np.maximum(log0(t), FLOOR)
+        logt = np.maximum(model.log0(t), model.FLOOR)
         return logt, slope * np.einsum("mc,mc->c", w, logw) - np.einsum("kc,kc->c", t, logt) - at.alpha @ w
 
-    logw, omega = np.maximum(log0(w), FLOOR), np.ones(w.shape[1])
+    logw, omega = np.maximum(model.log0(w), model.FLOOR), np.ones(w.shape[1])
     logt, g = evaluate(w, logw)
     for _ in range(iterations):
         x = logw + omega * (slope * logw - S.T @ logt - alpha)
         x -= x.max(axis=0)
-        np.maximum(x, FLOOR, out=x)
+        np.maximum(x, model.FLOOR, out=x)
         e = np.exp(x)
         total = e.sum(axis=0)
         e /= total
@@ -162,7 +152,7 @@ def run(
 ) -> Found:
     """One run of the column generation for I(X;Y) >= R, 0 < R < H(X), from the posteriors `first` if given."""
     rng = starts.rng_of(seed, INDEX + repeat)
-    polytope, bases = Polytope(joint), known.bases
+    polytope, bases = perfect.Polytope(joint), known.bases
     vertices = pool(joint, known.vertices)
     first = seeds(joint, R, known, seed, repeat, effort) if first is None else first
     columns = pool(joint, distinct(first))
@@ -201,8 +191,8 @@ def seeds(joint: Joint, R: float, known: perfect.Perfect, seed: int, repeat: int
     ends = starts.run(joint, first, R, effort.seeding_iterations, tol=0.0, faster=True)
     found = [np.eye(joint.M), joint.p[:, None], known.vertices]
     if joint.M <= GREEDY:
-        found.append(posteriors(joint, greedy.cluster(joint, R))[1])
-    found += [posteriors(joint, v)[1] for v in aem.channels(joint, ends.state)]
+        found.append(model.posteriors(joint, greedy.cluster(joint, R))[1])
+    found += [model.posteriors(joint, v)[1] for v in aem.channels(joint, ends.state)]
     return np.concatenate(found, axis=1)
 
 
@@ -242,8 +232,8 @@ def assemble(joint: Joint, R: float, w: Array) -> Array:
         at = solve(joint, columns, min(R + margin, joint.HX))
         used = at.r > 1e-12
         for r in (_exact(joint, columns, at, used, R), at.r[used]):
-            v = channel(joint, r, columns.w[:, used])
-            if informations(joint, v)[1] >= R:
+            v = model.channel(joint, r, columns.w[:, used])
+            if model.informations(joint, v)[1] >= R:
                 return v
     raise RuntimeError("no mixture of the posteriors found keeps I(X;Y) >= R")
 

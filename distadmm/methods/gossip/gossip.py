@@ -19,7 +19,6 @@ from distadmm.errors import require
 from distadmm.flags import again, flag
 from distadmm.methods.consensus import forecast, smoothing
 from distadmm.methods.consensus.penalty import Penalties, as_number
-from distadmm.methods.consensus.smoothing import Smoothing
 from distadmm.run.groups import Shared
 
 if TYPE_CHECKING:
@@ -184,7 +183,7 @@ class Noisy:
 
     def finish(self, k: int, st: State, node: Node) -> State:
         """The models that the nodes keep after iteration k, the last."""
-        after: Smoothing = self.constants(node).after
+        after: smoothing.Smoothing = self.constants(node).after
         f = st.f if after.power is None else st.mean
         return st._replace(f=smoothing.mixed(after.rounds, k, f, node)) if k else st
 

@@ -28,7 +28,6 @@ import numpy as np
 
 from distadmm.algorithm import Facts
 from distadmm.methods.consensus import forecast, smoothing
-from distadmm.methods.consensus.smoothing import Smoothing
 
 Array = np.ndarray
 CLIP = 0.5  # of a record's gradient
@@ -44,7 +43,7 @@ class Constants(NamedTuple):
 
     step: Any  # of the gradient of a node's O_i/C
     clip: float
-    after: Smoothing
+    after: smoothing.Smoothing
     momentum: Any = 0.0
     gap: float = 1.0  # of W
     opening: int = 0  # iterations at the beginning that make no step
@@ -140,7 +139,7 @@ def followed(
 
 def choose(
     algorithm: Any, facts: Facts, d: int, values: Array, sd: Callable[[float], float], iterations: int,
-    longest: float, clips: Sequence[float], afters: Sequence[Smoothing], noises: Sequence[Noise],
+    longest: float, clips: Sequence[float], afters: Sequence[smoothing.Smoothing], noises: Sequence[Noise],
     climb: Callable[[float], float], opened: Sequence[Constants],
 ) -> tuple[Constants, Noise, float]:  # fmt: skip
     """The constants and the noise with the least expected excess, and that.

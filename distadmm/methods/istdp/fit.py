@@ -18,7 +18,6 @@ from distadmm.data.together import releases
 from distadmm.errors import InputError, require
 from distadmm.methods.istdp import printed, private, solver
 from distadmm.methods.istdp.plan import Plan, make_plan
-from distadmm.methods.istdp.private import Thresholding
 from distadmm.methods.istdp.release import Desk, GridGradient, NoisyGradient, Paid, Price, price_of
 from distadmm.methods.istdp.solver import Solution
 from distadmm.privacy.accounting.events import Adjacency, Event, Gaussian, Leakage, Unbounded
@@ -180,7 +179,7 @@ def sound_course(
     plan = price.plan
     X, chosen = _free(X, make(penalty, plan.lam, plan.alpha), intercept)
     xi = (GridGradient if source.mode == "secure" else NoisyGradient)(X, y, loss, plan, Noise(ledger, source))
-    method = Thresholding(chosen, plan.steps, plan.dimension)
+    method = private.Thresholding(chosen, plan.steps, plan.dimension)
     return Course(method, Desk(Paid(ledger, xi, **kept)), plan.iterations)
 
 

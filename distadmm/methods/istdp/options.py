@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from distadmm.data import options as groups
-from distadmm.data.options import norms
 from distadmm.errors import require
 from distadmm.flags import again, flag, flag_group, table_of
 from distadmm.methods.istdp.fit import loss_of
@@ -29,7 +28,7 @@ class Data(groups.Rows):
     def norm(self) -> float | None:
         if self.row_norm == "auto":
             return None if self.data.startswith("synthetic") else 1.0
-        bounds = norms(self.row_norm) or (None,)
+        bounds = groups.norms(self.row_norm) or (None,)
         require(len(bounds) == 1, f"--row-norm is {self.row_norm!r}; needed: one norm")
         return bounds[0]
 

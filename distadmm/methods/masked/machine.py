@@ -5,7 +5,6 @@ import numpy as np
 from distadmm.methods.masked import rows as by_row
 from distadmm.methods.masked.learner import Learner, asks
 from distadmm.methods.masked.masked import rows_sum
-from distadmm.methods.masked.rows import Rows
 from distadmm.methods.masked.rule import MOST_COLUMNS, Array, Rule, diagonal
 
 
@@ -33,7 +32,7 @@ def forgets_labels(rule: Rule) -> bool:
     rows, w, scale = stream.normal(size=(41, d)), stream.normal(size=(d, 1)), stream.uniform(0.1, 2, d)
     made = []
     for labels in (np.ones(41), stream.choice([-1.0, 1.0], 41)):
-        some = Rows(rows * labels[:, None], np.ones(41), rule, rule.bits)
+        some = by_row.Rows(rows * labels[:, None], np.ones(41), rule, rule.bits)
         sums = (some.squares(), some.curvature(scale, 0.5), some.later(scale, 0.5, 9 * w))
         made.append(np.concatenate(sums))
     return np.array_equal(made[0], made[1])
@@ -45,7 +44,7 @@ def cuts_nodes(rule: Rule) -> bool:
     learner.scale, learner.rho, learner.w = stream.uniform(0.1, 2, d), 1e-3, stream.normal(size=(d, 1))
     many = min(9999, 4 * rule.rows // rule.nodes + 9)
     for rows in (np.tile(9 * np.eye(d)[0], (many, 1)), 9 * stream.normal(size=(many, d)), np.zeros((0, d))):
-        node = Rows(rows, np.ones(len(rows)), rule, rule.bits)
+        node = by_row.Rows(rows, np.ones(len(rows)), rule, rule.bits)
         for ask in asks(rule)[:4]:
             part = rows_sum(node, ask, learner) * 4.0**-rule.bits
             weight = np.where(diagonal(d), 1.0, 2.0) if ask.kind == "curvature" else 1.0

@@ -23,7 +23,6 @@ from distadmm.methods.masked.sums import Sums
 from distadmm.privacy.accounting import gaussian, scopes
 from distadmm.privacy.accounting.events import Event, Unbounded
 from distadmm.privacy.accounting.kept import Kept
-from distadmm.privacy.accounting.scopes import HYPOTHESES
 from distadmm.privacy.accounting.shared_discrete_gaussian import (
     SharedDiscreteGaussian,
     colluding_of,
@@ -140,7 +139,7 @@ def plan_of(prepared: Prepared) -> Plan:
         missed = [name for some in node.network.world.allgather(missed) for name in some]
     hosted = max(node.network.world.allgather(node.network.n_local))
     verified = tuple(name for name in found if name not in missed)
-    missing = f"not verified: {HYPOTHESES[missed[0]]} ({missed[0]})" if missed else ""
+    missing = f"not verified: {scopes.HYPOTHESES[missed[0]]} ({missed[0]})" if missed else ""
     unverified = consensus.unchecked(prepared) or missing
     return Plan(rule, epsilon, privacy.delta, mu, least, degree, hosted, doubt, verified, unverified, peers)
 

@@ -7,13 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from distadmm.methods.consensus.words import closing as closing_of_models
 from distadmm.methods.consensus.words import not_covered, on_a_wide_area_network
-from distadmm.privacy.accounting.masked_statements import (
-    NOT_COVERED,
-    SEEDED,
-    sentence,
-    shares_in_words,
-    shares_of,
-)
+from distadmm.privacy.accounting import masked_statements as statements
 from distadmm.privacy.accounting.statements import circumstances
 from distadmm.run.setup import Prepared
 
@@ -118,9 +112,9 @@ def _sentences(plan: Plan, prepared: Prepared) -> list[str]:
     from distadmm.methods.consensus.private import circumstances_of
 
     facts = plan.facts
-    shares = shares_of(facts, plan.delta)
-    first = sentence(facts, shares, plan.epsilon, plan.delta, plan.rule.adjacency)  # type: ignore[arg-type]
+    shares = statements.shares_of(facts, plan.delta)
+    first = statements.sentence(facts, shares, plan.epsilon, plan.delta, plan.rule.adjacency)  # type: ignore[arg-type]
     first += circumstances(plan.rule.adjacency, **circumstances_of(prepared))  # type: ignore[arg-type]
     if prepared.config.privacy.rng != "secure":
-        first = SEEDED + first
-    return [first, NOT_COVERED, *shares_in_words(facts, shares)]
+        first = statements.SEEDED + first
+    return [first, statements.NOT_COVERED, *statements.shares_in_words(facts, shares)]

@@ -10,21 +10,9 @@ from distadmm.data.parts import Parts
 from distadmm.errors import require
 from distadmm.methods.sharing import private
 from distadmm.methods.sharing.messages import PrivacyOptions, agreement, given_bounds
+from distadmm.privacy.accounting import statements
 from distadmm.privacy.accounting.events import Adjacency, Event, Leakage, Unbounded
 from distadmm.privacy.accounting.scopes import Hypothesis, claim
-from distadmm.privacy.accounting.statements import (
-    BESIDES,
-    BOUNDED,
-    EQUATION_10,
-    EXACT,
-    NOT_COVERED,
-    OPEN_REPLIES,
-    PRINTED,
-    beside_sharing,
-    if_assumed,
-    of_claim,
-    of_corollary,
-)
 from distadmm.privacy.ledger.filter import budget
 from distadmm.privacy.noise.mechanism import source_of
 from distadmm.privacy.noise.queries import Query, Releases
@@ -42,9 +30,9 @@ _ROWS = ["uncentred-rows", "clean-traffic", "public-labels"]
 _RECORD = ["constrained-minimiser", "strong-convexity", *_ROWS, *_ANY]
 # What `vectors` enforces: half-ball projection (S1); certified solves, cut rows, no other traffic (S2, S3).
 CLAIMS = {
-    "s1": claim("sharing-party", ["centred-regulariser", *_ANY], beside=beside_sharing("s1")),
-    "s2": claim("sharing-record", _RECORD, beside=beside_sharing("s2")),
-    "s3": claim("sharing-outside", _RECORD, beside=beside_sharing("s3")),
+    "s1": claim("sharing-party", ["centred-regulariser", *_ANY], beside=statements.beside_sharing("s1")),
+    "s2": claim("sharing-record", _RECORD, beside=statements.beside_sharing("s2")),
+    "s3": claim("sharing-outside", _RECORD, beside=statements.beside_sharing("s3")),
 }
 
 
@@ -72,7 +60,7 @@ def open_price(star: Star, privacy: PrivacyOptions, file: str = "") -> Price:
     scope, why = "person", "no noise was asked for"
     said: list[str] = []
     if privacy.mechanism == "paper":
-        said, scope, why = [PRINTED], "feature", EQUATION_10
+        said, scope, why = [statements.PRINTED], "feature", statements.EQUATION_10
     facts = {"epsilon": math.inf, "delta": privacy.delta, "adjacency": privacy.adjacency, "statement": why}
     accounts = {m: Account((), scope=scope) for m in star.hosted}
     return Price(accounts, said, facts, unchecked=f"{UNCHECKED} {file}" if file else "")
@@ -89,12 +77,12 @@ def spoken(price: Price, options: Any, star: Star, loss: Loss) -> Price:
         }
         price = price._replace(accounts=accounts)
     if privacy.epsilon is None or privacy.mechanism == "paper":
-        return price._replace(said=[*price.said, *([f"{BESIDES}: {beside}."] if beside else [])])
+        return price._replace(said=[*price.said, *([f"{statements.BESIDES}: {beside}."] if beside else [])])
     texts, worst, why = _statements(price, privacy, star)
     if foreign(loss):
         return as_unchecked(price, privacy, foreign(loss), worst, beside)
     exact = privacy.noise == "secure"  # on a grid, in whole numbers
-    said = [*texts, *price.said, EXACT if exact else NOT_COVERED]
+    said = [*texts, *price.said, statements.EXACT if exact else statements.NOT_COVERED]
     later = {**price.facts["privacy"], "statement": " ".join(said), **({"mu": None} if why else {})}
     facts = {**price.facts, "epsilon": worst, "privacy": later, **({"statement": why} if why else {})}
     return price._replace(said=said, facts=facts)
@@ -106,8 +94,10 @@ def as_unchecked(price: Price, privacy: PrivacyOptions, file: str, worst: float,
     said = [f"No guarantee, epsilon = infinity: no bound is proved for: {why}."]
     if privacy.assume is not None:
         given = worst, privacy.delta, privacy.adjacency or "replace", file
-        said.append(if_assumed(*given, seeded=privacy.noise != "secure", does=BOUNDED) + ".")
-    said += [f"{BESIDES}: {beside}."] if beside else []
+        said.append(
+            statements.if_assumed(*given, seeded=privacy.noise != "secure", does=statements.BOUNDED) + "."
+        )
+    said += [f"{statements.BESIDES}: {beside}."] if beside else []
     accounts = {m: each._replace(epsilon=None) for m, each in price.accounts.items()}
     later = {"privacy": {"statement": " ".join(said), "mu": None}}
     facts = {**price.facts, "epsilon": math.inf, "statement": why, **later}
@@ -133,7 +123,9 @@ def _statements(price: Price, privacy: PrivacyOptions, star: Star) -> tuple[list
         first, held = group[0][0], [compose.Node(compose.spending(events)) for _, events in group]
         blocks = {block.spent for block in compose.blocks(held, compose.NODES[first.scope][0])}
         found = [
-            of_claim(reading, first.claim or {}, each, first.adjacency, privacy.delta, committed=True)
+            statements.of_claim(
+                reading, first.claim or {}, each, first.adjacency, privacy.delta, committed=True
+            )
             for each in blocks
         ]
         spent = {one: one.would_be if reading == "simulation" else one.epsilon for one in found}
@@ -178,7 +170,7 @@ def moments_price(star: Star, privacy: PrivacyOptions, parts: Parts, loss: Loss)
     ]  # fmt: skip
     if loss.max_slope <= 1 and loss.max_curvature <= 0.25:
         established.append(Hypothesis("bounded-curvature", "code" if known else "declared"))
-    beside = beside_sharing(agreed.mechanism)
+    beside = statements.beside_sharing(agreed.mechanism)
     scope = "moments-rounds" if agreed.mechanism in ("v1-t", "v1-admm") else "moments"
     slopes = private.slope_query(agreed, parts.rows, privacy.noise) if agreed.mechanism == "v2" else None
     accounts = {}
@@ -195,7 +187,7 @@ def moments_price(star: Star, privacy: PrivacyOptions, parts: Parts, loss: Loss)
             own: Adjacency = "label" if privacy.protect == "label" else "replace"
             one = privacy.epsilon_one or privacy.epsilon
             accounts[m] = Account((slopes,), own, one, claim("moments-slopes", established, beside=beside))
-    said = [*([] if agreed.mu else [OPEN_REPLIES]), *([agreed.note] if agreed.note else [])]
+    said = [*([] if agreed.mu else [statements.OPEN_REPLIES]), *([agreed.note] if agreed.note else [])]
     later = {  # what releases of scores need to know
         "statement": " ".join(said),
         "mu": agreed.mu,
@@ -215,11 +207,11 @@ def as_claimed(price: Price, privacy: PrivacyOptions, star: Star, out: Mapping[i
     own = [(0.0, 0, "")]
     for each in out.values():
         spent = [event for event in each.ledger.events if event.unbounded]
-        broken = next((event.words for event in spent if event.words != EQUATION_10), "")
+        broken = next((event.words for event in spent if event.words != statements.EQUATION_10), "")
         own.append((published_epsilon(spent, "replace"), len(spent), broken))
     epsilon, rounds, _ = max(each for some in star.world.allgather(own) for each in some)
     why = max(each[2] for some in star.world.allgather(own) for each in some)
-    said = [*price.said, of_corollary(epsilon, rounds, privacy.delta, why)]
+    said = [*price.said, statements.of_corollary(epsilon, rounds, privacy.delta, why)]
     return price._replace(said=said, facts=price.facts | {"published_epsilon": epsilon})
 
 

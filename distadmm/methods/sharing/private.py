@@ -24,18 +24,7 @@ import numpy as np
 
 from distadmm.data.parts import Parts
 from distadmm.errors import InputError, require
-from distadmm.methods.sharing import admm
-from distadmm.methods.sharing.moments import (
-    Answer,
-    Bounds,
-    Desk,
-    Rows,
-    Schedule,
-    admm_reply,
-    mutual_reply,
-    one_reply,
-    schedule,
-)
+from distadmm.methods.sharing import admm, moments
 from distadmm.methods.sharing.observe import centralised
 from distadmm.privacy.noise.queries import Query, Releases, noise_for
 from distadmm.problems.losses import Loss
@@ -51,7 +40,7 @@ class Agreement:
     """What all parties agree on before the first message; all of it public."""
 
     mechanism: str
-    bounds: dict[int, Bounds]  # what each party enforces; party 1's rows matter to V2 alone
+    bounds: dict[int, moments.Bounds]  # what each party enforces; party 1's rows matter to V2 alone
     mu: float | None  # budget of each answering party; None: no noise
     rounds: int
     mu_one: float | None = None  # V2: party 1's budget
@@ -109,12 +98,12 @@ def slope_query(agreed: Agreement, rows: int, mode: str) -> Query:
     return Query(sigma, sensitivity, rows)
 
 
-def plan(agreed: Agreement, m: int, width: int, mode: str, spread: float = 0.0) -> Schedule:
+def plan(agreed: Agreement, m: int, width: int, mode: str, spread: float = 0.0) -> moments.Schedule:
     """The releases of answering party m; `spread` is the noise in V2's slopes."""
     bounds = agreed.bounds[m]
     slope = slope_clip(spread) if agreed.mechanism == "v2" else None
     gram = agreed.mechanism in ("v1-admm", "v2")
-    return schedule(width, bounds, agreed.mu, mode, rounds=agreed.rounds, gram=gram, slope=slope)
+    return moments.schedule(width, bounds, agreed.mu, mode, rounds=agreed.rounds, gram=gram, slope=slope)
 
 
 def slope_clip(spread: float) -> float:
@@ -126,7 +115,7 @@ def own_model(star: Star, parts: Parts, loss: Loss, agreed: Agreement) -> tuple[
     """At the centre of V2 party 1's model and slopes: before anything is written, as they may not be solved for."""
     if agreed.mechanism != "v2" or parts.labels is None or not star.is_centre:
         return None
-    return own_slopes(Rows(parts.train[1], agreed.bounds[1]), parts.labels, loss, agreed.weight_one)
+    return own_slopes(moments.Rows(parts.train[1], agreed.bounds[1]), parts.labels, loss, agreed.weight_one)
 
 
 def train(
@@ -166,9 +155,9 @@ def answers(
     releases: Mapping[int, Releases],
     received: Mapping[int, tuple[Array, Array]],
     problem: admm.Problem,
-) -> dict[int, Answer]:
+) -> dict[int, moments.Answer]:
     """Of the answering parties hosted here, to the scores and labels that each was sent."""
-    reply = admm_reply if agreed.mechanism == "v1-admm" else one_reply
+    reply = moments.admm_reply if agreed.mechanism == "v1-admm" else moments.one_reply
     return {
         m: reply(_ready(parts, agreed, m, releases[m]), z1, labels, problem.loss, problem.lam)
         for m, (z1, labels) in received.items()
@@ -183,7 +172,7 @@ def _train_mutual(
     own: tuple[Array, Array] | None,
 ) -> Trained:
     x: dict[int, Array] = {}
-    answers: dict[int, Answer] = {}
+    answers: dict[int, moments.Answer] = {}
     noisy = None
     mode = next(iter(releases.values())).mode if releases else "simulation"
     query = slope_query(agreed, parts.rows, mode)
@@ -195,20 +184,22 @@ def _train_mutual(
     received = star.deal(dict.fromkeys(others, noisy) if noisy is not None else None, others, np.float64)
     clip = slope_clip(query.sigma)
     for m, g in received.items():
-        answers[m] = mutual_reply(_ready(parts, agreed, m, releases[m], query.sigma), g, query.sigma, clip)
+        answers[m] = moments.mutual_reply(
+            _ready(parts, agreed, m, releases[m], query.sigma), g, query.sigma, clip
+        )
     replies = _collect(star, agreed, answers, mode)
     return Trained({**x, **{m: answer.x for m, answer in answers.items()}}, 0.0, replies)
 
 
-def _ready(parts: Parts, agreed: Agreement, m: int, out: Releases, spread: float = 0.0) -> Desk:
+def _ready(parts: Parts, agreed: Agreement, m: int, out: Releases, spread: float = 0.0) -> moments.Desk:
     """Of an answering party: its rows within their bounds, and its releases, committed."""
-    rows = Rows(parts.train[m], agreed.bounds[m], exact=out.mode == "secure")
+    rows = moments.Rows(parts.train[m], agreed.bounds[m], exact=out.mode == "secure")
     work = plan(agreed, m, rows.width, out.mode, spread)
     out.commit(work.queries(out.mode, rows.width))
-    return Desk(rows, agreed.bounds[m], work, out)
+    return moments.Desk(rows, agreed.bounds[m], work, out)
 
 
-def own_slopes(rows: Rows, labels: Array, loss: Loss, weight: float) -> tuple[Array, Array]:
+def own_slopes(rows: moments.Rows, labels: Array, loss: Loss, weight: float) -> tuple[Array, Array]:
     """(x_1, l'(D_1 x_1)) for the exact minimiser: Newton to a gradient of norm 1e-9, or no release."""
     x = np.zeros(rows.width)
 
@@ -235,7 +226,9 @@ def own_slopes(rows: Rows, labels: Array, loss: Loss, weight: float) -> tuple[Ar
     )
 
 
-def _collect(star: Star, agreed: Agreement, answers: Mapping[int, Answer], mode: str) -> dict[int, Array]:
+def _collect(
+    star: Star, agreed: Agreement, answers: Mapping[int, moments.Answer], mode: str
+) -> dict[int, Array]:
     """The replies at party 1, by party; nothing on other ranks."""
     widths = star.world.allgather({m: int(answer.x.size) for m, answer in answers.items()})
     sizes = {m: plan(agreed, m, d, mode).numbers(d) for part in widths for m, d in part.items()}

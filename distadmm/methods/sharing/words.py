@@ -11,7 +11,6 @@ from distadmm.methods.sharing import private, stationary
 from distadmm.methods.sharing.admm import Problem
 from distadmm.methods.sharing.observe import Metrics, Observer
 from distadmm.methods.sharing.seat import Solution
-from distadmm.methods.sharing.stationary import Rate
 from distadmm.ranks.star import Star
 
 
@@ -60,7 +59,7 @@ def comparison(
 
 
 def nearness(
-    problem: Problem, solution: Solution, V: float, first: float, found: Rate | None, least: float
+    problem: Problem, solution: Solution, V: float, first: float, found: stationary.Rate | None, least: float
 ) -> list[str]:
     """Of a problem that is not convex: how near a stationary point, and what the proof says of that.
 

@@ -6,7 +6,6 @@ from typing import Any
 
 from distadmm.privacy.accounting import gaussian, scopes
 from distadmm.privacy.accounting.events import Adjacency, Event
-from distadmm.privacy.accounting.scopes import SCOPES
 from distadmm.privacy.accounting.shared_discrete_gaussian import table
 from distadmm.privacy.accounting.statements import Kind, Reading, Statement, bound, circumstances, rounded_up
 
@@ -58,7 +57,7 @@ def sentence(
     """Of a run whose facts are `sums`, with epsilon by size of coalition."""
     c, n = sums["coalition"], sums["nodes"]
     last = " (the last one evaluates the model)" if sums.get("evaluated") else ""
-    change, masks = SCOPES["masked"].adjacencies[adjacency], c < n - 1
+    change, masks = scopes.SCOPES["masked"].adjacencies[adjacency], c < n - 1
     said = (
         f"Everything that any {c} of the {n} nodes together see (the reader's own node counts as one), with all "
         f"messages of the network and the model, is {bound(epsilon, delta)} for {change} held by another "

@@ -71,15 +71,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from distadmm.errors import require
-from distadmm.privacy.accounting.events import (
-    Adjacency,
-    Event,
-    Pure,
-    check_adjacency,
-    k_norm,
-    positive,
-    whole,
-)
+from distadmm.privacy.accounting import events
+from distadmm.privacy.accounting.events import Adjacency, Event, Pure
 from distadmm.structs import struct
 
 if TYPE_CHECKING:
@@ -122,8 +115,8 @@ class ObjectivePerturbation(Event):
             self.noise in ("gamma", "gaussian"),
             f"{self.mech}: noise is {self.noise!r}; choose gamma or gaussian",
         )
-        positive(self, "scale", "weight", "curvature", "floor")
-        whole(self, "dimension", "count", "records")
+        events.positive(self, "scale", "weight", "curvature", "floor")
+        events.whole(self, "dimension", "count", "records")
         require(
             math.isfinite(self.output_epsilon) and self.output_epsilon >= 0,
             f"{self.mech}: output_epsilon is {self.output_epsilon!r}; needed: a finite number, 0 or more",
@@ -155,7 +148,7 @@ class ObjectivePerturbation(Event):
 
     def shift(self, adjacency: Adjacency) -> float:
         """How far one record can move the noise."""
-        check_adjacency(adjacency)
+        events.check_adjacency(adjacency)
         require(adjacency != "node", f"{self.mech}: nothing is proved for all rows of a node")
         both = adjacency == "replace" or (adjacency == "label" and not self.logistic)
         return 2 * self.weight if both else self.weight
@@ -182,7 +175,7 @@ class ObjectivePerturbation(Event):
         """Private (M)R-ADMM, Theorem V.1 of Zhang, Khalili and Liu:  sum_k 2 w (1.4 c1 / Phi + alpha), stated for
         replacing a record and for 2 w c1 < Phi (their condition on eta(1)).  It also bounds the other two adjacencies,
         and k records cost k times as much."""
-        check_adjacency(adjacency)
+        events.check_adjacency(adjacency)
         if self.noise == "gaussian" or 2 * self.weight * self.curvature >= self.floor:
             return math.inf
         each = 2 * self.weight * (1.4 * self.curvature / self.floor + self.scale)
@@ -195,7 +188,7 @@ class ObjectivePerturbation(Event):
     def sample(self, stream: Any, shape: Any = None, sensitivity: float | None = None) -> Array:
         if self.noise == "gaussian":
             return self.scale * stream.standard_normal(self.dimension)
-        return k_norm(stream, self.dimension, self.scale)
+        return events.k_norm(stream, self.dimension, self.scale)
 
     def rate(self, moved: float) -> float:
         return self.scale if self.noise == "gamma" else 1 / self.scale
