@@ -27,9 +27,8 @@ from distadmm.methods.funnel.perfect import Perfect
 from distadmm.methods.funnel.report import mapping
 from distadmm.methods.funnel.solvers import DEFAULT, METHODS, Effort
 from distadmm.ranks.world import World
-from distadmm.run import design, shell
+from distadmm.run import design, kinds, shell
 from distadmm.run.design import draw_funnel
-from distadmm.run.kinds import REFUTED
 
 __all__ = [
     "METHODS", "Effort", "Joint", "Perfect", "Solution", "curve", "from_joint", "informations", "main",
@@ -138,7 +137,7 @@ class PrivacyFunnel(design.Design):
         N, most = effort.alphabet(joint), effort.iterations or 500
         outcomes = {R: literal.report(joint, R, N, most) for R in rates}
         said = [line for R, found in outcomes.items() for line in report.told_literal(found, R)]
-        return self.outcome(run, {REFUTED: report.of_literal(outcomes)}, said, {}, REFUTED)
+        return self.outcome(run, {kinds.REFUTED: report.of_literal(outcomes)}, said, {}, kinds.REFUTED)
 
 
 PROGRAMME = PrivacyFunnel()

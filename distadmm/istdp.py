@@ -34,19 +34,14 @@ from distadmm.methods.istdp.plan import make_plan
 from distadmm.methods.istdp.release import Price, price_of
 from distadmm.privacy.accounting.events import Unbounded
 from distadmm.privacy.accounting.statements import BOUNDED, if_assumed, refuted, rounded_up
-from distadmm.privacy.ledger.account import Account
-from distadmm.privacy.ledger.books import open_ledger
-from distadmm.privacy.ledger.filter import Filter, ScheduleFilter, budget
-from distadmm.privacy.ledger.rules import MemoryLedger
-from distadmm.privacy.ledger.tally import schedule_hash
+from distadmm.privacy.ledger import account, books, filter, rules, tally
 from distadmm.privacy.noise.release import UNCHECKED
 from distadmm.privacy.noise.sources import Source, source_of
 from distadmm.problems.losses import Array, foreign, link_of
 from distadmm.ranks.uplink import Uplink
 from distadmm.ranks.world import World
-from distadmm.run import model, running, shell
+from distadmm.run import kinds, model, running, shell
 from distadmm.run.ends import End
-from distadmm.run.kinds import REFUTED, UNBOUNDED
 
 __all__ = ["Options", "PrivateSolution", "Solution", "main", "solve", "solve_printed", "solve_private"]
 
@@ -191,21 +186,23 @@ def price_for(options: Options, rows: Rows | None) -> Price | None:
     plan = make_plan(dimension=width, rows=n, loss=loss, **privacy.planned(), **common)
     price = price_of(plan, privacy.rng)
     if privacy.budget_epsilon is not None:
-        trial = MemoryLedger(adjacency=plan.adjacency, mode=privacy.rng, budget=limit(options, price))
+        trial = rules.MemoryLedger(adjacency=plan.adjacency, mode=privacy.rng, budget=limit(options, price))
         trial.commit(price.schedule)
     return price
 
 
-def limit(options: Options, price: Price) -> Filter | None:
+def limit(options: Options, price: Price) -> filter.Filter | None:
     """What the ledger keeps to: what --budget-epsilon allows, or else the schedule that --epsilon was spent on."""
     privacy = options.privacy
     unbounded = privacy.form == "paper" or foreign(fit.loss_of(options.model.loss))
     if unbounded and privacy.budget_epsilon is None:  # no schedule holds what has no bound
         return None
     if privacy.budget_epsilon is None:
-        return ScheduleFilter(price.plan.epsilon, price.plan.delta, schedule_hash(price.schedule))
+        return filter.ScheduleFilter(
+            price.plan.epsilon, price.plan.delta, tally.schedule_hash(price.schedule)
+        )
     delta = privacy.delta if privacy.budget_delta is None else privacy.budget_delta
-    return budget(privacy.budget_epsilon, delta, price.schedule, adjacency=price.plan.adjacency)
+    return filter.budget(privacy.budget_epsilon, delta, price.schedule, adjacency=price.plan.adjacency)
 
 
 def run_open(options: Options, rows: Rows, run: running.Running, repetition: int) -> Fit:
@@ -231,7 +228,7 @@ def run_open(options: Options, rows: Rows, run: running.Running, repetition: int
     facts = {
         "lambda": lam, "alpha": alpha, "objective": found.objective, "residual": found.residual,
         "converged": found.converged, "epsilon": math.inf, "delta": options.privacy.delta, "adjacency": None,
-        "statement": UNBOUNDED,
+        "statement": kinds.UNBOUNDED,
     }  # fmt: skip
     said = ["No noise: not private."]
     if not found.converged:
@@ -271,7 +268,7 @@ def run_private(options: Options, rows: Rows, price: Price, run: running.Running
     facts: dict[str, Any] = {
         "lambda": plan.lam, "alpha": plan.alpha, "clip": plan.clip, **({"divisor": plan.divisor} if sound else {}),
         "rng": privacy.rng, "noise_multiplier": plan.noise_multiplier, "sigma": price.sigma,
-        "adjacency": plan.adjacency, "epsilon": math.inf, "delta": plan.delta, "statement": REFUTED,
+        "adjacency": plan.adjacency, "epsilon": math.inf, "delta": plan.delta, "statement": kinds.REFUTED,
     }  # fmt: skip
     if sound:
         known = fit.said_of(ledger, plan.delta)
@@ -302,12 +299,12 @@ def run_private(options: Options, rows: Rows, price: Price, run: running.Running
 
 def _ledger(
     options: Options, rows: Rows, price: Price, run: running.Running, repetition: int
-) -> tuple[MemoryLedger, Source, Content | None]:
+) -> tuple[rules.MemoryLedger, Source, Content | None]:
     """The ledger of one repetition, opened or taken up again, the noise it is for, and for an account its rows."""
     privacy = options.privacy
     source = source_of(privacy.rng, options.run.seed if privacy.rng == "simulation" else None)
-    content = rows.content(Account(privacy.account).key()) if source.mode == "secure" else None
-    ledger = open_ledger(
+    content = rows.content(account.Account(privacy.account).key()) if source.mode == "secure" else None
+    ledger = books.open_ledger(
         run.folder and run.folder / "ledger", repetition, resume=run.resumed, mode=source.mode, source=source.name,
         adjacency=price.plan.adjacency, dataset=rows.dataset, run=run.name,
         rows=content.names if content else (),

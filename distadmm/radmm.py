@@ -23,13 +23,11 @@ from distadmm.privacy.accounting.statements import loss_in_words
 from distadmm.privacy.accounting.trust import TOLD, Trust
 from distadmm.problems.losses import link_of
 from distadmm.ranks.world import World, connect
-from distadmm.run import model, shell
+from distadmm.run import ends, model, shell, shown
 from distadmm.run.config import Choice, Config, Links, Loop, Privacy, Problem
-from distadmm.run.ends import End
 from distadmm.run.observe import Measurement, Observer, OwnFigures, optimum, own_figures
 from distadmm.run.running import Running
 from distadmm.run.setup import Prepared, data_ids, loss_of, prepare
-from distadmm.run.shown import SUMMED_UP, Shown
 from distadmm.structs import mutable_struct
 
 if TYPE_CHECKING:
@@ -39,7 +37,7 @@ _COUNTS = ("rows", "test_rows", "rows_dropped", "duplicates")
 
 
 @mutable_struct
-class Run(Shown, shell.Outcome):
+class Run(shown.Shown, shell.Outcome):
     """A finished run; on ranks other than 0 only `ended` and `iterations` are known."""
 
     config: Config | None = None
@@ -208,8 +206,8 @@ def execute(prepared: Prepared, node: Node, run: Running) -> Run:
     carried = observer.on_edges()
     found.arrays = {} if carried is None else {"traffic.npz": carried}
     if prepared.world.broadcast(models is not None and not np.isfinite(np.vdot(models, models))):
-        found.ended = End.DIVERGED.word
-    if found.ended == End.DIVERGED.word:
+        found.ended = ends.End.DIVERGED.word
+    if found.ended == ends.End.DIVERGED.word:
         found.reason = _divergence(loop.history, observer, run) or loop.reason
     best = None
     if prepared.source.pooled_allowed and flags.observe_every and config.exact and not prepared.world.gone:
@@ -250,13 +248,13 @@ def _summed_up(prepared: Prepared, plan: Plan | None, run: Run, running: Running
     from distadmm.methods.consensus import words as consensus
     from distadmm.run.history import earlier
 
-    test = prepared.test() if run.ended != End.DIVERGED.word else None
+    test = prepared.test() if run.ended != ends.End.DIVERGED.word else None
     last = run.history[-1] if run.history else None
     gap = earlier(running.folder, "mean_model_gap", run.iterations) if last is None else last.mean_model_gap
     measured = {"mean_model_gap": gap, **_on_test_rows(run, test, loss_of(prepared.config))}
     run.summary = {
         "algorithm": prepared.config.name,
-        **{name: getattr(run, name) for name in SUMMED_UP},
+        **{name: getattr(run, name) for name in shown.SUMMED_UP},
         "nodes": len(run.models),
         "ranks": prepared.world.size,
         **{name: None if math.isnan(figure) else figure for name, figure in measured.items()},

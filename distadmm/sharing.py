@@ -20,11 +20,8 @@ from distadmm.data.parties import DataOptions
 from distadmm.data.parts import Parts, check, sparse_or_dense
 from distadmm.files import finite
 from distadmm.flags import build
-from distadmm.methods.sharing import admm, private, stationary, words
+from distadmm.methods.sharing import admm, gauss_seidel, jacobi, messages, private, stationary, words
 from distadmm.methods.sharing import price as prices
-from distadmm.methods.sharing.gauss_seidel import GaussSeidel
-from distadmm.methods.sharing.jacobi import Corrected
-from distadmm.methods.sharing.messages import PrivacyOptions
 from distadmm.methods.sharing.observe import Observer, Watcher
 from distadmm.methods.sharing.release import Release
 from distadmm.methods.sharing.seat import Seat, Solution, iterate, solution_of
@@ -40,12 +37,8 @@ from distadmm.methods.sharing.setup import (
 from distadmm.problems.losses import Logistic, foreign, link_of, loss_named
 from distadmm.ranks.star import Star
 from distadmm.ranks.world import World
-from distadmm.run import model, shell
-from distadmm.run.config import check_assumed
-from distadmm.run.ends import End
+from distadmm.run import config, ends, model, running, shell, spending
 from distadmm.run.loop import Course, Loop
-from distadmm.run.running import Running
-from distadmm.run.spending import leave
 
 
 def solve(
@@ -70,7 +63,7 @@ def solve(
     parts = Parts(matrices, {}, labels, {}, None, labels.size)
     check(star, parts, problem.loss)
     seat = Seat(star, problem, centred(star, parts, problem), labels, parts.rows)
-    algorithm = algorithm or Corrected()
+    algorithm = algorithm or jacobi.Corrected()
     return solution_of(algorithm, *iterate(algorithm, seat, iterations, observe), seat)
 
 
@@ -85,7 +78,7 @@ def predict(blocks: Sequence[Any], solution: Solution) -> Array:
 class SharingADMM(shell.Programme):
     kind, prog, listens, restarts = "sharing", "distadmm.sharing", True, True
     about, form = __doc__, Options
-    flags = (DataOptions, ModelOptions, SolverOptions, PrivacyOptions, RunOptions)
+    flags = (DataOptions, ModelOptions, SolverOptions, messages.PrivacyOptions, RunOptions)
 
     def groups(self, asked: dict[str, Any]) -> list[type]:
         name = str(asked.get("algorithm", ""))
@@ -109,7 +102,7 @@ class SharingADMM(shell.Programme):
         with star.world.together():
             loss = prepared.problem.loss
             if privacy.guarded:
-                check_assumed(privacy, {"--loss": foreign(loss)} if foreign(loss) else {})
+                config.check_assumed(privacy, {"--loss": foreign(loss)} if foreign(loss) else {})
             if prepared.algorithm is None:
                 return prices.moments_price(star, privacy, prepared.parts, loss)
             if privacy.vectors:
@@ -133,7 +126,7 @@ class SharingADMM(shell.Programme):
         layout = {"centre": 0, "parties": {str(m): rank for m, rank in star.home.items()}}
         return {"data_id": ids["1"] if len(set(ids.values())) == 1 else ids, "layout": layout}
 
-    def solve(self, prepared: Prepared, price: prices.Price, run: Running) -> shell.Outcome:
+    def solve(self, prepared: Prepared, price: prices.Price, run: running.Running) -> shell.Outcome:
         options, star, parts, problem = prepared.options, prepared.star, prepared.parts, prepared.problem
         out = prices.opened(price, options.privacy, star, parts, options.run.seed, run)
         every, seen = options.run.observe_every, prepared.exact or prepared.public
@@ -162,7 +155,7 @@ class SharingADMM(shell.Programme):
             k, state = loop.go()
             solution = solution_of(prepared.algorithm, k, state, seat, private=bool(price.said))
             outcome.ended, outcome.began = loop.ended, loop.began
-            if loop.reason and loop.ended == End.DIVERGED.word:
+            if loop.reason and loop.ended == ends.End.DIVERGED.word:
                 solution = solution._replace(failure=loop.reason)
             outcome.columns, outcome.history = watcher.columns, loop.history
             if observer is not None and not problem.convex and isinstance(state, admm.State):
@@ -172,7 +165,7 @@ class SharingADMM(shell.Programme):
             price = prices.as_claimed(price, options.privacy, star, out)
         for each_out in out.values():
             each_out.ledger.close()
-        kept = leave(
+        kept = spending.leave(
             run,
             [each.ledger for each in out.values()],
             owners=parts.owners,
@@ -184,8 +177,8 @@ class SharingADMM(shell.Programme):
         _sum_up(prepared, price, outcome, solution, observer, loop.seconds if price.agreed is None else 0.0)
         outcome.said += nearness
         # A model that did not converge is written and said so; it is no failure of the run, but lost numbers are.
-        if outcome.ended == End.DIVERGED.word and not (price.agreed is None and loop.reason):
-            outcome.ended = End.ITERATIONS.word
+        if outcome.ended == ends.End.DIVERGED.word and not (price.agreed is None and loop.reason):
+            outcome.ended = ends.End.ITERATIONS.word
         outcome.said += [line for line in ("", *(f"{name}: {told}" for name, told in kept)) if kept]
         outcome.strict = options.run.strict and isinstance(prepared.algorithm, admm.Form) and not price.said
         return outcome
@@ -246,7 +239,7 @@ def _nearness(
     theta = solution.theta or float(star.parties)
     if gathered is None or seat.labels is None:
         return []
-    if not algorithm.from_zero and not isinstance(algorithm, GaussSeidel):
+    if not algorithm.from_zero and not isinstance(algorithm, gauss_seidel.GaussSeidel):
         squares = {m: e for part in gathered for m, e in part.items()}
         found = stationary.rate(problem, solution.rho, solution.tau, theta, squares, seat.rows)
         start = float(problem.loss.value(np.zeros(seat.rows), seat.labels).sum())

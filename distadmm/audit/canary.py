@@ -23,9 +23,7 @@ from distadmm.errors import InputError, require
 from distadmm.privacy.accounting.events import Event
 from distadmm.privacy.accounting.objective_perturbation import ObjectivePerturbation
 from distadmm.privacy.ledger.tally import Tally
-from distadmm.privacy.noise.protected import Recipe
-from distadmm.privacy.noise.release import Unprotected
-from distadmm.privacy.noise.sources import Source
+from distadmm.privacy.noise import protected, release, sources
 from distadmm.problems.consensus import GeneralisedLinear, Problem
 from distadmm.problems.losses import Loss
 from distadmm.ranks.graph_network import Network, split
@@ -59,7 +57,7 @@ class Setting(NamedTuple):
     """What an attacked run has in common with the configured one."""
 
     algorithm: Any
-    recipe: Recipe  # of the pairs: (K, 2) alpha and two weights
+    recipe: protected.Recipe  # of the pairs: (K, 2) alpha and two weights
     facts: Facts
     eta: tuple[Array | None, Array | None]  # of the victim and its neighbour; None: automatic
     growth: tuple[Array | None, Array | None]
@@ -70,7 +68,7 @@ class Setting(NamedTuple):
 
 
 def transcripts(
-    setting: Setting, found: Neighbours, there: bool, runs: int, source: Source
+    setting: Setting, found: Neighbours, there: bool, runs: int, source: sources.Source
 ) -> tuple[Node, Recording]:
     """`runs` independent transcripts of one world."""
     only = found.only_there if there else found.only_here
@@ -100,11 +98,11 @@ def _pairs(setting: Setting, victim: Array, neighbour: Array, runs: int) -> Node
 
     start = np.zeros((n, problem.dimension))
     per_node = {"eta": table(setting.eta), "eta_growth": table(setting.growth)}
-    return Node(network, problem, Unprotected(), facts, start, per_node)
+    return Node(network, problem, release.Unprotected(), facts, start, per_node)
 
 
 def scores(
-    setting: Setting, found: Neighbours, there: bool, runs: int, source: Source
+    setting: Setting, found: Neighbours, there: bool, runs: int, source: sources.Source
 ) -> tuple[Array, list[Event]]:
     """ln p(transcript | D')/p(transcript | D) of `runs` transcripts of one world, and a victim's ledger."""
     node, recording = transcripts(setting, found, there, runs, source)

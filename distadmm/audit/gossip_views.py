@@ -13,8 +13,7 @@ from typing import cast
 import numpy as np
 
 from distadmm.algorithm import Array
-from distadmm.audit import gossip, play
-from distadmm.audit.draws import ledgers
+from distadmm.audit import draws, gossip, play
 from distadmm.errors import InputError, require
 from distadmm.methods.consensus import forecast
 from distadmm.methods.gossip import private
@@ -81,7 +80,7 @@ def of_config(config: Config, run: Path | None) -> Shown:
     repeatable = prepared.config.privacy.rng == "simulation"
     node = play.fresh(plan.node)
     source = Simulation(config.loop.seed)
-    books = Books(ledgers(node.network.nodes, plan.recipe.adjacency, source))
+    books = Books(draws.ledgers(node.network.nodes, plan.recipe.adjacency, source))
     release = replace(plan, node=node).release(books, source, 1)
     node.network.stamp = None
     release.commit(release.plans(()))

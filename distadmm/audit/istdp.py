@@ -22,9 +22,8 @@ import numpy as np
 from distadmm.audit.bounds import Claim, point_claim
 from distadmm.audit.draws import Draws, Played, ledgers
 from distadmm.audit.noises import Finding, Noise, off_grid, rate_on
-from distadmm.methods.istdp import printed
+from distadmm.methods.istdp import printed, private
 from distadmm.methods.istdp.plan import Plan
-from distadmm.methods.istdp.private import iterate
 from distadmm.methods.istdp.release import GridGradient, NoisyGradient
 from distadmm.privacy.accounting.events import Event
 from distadmm.privacy.ledger.rules import MemoryLedger
@@ -71,7 +70,7 @@ def transcript(X: Array, y: Array, plan: Plan, node: int, source: sources.Source
         seen.told.append(np.array(noisy))
         return noisy
 
-    steps = iterate(xi, np.zeros(plan.dimension), MCP(plan.lam, plan.alpha), plan.steps)
+    steps = private.iterate(xi, np.zeros(plan.dimension), MCP(plan.lam, plan.alpha), plan.steps)
     for _ in range(plan.iterations):
         next(steps)
     return seen

@@ -21,9 +21,8 @@ from distadmm.algorithm import Array, begin, stepped
 from distadmm.audit.draws import Draws
 from distadmm.audit.noises import Finding, Noise, Verdict, verdict_of
 from distadmm.errors import require
-from distadmm.methods.masked import private
+from distadmm.methods.masked import masked, private
 from distadmm.methods.masked.learner import Ask, Learner
-from distadmm.methods.masked.masked import rows_sum
 from distadmm.methods.masked.rows import Rows
 from distadmm.methods.masked.rule import Rule, diagonal
 from distadmm.methods.masked.sums import Sums
@@ -203,7 +202,7 @@ def reach(rule: Rule, ask: Ask, learner: Learner) -> float:
     if ask.kind == "curvature":
         weight = np.where(diagonal(d), 1.0, 2.0)
     sums = [
-        rows_sum(Rows(np.tile(x, (many, 1)), np.full(many, float(y)), rule, rule.bits), ask, learner)
+        masked.rows_sum(Rows(np.tile(x, (many, 1)), np.full(many, float(y)), rule, rule.bits), ask, learner)
         for x in rows
         for y in targets
     ]

@@ -17,9 +17,8 @@ import numpy as np
 from distadmm.audit.bounds import Claim, point_claim
 from distadmm.audit.draws import Draws, Played, ledgers
 from distadmm.audit.noises import Finding, Noise, off_grid, rate_on
-from distadmm.methods.sharing import private, vectors
+from distadmm.methods.sharing import equation10, private, vectors
 from distadmm.methods.sharing.admm import Problem
-from distadmm.methods.sharing.equation10 import claimed_sensitivity, claimed_sigma, degenerate_noise
 from distadmm.methods.sharing.moments import Desk, Rows, admm_reply, mutual_reply, one_reply
 from distadmm.methods.sharing.release import Release
 from distadmm.privacy.accounting.events import Event
@@ -215,7 +214,7 @@ def as_printed(
     One feature's signs differ, which is what the paper's assumptions leave of "one column differs".
     """
     problem, rho = Problem(Logistic(), 1.0), 1.0
-    sigma = claimed_sigma(claimed_sensitivity(width, 2, problem, rho), epsilon, delta)
+    sigma = equation10.claimed_sigma(equation10.claimed_sensitivity(width, 2, problem, rho), epsilon, delta)
     pattern = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(9,)))
     matrix = pattern.choice([-1.0, 1.0], (rows, width)) / np.sqrt(width)
     other = matrix.copy()
@@ -229,7 +228,7 @@ def as_printed(
         found = np.empty(runs)
         for r in range(runs):
             stream = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(world, r)))
-            message = block.apply(x + degenerate_noise(block, sigma, stream))
+            message = block.apply(x + equation10.degenerate_noise(block, sigma, stream))
             found[r] = np.log(outside[0](message) / outside[1](message))
         scores.append(found)
     words = f"Theorem 1 of the paper: ({epsilon:g}, {delta:g})-DP for one iteration"

@@ -29,24 +29,20 @@ from distadmm.audit.draws import Draws, Played
 from distadmm.audit.noises import Finding, Verdict, verdict_of
 from distadmm.audit.report import Audit, Level, level_one, level_two, level_zero, table, write
 from distadmm.audit.runs import Play
-from distadmm.commands import transcript
-from distadmm.commands.audit_masked import masked_audit
+from distadmm.commands import audit_masked, transcript
 from distadmm.errors import DONE, FAILURE, InputError, require
 from distadmm.flags import again, build, fields_of, flag, flag_group, parse
 from distadmm.methods.consensus import private as protect
 from distadmm.methods.gossip import private
 from distadmm.methods.istdp.plan import make_plan
 from distadmm.methods.masked.masked import Masked
-from distadmm.privacy.accounting import accountant
-from distadmm.privacy.accounting.gaussian import mu_at
-from distadmm.privacy.accounting.statements import rounded_up
+from distadmm.privacy.accounting import accountant, gaussian, statements
 from distadmm.problems.losses import Array, Logistic, loss_named
 from distadmm.ranks.launch import command
 from distadmm.ranks.world import World
-from distadmm.run import kinds
+from distadmm.run import groups, kinds
 from distadmm.run.claim import claim_directory
 from distadmm.run.config import Choice, Config, Links, Loop, Privacy, Problem
-from distadmm.run.groups import Budget
 from distadmm.run.setup import Prepared, prepare
 
 PROG = "distadmm audit"
@@ -93,7 +89,7 @@ class Query:
     adjacency: str = flag("replace", help="istdp: replace or add-remove", choices=("replace", "add-remove"))
     rows: int = flag(50, help="records of the attacked table", at_least=2)
     iterations: int = flag(10, help="iterations, or rounds", at_least=1)
-    rng: str = again(Budget, "rng")
+    rng: str = again(groups.Budget, "rng")
     seed: int = flag(0, help="seed of all random choices", at_least=0)
     out: str | None = flag(None, help="directory for the report (default: runs/audit-...)")
     force: bool = flag(False, help="replace a directory that is not empty")
@@ -229,7 +225,7 @@ def _consensus(config: Config, options: Options, world: World) -> Audit | None:
         if world.is_root:
             adjacency: Any = config.privacy.adjacency
             published = accountant.published_epsilon(found.events, adjacency)
-            by = f"the attacked node's ledger (published bound {rounded_up(published)})"
+            by = f"the attacked node's ledger (published bound {statements.rounded_up(published)})"
             claim = bounds.claim_of(found.events, adjacency, by)
             scores = found.here, found.there
             nothing = canary.unbounded(found.events)
@@ -265,7 +261,7 @@ def _other(subject: str, query: Query, options: Options) -> Play:
         claim = partial(bounds.claim_of, adjacency=plan.adjacency, words="the ledger of a run")
         return Play(subject, partial(istdp.played, plan, query.rows), claim, query.rng)
     if subject == "sharing":
-        mu = mu_at(query.epsilon, query.delta)
+        mu = gaussian.mu_at(query.epsilon, query.delta)
         party = sharing.toy(query.mechanism, query.rng, rows=query.rows, rounds=query.iterations, mu=mu)
         whose = f"the ledger of a party that sends {query.mechanism}"
         claim = partial(bounds.claim_of, adjacency=party.adjacency, words=whose)
@@ -335,7 +331,7 @@ def audited(asked: dict[str, Any], world: World) -> Audit | None:
         config = radmm.configure(**values)
         require(config.privacy.wanted, NO_CLAIM)
         if isinstance(config.algorithm, Masked):
-            return world.on_root(lambda: masked_audit(config, options, _levels))
+            return world.on_root(lambda: audit_masked.masked_audit(config, options, _levels))
         return _consensus(config, options, world)
     if subject == "run":
         return world.on_root(lambda: _run(asked["folder"], options, run_code=values["run_code"]))
@@ -366,7 +362,7 @@ def _run(folder: str, options: Options, *, run_code: bool) -> Audit:
     config = transcript.configuration_of(folder, "audit", run_code=run_code)
     if run.config.get("algorithm") == "masked":
         require(config.privacy.wanted, _silent(folder))
-        return masked_audit(config, options, _levels, Path(folder))
+        return audit_masked.masked_audit(config, options, _levels, Path(folder))
     if config.algorithm.house == GOSSIP and config.privacy.wanted:
         return _gossip(config, options)
     verdict = white_box_of_run(folder, run_code=run_code)

@@ -23,10 +23,9 @@ from distadmm.errors import DONE, InputError, require
 from distadmm.flags import again, flag, flag_group, parse, value_of
 from distadmm.graphs.facts import mu
 from distadmm.graphs.topology import Topology, load
-from distadmm.methods.consensus import theory
+from distadmm.methods.consensus import recycled, theory
 from distadmm.methods.consensus.penalty import Array, as_number, default_penalty, schedule
 from distadmm.methods.consensus.rate import Setting, linear_rate
-from distadmm.methods.consensus.recycled import RADMM
 from distadmm.problems.losses import loss_named
 from distadmm.ranks.launch import command
 from distadmm.ranks.world import World
@@ -48,9 +47,9 @@ class Options:
         "auto", help="penalty: a number, one a node (0.5,1,...), 'node' (of the graph file), or 'auto'"
     )
     eta_growth: str = flag("1", help="growth q of eta_i q_i^k a solve: a number, one a node, or 'node'")
-    eta_cap: float | None = again(RADMM, "eta_cap", above=None)
-    dual_step: str = again(RADMM, "dual_step")
-    gamma: float = again(RADMM, "gamma")
+    eta_cap: float | None = again(recycled.RADMM, "eta_cap", above=None)
+    dual_step: str = again(recycled.RADMM, "dual_step")
+    gamma: float = again(recycled.RADMM, "gamma")
     lipschitz: tuple[float, ...] = flag(
         (), help="M_i, one number or one a node (default: from --data, else C c1 + rho/N)", above=0
     )

@@ -29,8 +29,7 @@ from distadmm.methods.ias.measures import measure as measure_named
 from distadmm.methods.ias.objective import Objective, random_starts
 from distadmm.methods.istdp import fit, printed
 from distadmm.methods.istdp.options import Data, Model, Options, Privacy, Running
-from distadmm.methods.sharing import setup, stability, stationary
-from distadmm.methods.sharing.messages import PrivacyOptions
+from distadmm.methods.sharing import messages, setup, stability, stationary
 from distadmm.methods.sharing.seat import Seat
 from distadmm.problems.concave import make
 from distadmm.problems.loss_check import SCORES
@@ -50,7 +49,7 @@ def of_sharing(parts: tuple[Any, ...]) -> list[str]:
     """Assumption 1, stability, rate and iteration bound of ADMM sharing."""
     asked, data, model, solver = parts
     run = setup.RunOptions(out=None, observe="none")
-    prepared = setup.prepare(setup.Options(data, model, solver, PrivacyOptions(), run), World())
+    prepared = setup.prepare(setup.Options(data, model, solver, messages.PrivacyOptions(), run), World())
     problem, star, blocks, rows = prepared.problem, prepared.star, prepared.blocks, prepared.parts.rows
     algorithm = prepared.algorithm
     require(

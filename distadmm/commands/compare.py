@@ -21,10 +21,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from distadmm.algorithm import find, names
-from distadmm.commands import grid, sweep
-from distadmm.commands.report import aligned
-from distadmm.data import synthetic
-from distadmm.data.public import ROWS
+from distadmm.commands import grid, report, sweep
+from distadmm.data import public, synthetic
 from distadmm.data.source import BUNDLED, Source, open_source
 from distadmm.errors import InputError, require
 from distadmm.files import read_json, write_npz
@@ -142,7 +140,7 @@ def shape(options: Any) -> tuple[int, int]:
 def width_of(source: Source) -> int:
     """How many columns a table has, if that is not read off its rows."""
     require(
-        source.facts.columns.source != ROWS,
+        source.facts.columns.source != public.ROWS,
         f"--data {source.name}: how many columns it has is the largest index in its rows, which one record can change; "
         "give --columns, a number known without them",
     )
@@ -290,7 +288,7 @@ def told(options: Options, lines: Sequence[Line], made_up: Sequence[Line]) -> li
     said = [
         f"epsilon {options.epsilon:g} at delta {options.delta:g} ({options.adjacency}) on {options.topology}, trust "
         f"{options.trust}; {which}, mean ±95 %; losses and errors of the nodes' own models",
-        *aligned(list(columns), [list(row) for row in zip(*columns.values())]),
+        *report.aligned(list(columns), [list(row) for row in zip(*columns.values())]),
         "",
         "eps T: epsilon of the same run against T: all other nodes together (any), any C of them (coalition:C), a "
         "reader who holds no node (centre)",

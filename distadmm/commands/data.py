@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
-from distadmm.data.options import Rows
-from distadmm.data.schema import MARKS, MISSING
-from distadmm.data.session import cell_file
+from distadmm.data import options, schema, session
 from distadmm.errors import require
 from distadmm.files import write_text
 from distadmm.flags import again, flag, flag_group, positional
@@ -25,7 +23,7 @@ class Describe:
     public: bool = flag(
         False, help="you state that these rows are public: that what is proposed may tell of them"
     )
-    target: str | None = again(Rows, "target")
+    target: str | None = again(options.Rows, "target")
     from_: str | None = flag(None, help="gisette_scale, or an npz of MNIST fours and nines for a stand-in")
     test: str | None = flag(None, help="gisette_scale.t (default: beside the other)")
     licence: str = flag("not stated", help="of the files that are added; kept and shown with their hashes")
@@ -73,9 +71,9 @@ def propose(path: str | Path, target: str | None = None) -> str:
 
     From private rows nothing may be proposed: with one record more the largest age, or the list of jobs, is another.
     """
-    file, left = cell_file(Path(path), target=target), []
+    file, left = session.cell_file(Path(path), target=target), []
     columns = file.texts()
-    gone = [mark for mark in MARKS if any(mark in cells for cells in columns.values())]
+    gone = [mark for mark in schema.MARKS if any(mark in cells for cells in columns.values())]
     lines, said = [f"target = {_text(str(file.target))}"], []
     classes = _classes(set(columns.pop(str(file.target))) - {"", *gone})
     if classes:
@@ -106,7 +104,7 @@ def _column(name: str, cells: Sequence[str], *, lost: bool) -> str | None:
         domain = sorted(set(cells))
         if len(domain) < 2 or len(domain) > CATEGORIES or all(map(_is_date, domain)):
             return None
-        named = MISSING in domain
+        named = schema.MISSING in domain
         filled = f"missing = {_text(max(domain, key=cells.count))}" if named else "missing_indicator = true"
         return f"{{ values = {_list(domain)}, {filled} }}" if lost else _list(domain)
     size = max(map(abs, values), default=0.0)

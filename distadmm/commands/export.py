@@ -12,8 +12,7 @@ from distadmm.errors import require, sense_of
 from distadmm.files import write_json, write_text
 from distadmm.flags import again, flag, flag_group, positional
 from distadmm.ranks.launch import say
-from distadmm.run import kinds, model
-from distadmm.run.scoring import Scorer
+from distadmm.run import kinds, model, scoring
 
 PROG = "distadmm export"
 
@@ -75,7 +74,7 @@ def family(link: str) -> str:
     return {"identity": "LinearRegression", "sign": "SGDClassifier"}.get(link, "LogisticRegression")
 
 
-def module(scorer: Scorer, stem: str) -> str:
+def module(scorer: scoring.Scorer, stem: str) -> str:
     told = scorer.told
     values = {
         "whose": scorer.whose, "loss": told["loss"], "sentence": told["sentence"] or "It was trained on public rows.",
@@ -91,10 +90,10 @@ def module(scorer: Scorer, stem: str) -> str:
 def exported(asked: Export) -> str:
     described = model.read(kinds.opened(asked.run, "export").path)
     with sense_of(described.path):
-        return _exported(asked, Scorer.of(described, asked.node))
+        return _exported(asked, scoring.Scorer.of(described, asked.node))
 
 
-def _exported(asked: Export, scorer: Scorer) -> str:
+def _exported(asked: Export, scorer: scoring.Scorer) -> str:
     out = Path(asked.out or f"exported.{'json' if asked.format == 'json' else 'py'}")
     if asked.format == "json":
         told = {key: value for key, value in scorer.told.items() if key not in ("arrays", "parts")}

@@ -26,8 +26,7 @@ from distadmm.privacy.ledger.account import Account
 from distadmm.privacy.ledger.shelves import read_all
 from distadmm.ranks.launch import command
 from distadmm.ranks.world import World
-from distadmm.run import kinds
-from distadmm.run.groups import Budget
+from distadmm.run import groups, kinds
 from distadmm.structs import struct
 
 PROG = "distadmm ledger"
@@ -51,7 +50,7 @@ class Verify(Files):
     heads: str | None = flag(
         None, help="ledger heads, as the run printed them at its end: is this how it ended?"
     )
-    account: str | None = again(Budget, "account")
+    account: str | None = again(groups.Budget, "account")
 
 
 @struct
@@ -75,7 +74,7 @@ class Certificate(Files):
     owner: str = flag(
         "not named", help="who answers for the runs: a name or an office, as it is to stand on the page"
     )
-    account: str | None = again(Budget, "account")
+    account: str | None = again(groups.Budget, "account")
 
 
 @dataclass(frozen=True)

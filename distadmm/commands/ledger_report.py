@@ -12,10 +12,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from distadmm.errors import require
-from distadmm.privacy.accounting import accountant
+from distadmm.privacy.accounting import accountant, export, masked_statements
 from distadmm.privacy.accounting.events import Adjacency, Event, Leakage
-from distadmm.privacy.accounting.export import dp_event
-from distadmm.privacy.accounting.masked_statements import shares_in_words, shares_of
 from distadmm.privacy.accounting.statements import (
     EXACT,
     NOT_COVERED,
@@ -26,8 +24,7 @@ from distadmm.privacy.accounting.statements import (
     worth,
 )
 from distadmm.privacy.accounting.trust import ADJACENCY_WORDS, composed
-from distadmm.privacy.ledger import chain, compose
-from distadmm.privacy.ledger.filter import filter_from_json
+from distadmm.privacy.ledger import chain, compose, filter
 from distadmm.privacy.ledger.tally import Tally, doubted, is_committed, statement_kind
 
 
@@ -144,7 +141,7 @@ def _earlier(nodes: Sequence[compose.Node], scope: str, delta: float, adjacency:
 def _node(book: Book, spent: compose.Spending, delta: float, adjacency: Adjacency) -> dict[str, Any]:
     tally = book.tally
     published, epsilon = _prices(spent, delta, adjacency, is_committed(tally))
-    budget = filter_from_json(tally.header["budget"])
+    budget = filter.filter_from_json(tally.header["budget"])
     return {
         "node": tally.header["node"],
         "releases": tally.releases,
@@ -179,7 +176,7 @@ def _by_coalition(books: Sequence[Book], delta: float) -> list[str]:
         return by_trust([book.tally.events for book in books], _one(books, "adj"), delta)
     if claim["scope"] != "masked":
         return []
-    return shares_in_words(claim["sums"], shares_of(claim["sums"], delta))
+    return masked_statements.shares_in_words(claim["sums"], masked_statements.shares_of(claim["sums"], delta))
 
 
 def float_exact(books: Iterable[Book]) -> bool:
@@ -278,5 +275,5 @@ def _exported(book: Book) -> dict[str, Any]:
         "statement": statement_kind(book.tally),
         "head": book.found.head,
         "events": [event.to_json() for event in events],
-        "dp_event": dp_event(events),
+        "dp_event": export.dp_event(events),
     }

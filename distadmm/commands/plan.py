@@ -28,11 +28,9 @@ from distadmm.methods.consensus.smoothing import Smoothing
 from distadmm.problems.consensus import GeneralisedLinear, Problem
 from distadmm.ranks.launch import with_flags
 from distadmm.ranks.world import World
+from distadmm.run import groups, observe, running
 from distadmm.run.config import Config, Privacy
 from distadmm.run.config import Problem as Data
-from distadmm.run.groups import Budget, Shared
-from distadmm.run.observe import Observer, optimum
-from distadmm.run.running import unwritten
 from distadmm.run.setup import Prepared, node_like, prepare
 
 PROG = "distadmm plan"
@@ -48,7 +46,7 @@ _EXACT = 6  # penalties, for each K, whose alpha is worked out to rank by
 class Options:
     epsilon: float = flag(help="privacy budget of the whole run", above=0)
     adjacency: str = flag(help="what one record may do: add-remove, replace or label")
-    delta: float = again(Budget, "delta")
+    delta: float = again(groups.Budget, "delta")
     topology: str = again(Data, "topology")
     algorithm: str = flag(
         "radmm", help="radmm, mradmm, admm or madmm", choices=("radmm", "mradmm", "admm", "madmm")
@@ -64,7 +62,7 @@ class Options:
     noise: str = again(Privacy, "noise", default="gamma")
     iterations: int | None = flag(None, help="keep this number of iterations", at_least=1)
     eta: float | None = flag(None, help="keep this penalty", above=0)
-    trust: str | None = again(Shared, "trust", note="; forecasts every private method")
+    trust: str | None = again(groups.Shared, "trust", note="; forecasts every private method")
     runs: int = flag(5, help="surrogate runs for the accuracy band", at_least=1)
     seed: int = flag(0, help="seed of the surrogate", at_least=0)
 
@@ -257,12 +255,12 @@ def outcome(options: Options, prepared: Prepared, plan: Plan) -> Outcome:
     node = node_like(prepared.node, config, Problem(prepared.node.problem.objectives))
     node.start, node.table["alpha"] = prepared.node.start, plan.alpha
     here = replace(prepared, config=config, node=node)
-    node = protect.armed(here, protect.plan_of(here), unwritten(config.run))
+    node = protect.armed(here, protect.plan_of(here), running.unwritten(config.run))
     state = config.algorithm.init(node)
     for k in range(1, config.loop.iterations + 1):
         state = config.algorithm.step(k, state, node)
     models = config.algorithm.finish(config.loop.iterations, state, node).f
-    best = optimum(node, Observer(node, World(), lambda: None))[0]
+    best = observe.optimum(node, observe.Observer(node, World(), lambda: None))[0]
     objectives = node.problem.objectives
 
     def loss(f: Array) -> float:

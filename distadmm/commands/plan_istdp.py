@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from distadmm.commands import plan_public
-from distadmm.commands.compare import require_public_count, require_shape, width_of
+from distadmm.commands import compare, plan_public
 from distadmm.data import synthetic
 from distadmm.data.source import open_source
 from distadmm.errors import DONE, require
@@ -56,8 +55,8 @@ class Options:
     seed: int = flag(0, help="seed of the surrogate", at_least=0)
 
     def __post_init__(self) -> None:
-        require_shape(self)
-        require_public_count(self)
+        compare.require_shape(self)
+        compare.require_public_count(self)
 
 
 class Forecast(NamedTuple):
@@ -93,7 +92,7 @@ def named_shape(options: Any) -> tuple[int, tuple[str, ...]]:
     rows, names = options.rows, tuple(f"x{j}" for j in range(options.columns or 0))
     if rows is None or not names:
         source = open_source(str(options.data))
-        names = names or source.feature_names[: width_of(source)]
+        names = names or source.feature_names[: compare.width_of(source)]
         rows = rows or source.n_rows
     require(rows, f"--data {options.data} does not say how many rows it has; give --rows and --columns")
     return int(rows or 0), names

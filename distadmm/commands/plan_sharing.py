@@ -11,21 +11,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from distadmm.commands import plan_public
-from distadmm.commands.compare import require_shape
+from distadmm.commands import compare, plan_public
 from distadmm.commands.plan_istdp import KINDS, Forecast, mean_loss, named_shape, told
 from distadmm.data import synthetic
 from distadmm.data.parties import DataOptions
 from distadmm.data.parts import cut, split
 from distadmm.errors import DONE, require
 from distadmm.flags import again, flag, flag_group
-from distadmm.methods.sharing import private
-from distadmm.methods.sharing.admm import Problem
+from distadmm.methods.sharing import admm, observe, private, release, vectors
 from distadmm.methods.sharing.messages import PrivacyOptions, agreement, row_bounds
-from distadmm.methods.sharing.observe import centralised
-from distadmm.methods.sharing.release import Release
 from distadmm.methods.sharing.seat import Seat, iterate
-from distadmm.methods.sharing.vectors import S3
 from distadmm.privacy.accounting.gaussian import mu_at
 from distadmm.privacy.ledger.rules import MemoryLedger
 from distadmm.privacy.noise.mechanism import source_of
@@ -87,7 +82,7 @@ class Options:
     seed: int = flag(0, help="seed of the surrogate", at_least=0)
 
     def __post_init__(self) -> None:
-        require_shape(self)
+        compare.require_shape(self)
         M = self.parties or len(self.split)
         require(
             not (self.split and self.parties), "--split and --parties both say how many parties; give one"
@@ -124,9 +119,9 @@ class Table:
         self.options, self.y, self.seed, self.share = options, y, tuple(seed), len(y) / (of or len(y))
         self.columns = X.shape[1]
         self.parts = split(self.star(), options.split, (X, y), None, names)
-        problem = Problem(Logistic(), self.share, intercept=True)
-        self.whole = centralised([X], y, problem)
-        self.x1, self.b1 = centralised([self.parts.train[1]], y, problem)
+        problem = admm.Problem(Logistic(), self.share, intercept=True)
+        self.whole = observe.centralised([X], y, problem)
+        self.x1, self.b1 = observe.centralised([self.parts.train[1]], y, problem)
 
     def star(self) -> Star:
         return Star(World(), self.options.members, party_one_is_centre=True)
@@ -138,7 +133,7 @@ class Table:
         return self._vectors(candidate) if candidate.mechanism == "s3" else self._moments(candidate)
 
     def _moments(self, candidate: Candidate) -> tuple[Array, float]:
-        star, problem = self.star(), Problem(Logistic(), self.share * candidate.lam, intercept=True)
+        star, problem = self.star(), admm.Problem(Logistic(), self.share * candidate.lam, intercept=True)
         agreed = agreement(self.options.privacy(candidate), star, self.parts, problem.loss)
         assert agreed.mu is not None
         agreed = replace(agreed, mu=agreed.mu / self.share)
@@ -148,8 +143,8 @@ class Table:
         return np.concatenate([self.x1, *(answers[m].x for m in out)]), self.b1
 
     def _vectors(self, candidate: Candidate) -> tuple[Array, float]:
-        star, algorithm = self.star(), S3()
-        problem = Problem(Logistic(), candidate.lam, intercept=True)
+        star, algorithm = self.star(), vectors.S3()
+        problem = admm.Problem(Logistic(), candidate.lam, intercept=True)
         problem = replace(problem, region=algorithm.region(problem.region))
         row, _ = row_bounds(self.options.privacy(candidate), star, self.parts, list(star.home))
         mu, N = mu_at(self.options.epsilon, self.options.delta), self.parts.rows
@@ -157,7 +152,7 @@ class Table:
         queries = {m: algorithm.query(problem, row[m], N, "simulation", mu, candidate.rounds) for m in out}
         problem = replace(problem, lam=self.share * problem.lam)
         blocks = {m: algorithm.columns(matrix, row[m]) for m, matrix in self.parts.train.items()}
-        seat = Seat(star, problem, blocks, self.y, N, release=Release(out, queries))
+        seat = Seat(star, problem, blocks, self.y, N, release=release.Release(out, queries))
         _, state = iterate(algorithm, seat, candidate.rounds)
         return np.concatenate([state.x[m] for m in sorted(state.x)]), state.b
 

@@ -12,8 +12,7 @@ from distadmm.flags import again, flag, flag_group, positional
 from distadmm.methods.sharing import predict
 from distadmm.ranks.launch import with_flags
 from distadmm.ranks.world import World
-from distadmm.run import kinds, model
-from distadmm.run.scoring import Scorer
+from distadmm.run import kinds, model, scoring
 
 PROG = "distadmm predict"
 
@@ -36,7 +35,7 @@ def scored(asked: Predict, found: kinds.RunDirectory) -> list[str]:
     """Write the scores; what is to be said of them."""
     described = model.read(found.path)
     with sense_of(described.path):
-        scorer = Scorer.of(described, asked.node)
+        scorer = scoring.Scorer.of(described, asked.node)
         X = _bundled(asked.data, described) if asked.data in BUNDLED else scorer.read(asked.data)
         table = scorer.table(X)
     write_csv(Path(asked.out), *table)

@@ -6,9 +6,7 @@ from distadmm.errors import require
 from distadmm.flags import flag_group, positional
 from distadmm.privacy.ledger.shelves import read_all
 from distadmm.ranks.launch import say
-from distadmm.run import checkpoint, kinds
-from distadmm.run.claim import in_use
-from distadmm.run.ends import end_of
+from distadmm.run import checkpoint, claim, ends, kinds
 
 PROG = "distadmm status"
 
@@ -27,12 +25,12 @@ def told(path: str) -> list[tuple[str, str]]:
     saved = checkpoint.latest(place) if checkpoint.is_there(place) else None
     most = found.config.get("iterations")
     ledgers = sorted(found.path.glob("ledger/*.jsonl"))
-    running = any(map(in_use, (found.path, *ledgers)))
+    running = any(map(claim.in_use, (found.path, *ledgers)))
     going_on = f"python -m distadmm.{found.kind} --resume {found.path}"
     if found.summary is not None:
         ended = str(found.summary["ended"])
         state = f"ended: {ended}" + (
-            f"; to go on: {going_on}" if saved is not None and end_of(ended).value[2] else ""
+            f"; to go on: {going_on}" if saved is not None and ends.end_of(ended).value[2] else ""
         )
     elif running:
         state = "running: its directory is in use"

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from distadmm.commands import study_figures
+from distadmm.commands import report, study_figures
 from distadmm.commands import study_numbers as numbers
-from distadmm.commands.report import aligned, markdown
 from distadmm.files import write_csv, write_text
 
 if TYPE_CHECKING:
@@ -123,8 +122,8 @@ def written(out: Path, lines: Sequence[numbers.Line], options: Options) -> list[
     write_csv(out / "ranking.csv", head, rows)
     said, page = [], ["# A study of networks"]
     for title, header, body, notes in tables(lines, options):
-        said += [f"{title}:", *aligned(header, body), *notes, ""]
-        page += ["", f"## {title}", "", markdown(header, body), "", *notes]
+        said += [f"{title}:", *report.aligned(header, body), *notes, ""]
+        page += ["", f"## {title}", "", report.markdown(header, body), "", *notes]
     said += reading(options)
     drawn = study_figures.draw(out, lines, options)
     page += ["", *reading(options), "", *(f"![{what}]({name}.svg)" for name, what in drawn.items())]

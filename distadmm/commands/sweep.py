@@ -24,8 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from distadmm.commands import grid, report, report_runs
-from distadmm.commands.report_kinds import KINDS
+from distadmm.commands import grid, report, report_kinds, report_runs
 from distadmm.errors import DONE, FAILURE, USAGE, require, told
 from distadmm.files import write_text
 from distadmm.flags import fields_of, flag, flag_group, parse, read_config
@@ -179,7 +178,7 @@ def outcome(folder: Path) -> str:
         words.append(f"ended by: {run.ended}")
     told = [
         f"{column.head.removeprefix('final ')} {column.show.format(column.unit * run.last(column.name))}"
-        for column in KINDS[run.kind].columns
+        for column in report_kinds.KINDS[run.kind].columns
         if math.isfinite(run.last(column.name))
     ]
     words += told[:1]

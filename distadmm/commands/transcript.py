@@ -19,13 +19,11 @@ from distadmm.errors import DONE, InputError, require
 from distadmm.files import read_json, write_json, write_npz
 from distadmm.flags import fields_of, flag, flag_group, nearest, parse, unknown_flag
 from distadmm.methods.consensus import private as protect
-from distadmm.privacy.ledger import replay
-from distadmm.privacy.ledger.shelves import of_nodes
+from distadmm.privacy.ledger import replay, shelves
 from distadmm.privacy.noise.sources import Array, Simulation
 from distadmm.ranks.launch import command
 from distadmm.ranks.world import World
-from distadmm.run import kinds
-from distadmm.run.claim import claim_directory
+from distadmm.run import claim, kinds
 from distadmm.run.config import Choice, Config, Links, Loop, Privacy, Problem
 from distadmm.run.setup import Prepared, prepare
 
@@ -107,7 +105,7 @@ def stored(folder: Path, prepared: Prepared) -> Recording:
             )
         sealed[k] = np.stack([np.frombuffer(row.payload) for row in rows if row is not None])
     recording = Recording(iterations, sealed, None, [])
-    for found in of_nodes(folder / "ledger", node.network.nodes.tolist()).values():
+    for found in shelves.of_nodes(folder / "ledger", node.network.nodes.tolist()).values():
         play.take_entries(recording, found)
     return recording
 
@@ -264,7 +262,7 @@ def work(asked: dict[str, Any], world: World) -> int:
             else of_run(asked["folder"], run_code=asked["run_code"])
         )
         sets = [coalition(text, found.prepared.node.network.n_local) for text in asked["collude"]]
-        folder = claim_directory(asked["table"]["out"], "transcript", force=asked["table"]["force"])
+        folder = claim.claim_directory(asked["table"]["out"], "transcript", force=asked["table"]["force"])
         return _table(write(found, folder, sets), folder)
 
     words = world.on_root(alone)
@@ -277,7 +275,7 @@ def _of_star(run: kinds.RunDirectory, out: str | None, force: bool, collude: Seq
     """A run of sharing: one file for the centre (member 0), one a party, one a coalition, and an index of them."""
     messages, parties, simulated = star.of_run(run)
     sets = [[m] for m in range(parties + 1)] + [coalition(text, parties + 1) for text in collude]
-    folder = claim_directory(out, "transcript", force=force)
+    folder = claim.claim_directory(out, "transcript", force=force)
     names = []
     for members in sets:
         stem = "coalition" if len(members) > 1 else "party" if members[0] else "centre"
@@ -306,7 +304,7 @@ def _of_masked(config: Config, run: Path | None, out: str | None, force: bool, c
     """Masked sums, made again in simulation."""
     made = masked_views.of_config(config, run)
     sets = [coalition(text, made.plan.rule.nodes) for text in collude]
-    folder = claim_directory(out, "transcript", force=force)
+    folder = claim.claim_directory(out, "transcript", force=force)
     return "\n".join(masked_views.write(made, folder, sets, f"{run or 'flags'}, made again ({WATERMARK})"))
 
 

@@ -8,13 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from distadmm.data.formats import kind
-from distadmm.data.mapping import ColumnMapping
-from distadmm.data.public import Fact
+from distadmm.data import formats, mapping, public, session, source
 from distadmm.data.reading import LIBSVM, Reading, file_digest
 from distadmm.data.schema import read_schema
-from distadmm.data.session import Held, path_of
-from distadmm.data.source import Source
 from distadmm.data.table import WIDE, Array, Matrix, data_id, local_key
 from distadmm.data.whole import FileSource, Form, held_out_of, same_columns
 from distadmm.errors import InputError, require
@@ -26,7 +22,7 @@ if TYPE_CHECKING:
 Signed = tuple[str, tuple[str, ...]]  # a file, and its feature columns
 
 
-class PatternSource(Source):
+class PatternSource(source.Source):
     """`shard-{rank}.csv`: node i reads file i, counted from 0, and no other.
 
     Nothing is learnt from the rows of all nodes together: neither bounds nor classes nor their number.
@@ -42,14 +38,14 @@ class PatternSource(Source):
         self.pattern, self.reading, self.name, self.source = pattern, reading, pattern, pattern
         self.test_data = test_data
         _check_pattern(pattern)
-        if kind(self.path(0)) in LIBSVM:
+        if formats.kind(self.path(0)) in LIBSVM:
             require(
                 reading.features is not None,
                 f"--data {pattern}: a libsvm file does not say its number of columns; give --features N",
             )
         self.feature_names = ()
         self.classes = ()
-        self.facts = reading.facts(self.path(0), (), Fact((), "header"), self.clip)
+        self.facts = reading.facts(self.path(0), (), public.Fact((), "header"), self.clip)
         self.nodes_read: set[int] = set()
         self.form: Form | None = None  # of the first file read
         self.read_from: Path | None = None
@@ -101,7 +97,7 @@ class PatternSource(Source):
 
     @property
     def wide(self) -> bool:
-        return kind(self.path(0)) in LIBSVM and (self.reading.features or 0) > WIDE
+        return formats.kind(self.path(0)) in LIBSVM and (self.reading.features or 0) > WIDE
 
     def encoding(self) -> dict[str, Any]:
         return {**super().encoding(), **self.reading.as_json()}
@@ -127,7 +123,7 @@ class PatternSource(Source):
 class ListSource(PatternSource):
     """A table of this session a node."""
 
-    def __init__(self, tables: Sequence[Held], reading: Reading, **options: Any):
+    def __init__(self, tables: Sequence[session.Held], reading: Reading, **options: Any):
         self.tables = tables
         super().__init__("tables of the nodes", reading, **options)
 
@@ -169,19 +165,19 @@ def from_text(
     *,
     labels: Sequence[str] = (),
     schema: str | None = None,
-    sanitise: Mapping[str, ColumnMapping] | None = None,
+    sanitise: Mapping[str, mapping.ColumnMapping] | None = None,
     test_fraction: float = 0.0,
     test_data: str | None = None,
     clip: float | None = 1.0,
     intercept: bool = False,
     world: Any = None,
     **reads: Any,
-) -> Source:
+) -> source.Source:
     """The source of a file name or of a pattern; `reads` are the other fields of `Reading`."""
     described = read_schema(schema) if schema else None
     reading = Reading(labels=tuple(labels), schema=described, sanitise=sanitise or {}, **reads)
     options: dict[str, Any] = {"clip": clip, "intercept": intercept}
-    place, held_out = path_of(text), path_of(test_data) if test_data else None
+    place, held_out = session.path_of(text), session.path_of(test_data) if test_data else None
     if isinstance(place, list):
         require(
             not test_fraction,

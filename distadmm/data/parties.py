@@ -16,10 +16,8 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from distadmm.data.mapping import named_mappings
-from distadmm.data.options import MoreRows
+from distadmm.data import mapping, options, public
 from distadmm.data.parts import Parts, cut, sparse_or_dense, split
-from distadmm.data.public import Fact
 from distadmm.data.reading import Reading, file_digest
 from distadmm.data.table import Array, Matrix, Sparse, data_id, local_key, take
 from distadmm.errors import InputError, require
@@ -33,7 +31,7 @@ HOLD_OUT = 0x484F4C44  # purpose of the permutation that holds records out
 
 
 @struct
-class DataOptions(MoreRows):
+class DataOptions(options.MoreRows):
     split: tuple[int, ...] = flag(
         (), help="columns a party, in order, such as 66,57 (default: equal)", at_least=1
     )
@@ -117,7 +115,7 @@ def _from_table(data: DataOptions, star: Star, seed: int, regression: bool, priv
     if regression and data.data not in BUNDLED:
         reading["task"] = "regression"
     with star.world.together():
-        washed = named_mappings(data.sanitise)
+        washed = mapping.named_mappings(data.sanitise)
         source = open_source(data.data, clip=None, seed=seed, sanitise=washed or None, **reading)
         require(
             isinstance(source, WholeSource),
@@ -125,7 +123,7 @@ def _from_table(data: DataOptions, star: Star, seed: int, regression: bool, priv
         )
         assert isinstance(source, WholeSource)
         if private:
-            columns = Fact(sum(data.split), "flag") if data.split else source.facts.columns
+            columns = public.Fact(sum(data.split), "flag") if data.split else source.facts.columns
             replace(source.facts, columns=columns).require_public(data.data)
     X, y = source.everything(sparse=True)
     held_out = source.test(sparse=True)
@@ -263,7 +261,7 @@ def read_party(path: str | Path, key: str, reading: Reading | None = None, *, ta
             f"{path}: a libsvm file has no key column {key!r}; give CSV, or .npz with an array {key!r}"
         )
     if reading.private:
-        reading.facts(path, file.feature_names, Fact((), "header"), None).require_public(str(path))
+        reading.facts(path, file.feature_names, public.Fact((), "header"), None).require_public(str(path))
     keys = file.column(key)
     empty = next((row for row, name in enumerate(keys) if not name), None)
     if empty is not None:

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from distadmm.data import arrays, session
 from distadmm.data import mapping as mappings
-from distadmm.data.arrays import ArrayFile, PlainArray
 from distadmm.data.csvfile import CsvFile
 from distadmm.data.formats import LibsvmFile, kind
 from distadmm.data.public import ROWS, Fact, PublicFacts, mappings_of
 from distadmm.data.schema import Category, Schema
-from distadmm.data.session import Held, cell_file
 from distadmm.data.table import Array, Matrix, collected
 from distadmm.data.targets import TASKS, conventional, find_classes, given_classes, to_targets
 from distadmm.errors import InputError, require, require_members
@@ -139,7 +138,7 @@ class Reading:
         suffix = kind(path)
         if suffix in CELLS:
             how = {"targetless": targetless, "featureless": featureless, "known": known}
-            return cell_file(path, target=self.target, schema=self.schema, drop=drop, **how)
+            return session.cell_file(path, target=self.target, schema=self.schema, drop=drop, **how)
         what = "libsvm" if suffix in LIBSVM else suffix
         require(
             self.schema is None,
@@ -152,7 +151,7 @@ class Reading:
             )
             return LibsvmFile(path, features=self.features, known=known)
         if suffix in (".npz", ".npy"):
-            reader = ArrayFile if suffix == ".npz" else PlainArray
+            reader = arrays.ArrayFile if suffix == ".npz" else arrays.PlainArray
             return reader(path, target=self.target, targetless=targetless, known=known)
         if suffix in FORMATS:
             file = FORMATS[suffix](path, self)
@@ -265,8 +264,8 @@ class Reading:
         return repr(told).replace(", missing=None, indicator=False)", ")").replace(", missing=None)", ")")
 
 
-def file_digest(path: Path | Held) -> str:
-    if isinstance(path, Held):
+def file_digest(path: Path | session.Held) -> str:
+    if isinstance(path, session.Held):
         return path.digest()
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

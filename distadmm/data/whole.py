@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from distadmm.data.formats import kind
-from distadmm.data.public import ROWS, Fact
+from distadmm.data import formats, public, source
 from distadmm.data.reading import LIBSVM, Blocks, Reading, file_digest
-from distadmm.data.source import WholeSource, told_apart
 from distadmm.data.table import (
     WIDE,
     Array,
@@ -39,11 +37,11 @@ class Form(NamedTuple):
 
     n_rows: int
     feature_names: tuple[str, ...]
-    classes: Fact | None  # None: they are to be found in the rows
+    classes: public.Fact | None  # None: they are to be found in the rows
     pieces: Any = None  # where its records stand
 
 
-class FileSource(WholeSource):
+class FileSource(source.WholeSource):
     """One file, cut into shards by a permutation seeded by `seed`.
 
     Alone, it reads and checks all rows.  With a `form`, and where it is `shared` between ranks, each rank reads the
@@ -85,7 +83,7 @@ class FileSource(WholeSource):
             self._read_all()
 
     def _learn(self, form: Form) -> None:
-        self.form, classes = form, form.classes or Fact((), ROWS)
+        self.form, classes = form, form.classes or public.Fact((), public.ROWS)
         self.classes = classes.value
         self.facts = replace(
             self.reading.facts(self.path, form.feature_names, classes, self.clip),
@@ -203,7 +201,7 @@ class FileSource(WholeSource):
         at = self._columns_of(name, self.form.feature_names) if name else []
         found: Array = np.empty(0)
         for places, X, cells in self._blocks.blocks(self.training):
-            part = told_apart(dense(X)[:, at]) if name else self._targets(cells, self.training[places])
+            part = source.told_apart(dense(X)[:, at]) if name else self._targets(cells, self.training[places])
             found = found if len(found) else np.empty(len(self.training), part.dtype)
             found[places] = part
         return found
@@ -216,7 +214,7 @@ class FileSource(WholeSource):
 
     @property
     def wide(self) -> bool:
-        return kind(self.path) in LIBSVM and self.n_features > WIDE
+        return formats.kind(self.path) in LIBSVM and self.n_features > WIDE
 
     def encoding(self) -> dict[str, Any]:
         return {**super().encoding(), **self.reading.as_json()}

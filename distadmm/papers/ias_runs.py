@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from distadmm import ias
-from distadmm.methods.ias import admm, ga, gba
-from distadmm.methods.ias.certificate import thresholds
+from distadmm.methods.ias import admm, certificate, ga, gba
 from distadmm.methods.ias.inference import Inference, stand_in
 from distadmm.methods.ias.objective import Objective, random_starts
 from distadmm.papers.panels import Row
@@ -46,7 +45,7 @@ def optimum(measure: str, beta: float) -> float:
 @lru_cache(maxsize=8)
 def beta_glob(measure: str) -> float:
     """From which beta on the best mapping of the stand-in says nothing."""
-    return thresholds(objective_of(measure, 1.0)).beta_glob
+    return certificate.thresholds(objective_of(measure, 1.0)).beta_glob
 
 
 def distribution() -> list[Row]:

@@ -6,8 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from distadmm.graphs.figures import grouped
-from distadmm.papers import panels
-from distadmm.papers.command import table
+from distadmm.papers import command, panels
 from distadmm.papers.panels import Line, Panel, Row, Verdict
 from distadmm.papers.radmm_arms import DVP, HALF, OPTIMUM, PLAIN, PP, SHOWN
 
@@ -268,7 +267,7 @@ def _words(rows: list[Row]) -> Iterator[str]:
             [f"{c.P:.2f}" if np.isfinite(p) else "-" for p in (c.P,)] + [f"{c.epsilon:.3f}"] if noisy else []
         )
         lines.append([tag or "all", c.label, *numbers, *(p.replace("nan", "-") for p in prices)])
-    yield from table([*head, *P], lines)
+    yield from command.table([*head, *P], lines)
     if noisy:
         yield f"\n{NOISY}"
 

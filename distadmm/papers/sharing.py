@@ -17,17 +17,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from distadmm.data import gisette
+from distadmm.data import gisette, table
 from distadmm.data.parts import cut, sparse_or_dense
 from distadmm.data.source import open_source
-from distadmm.data.table import dense
 from distadmm.errors import require
 from distadmm.flags import flag, flag_group
-from distadmm.methods.sharing import admm
-from distadmm.methods.sharing.equation10 import EquationTen
-from distadmm.methods.sharing.jacobi import Corrected, Paper
+from distadmm.methods.sharing import admm, equation10, jacobi, sgd
 from distadmm.methods.sharing.seat import Seat, iterate
-from distadmm.methods.sharing.sgd import SGD
 from distadmm.papers.command import reproduce
 from distadmm.papers.panels import QUICK, Row, publish
 from distadmm.papers.sharing_figures import FIGURES as DRAWN
@@ -132,7 +128,7 @@ def task(data: str, options: Options) -> Task:
             kept = (Path(options.images),) if options.images else gisette.added()
             training, held_out = gisette.load_gisette(*kept) if kept[1:] else gisette.build_standin(kept[0])
         name, y, y_test = training.name, training.y, held_out.y
-        X, X_test = dense(training.X), dense(held_out.X)
+        X, X_test = table.dense(training.X), table.dense(held_out.X)
     parts = cut(WIDTHS[data], X.shape[1], len(WIDTHS[data]))
     blocks = tuple(sparse_or_dense(X[:, part]) for part in parts)
     return Task(name, blocks, y, tuple(X_test[:, part] for part in parts), y_test)
@@ -166,7 +162,7 @@ def _trained(item: Item, work: Task) -> list[Row]:
 
 
 @struct
-class NoisyParallel(EquationTen):
+class NoisyParallel(equation10.EquationTen):
     """Equation (10)'s noise on the parallel form with a proximal weight, one vector down."""
 
     from_zero: ClassVar[bool] = False
@@ -182,12 +178,12 @@ def _admm(item: Item, work: Task, see: Callable[[int, Any], None]) -> None:
     rho, tau, seed = RHO[item.data], TAU[item.data], item.seed
     algorithm: admm.Form
     if corrected:
-        algorithm = Corrected(tolerance=0.0)
+        algorithm = jacobi.Corrected(tolerance=0.0)
     elif sigma > 0:
-        noisy = NoisyParallel if tau else EquationTen
+        noisy = NoisyParallel if tau else equation10.EquationTen
         algorithm = noisy(rho=rho, tau=tau, sigma=sigma, seed=seed, purpose=NOISE)
     else:
-        algorithm = (Corrected if tau else Paper)(rho=rho, tau=tau, tolerance=0.0)
+        algorithm = (jacobi.Corrected if tau else jacobi.Paper)(rho=rho, tau=tau, tolerance=0.0)
     iterate(algorithm, seat, item.options.length, see)
 
 
@@ -195,7 +191,7 @@ def _sgd(item: Item, work: Task, see: Callable[[int, Any], None]) -> None:
     eta = float(item.curve.split("eta ")[1])
     blocks = {m: Columns(block) for m, block in enumerate(work.blocks, 1)}
     seat = Seat(Star(parties=len(blocks)), admm.Problem(LOSS, 1.0), blocks, work.y, work.y.size)
-    iterate(SGD(eta, 100, item.seed), seat, item.options.length, see)
+    iterate(sgd.SGD(eta, 100, item.seed), seat, item.options.length, see)
 
 
 def _row(item: Item, work: Task, epoch: int, x: dict[int, Array], b: float, *, centred: bool) -> Row:

@@ -11,10 +11,9 @@ from typing import Any
 
 from distadmm.errors import DONE, FAILURE, InputError
 from distadmm.flags import parse, read_config, value_of
+from distadmm.ranks import launcher, watch
 from distadmm.ranks import world as ranks
-from distadmm.ranks.launcher import place
 from distadmm.ranks.signals import Signals, hold_back
-from distadmm.ranks.watch import Watchdog
 
 
 def _listen() -> None:
@@ -65,10 +64,10 @@ def launch(
     # The ranks of another command's job, which may not all come by here.
     if not guard or "mpi4py.MPI" in sys.modules:
         Signals.let_through()
-        return _launch(prog, read, work, arguments, waiting, Watchdog())
+        return _launch(prog, read, work, arguments, waiting, watch.Watchdog())
     hold_back()  # also in the thread that looks
     try:
-        with Watchdog(guard if limit is None else limit, *place()) as dog:
+        with watch.Watchdog(guard if limit is None else limit, *launcher.place()) as dog:
             return _launch(prog, read, work, arguments, waiting, dog, guarded=True)
     finally:
         Signals.let_through()
@@ -80,7 +79,7 @@ def _launch(
     work: Any,
     arguments: list[str],
     waiting: str,
-    dog: Watchdog,
+    dog: watch.Watchdog,
     *,
     guarded: bool = False,
 ) -> int:
@@ -88,7 +87,7 @@ def _launch(
         atexit.register(dog.stop)  # runs after what ends the library
         world = ranks.connect(waiting)
     except InputError as error:
-        if place()[0] == 0:
+        if launcher.place()[0] == 0:
             print(f"{prog}: {error}", file=sys.stderr)
         return error.code
     if guarded:

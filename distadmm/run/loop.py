@@ -15,9 +15,8 @@ import numpy as np
 from distadmm.algorithm import Array, begin, stepped
 from distadmm.errors import BudgetExhausted, InputError
 from distadmm.ranks.uplink import Uplink
-from distadmm.run import checkpoint, history
+from distadmm.run import checkpoint, history, running
 from distadmm.run.ends import End, end_of
-from distadmm.run.running import Running
 
 EVERY = 2.0  # seconds between lines where there is no terminal
 _REDRAW = 0.1
@@ -179,7 +178,7 @@ class Stop(Exception):
 class Loop:
     """The iterations of one prepared run."""
 
-    def __init__(self, algorithm: Any, place: Place, watcher: Watcher, run: Running, course: Course):
+    def __init__(self, algorithm: Any, place: Place, watcher: Watcher, run: running.Running, course: Course):
         self.algorithm, self.place, self.watcher = algorithm, place, watcher
         self.run, self.course = run, course
         self.history: list[Any] = []

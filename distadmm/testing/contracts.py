@@ -22,8 +22,7 @@ from distadmm.algorithm import Array, Node, begin
 from distadmm.files import read_npz
 from distadmm.privacy.noise.release import Unprotected
 from distadmm.ranks.world import World
-from distadmm.run import shell
-from distadmm.run.setup import prepare
+from distadmm.run import setup, shell
 
 PROGRAMMES: dict[str, Any] = {"graph": radmm.PROGRAMME, "star": sharing.PROGRAMME}
 SMALL: dict[str, dict[str, Any]] = {
@@ -149,7 +148,7 @@ class Step(NamedTuple):
 
 def spied(name: str, spy: Spy, **flags: Any) -> tuple[Any, Node, Iterator[Step]]:
     """An algorithm, its nodes behind `spy`, and its first steps."""
-    prepared = prepare(options(name, **flags), World())
+    prepared = setup.prepare(options(name, **flags), World())
     algorithm, node = prepared.config.algorithm, prepared.node.having(release=spy)
     reads: list[int] = []
 

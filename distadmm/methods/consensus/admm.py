@@ -12,10 +12,8 @@ import numpy as np
 from distadmm.algorithm import Array, Node, Planned, register
 from distadmm.errors import require
 from distadmm.flags import flag
-from distadmm.methods.consensus import smoothing
-from distadmm.methods.consensus.penalty import Penalties
+from distadmm.methods.consensus import penalty, smoothing, tuned_links
 from distadmm.methods.consensus.tuned import RELAXATION, Tuned
-from distadmm.methods.consensus.tuned_links import TunedLinks
 
 METRICS = tuple(RELAXATION)
 
@@ -29,7 +27,7 @@ class State(NamedTuple):
 
 @register("admm")
 @dataclass(frozen=True)
-class ADMM(Penalties):
+class ADMM(penalty.Penalties):
     """Conventional decentralised ADMM; tunes itself where nothing forbids.
 
     f_i(t+1)   = argmin O_i(f) + 2 lam_i(t).f + eta sum_j |(f_i(t)+f_j(t))/2 - f|^2      (8)
@@ -73,12 +71,12 @@ class ADMM(Penalties):
         )
         return super().releases(node, iterations)
 
-    def tuned(self, node: Node) -> Tuned | TunedLinks | None:
+    def tuned(self, node: Node) -> Tuned | tuned_links.TunedLinks | None:
         """The self-tuned recursion, where it applies."""
         chosen = node.table["eta"] is None and node.table["eta_growth"] is None
         chosen = chosen and not node.problem.matrix_free and not node.start.any()
         if self.tune or (self.tune is None and chosen and not node.release.private):
-            return (Tuned if node.network.conditions is None else TunedLinks)(self.metric)
+            return (Tuned if node.network.conditions is None else tuned_links.TunedLinks)(self.metric)
         return None
 
     def init(self, node: Node) -> Any:

@@ -21,9 +21,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from distadmm.methods.funnel import lp
+from distadmm.methods.funnel import lp, perfect
 from distadmm.methods.funnel.model import FLOOR, Array, Joint, entropy, log0
-from distadmm.methods.funnel.perfect import ENUMERABLE, supports
 
 DIMENSION = 4  # symbols of a face, at most
 CELLS = 4_000_000  # looked at, at most
@@ -47,7 +46,7 @@ def faces(joint: Joint) -> int:
 def provable(joint: Joint) -> bool:
     """Whether the faces are few and small enough to be cut up."""
     m = faces(joint)
-    return m <= DIMENSION and comb(joint.M, m) <= ENUMERABLE
+    return m <= DIMENSION and comb(joint.M, m) <= perfect.ENUMERABLE
 
 
 def dobrushin(joint: Joint) -> float:
@@ -62,7 +61,7 @@ def contraction_bound(joint: Joint, R: float) -> float:
 
 def certify(joint: Joint, alpha: Array, slope: float, tol: float, cells: int = CELLS) -> Certificate:
     """An upper bound on max_w g(w), as near as `tol` above zero if the number of cells allows."""
-    symbols = supports(joint.M, faces(joint))
+    symbols = perfect.supports(joint.M, faces(joint))
     m = symbols.shape[1]
     S, price = joint.S.T[symbols], alpha[symbols]  # faces x m x K, faces x m
     corners, face = np.tile(np.eye(m), (len(symbols), 1, 1)), np.arange(len(symbols))

@@ -17,15 +17,13 @@ from distadmm.methods.consensus.private import armed, settle
 from distadmm.methods.consensus.smoothing import Smoothing
 from distadmm.methods.gossip import rule
 from distadmm.methods.gossip.release import Gradients, Paired, Recipe
-from distadmm.privacy.accounting import accountant, gaussian, scopes
+from distadmm.privacy.accounting import accountant, gaussian, pairwise_gaussian, scopes
 from distadmm.privacy.accounting.events import Array, Event
 from distadmm.privacy.accounting.kept import Kept
-from distadmm.privacy.accounting.pairwise_gaussian import shares
 from distadmm.privacy.accounting.trust import Trust
 from distadmm.privacy.ledger.books import Books
-from distadmm.privacy.noise import masks, pairwise
+from distadmm.privacy.noise import masks, pairwise, sources
 from distadmm.privacy.noise.queries import Query
-from distadmm.privacy.noise.sources import Source
 from distadmm.problems.losses import loss_named
 from distadmm.ranks.world import World
 from distadmm.run.config import Config
@@ -63,7 +61,7 @@ class Plan:
     def smoothing(self) -> Smoothing:
         return self.recipe.constants.after
 
-    def release(self, books: Books, source: Source, phases: int) -> Gradients:
+    def release(self, books: Books, source: sources.Source, phases: int) -> Gradients:
         recipe, network = self.recipe, self.node.network
         edges = None
         if recipe.pairwise:
@@ -211,7 +209,7 @@ def _noises(algorithm: Any, A: Array | None, nodes: int) -> list[rule.Noise]:
         require(not asked, f"--noise-model pairwise for {nodes} nodes; needed: at most {forecast.LARGEST}")
         return [local]
     at = q + algorithm.spare
-    known = {ratio: shares(A, max(q, 2) + algorithm.spare, ratio) for ratio in rule.RATIOS}
+    known = {ratio: pairwise_gaussian.shares(A, max(q, 2) + algorithm.spare, ratio) for ratio in rule.RATIOS}
     pairs = [
         rule.Noise.of(A, r, s[at] ** 0.5 if at < len(s) else 1.0)._replace(known=s) for r, s in known.items()
     ]

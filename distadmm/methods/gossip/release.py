@@ -17,9 +17,7 @@ from distadmm.errors import Unsolved, require
 from distadmm.methods.gossip.rule import Constants
 from distadmm.privacy.accounting.events import Adjacency, Array, Event, Unbounded
 from distadmm.privacy.accounting.pairwise_gaussian import PairwiseGaussian
-from distadmm.privacy.noise import pairwise
-from distadmm.privacy.noise.mechanism import GridQuery, grid_of
-from distadmm.privacy.noise.protected import Protected
+from distadmm.privacy.noise import mechanism, pairwise, protected
 from distadmm.privacy.noise.queries import Query
 from distadmm.ranks.conditions import Conditions
 from distadmm.structs import struct
@@ -49,8 +47,8 @@ class Paired:
         """`steps` of them cost mu when `q` nodes collude and `gone` are away, one record moves each by `reach` and
         c = `ratio` s."""
         each = math.sqrt(steps * (shares[q + gone] if q + gone < len(shares) else 1.0)) / mu
-        spacing = grid_of(reach * each)
-        moved = GridQuery(reach * each, reach, dimension, spacing).event.sensitivity_grid
+        spacing = mechanism.grid_of(reach * each)
+        moved = mechanism.GridQuery(reach * each, reach, dimension, spacing).event.sensitivity_grid
         sigma = math.sqrt((moved * each) ** 2 + 4) * (1 + 1e-12)
         return cls(
             reach, dimension, spacing,
@@ -106,7 +104,7 @@ class Recipe:
         return Unbounded(self.unverified) if self.unverified else event
 
 
-class Gradients(Protected):
+class Gradients(protected.Protected):
     """The noisy gradients of this rank's nodes."""
 
     recipe: Recipe  # type: ignore[assignment]

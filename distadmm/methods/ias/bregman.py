@@ -13,9 +13,7 @@ a heuristic.
 
 import numpy as np
 
-from distadmm.methods.ias.admm import divergences, solve_marginal
-from distadmm.methods.ias.ga import project_euclidean
-from distadmm.methods.ias.gba import Ascent
+from distadmm.methods.ias import admm, ga, gba
 from distadmm.methods.ias.objective import Array, Objective, marginals
 
 
@@ -30,7 +28,7 @@ def ascend(
     iterations: int = 200,
     tolerance: float = 1e-9,
     trace: bool = False,
-) -> Ascent:
+) -> gba.Ascent:
     """Outer steps of `inner` steps of (29) each, for every mapping of the batch, until F moves little."""
     problem, measure, beta = objective.problem, objective.measure, objective.beta
     p = problem.P_Y
@@ -40,7 +38,7 @@ def ascend(
     F, used, converged = objective(x).F, np.full(n, iterations), np.zeros(n, dtype=bool)
     history = []
     for j in range(1, iterations + 1):
-        D, going = divergences(objective, x), ~converged
+        D, going = admm.divergences(objective, x), ~converged
         start = x, v, Lambda
         for _ in range(inner):
             pull = -beta * p[:, None] * measure.h(v[:, None, :] / x)  # grad g at (x^k, v^k)
@@ -48,9 +46,9 @@ def ascend(
             for y, w in enumerate(p):
                 r = np.matmul(p, new) - w * new[:, y]
                 force = pull[:, y] - w * D[:, y] - rho * w * (r - v - Lambda / rho) + tau * x[:, y]
-                new[:, y] = project_euclidean(force / (rho * w * w + tau), eps)
+                new[:, y] = ga.project_euclidean(force / (rho * w * w + tau), eps)
             x, m = new, np.matmul(p, new)
-            v_next = solve_marginal(
+            v_next = admm.solve_marginal(
                 measure, beta, p, x, -Lambda, rho + tau, (rho * m + tau * v) / (rho + tau), v
             )
             v, Lambda = v_next, Lambda + rho * (v_next - m)
@@ -66,4 +64,4 @@ def ascend(
             history.append(F.copy())
         if converged.all():
             break
-    return Ascent(x, F, used * inner, converged, history)
+    return gba.Ascent(x, F, used * inner, converged, history)

@@ -8,8 +8,7 @@ needs splitting.  I(S;U) is convex, so its tangent at P^(j) lies below it and F 
 
 import numpy as np
 
-from distadmm.methods.ias import interior
-from distadmm.methods.ias.gba import Ascent
+from distadmm.methods.ias import gba, interior
 from distadmm.methods.ias.objective import Array, Objective, marginals
 
 
@@ -21,7 +20,7 @@ def ascend(
     iterations: int = 200,
     tolerance: float = 1e-10,
     trace: bool = False,
-) -> Ascent:
+) -> gba.Ascent:
     """Climb from one mapping (a batch of one) until F gains less than `tolerance`."""
     X, F = P[0], float(objective(P[0]).F)
     problem, history, converged = objective.problem, [], False
@@ -37,4 +36,4 @@ def ascend(
         converged = F_new - F < tolerance
         if F_new > F:
             X, F = new, F_new
-    return Ascent(X[None], np.array([F]), np.array([k]), np.array([converged]), history)
+    return gba.Ascent(X[None], np.array([F]), np.array([k]), np.array([converged]), history)

@@ -5,11 +5,8 @@ from distadmm.data.options import Rows, one_table
 from distadmm.errors import require
 from distadmm.flags import again, flag, flag_group
 from distadmm.methods.confidence import Ball, ball_of
-from distadmm.methods.ias import admm, ga
-from distadmm.methods.ias.design import EPS, STARTS
+from distadmm.methods.ias import admm, design, ga, measures, multistart
 from distadmm.methods.ias.inference import Inference, counts_of, from_counts, from_file, stand_in
-from distadmm.methods.ias.measures import MEASURES
-from distadmm.methods.ias.multistart import METHODS, Method
 from distadmm.run.groups import Job, Shared
 from distadmm.structs import struct
 
@@ -65,12 +62,13 @@ class Goal:
     """What is maximised, over which mappings."""
 
     f: str = flag(
-        "mi", help=f"privacy measure: {', '.join(MEASURES)}, or a Python file that defines f, f1 and f2"
+        "mi",
+        help=f"privacy measure: {', '.join(measures.MEASURES)}, or a Python file that defines f, f1 and f2",
     )
     u_size: int | None = flag(
         None, help="|U|, the number of symbols (default: |Y|, which is always enough)", at_least=1
     )
-    eps: float = flag(EPS, help="least p(u|y) allowed", above=0)
+    eps: float = flag(design.EPS, help="least p(u|y) allowed", above=0)
     certify: bool | None = again(
         Shared, "certify", note=", close what was missed, show beta's range (default: for a sweep)"
     )
@@ -88,11 +86,11 @@ class Solver:
 
     beta: float = flag(0.4, help="weight of the privacy leakage", above=0)
     method: str | None = again(
-        Shared, "method", choices=METHODS, note=" (default: gba, or admm with --form paper)"
+        Shared, "method", choices=multistart.METHODS, note=" (default: gba, or admm with --form paper)"
     )
     form: str = again(Shared, "form", note="; paper: Algorithm 1 with the sign of (19), refuted")
     starts: str = flag(
-        "sparse", choices=STARTS, help="random starts: near-deterministic rows, or as in the paper"
+        "sparse", choices=design.STARTS, help="random starts: near-deterministic rows, or as in the paper"
     )
     iterations: int | None = again(Shared, "iterations", note=" of the (outer) loop")
     stop_tolerance: float | None = again(
@@ -117,8 +115,8 @@ class Solver:
             f"--form paper is Algorithm 1; it goes with --method admm, not {self.method}",
         )
 
-    def make(self) -> Method:
-        return Method(
+    def make(self) -> multistart.Method:
+        return multistart.Method(
             name=self.method or ("admm" if self.form == "paper" else "gba"),
             iterations=self.iterations,
             tolerance=self.stop_tolerance,

@@ -7,12 +7,9 @@ taken, so I and E fall as beta rises, by the choice itself, and the points lie o
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from distadmm.methods.ias import design, inference, measures, multistart
 from distadmm.methods.ias.certificate import Certificate, Thresholds, thresholds
 from distadmm.methods.ias.certificate import certify as certified
-from distadmm.methods.ias.design import EPS, check_sizes
-from distadmm.methods.ias.inference import Inference
-from distadmm.methods.ias.measures import Measure, measure
-from distadmm.methods.ias.multistart import Method, search
 from distadmm.methods.ias.objective import Array, Objective, project_entropic, random_starts
 from distadmm.methods.ias.polish import LARGEST, polish
 from distadmm.ranks.world import World
@@ -49,13 +46,13 @@ class Curve(NamedTuple):
 
 
 def sweep(
-    problem: Inference,
-    f: str | Measure = "mi",
+    problem: inference.Inference,
+    f: str | measures.Measure = "mi",
     betas: Sequence[float] = (),
     u_size: int | None = None,
     *,
     points: int = 18,
-    eps: float = EPS,
+    eps: float = design.EPS,
     restarts: int = 20,
     certify: bool = True,
     seed: int = 0,
@@ -65,10 +62,10 @@ def sweep(
 
     It is on rank 0, None on the others; directions and certificates are dealt to the ranks of a `world`.
     """
-    world, found = world or World(), measure(f)
+    world, found = world or World(), measures.measure(f)
     K = len(problem.P_Y) if u_size is None else u_size
     for beta in betas or (1.0,):
-        check_sizes(beta, K, eps)
+        design.check_sizes(beta, K, eps)
     limits = world.on_root(lambda: thresholds(Objective(problem, found, 1.0), seed))
     if not betas:
         betas = [1.02 * limits.beta_glob * k / points for k in range(1, points + 1)]
@@ -113,11 +110,13 @@ def _direction(
     stir = random_starts(objectives[0].problem, K, eps, seed, [0], "uniform")[0]
     for objective in objectives:
         if P is None:
-            first = search(objective, K, eps, method=Method(), restarts=restarts, seed=seed)
+            first = multistart.search(
+                objective, K, eps, method=multistart.Method(), restarts=restarts, seed=seed
+            )
             assert first is not None  # on one rank there is always a result
             P, steps = first.P, int(first.iterations.sum())
         else:
-            ascent = Method().ascend(objective, ((1 - STIR) * P + STIR * stir)[None], eps)
+            ascent = multistart.Method().ascend(objective, ((1 - STIR) * P + STIR * stir)[None], eps)
             P, steps = ascent.P[0], int(ascent.iterations[0])
             if P.size <= LARGEST:
                 P = polish(objective, project_entropic(P, eps), eps).P

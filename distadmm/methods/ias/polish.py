@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from distadmm.methods.ias import interior
-from distadmm.methods.ias.envelope import psi
+from distadmm.methods.ias import envelope, interior
 from distadmm.methods.ias.objective import Array, Objective
 
 TIE = 1e-11  # a mapping of fewer columns is preferred to one better by less than this
@@ -68,7 +67,7 @@ def join(objective: Objective, X: Array) -> Array:
 def _column_worth(objective: Objective, X: Array) -> Array:
     """What each column adds to F: p(u) psi(P_{Y|u})."""
     mass, q = posteriors(objective, X)
-    return mass * psi(objective, q)
+    return mass * envelope.psi(objective, q)
 
 
 class _Kinds(NamedTuple):

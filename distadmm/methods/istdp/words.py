@@ -5,16 +5,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from distadmm.data.rows import Rows
-from distadmm.methods.istdp.fit import loss_of
+from distadmm.methods.istdp import fit, printed, release
 from distadmm.methods.istdp.options import Options
-from distadmm.methods.istdp.printed import REFUTED
-from distadmm.methods.istdp.release import Price
 from distadmm.privacy.accounting.statements import refuted, rounded_up
 from distadmm.privacy.noise.release import UNCHECKED
 from distadmm.problems.losses import foreign
 
 
-def outlook(options: Options, rows: Rows, price: Price | None) -> str:
+def outlook(options: Options, rows: Rows, price: release.Price | None) -> str:
     """What would be run."""
     model, privacy, (n, d) = options.model, options.privacy, rows.X.shape
     counted = f"{n} rows, " if privacy.adjacency != "add-remove" else ""
@@ -29,10 +27,10 @@ def outlook(options: Options, rows: Rows, price: Price | None) -> str:
         f"penalty        lambda {plan.lam:.4g}, alpha {plan.alpha:.4g}",
         f"steps          {steps.rule}, from {steps.shortest:.4g} to {steps.longest:.4g}",
     ]
-    if file := foreign(loss_of(model.loss)):
+    if file := foreign(fit.loss_of(model.loss)):
         lines.append(f"privacy        unbounded: {UNCHECKED} {file}")
     elif privacy.form == "paper":
-        lines.append(f"privacy        {refuted(plan.epsilon, plan.delta, REFUTED)}")
+        lines.append(f"privacy        {refuted(plan.epsilon, plan.delta, printed.REFUTED)}")
     else:
         bound = f"epsilon {rounded_up(price.epsilon)} at delta {plan.delta:g} ({plan.adjacency})"
         seeded = "; a SIMULATION: seeded noise, no guarantee" if privacy.rng == "simulation" else ""

@@ -15,11 +15,9 @@ from distadmm.algorithm import Node
 from distadmm.errors import require
 from distadmm.methods.consensus import private as consensus
 from distadmm.methods.consensus.worth import weakest_statement
-from distadmm.methods.masked.learner import Ask, asks
+from distadmm.methods.masked import learner, masked, sums
 from distadmm.methods.masked.machine import cuts_nodes, forgets_labels, keeps_rows_apart
-from distadmm.methods.masked.masked import counted_rows
 from distadmm.methods.masked.rule import ADJACENCIES, SHRINK, Rule
-from distadmm.methods.masked.sums import Sums
 from distadmm.privacy.accounting import gaussian, scopes
 from distadmm.privacy.accounting.events import Event, Unbounded
 from distadmm.privacy.accounting.kept import Kept
@@ -71,7 +69,7 @@ class Plan:
             "hosted": self.hosted, "pinned": bool(self.peers), "evaluated": bool(rule.evaluation),
         }  # fmt: skip
 
-    def event(self, ask: Ask, roster: int, r: int = 0) -> SharedDiscreteGaussian:
+    def event(self, ask: learner.Ask, roster: int, r: int = 0) -> SharedDiscreteGaussian:
         """The price of a sum over so many nodes, of which every one pays the same."""
         rule = self.rule
         share = int(rule.share_variances(ask.kind, ask.t, roster, ask.plain)[0])
@@ -85,7 +83,7 @@ class Plan:
     @property
     def schedule(self) -> list[SharedDiscreteGaussian]:
         """What a run costs in which no round is lost; of one with lost rounds, the filter admits no more."""
-        return [self.event(ask, self.rule.nodes, r) for r, ask in enumerate(asks(self.rule))]
+        return [self.event(ask, self.rule.nodes, r) for r, ask in enumerate(learner.asks(self.rule))]
 
     def committed(self) -> bytes:
         """The terms, as they are hashed."""
@@ -121,7 +119,7 @@ def plan_of(prepared: Prepared) -> Plan:
             signing.require_cryptography()
             signing.require_all(Path(peers), signing.public_keys(Path(peers)), n)
     counted = privacy.adjacency not in ("add-remove", "node")
-    rows = counted_rows(node) if counted else n * (privacy.public_rows or 0)
+    rows = masked.counted_rows(node) if counted else n * (privacy.public_rows or 0)
     epsilon, mu, told = _budget(prepared)
     with node.network.world.together():
         rule = algorithm.rule_of(node, adjacency=privacy.adjacency, colluding=colluding, rows=rows, mu=mu)
@@ -239,7 +237,7 @@ def armed(prepared: Prepared, plan: Plan, run: Running) -> Node:
     if file and not run.resumed:  # before a line of foreign code runs
         books.expose(plan.unverified, iteration=0)
     members = set_up(node, plan, source, books)
-    release = Sums(plan.rule, node.tree, books, source, members, plan)
+    release = sums.Sums(plan.rule, node.tree, books, source, members, plan)
     armed = node.having(release=release)
     release.watch(node.network, node.start, file)
     return armed
@@ -314,7 +312,7 @@ def _started(members: dict[int, Member], plan: Plan, node: Node) -> dict[int, by
 
 def settle(prepared: Prepared, node: Node) -> tuple[float, float, str]:
     """(epsilon, published epsilon, what that is worth) of a private run; closes the ledgers."""
-    release: Sums = node.release  # type: ignore[assignment]
+    release: sums.Sums = node.release  # type: ignore[assignment]
     worth = release.terms.unverified or weakest_statement(node)
     release.close()
     return release.epsilon, math.inf, worth

@@ -10,9 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from distadmm.data.parts import Parts, pooled, sparse_or_dense
-from distadmm.methods.sharing import admm, stationary
-from distadmm.methods.sharing.jacobi import Corrected
-from distadmm.methods.sharing.seat import Seat, iterate
+from distadmm.methods.sharing import admm, jacobi, seat, stationary
 from distadmm.problems.columns import Columns
 from distadmm.problems.losses import Array, Loss
 from distadmm.ranks.star import Star
@@ -145,8 +143,8 @@ def centralised(blocks: list[Any], labels: Array, problem: admm.Problem) -> tupl
 
     joined = hstack(blocks).tocsr() if any(map(issparse, blocks)) else np.hstack(blocks)
     columns = Columns(sparse_or_dense(joined), centre=problem.intercept)
-    alone = Seat(Star(parties=1), problem, {1: columns}, labels, labels.size)
-    _, found = iterate(Corrected(tolerance=1e-7, tau=0.0), alone, 500)
+    alone = seat.Seat(Star(parties=1), problem, {1: columns}, labels, labels.size)
+    _, found = seat.iterate(jacobi.Corrected(tolerance=1e-7, tau=0.0), alone, 500)
     return found.x[1], found.b - float(columns.mean @ found.x[1])
 
 

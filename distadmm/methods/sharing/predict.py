@@ -15,9 +15,7 @@ from distadmm.errors import DONE, number, require
 from distadmm.files import write_csv
 from distadmm.flags import again, flag, flag_group, parse, positional
 from distadmm.methods.sharing.moments import Bounds, Rows
-from distadmm.privacy.accounting.events import Adjacency, Leakage
-from distadmm.privacy.accounting.gaussian import mu_at
-from distadmm.privacy.accounting.scopes import claim
+from distadmm.privacy.accounting import events, gaussian, scopes
 from distadmm.privacy.accounting.statements import beside_scores, rounded_up
 from distadmm.privacy.ledger.account import Account
 from distadmm.privacy.ledger.books import open_ledger
@@ -27,11 +25,8 @@ from distadmm.privacy.noise.queries import Query, Releases, noise_for
 from distadmm.ranks.launch import launch
 from distadmm.ranks.star import Array, Star
 from distadmm.ranks.world import World
-from distadmm.run.directory import earlier_name
-from distadmm.run.groups import Job
-from distadmm.run.kinds import find
+from distadmm.run import directory, groups, kinds, spending
 from distadmm.run.model import read
-from distadmm.run.spending import Purse
 
 
 @flag_group("predict")
@@ -39,7 +34,7 @@ class PredictOptions:
     run: str = positional("RUN", help="the directory of a finished run comes first: predict RUN --data FILE")
     scores: str = flag("scores.csv", help="file the centre writes the scores to")
     release: str = flag("refuse", help="of a private run: refuse, exact, round:STEP or noise:EPSILON")
-    seed: int = again(Job, "seed", note=", when the run used simulation noise")
+    seed: int = again(groups.Job, "seed", note=", when the run used simulation noise")
 
     def __post_init__(self) -> None:
         kind, _, size = self.release.partition(":")
@@ -205,7 +200,7 @@ def release_scores(
             elif kind == "round":
                 sent[m] = float(size) * np.rint(sent[m] / float(size))
                 ledger.charge(
-                    Leakage(_entropy(sent[m]), "rounded score of a person, on average"), iteration=0
+                    events.Leakage(_entropy(sent[m]), "rounded score of a person, on average"), iteration=0
                 )
                 ledger.expose("rounded scores", iteration=0)
             else:
@@ -217,15 +212,17 @@ def release_scores(
 
 def _ledger(run: Path, m: int, privacy: dict[str, Any]) -> MemoryLedger:
     """Scores have ledgers of their own: the training's budget is closed."""
-    adjacency: Adjacency = "replace" if privacy["neighbours"] == "replace" else "add-remove"
+    adjacency: events.Adjacency = "replace" if privacy["neighbours"] == "replace" else "add-remove"
     header: dict[str, Any] = {"mode": privacy["noise"], "adjacency": adjacency, "scope": "person"}
     established = _ESTABLISHED[: None if privacy["mu"] is not None else -1]
-    header["claim"] = claim("scores", established, beside=beside_scores(privacy["mechanism"]))
-    place, training = run / "ledger" / "scores", earlier_name(run)
+    header["claim"] = scopes.claim("scores", established, beside=beside_scores(privacy["mechanism"]))
+    place, training = run / "ledger" / "scores", directory.earlier_name(run)
     ledger = open_ledger(place, m, resume=None, run=f"{training} scores", **header)
     if ledger.mode == "secure":  # who is scored may be among the rows of the training
         book = Account(privacy["account"])
-        ledger.account = Purse(book, ledger.run, str(place.resolve()), privacy["delta"], rows_of=training)
+        ledger.account = spending.Purse(
+            book, ledger.run, str(place.resolve()), privacy["delta"], rows_of=training
+        )
     return ledger
 
 
@@ -245,7 +242,7 @@ def _noisy(
         parts = float(np.linalg.norm(np.maximum(x, 0)) + np.linalg.norm(np.minimum(x, 0)))
         reach = parts if known["nonnegative"] else 2 * reach
     sensitivity = max(bounds.row * reach, 1e-12)
-    sigma = noise_for(sensitivity, mu_at(epsilon, privacy["delta"]), privacy["noise"], scores.size)
+    sigma = noise_for(sensitivity, gaussian.mu_at(epsilon, privacy["delta"]), privacy["noise"], scores.size)
     source = source_of(privacy["noise"], seed if privacy["noise"] == "simulation" else None)
     # One query for all: another person in a row moves that row's score alone.
     query = Query(sigma, sensitivity, scores.size)
@@ -264,9 +261,9 @@ def _said(kind: str, size: float, privacy: dict[str, Any], run: Path, answering:
         return [
             f"scores released {how}: no guarantee for the people scored; the ledgers say epsilon = infinity"
         ]
-    from distadmm.privacy.accounting.gaussian import epsilon, mu_at
+    from distadmm.privacy.accounting.gaussian import epsilon
 
-    mu, delta = mu_at(size, privacy["delta"]), privacy["delta"]
+    mu, delta = gaussian.mu_at(size, privacy["delta"]), privacy["delta"]
     own = f"{size:g}" if answering == 1 else rounded_up(epsilon(mu * math.sqrt(answering), delta))
     together = epsilon(math.hypot(privacy["mu"], mu) * math.sqrt(answering), delta)
     return [
@@ -279,7 +276,7 @@ def _said(kind: str, size: float, privacy: dict[str, Any], run: Path, answering:
 
 def _finished(run: Path) -> tuple[dict[str, Any], list[int], dict[str, Any] | None]:
     """The flags of a run, the columns of each party, and what its release of scores has to know; None: no noise."""
-    found = find(run)
+    found = kinds.find(run)
     require(
         found is not None and found.kind == "sharing" and found.summary is not None,
         f"{run} is not a finished run of distadmm.sharing; give the directory that one wrote",

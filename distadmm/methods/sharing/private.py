@@ -24,8 +24,7 @@ import numpy as np
 
 from distadmm.data.parts import Parts
 from distadmm.errors import InputError, require
-from distadmm.methods.sharing import admm, moments
-from distadmm.methods.sharing.observe import centralised
+from distadmm.methods.sharing import admm, moments, observe
 from distadmm.privacy.noise.queries import Query, Releases, noise_for
 from distadmm.problems.losses import Loss
 from distadmm.ranks.star import Array, Star
@@ -138,7 +137,7 @@ def train(
     mode = next(iter(releases.values())).mode if releases else "simulation"
     if star.is_centre:
         assert parts.labels is not None
-        x[1], b = centralised([parts.train[1]], parts.labels, problem)
+        x[1], b = observe.centralised([parts.train[1]], parts.labels, problem)
         z1, labels = parts.train[1] @ x[1] + b, parts.labels.astype(np.int8)
     others = {m: parts.rows for m in star.home if m > 1}
     scores = star.deal(dict.fromkeys(others, z1) if z1 is not None else None, others, np.float64)

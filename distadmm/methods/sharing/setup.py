@@ -11,11 +11,8 @@ from distadmm.data.parts import Parts, check
 from distadmm.errors import require
 from distadmm.files import read_json
 from distadmm.flags import again, flag, flag_group, table_of
+from distadmm.methods.sharing import equation10, messages, sgd, stability
 from distadmm.methods.sharing.admm import Form, Problem
-from distadmm.methods.sharing.equation10 import EquationTen
-from distadmm.methods.sharing.messages import NO_CHOICE, PrivacyOptions, row_bounds
-from distadmm.methods.sharing.sgd import SGD
-from distadmm.methods.sharing.stability import proximal_weight
 from distadmm.problems.columns import Columns
 from distadmm.problems.losses import loss_named
 from distadmm.problems.regularisers import Ball, region_named, regulariser_named
@@ -69,7 +66,7 @@ class ModelOptions:
         require(
             not data.label_file, "--label-file: in moment mode party 1 holds the labels; put them in its file"
         )
-        require(self.reg == "l2" and self.region == "whole" and self.name == "corrected", NO_CHOICE)
+        require(self.reg == "l2" and self.region == "whole" and self.name == "corrected", messages.NO_CHOICE)
         require(
             not self.secure_aggregation,
             "--secure-aggregation is for vectors; moments go to party 1, which needs each by itself",
@@ -113,7 +110,7 @@ class SolverOptions:
         was={"tolerance": {}},
     )
     sgd_step: float = flag(1.0, help="sgd: eta of the step size eta/sqrt(t)", above=0, was={"eta": {}})
-    batch: int = again(SGD, "batch")
+    batch: int = again(sgd.SGD, "batch")
 
     def __post_init__(self) -> None:
         self.form(1)
@@ -124,7 +121,7 @@ class SolverOptions:
 
     def algorithm(self, model: ModelOptions, rows: int, seed: int) -> Any:
         if model.name == "sgd":
-            return SGD(self.sgd_step, self.batch, seed)
+            return sgd.SGD(self.sgd_step, self.batch, seed)
         return find(model.name, "star").cls(**{**vars(self.form(rows if model.mean else 1)), "seed": seed})
 
 
@@ -142,7 +139,7 @@ class Options:
     data: DataOptions
     model: ModelOptions
     solver: SolverOptions
-    privacy: PrivacyOptions
+    privacy: messages.PrivacyOptions
     run: RunOptions
     own: Any = None  # an algorithm of the user's
 
@@ -230,7 +227,7 @@ def prepare(options: Options, world: World) -> Prepared:
             return _vectors(options, star, parts, problem)
     if privacy.mechanism == "paper":
         form = options.solver.form(parts.rows if model.mean else 1)
-        algorithm: Any = EquationTen(
+        algorithm: Any = equation10.EquationTen(
             rho=form.rho or 0.2, tau=form.tau, sigma=privacy.sigma, epsilon=privacy.epsilon, delta=privacy.delta,
             bound=privacy.norm_bound or 1.0, seed=options.run.seed,
         )  # fmt: skip
@@ -284,9 +281,9 @@ def _vectors(options: Options, star: Star, parts: Parts, problem: Problem) -> Pr
     require(model.name == "corrected", "S1, S2 and S3 know --form sound and --algorithm admm")
     row, note = dict.fromkeys(star.home, 1.0), ""
     if cls.by_row:  # S1 bounds nothing row by row
-        row, note = row_bounds(privacy, star, parts, list(star.home))
+        row, note = messages.row_bounds(privacy, star, parts, list(star.home))
     cuts = {name: getattr(privacy, name) for name in ("radius", "pull", "message_norm") if cls.by_row}
-    tau = form.tau if form.tau is not None else proximal_weight(star.parties)
+    tau = form.tau if form.tau is not None else stability.proximal_weight(star.parties)
     algorithm = cls(rho=form.rho or 0.2, tau=tau, **cuts)
     blocks = {m: algorithm.columns(matrix, row[m]) for m, matrix in parts.train.items()}
     return Prepared(options, star, parts, problem, algorithm, privacy.rounds or 10, blocks, row, note)

@@ -18,10 +18,8 @@ from typing import NamedTuple
 import numpy as np
 
 from distadmm.errors import require
-from distadmm.privacy.accounting import accountant
-from distadmm.privacy.accounting.cost import counted
+from distadmm.privacy.accounting import accountant, cost, rdp
 from distadmm.privacy.accounting.events import Adjacency, Event, check_adjacency
-from distadmm.privacy.accounting.rdp import ORDERS, rdp_to_epsilon
 
 RULES = {
     "one-node": "a record is held by one node: the node that costs most",
@@ -53,7 +51,7 @@ def combine(
     For "moving" the sensitivity stated in an event must cover a record that is added or removed.
     """
     check_adjacency(adjacency)
-    spent = {node: tuple(e for e in counted(events) if not e.free) for node, events in per_node.items()}
+    spent = {node: tuple(e for e in cost.counted(events) if not e.free) for node, events in per_node.items()}
     require(
         across in RULES or (across is None and len(spent) < 2),
         f"across is {across!r} for {len(spent)} nodes; there is no default: choose one of {', '.join(RULES)}",
@@ -118,7 +116,7 @@ def _moved(removed: tuple[Event, ...], added: tuple[Event, ...], delta: float) -
         return accountant.epsilon(both, delta, "add-remove")
     from distadmm.privacy.accounting import pld
 
-    curve = sum((e.rdp(ORDERS, "add-remove") for e in both), np.zeros_like(ORDERS))
-    found = min(pure, rdp_to_epsilon(curve * (1 + 1e-13), delta))
+    curve = sum((e.rdp(rdp.ORDERS, "add-remove") for e in both), np.zeros_like(rdp.ORDERS))
+    found = min(pure, rdp.rdp_to_epsilon(curve * (1 + 1e-13), delta))
     out, into = accountant.ways(removed, "add-remove"), accountant.ways(added, "add-remove")
     return min(found, pld.epsilon([*out[-1], *into[0]], delta)) if out and into else found

@@ -41,8 +41,7 @@ from distadmm.errors import BudgetExhausted, require, told
 from distadmm.privacy.accounting.cost import Cost
 from distadmm.privacy.accounting.events import Event, event_from_json
 from distadmm.privacy.accounting.trust import Trust
-from distadmm.privacy.ledger import chain
-from distadmm.privacy.ledger.rules import now
+from distadmm.privacy.ledger import chain, rules
 from distadmm.privacy.ledger.standing import Entered, Limit, Spender, Standing, standing
 from distadmm.structs import mutable_struct
 
@@ -146,7 +145,7 @@ class Account:
         seq = len(chained.entries) if chained else 0
         lines = [b"\n" if chained and (chained.torn or chained.unended) else b""]
         for each in entries:
-            whole = {"v": chain.VERSION, "seq": seq, "prev": head, "t": now(), **each}
+            whole = {"v": chain.VERSION, "seq": seq, "prev": head, "t": rules.now(), **each}
             line, digest = chain.sealed(chain.canonical(whole))
             lines.append(line)
             head, seq = digest.hex(), seq + 1

@@ -15,9 +15,8 @@ import numpy as np
 
 from distadmm.errors import InputError, require
 from distadmm.privacy.accounting.events import Adjacency, Array, Event
-from distadmm.privacy.ledger import replay, shelves
+from distadmm.privacy.ledger import filter, replay, shelves
 from distadmm.privacy.ledger.file import Ledger, path_of, require_free
-from distadmm.privacy.ledger.filter import Filter
 from distadmm.privacy.ledger.rules import MemoryLedger, exposed
 from distadmm.privacy.ledger.shelf import Shelf
 from distadmm.privacy.ledger.witness import Sighting, Witness, all_sightings
@@ -114,7 +113,7 @@ class Books:
         nodes: Iterable[int],
         neighbours: Sequence[int] = (),
         *,
-        budgets: Sequence[Filter | None] | None = None,
+        budgets: Sequence[filter.Filter | None] | None = None,
         rows: Mapping[int, Sequence[str]] | None = None,
         **header: Any,
     ) -> Self:

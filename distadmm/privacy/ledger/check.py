@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from distadmm.errors import InputError
-from distadmm.privacy.ledger import chain, replay
+from distadmm.privacy.ledger import chain, replay, shelves
 from distadmm.privacy.ledger.account import Account, Entered
 from distadmm.privacy.ledger.file import path_of
-from distadmm.privacy.ledger.shelves import read_all
 from distadmm.privacy.ledger.tally import Tally
 from distadmm.privacy.ledger.witness import Sighting, all_sightings, missing
 
@@ -51,7 +50,7 @@ def verified(files: Sequence[Path], account: Account, heads: str | None = None) 
     sent = {folder: _by_node(replay.read_all(folder).items(), lambda one: one[0][0]) for folder in folders}
     known = account.read().runs
     read = []
-    for found in read_all(files):
+    for found in shelves.read_all(files):
         file = Path(found.path)
         if found.fault or not found.entries:
             faults.append(str(found.fault or f"{file}: no whole entry"))

@@ -26,10 +26,8 @@ from pathlib import Path
 from typing import Any
 
 from distadmm.errors import InputError, told
-from distadmm.privacy.ledger import chain, replay
-from distadmm.privacy.ledger.file import LineFile, Written
+from distadmm.privacy.ledger import chain, file, replay, rules
 from distadmm.privacy.ledger.filter import Filter, filter_from_json
-from distadmm.privacy.ledger.rules import MemoryLedger
 from distadmm.privacy.ledger.tally import Tally
 
 _OWN = frozenset(("kind", "k", "item", "of", "node", "prev", "run", "seq", "v", "rows", "lost", "forfeited"))
@@ -40,7 +38,7 @@ _ROWS_HERE = b'["?"]'
 _CHUNK = 1 << 22  # bytes that are written at a time
 
 
-class Shelf(Sequence[MemoryLedger]):
+class Shelf(Sequence[rules.MemoryLedger]):
     """The ledgers of `nodes`, in order; `shelf[i]` is a view of the i-th."""
 
     def __init__(self, folder: str | Path, nodes: Sequence[int]):
@@ -62,7 +60,7 @@ class Shelf(Sequence[MemoryLedger]):
         self._size, self._due = 0, False
         self._file = self._new_file()
 
-    def _new_file(self) -> LineFile:
+    def _new_file(self) -> file.LineFile:
         """The first name that is free; nobody else takes it at the same moment."""
         with told(f"cannot make {self.folder}: REASON; give another --out"):
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -73,7 +71,7 @@ class Shelf(Sequence[MemoryLedger]):
             with told(f"cannot make the ledger {path}: REASON; give another --out", OSError):
                 try:
                     os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-                    return LineFile(path)
+                    return file.LineFile(path)
                 except FileExistsError:
                     number += 1
 
@@ -85,7 +83,7 @@ class Shelf(Sequence[MemoryLedger]):
             [Shelved(self, i) for i in range(len(self))[at]] if isinstance(at, slice) else Shelved(self, at)
         )
 
-    def __iter__(self) -> Iterator[MemoryLedger]:
+    def __iter__(self) -> Iterator[rules.MemoryLedger]:
         return (Shelved(self, at) for at in range(len(self)))
 
     @property
@@ -230,7 +228,7 @@ def _of_all(name: str) -> Any:
     )
 
 
-class Shelved(Written):
+class Shelved(file.Written):
     """The ledger of one node on a shelf, which holds all that it is at."""
 
     version = chain.SHELF
@@ -241,7 +239,7 @@ class Shelved(Written):
 
     def begin(self, **header: Any) -> None:
         """Write its opening entry; the names of its rows stand on the shelf."""
-        MemoryLedger.__init__(self, self.node, rows=self.rows, **header)
+        rules.MemoryLedger.__init__(self, self.node, rows=self.rows, **header)
 
     def _begin(self) -> None:
         """The shelf has begun."""

@@ -20,12 +20,8 @@ from typing import Any
 import numpy as np
 
 from distadmm.errors import BudgetExhausted, require
-from distadmm.privacy.accounting import rdp
-from distadmm.privacy.accounting.accountant import adaptive_epsilon
+from distadmm.privacy.accounting import accountant, kept, objective_perturbation, rdp, statements
 from distadmm.privacy.accounting.events import Adjacency, Event, Gaussian, KNorm, Unbounded
-from distadmm.privacy.accounting.kept import Kept
-from distadmm.privacy.accounting.objective_perturbation import ObjectivePerturbation
-from distadmm.privacy.accounting.statements import weakest
 from distadmm.privacy.ledger.books import Books
 from distadmm.privacy.ledger.tally import is_committed
 from distadmm.privacy.noise.mechanism import Noise, output_noise
@@ -65,7 +61,7 @@ class Recipe:
                 if self.noise == "gamma":
                     return KNorm(self.dimension, alpha, moved)
                 return Gaussian(1.0 / (alpha * moved))
-            return ObjectivePerturbation(
+            return objective_perturbation.ObjectivePerturbation(
                 self.noise, self.dimension, alpha if self.noise == "gamma" else 1.0 / alpha, weight,
                 self.curvature / self.slope, floor,
                 output_epsilon=self.output_epsilon, one_signed=self.one_signed, logistic=self.logistic,
@@ -129,7 +125,9 @@ class Protected(Unprotected):
         entries, epsilon, delta = self._quoted
         if entries != self._entries:  # releases beyond the schedule
             spent = {tuple(ledger.events) for ledger in self.books.ledgers}
-            epsilon = max(epsilon, *(adaptive_epsilon(each, delta, self.recipe.adjacency) for each in spent))
+            epsilon = max(
+                epsilon, *(accountant.adaptive_epsilon(each, delta, self.recipe.adjacency) for each in spent)
+            )
             self.quote(epsilon, delta)
         return epsilon
 
@@ -141,7 +139,7 @@ class Protected(Unprotected):
         kinds = {ledger.statement_kind for ledger in self.books.ledgers}
         if not self.committed:  # what a budget certifies is itself, not the sum that is quoted
             kinds.add("odometer")
-        return weakest(list(kinds))
+        return statements.weakest(list(kinds))
 
     @property
     def committed(self) -> bool:
@@ -192,7 +190,7 @@ class Protected(Unprotected):
         prices = self.world.each_once(
             lambda plan: [event.rdp(orders, adjacency) for event in plan],
             distinct,
-            Kept("rdp of each", adjacency, orders.tolist()),
+            kept.Kept("rdp of each", adjacency, orders.tolist()),
         )
         curves = {
             event: np.array(curve) for plan, found in prices.items() for event, curve in zip(plan, found)
