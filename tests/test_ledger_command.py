@@ -11,6 +11,7 @@ import pytest
 
 from distadmm.commands import ledger as ledger_command
 from distadmm.privacy.accounting import accountant
+from distadmm.privacy.accounting.accountant import dp_event, rebuilt
 from distadmm.privacy.accounting.events import (
     Gaussian,
     KNorm,
@@ -18,7 +19,6 @@ from distadmm.privacy.accounting.events import (
     Pure,
     Unbounded,
 )
-from distadmm.privacy.accounting.export import dp_event, rebuilt
 from distadmm.privacy.accounting.objective_perturbation import ObjectivePerturbation
 from distadmm.privacy.ledger import compose
 from distadmm.privacy.ledger.books import Books

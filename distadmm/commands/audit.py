@@ -24,12 +24,12 @@ from typing import Any
 import numpy as np
 
 from distadmm import radmm
-from distadmm.audit import bounds, canary, gossip, istdp, play, runs, sharing, whitebox
+from distadmm.audit import bounds, canary, coalition, gossip, istdp, play, runs, sharing, whitebox
 from distadmm.audit.draws import Draws, Played
 from distadmm.audit.noises import Finding, Verdict, verdict_of
 from distadmm.audit.report import Audit, Level, level_one, level_two, level_zero, table, write
 from distadmm.audit.runs import Play
-from distadmm.commands import audit_masked, transcript
+from distadmm.commands import transcript
 from distadmm.errors import DONE, FAILURE, InputError, require
 from distadmm.flags import again, build, fields_of, flag, flag_group, parse
 from distadmm.methods.consensus import private as protect
@@ -331,7 +331,7 @@ def audited(asked: dict[str, Any], world: World) -> Audit | None:
         config = radmm.configure(**values)
         require(config.privacy.wanted, NO_CLAIM)
         if isinstance(config.algorithm, Masked):
-            return world.on_root(lambda: audit_masked.masked_audit(config, options, _levels))
+            return world.on_root(lambda: coalition.masked_audit(config, options, _levels))
         return _consensus(config, options, world)
     if subject == "run":
         return world.on_root(lambda: _run(asked["folder"], options, run_code=values["run_code"]))
@@ -362,7 +362,7 @@ def _run(folder: str, options: Options, *, run_code: bool) -> Audit:
     config = transcript.configuration_of(folder, "audit", run_code=run_code)
     if run.config.get("algorithm") == "masked":
         require(config.privacy.wanted, _silent(folder))
-        return audit_masked.masked_audit(config, options, _levels, Path(folder))
+        return coalition.masked_audit(config, options, _levels, Path(folder))
     if config.algorithm.house == GOSSIP and config.privacy.wanted:
         return _gossip(config, options)
     verdict = white_box_of_run(folder, run_code=run_code)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from distadmm.errors import require
-from distadmm.privacy.accounting import accountant, export, masked_statements
+from distadmm.privacy.accounting import accountant, masked_statements
 from distadmm.privacy.accounting.events import Adjacency, Event, Leakage
 from distadmm.privacy.accounting.statements import (
     EXACT,
@@ -275,5 +275,5 @@ def _exported(book: Book) -> dict[str, Any]:
         "statement": statement_kind(book.tally),
         "head": book.found.head,
         "events": [event.to_json() for event in events],
-        "dp_event": export.dp_event(events),
+        "dp_event": accountant.dp_event(events),
     }

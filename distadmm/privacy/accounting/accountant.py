@@ -12,7 +12,7 @@ here as well: `events` (what was released), `nodes` (who holds what), `calibrati
 
 import importlib
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -46,10 +46,40 @@ def __getattr__(name: str) -> Any:
 
 def to_dp_event(events: Event | Iterable[Event]) -> Any:
     """All events as one of dp-accounting's: its own where it knows the mechanism, `UnsupportedDpEvent` otherwise."""
-    from distadmm.privacy.accounting import export
-
     with told("dp-accounting is not installed; needed: pip install 'distadmm[accounting]'", ImportError):
-        return export.rebuilt(export.dp_event([events] if isinstance(events, Event) else events))
+        return rebuilt(dp_event([events] if isinstance(events, Event) else events))
+
+
+def dp_event(events: Iterable[Event]) -> dict[str, Any]:
+    """One composed event of dp-accounting, as JSON in the form of `DpEvent.to_named_tuple`.
+
+    One that dp-accounting does not know becomes `UnsupportedDpEvent`, which no accountant there will price by mistake.
+    """
+    parts = []
+    for event in counted(events):
+        name, fields = event.single().exported()
+        single = _dp(name, **fields)
+        composed = event.releases > 1 and single["class_name"] != "UnsupportedDpEvent"
+        parts.append(_dp("SelfComposedDpEvent", event=single, count=event.releases) if composed else single)
+    return _dp("ComposedDpEvent", events=parts)
+
+
+def _dp(name: str, **fields: Any) -> dict[str, Any]:
+    return {"module_name": "dp_accounting.dp_event", "class_name": name, **fields}
+
+
+def rebuilt(exported: Mapping[str, Any]) -> Any:
+    """The dp-accounting event that `dp_event` wrote; needs dp-accounting."""
+    from dp_accounting import dp_event as known
+
+    def build(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            fields = {key: build(item) for key, item in value.items()}
+            fields.pop("module_name")
+            return getattr(known, fields.pop("class_name"))(**fields)
+        return [build(item) for item in value] if isinstance(value, list) else value
+
+    return build(exported)
 
 
 class Bounds(NamedTuple):
