@@ -301,3 +301,20 @@ def test_the_law_of_those_whose_values_occur_is_covered() -> None:
         missed += not found.I_SU.low - 1e-9 <= information(spoken @ P) <= found.I_SU.high + 1e-9
     assert left_out > 1
     assert missed <= 0.2 * 8
+
+
+def test_rows_that_bound_nothing_say_so_and_how_many_would() -> None:
+    law = np.array([[0.3, 0.1, 0.05, 0.05], [0.05, 0.1, 0.15, 0.2]])
+    found = Ball(np.round(40 * law), 0.95, (2, 4)).bounds(np.eye(4))
+    assert (0.0, pytest.approx(math.log(2))) == found.I_SU
+    assert found.enough is not None
+    assert 40 < found.enough < 1000
+    assert any("40 rows say nothing of I(S;U)" in line for line in found.lines())
+    assert found.summary()["rows_that_would_bound_I_SU"] == found.enough
+    more = Ball(np.round(found.enough * law), 0.95, (2, 4)).bounds(np.eye(4))
+    assert more.enough is None
+    assert "every law" not in more.text()
+    assert more.I_SU.high < math.log(2)
+    assert (
+        Ball(np.round(40 * law), 0.95, (2, 4)).bounds(np.ones((4, 1))).enough is None
+    )  # says nothing, and is known to

@@ -20,7 +20,7 @@ any multipliers give a bound, a search only makes it small.  Floating point, wit
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from functools import cached_property
 from typing import NamedTuple
@@ -57,17 +57,25 @@ class Bounds(NamedTuple):
     I_YU: Interval
     E: Interval | None  # of a measure of leakage, where one was given
     ball: Ball
+    enough: (
+        int | None
+    )  # rows of these frequencies that would bound I(S;U), where these bound it no more than none do
 
     def text(self) -> str:
         more = "" if self.E is None else f", E[d] in {self.E.text()}"
-        return f"I(S;U) in {self.I_SU.text()}, I(Y;U) in {self.I_YU.text()}{more}"
+        nothing = "" if self.enough is None else " (so of every law)"
+        return f"I(S;U) in {self.I_SU.text()}{nothing}, I(Y;U) in {self.I_YU.text()}{more}"
 
     def lines(self) -> list[str]:
-        return [self.text(), *self.ball.lines()]
+        nothing = (
+            f"{self.ball.n} rows say nothing of I(S;U); about {self.enough} with these frequencies would"
+        )
+        return [self.text(), *([nothing] if self.enough is not None else []), *self.ball.lines()]
 
     def summary(self) -> dict[str, object]:
-        found = {"I_SU": list(self.I_SU), "I_YU": list(self.I_YU)}
+        found: dict[str, object] = {"I_SU": list(self.I_SU), "I_YU": list(self.I_YU)}
         found |= {} if self.E is None else {"E_d": list(self.E)}
+        found |= {} if self.enough is None else {"rows_that_would_bound_I_SU": self.enough}
         ball = self.ball
         return {
             "confidence": ball.confidence, "rows": ball.n, "cells": list(ball.cells), "radius": ball.eps, **found,
@@ -146,9 +154,20 @@ class Ball:
             len(P) == self.law.shape[1], f"the mapping has {len(P)} rows; needed {self.law.shape[1]}, one a y"
         )
         about_Y = self._of_Y(P)
-        return Bounds(
-            self._of_S(P, about_Y.high), about_Y, None if measure is None else self._leakage(P, measure), self
-        )
+        about_S, leaked = self._of_S(P, about_Y.high), None if measure is None else self._leakage(P, measure)
+        return Bounds(about_S, about_Y, leaked, self, self._enough(P) if self._vacuous(about_S, P) else None)
+
+    def _vacuous(self, about_S: Interval, P: Array) -> bool:
+        """Whether I(S;U) is bounded by the entropy of S and by what U says of Y at most, and by no row."""
+        every = min(np.log(len(self.law)), np.log(P.max(0).sum()))
+        return about_S.low <= 0 and about_S.high >= every * (1 - 1e-9) > 0
+
+    def _enough(self, P: Array) -> int:
+        """How many rows of these frequencies would bound I(S;U): the first found, doubling."""
+        more = self
+        while more._vacuous(more._of_S(P, more._of_Y(P).high), P):
+            more = replace(more, counts=2 * more.counts)
+        return more.n
 
     # -- (3) ------------------------------------------------------------------------------------------------------
 
