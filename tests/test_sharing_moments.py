@@ -10,9 +10,10 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distadmm.data.parts import Parts
+from distadmm.data.parts import Parts, split
 from distadmm.errors import BudgetExhausted, InputError
-from distadmm.methods.sharing import admm, private
+from distadmm.methods.sharing import admm, price, private
+from distadmm.methods.sharing.messages import PrivacyOptions
 from distadmm.methods.sharing.moments import (
     Bounds,
     Desk,
@@ -31,8 +32,9 @@ from distadmm.privacy.accounting.gaussian import epsilon, mu_at
 from distadmm.privacy.ledger.rules import MemoryLedger
 from distadmm.privacy.noise.queries import Query, Releases
 from distadmm.privacy.noise.sources import Secure, Simulation
-from distadmm.problems.losses import Logistic
+from distadmm.problems.losses import HuberHinge, Logistic
 from distadmm.ranks.star import Star
+from distadmm.ranks.world import World
 
 VECTORS = json.loads((Path(__file__).parent / "vectors" / "vertical.json").read_text())
 KINDS = {
@@ -334,3 +336,22 @@ def test_at_epsilon_one_the_others_columns_help_on_adult():
     alone = test_metrics(Logistic(), X_test[:, :66] @ trained.x[1] + trained.b, y_test)[0]
     assert np.mean(found) <= 0.327
     assert max(found) < alone - 0.02
+
+
+def test_labels_are_claimed_to_be_protected_under_the_logistic_loss_alone() -> None:
+    """Slope at most 1 and curvature at most 1/4 are not enough: the two labels' slopes may be further than 1 apart."""
+    wide, flat = HuberHinge(2.0), np.full((3, 1), 1e-3)
+    assert (wide.max_slope, wide.max_curvature) == (1.0, 0.25)
+    labels = np.array([[1.0, 1.0, -1.0], [-1.0, 1.0, -1.0]])
+    moved = [private.own_slopes(Rows(flat, Bounds(1.0, 1.0, 0.25)), y, wide, 10.0)[1] for y in labels]
+    assert np.linalg.norm(moved[0] - moved[1]) > 1.4 > private.slope_sensitivity("label", 1.0, 10.0)
+    star = Star(World(), 2, party_one_is_centre=True)
+    parts = split(star, (), (np.hstack([flat, flat]), labels[0]), None, ("a", "b"))
+    for loss, protect, bounded in (
+        (Logistic(), "label", True),
+        (wide, "label", False),
+        (wide, "record", True),
+    ):
+        options = PrivacyOptions(epsilon=2.0, mechanism="v2", protect=protect, rng="simulation")
+        claim = price.moments_price(star, options, parts, loss).accounts[1].claim
+        assert ("bounded-curvature" in claim["verified"]) is bounded

@@ -17,7 +17,7 @@ from distadmm.privacy.ledger.filter import budget
 from distadmm.privacy.noise.mechanism import source_of
 from distadmm.privacy.noise.queries import Query, Releases
 from distadmm.privacy.noise.release import UNCHECKED
-from distadmm.problems.losses import Loss, foreign
+from distadmm.problems.losses import Logistic, Loss, foreign
 from distadmm.ranks.star import Star
 
 if TYPE_CHECKING:
@@ -168,7 +168,9 @@ def moments_price(star: Star, privacy: PrivacyOptions, parts: Parts, loss: Loss)
         Hypothesis("public-bound", "flag" if given_bounds(privacy, star) else "code"),
         Hypothesis("bounded-slope", "code" if known else "declared"),
     ]  # fmt: skip
-    if loss.max_slope <= 1 and loss.max_curvature <= 0.25:
+    # Logistic slopes of the two labels at one score differ by 1; another loss's by up to 2, and labels need 1.
+    one_apart = privacy.protect != "label" or isinstance(loss, Logistic)
+    if loss.max_slope <= 1 and loss.max_curvature <= 0.25 and one_apart:
         established.append(Hypothesis("bounded-curvature", "code" if known else "declared"))
     beside = statements.beside_sharing(agreed.mechanism)
     scope = "moments-rounds" if agreed.mechanism in ("v1-t", "v1-admm") else "moments"

@@ -42,7 +42,7 @@ HYPOTHESES = {
     "cut-rows": "each party cuts each of its rows to its bound, whatever the other rows are",
     "own-term": "what a record adds to a moment is a function of its own row and of released values",
     "public-bound": "the bound on the norm of a row is a public number",
-    "bounded-curvature": "the curvature of party 1's loss is at most 1/4, and its slope at most 1",
+    "bounded-curvature": "party 1's loss has curvature at most 1/4, slope at most 1, and 1 between labels if protected",
     "own-slopes": "party 1's slopes are those of a model solved to a gradient of norm 1e-9",
     "released-models": "models are functions of released values, so that scores tell of the people scored alone",
     "public-count": "the number of rows is public: replaced records leave it as it is, or it is given and not counted",
