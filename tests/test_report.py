@@ -462,6 +462,16 @@ def test_a_run_alone_has_no_figure_of_one_point(runs: Path) -> None:
     assert not any("against epsilon" in picture.title for picture in report_figures.pictures(alone))
 
 
+def test_epsilons_that_are_no_numbers_are_refused_in_one_line(runs: Path, tmp_path: Path, capsys) -> None:
+    shutil.copytree(runs / "noisy" / "e4s0", tmp_path / "run")
+    path = tmp_path / "run" / "summary.json"
+    for damaged in ({"any": [[]]}, [4.0], {"any": "much"}):
+        path.write_text(json.dumps({**json.loads(path.read_text()), "epsilons": damaged}))
+        code, _, _, err = reported(capsys, tmp_path / "run", "--out", str(tmp_path / "x.html"))
+        assert (code, err.count("\n")) == (2, 1)
+        assert "holds something else than distadmm wrote there" in err
+
+
 @pytest.mark.parametrize(("others", "drawn"), [(2.0003, False), (1.2, True)])
 def test_trusts_are_drawn_where_they_differ(others: float, drawn: bool, runs: Path) -> None:
     trace = report_runs.read(runs / "noisy" / "e4s0")

@@ -136,12 +136,11 @@ def _by_trust(found: Sequence[Group], what: Column) -> Picture | None:
     """The same over what others make of it: a point for each trust that is told; nothing where none differ by 1 %."""
     lines = []
     for at, group in enumerate(found):
-        spent = [t.summary["epsilons"] for t in group.traces if t.summary and t.summary.get("epsilons")]
+        spent = [trace.epsilons for trace in group.traces if trace.epsilons]
         loss = what.unit * float(np.median([t.last(what.name) for t in group.traces]))
         if spent and not math.isnan(loss):
-            worst = {trust: max(float(each[trust]) for each in spent) for trust in spent[0]}
-            asked = str((group.traces[0].summary or {}).get("trust", "any"))
-            worst.setdefault(asked, max(trace.epsilon for trace in group.traces))
+            told_of_all = [trust for trust in spent[0] if all(trust in each for each in spent)]
+            worst = {trust: max(each[trust] for each in spent) for trust in told_of_all}
             lines.append((at, group.label, {t: e for t, e in worst.items() if math.isfinite(e)}, loss))
     if all(
         max(worst.values(), default=0) <= 1.01 * min(worst.values(), default=0) for _, _, worst, _ in lines

@@ -79,6 +79,13 @@ class Trace:
         return float(self.summary.get("epsilon", math.nan)) if self.summary else math.nan
 
     @property
+    def epsilons(self) -> dict[str, float]:
+        """The same by trust, that of the run among them; empty where they are not told apart."""
+        summary = self.summary or {}
+        known = {str(trust): float(epsilon) for trust, epsilon in (summary.get("epsilons") or {}).items()}
+        return {str(summary["trust"]): self.epsilon, **known} if known and "trust" in summary else known
+
+    @property
     def statement(self) -> str:
         return str(self.summary.get("statement", "")) if self.summary else ""
 
@@ -147,7 +154,7 @@ def read(folder: Path) -> Trace:
     found = kinds.opened(folder, "report")
     with sense_of(folder):
         trace = _trace(folder, found)
-        float(trace.epsilon)  # is a number, or refused here
+        _ = trace.epsilon, trace.epsilons  # are numbers, or refused here
         return trace
 
 
