@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.special import gammaln, xlogy
 
@@ -97,6 +97,7 @@ def test_every_law_of_the_ball_is_within_the_bounds(seed: int, n: int, clear: bo
 
 @settings(deadline=None, max_examples=12)
 @given(st.integers(0, 10**6), st.sampled_from([1e-4, 0.02, 0.5]))
+@example(2000, 0.5)  # a cell at the branch point of Lambert's function
 def test_suprema_over_the_ball_are_not_exceeded(seed: int, eps: float) -> None:
     rng = np.random.default_rng(seed)
     p = rng.multinomial(30, rng.dirichlet(np.full(6, 0.5))) / 30

@@ -291,6 +291,7 @@ def curved(p: Array, a: Array, q: Array, eps: float) -> float:
             # log P + scale/P = -(slope + 1): r - log r = c with r = scale/P >= 1
             c = np.maximum(-(slope[seen] + 1) - np.log(scale), 1.0)
             r = np.where(c < 700, -lambertw(-np.exp(-np.minimum(c, 700)), -1).real, c + np.log(c))
+            r = np.nan_to_num(r, nan=1.0)  # at c = 1, its branch point, where scipy knows none
         inner = p.copy()
         inner[seen] = np.clip(scale / np.maximum(r, 1.0), low[seen], high[seen])
         return float(np.maximum(ends, np.where(seen, g(inner), ends)).sum() + nu + lam * (eps - entropy))
