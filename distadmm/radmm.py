@@ -130,9 +130,8 @@ class Consensus(shell.Programme):
         release: Any = node.release
         try:
             outcome = execute(prepared, node, run)
-        except (
-            BaseException
-        ):  # a release and its guard know each other: a collector of garbage would come later
+        except BaseException:
+            # A release and its guard know each other: a collector of garbage would come later.
             for ledger in release.books.ledgers if release.books else ():
                 ledger.let_go()
             raise

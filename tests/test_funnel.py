@@ -284,6 +284,15 @@ def test_certificate_bounds_every_posterior_for_any_multipliers(joint, seed, slo
     assert highest <= proof.excess
 
 
+def test_columns_that_are_all_but_equal_are_certified():
+    """Of rank 1 to rounding, and a face of one symbol has no edge to cut."""
+    joint = Joint(np.array([[0.0, 5.7e-11], [1.0, 1.0]]), np.array([0.269, 0.731]))
+    for seed in range(5):
+        alpha = np.random.default_rng(seed).normal(size=2)
+        proof = bound.certify(joint, alpha, 0.0, 1e-3, cells=20_000)
+        assert max(-alpha) <= proof.excess
+
+
 @few
 @given(joints(), seeds)
 def test_bounds_hold_for_every_channel(joint, seed):

@@ -6,6 +6,7 @@ import json
 import math
 from itertools import combinations
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -846,6 +847,14 @@ def test_what_was_shared_with_a_node_that_is_away_is_left_out_and_paid_for(spare
         worst = pairwise_gaussian.exposures(A, 1, ratio, gone=gone).max()
         assert event.share >= worst * (1 - 1e-9)
     assert event_from_json(json.loads(json.dumps(event.to_json()))) == event
+
+
+def test_no_more_nodes_are_left_out_than_were_paid_for() -> None:
+    present = np.array([True, False, True, False, False, True])
+    conditions = SimpleNamespace(present=lambda k: present)
+    release: Any = SimpleNamespace(conditions=conditions)
+    assert [Gradients.away(release, 3, most) for most in range(4)] == [(), (1,), (1, 3), (1, 3, 4)]
+    assert Gradients.away(SimpleNamespace(conditions=None), 3, 2) == ()  # type: ignore[arg-type]
 
 
 def test_a_node_that_is_away_makes_no_gradient_under_less_noise_than_it_pays_for() -> None:

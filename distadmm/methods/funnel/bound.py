@@ -39,8 +39,8 @@ class Certificate(NamedTuple):
 
 
 def faces(joint: Joint) -> int:
-    """The number of symbols that can carry weight together at a maximum of g."""
-    return min(int(np.linalg.matrix_rank(joint.S, tol=1e-10)), joint.M)
+    """The number of symbols that can carry weight together at a maximum of g; two where columns are all but equal."""
+    return min(max(int(np.linalg.matrix_rank(joint.S, tol=1e-10)), 2), joint.M)
 
 
 def provable(joint: Joint) -> bool:
