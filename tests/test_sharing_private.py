@@ -173,6 +173,10 @@ BAD = {
     "bounds": (["--epsilon", "1", "--row-norm", "1,2,3"], "3 bounds for 2 parties"),
     "bound": (["--epsilon", "1", "--row-norm", "0"], "--row-norm is '0'"),
     "rounds": (["--epsilon", "1", "--rounds", "4"], "use --mechanism v1-t"),
+    "too many rounds": (
+        ["--epsilon", "1", "--mechanism", "v1-t", "--rounds", "1000000000"],
+        "needed: 1 to 10000",
+    ),
     "loss": (["--epsilon", "1", "--row-norm", "3", "--loss", "hinge"], "no bound on its slope or curvature"),
     "mechanism": (["--epsilon", "1", "--mechanism", "v9"], "choose one of"),
     "reg": (["--epsilon", "1", "--row-norm", "3", "--reg", "l1"], "moment mode has one"),

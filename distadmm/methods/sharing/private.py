@@ -31,6 +31,7 @@ from distadmm.ranks.star import Array, Star
 
 MECHANISMS = ("v1", "v1-t", "v1-admm", "v2")
 _ROUNDS = {"v1": 1, "v1-t": 3, "v1-admm": 5, "v2": 1}
+MOST_ROUNDS = 10_000  # gradients of one party
 PROTECTED = ("label", "record")
 
 
@@ -52,7 +53,10 @@ class Agreement:
             self.mechanism in MECHANISMS,
             f"--mechanism is {self.mechanism!r}; choose one of: {', '.join(MECHANISMS)}",
         )
-        require(self.rounds >= 1, f"--rounds is {self.rounds}; needed: at least 1")
+        require(
+            1 <= self.rounds <= MOST_ROUNDS,
+            f"--rounds is {self.rounds}; needed: 1 to {MOST_ROUNDS}, which travel in one message",
+        )
         require(
             self.protect in PROTECTED, f"--protect is {self.protect!r}; choose one of: {', '.join(PROTECTED)}"
         )
