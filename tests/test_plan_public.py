@@ -101,3 +101,17 @@ def test_public_rows_of_another_kind_or_too_few_are_refused(rows, names, told, t
         said = capsys.readouterr().err
         assert told in said
         assert said.count("\n") == 1
+
+
+def test_among_few_rows_noise_is_drawn_anew_for_every_forecast(monkeypatch) -> None:
+    assert [len(plan_public.draws(n)) for n in (50, 125, 500, 1000, 1001, 40_000)] == [16, 16, 4, 2, 1, 1]
+    rng, seeds = np.random.default_rng(0), []
+    simulate = plan_istdp.simulate
+    monkeypatch.setattr(
+        plan_istdp, "simulate", lambda X, y, plan, seed: seeds.append(seed) or simulate(X, y, plan, seed)
+    )
+    rows = plan_istdp.PublicRows(rng.normal(size=(500, 2)) / 3, rng.choice([-1.0, 1.0], 500), 0)
+    options = plan_istdp.Options(epsilon=1.0, adjacency="replace", rows=500, columns=2)
+    rows.excess(plan_istdp.plan_of(options, 500, 2, 5, 1.0))
+    noises = {tuple(np.random.default_rng(seed).normal(size=2)) for seed in seeds}
+    assert len(noises) == len(seeds) == plan_public.FOLDS * 4

@@ -114,7 +114,8 @@ class _Table:
         self.noise, self.least = (seed, run), mean_loss(self.X, self.y, best_model(self.X, self.y))
 
     def excess(self, plan: Plan) -> float:
-        return mean_loss(self.X, self.y, simulate(self.X, self.y, plan, self.noise)) - self.least
+        models = (simulate(self.X, self.y, plan, (*self.noise, n)) for n in plan_public.draws(len(self.y)))
+        return float(np.mean([mean_loss(self.X, self.y, theta) for theta in models])) - self.least
 
 
 class PublicRows:
@@ -129,7 +130,10 @@ class PublicRows:
         return best_model(self.X[rows], self.y[rows], ridge)
 
     def excess(self, plan: Plan) -> Array:
-        return self._of(lambda i, at: simulate(self.X[i], self.y[i], plan, (self.seed, at))) - self.least
+        def drawn(n: int) -> Array:
+            return self._of(lambda i, at: simulate(self.X[i], self.y[i], plan, (self.seed, at, n)))
+
+        return np.mean([drawn(n) for n in plan_public.draws(len(self.y))], axis=0) - self.least
 
     def _of(self, train: Callable[[Array, int], Array]) -> Array:
         """The losses, half-way between rows trained on and rows left out, of models that `train` makes of some rows."""

@@ -18,11 +18,17 @@ FOLDS = 8
 HELP = "rows of the same kind that need no protection (of a bundled table its test rows): forecast the loss from them"
 RIDGES = np.logspace(-6, -2, 9)
 LEAST = 50  # rows; fewer say nothing
+SIMULATED, MOST = 2_000, 16  # rows that are simulated at least, with noise drawn anew; how often at most
 
 
 def halfway(loss: Callable[[int, Array, Array], tuple[float, float]], rows: int, seed: int) -> Array:
     """(loss of the rows trained on + loss of those left out) / 2, for each way to leave some out."""
     return np.array([np.mean(loss(at, *parts)) for at, parts in enumerate(folds(rows, seed))])
+
+
+def draws(rows: int) -> range:
+    """Of the noise, for one forecast: among few rows what one draw costs says little of what the next one will."""
+    return range(min(MOST, max(1, SIMULATED // rows)))
 
 
 def error(halfways: Array) -> float:

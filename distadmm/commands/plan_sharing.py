@@ -7,6 +7,7 @@ features in one place ranks them, and party 1 alone, which costs no privacy, is 
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -18,7 +19,7 @@ from distadmm.data.parties import DataOptions
 from distadmm.data.parts import cut, split
 from distadmm.errors import DONE, require
 from distadmm.flags import again, flag, flag_group
-from distadmm.methods.sharing import admm, observe, private, release, vectors
+from distadmm.methods.sharing import admm, moments, observe, private, release, vectors
 from distadmm.methods.sharing.messages import PrivacyOptions, agreement, row_bounds
 from distadmm.methods.sharing.seat import Seat, iterate
 from distadmm.privacy.accounting.gaussian import mu_at
@@ -35,6 +36,7 @@ PROG = "distadmm plan sharing"
 ROWS = 40_000  # of a surrogate at most; with more rows noise hurts less than is forecast
 # Of what party 1 alone is short of; a plan must bring more, or luck among candidates looks like one.
 GAIN = 0.1
+RIDGES = (1.0, 3.0, 10.0)  # the regulariser of few rows in one place: what suits best stands for that of many
 ALONE = "party 1 alone"
 
 
@@ -101,6 +103,20 @@ class Options:
         )  # fmt: skip
 
 
+class Counted(moments.Rows):
+    """Rows of which each stands for so many."""
+
+    def __init__(self, matrix: Array, bounds: moments.Bounds, *, times: float, exact: bool = False):
+        super().__init__(matrix, bounds, exact=exact)
+        self.times = times
+
+    def gradient(self, g: Array) -> Array:
+        return self.times * super().gradient(g)
+
+    def curvature(self, h: Array | None = None) -> Array:
+        return self.times * super().curvature(h)
+
+
 class Table:
     """Rows dealt to parties, and what candidates are compared with: all features in one place, and party 1 alone.
 
@@ -119,36 +135,48 @@ class Table:
         self.options, self.y, self.seed, self.share = options, y, tuple(seed), len(y) / (of or len(y))
         self.columns = X.shape[1]
         self.parts = split(self.star(), options.split, (X, y), None, names)
-        problem = admm.Problem(Logistic(), self.share, intercept=True)
-        self.whole = observe.centralised([X], y, problem)
-        self.x1, self.b1 = observe.centralised([self.parts.train[1]], y, problem)
+        self.X, self.whole = X, self._fitted(X)
+        self.x1, self.b1 = self._fitted(self.parts.train[1])
+
+    def together(self, ridge: float) -> tuple[Array, float]:
+        """The model of all features in one place, with so many times the regulariser."""
+        return self._fitted(self.X, ridge)
+
+    def _fitted(self, X: Array, ridge: float = 1.0) -> tuple[Array, float]:
+        return observe.centralised([X], self.y, admm.Problem(Logistic(), ridge * self.share, intercept=True))
 
     def star(self) -> Star:
         return Star(World(), self.options.members, party_one_is_centre=True)
 
-    def model(self, candidate: Candidate | None) -> tuple[Array, float]:
-        """The model that a candidate ends with; party 1's own where there is none."""
+    def model(self, candidate: Candidate | None, draw: int = 0) -> tuple[Array, float]:
+        """The model that a candidate ends with, with the n-th noise; party 1's own where there is none."""
         if candidate is None:
             return np.pad(self.x1, (0, self.columns - self.x1.size)), self.b1
-        return self._vectors(candidate) if candidate.mechanism == "s3" else self._moments(candidate)
+        end = self._vectors if candidate.mechanism == "s3" else self._moments
+        return end(candidate, draw)
 
-    def _moments(self, candidate: Candidate) -> tuple[Array, float]:
-        star, problem = self.star(), admm.Problem(Logistic(), self.share * candidate.lam, intercept=True)
+    def _moments(self, candidate: Candidate, draw: int = 0) -> tuple[Array, float]:
+        star, problem = self.star(), admm.Problem(Logistic(), candidate.lam, intercept=True)
         agreed = agreement(self.options.privacy(candidate), star, self.parts, problem.loss)
-        assert agreed.mu is not None
-        agreed = replace(agreed, mu=agreed.mu / self.share)
         z1 = self.parts.train[1] @ self.x1 + self.b1
-        out = self._releases(candidate, range(2, self.options.members + 1))
-        answers = private.answers(self.parts, agreed, out, dict.fromkeys(out, (z1, self.y)), problem)
+        out = self._releases(candidate, range(2, self.options.members + 1), draw)
+        answers = private.answers(
+            self.parts,
+            agreed,
+            out,
+            dict.fromkeys(out, (z1, self.y)),
+            problem,
+            partial(Counted, times=1 / self.share),
+        )
         return np.concatenate([self.x1, *(answers[m].x for m in out)]), self.b1
 
-    def _vectors(self, candidate: Candidate) -> tuple[Array, float]:
+    def _vectors(self, candidate: Candidate, draw: int = 0) -> tuple[Array, float]:
         star, algorithm = self.star(), vectors.S3()
         problem = admm.Problem(Logistic(), candidate.lam, intercept=True)
         problem = replace(problem, region=algorithm.region(problem.region))
         row, _ = row_bounds(self.options.privacy(candidate), star, self.parts, list(star.home))
         mu, N = mu_at(self.options.epsilon, self.options.delta), self.parts.rows
-        out = self._releases(candidate, range(2, self.options.members + 1))
+        out = self._releases(candidate, range(2, self.options.members + 1), draw)
         queries = {m: algorithm.query(problem, row[m], N, "simulation", mu, candidate.rounds) for m in out}
         problem = replace(problem, lam=self.share * problem.lam)
         blocks = {m: algorithm.columns(matrix, row[m]) for m, matrix in self.parts.train.items()}
@@ -156,8 +184,8 @@ class Table:
         _, state = iterate(algorithm, seat, candidate.rounds)
         return np.concatenate([state.x[m] for m in sorted(state.x)]), state.b
 
-    def _releases(self, candidate: Candidate, parties: Sequence[int]) -> dict[int, Releases]:
-        seed = np.random.SeedSequence((*self.seed, CANDIDATES.index(candidate))).generate_state(1)[0]
+    def _releases(self, candidate: Candidate, parties: Sequence[int], draw: int) -> dict[int, Releases]:
+        seed = np.random.SeedSequence((*self.seed, draw, CANDIDATES.index(candidate))).generate_state(1)[0]
         source = source_of("simulation", int(seed))
         ledgers = {m: MemoryLedger(m, adjacency="replace", mode="simulation") for m in parties}
         return {m: Releases(ledger, source) for m, ledger in ledgers.items()}
@@ -190,7 +218,12 @@ def by_synthetic_rows(
     X, y = synthetic.coded(names, rows, options.seed, run, norm=None, spread=spread, alike=alike)
     table = Table(options, X, y, names, (options.seed, run))
     least = mean_loss(X, y, *table.whole)
-    return lambda candidate: mean_loss(X, y, *table.model(candidate)) - least
+
+    def excess(candidate: Candidate | None) -> float:
+        models = (table.model(candidate, n) for n in plan_public.draws(len(y)))
+        return float(np.mean([mean_loss(X, y, *model) for model in models])) - least
+
+    return excess
 
 
 def by_public_rows(
@@ -202,15 +235,18 @@ def by_public_rows(
         Table(options, X[i], y[i], names, (options.seed, at), of=rows) for at, (i, _) in enumerate(parts)
     ]
 
-    def excess(candidate: Candidate | None) -> Array:
+    def of(model: Callable[[Table], tuple[Array, float]]) -> Array:
         def loss(at: int, inside: Array, outside: Array) -> tuple[float, float]:
-            model, whole = tables[at].model(candidate), tables[at].whole
-            one, other = (
-                mean_loss(X[i], y[i], *model) - mean_loss(X[i], y[i], *whole) for i in (inside, outside)
-            )
-            return one, other
+            found = model(tables[at])
+            return mean_loss(X[inside], y[inside], *found), mean_loss(X[outside], y[outside], *found)
 
         return plan_public.halfway(loss, len(y), options.seed)
+
+    least = min((of(partial(Table.together, ridge=ridge)) for ridge in RIDGES), key=np.mean)
+
+    def excess(candidate: Candidate | None) -> Array:
+        made = [partial(Table.model, candidate=candidate, draw=n) for n in plan_public.draws(len(y))]
+        return np.asarray(np.mean([of(model) for model in made], axis=0) - least)
 
     return excess
 

@@ -16,7 +16,7 @@ this asks for R_1^2 <= 8 lambda_1: then its own move against the flip cannot exc
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -158,11 +158,12 @@ def answers(
     releases: Mapping[int, Releases],
     received: Mapping[int, tuple[Array, Array]],
     problem: admm.Problem,
+    rows: Callable[..., moments.Rows] = moments.Rows,
 ) -> dict[int, moments.Answer]:
     """Of the answering parties hosted here, to the scores and labels that each was sent."""
     reply = moments.admm_reply if agreed.mechanism == "v1-admm" else moments.one_reply
     return {
-        m: reply(_ready(parts, agreed, m, releases[m]), z1, labels, problem.loss, problem.lam)
+        m: reply(_ready(parts, agreed, m, releases[m], made=rows), z1, labels, problem.loss, problem.lam)
         for m, (z1, labels) in received.items()
     }
 
@@ -194,9 +195,16 @@ def _train_mutual(
     return Trained({**x, **{m: answer.x for m, answer in answers.items()}}, 0.0, replies)
 
 
-def _ready(parts: Parts, agreed: Agreement, m: int, out: Releases, spread: float = 0.0) -> moments.Desk:
+def _ready(
+    parts: Parts,
+    agreed: Agreement,
+    m: int,
+    out: Releases,
+    spread: float = 0.0,
+    made: Callable[..., moments.Rows] = moments.Rows,
+) -> moments.Desk:
     """Of an answering party: its rows within their bounds, and its releases, committed."""
-    rows = moments.Rows(parts.train[m], agreed.bounds[m], exact=out.mode == "secure")
+    rows = made(parts.train[m], agreed.bounds[m], exact=out.mode == "secure")
     work = plan(agreed, m, rows.width, out.mode, spread)
     out.commit(work.queries(out.mode, rows.width))
     return moments.Desk(rows, agreed.bounds[m], work, out)
