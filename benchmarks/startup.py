@@ -1,6 +1,6 @@
 """Start-up of twenty ranks to the first iteration, beside twenty ranks that only import numpy and mpi4py.
 
-    python benchmarks/startup.py [--ranks 20] [--rounds 5] [--private] [--out FILE]
+    python benchmarks/startup.py [--ranks 20] [--topology ring:64] [--rounds 5] [--private] [--out FILE]
 
 The arms alternate.  Wall seconds run from the launch to the slowest rank's mark; CPU seconds are those of all
 ranks up to their marks, which a busy machine disturbs less.  With --private, also private runs of 100 iterations, whose
@@ -23,6 +23,7 @@ import numpy as np
 BARE_ARM = "numpy and mpi4py imported"
 PRIVATE = ("admm", "radmm", "mradmm", "madmm", "gossip", "masked")
 PLAIN = "the default command"
+DEALT = 20  # nodes of its network
 MARK = """
 import os, time
 def mark():
@@ -90,6 +91,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--ranks", type=int, default=20)
+    parser.add_argument("--topology", help="default: that of the command, or a ring where the ranks are more")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--private", action="store_true", help="also runs with --epsilon 2")
     parser.add_argument("--algorithms", default=",".join(PRIVATE), help="which of them")
@@ -102,6 +104,8 @@ def main() -> None:
         marks, out = Path(top, "marks"), Path(top, "run")
         marks.mkdir()
         argv = ["--progress", "none", "--out", str(out), "--force"]
+        topology = options.topology or (f"ring:{options.ranks}" if options.ranks > DEALT else None)
+        argv += ["--topology", topology] if topology else []
         commands = {PLAIN: [*argv, "--iterations", "1"]}
         if options.private:
             budget = [*argv, "--epsilon", "2", "--adjacency", "replace"]

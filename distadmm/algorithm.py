@@ -32,9 +32,6 @@ __all__ = [
 C = TypeVar("C", bound=type)
 
 
-MOST_PLANNED = 10**7  # iterations of a schedule
-
-
 class Planned(NamedTuple):
     """One release of a private algorithm, as its schedule lists it; nothing in it may depend on data."""
 
@@ -43,28 +40,7 @@ class Planned(NamedTuple):
     factor: Array | float = 1.0  # what the linear term multiplies the noise by
 
 
-def planned(algorithm: Any, node: Any, iterations: int) -> list[Planned]:
-    """The schedule of a private algorithm, refused in one line when it is none."""
-    require(
-        iterations <= MOST_PLANNED,
-        f"--iterations is {iterations:g} with noise; each release is listed beforehand, at most {MOST_PLANNED:g}",
-    )
-    listed, what = algorithm.releases(node, iterations), type(algorithm).__name__
-    require(
-        isinstance(listed, (list, tuple)) and all(isinstance(each, Planned) for each in listed),
-        f"{what}.releases returned {_named(listed)}; needed: a list of Planned, one for each iteration that draws:\n\n"
-        "        return [distadmm.Planned(k, quadratic) for k in range(1, iterations + 1)]",
-    )
-    steps = [each.k for each in listed]
-    require(
-        steps == sorted({k for k in steps if isinstance(k, int) and 1 <= k <= iterations}),
-        f"{what}.releases lists the iterations {', '.join(map(str, steps[:8]))}; needed: whole numbers from 1 to "
-        f"{iterations}, ascending, each once",
-    )
-    return list(listed)
-
-
-def _named(value: Any) -> str:
+def called(value: Any) -> str:
     """A value of the wrong kind, in a message."""
     if isinstance(value, (list, tuple)) and value and not hasattr(value, "_fields"):
         return f"a {type(value).__name__} of {type(value[0]).__name__}"
@@ -100,6 +76,9 @@ class Defaults:
 
     house: ClassVar[str] = "distadmm.methods.consensus"
     """The package whose `private` prices and arms its runs, and whose `words` tell of them."""
+
+    repeats: ClassVar[bool] = False
+    """Whether `releases` tells what repeats itself in `Stretches`, so that it may be as long as it likes."""
 
     releases: ClassVar[Callable[..., Sequence[Planned]] | None] = None
     """`releases(self, node, iterations)`: the schedule of what reads data, as a value.  Without it there is no
@@ -277,7 +256,7 @@ def begin(algorithm: Any, place: Any) -> Any:
     state, what = algorithm.init(place), type(algorithm).__name__
     known = (entry for table in _REGISTERED.values() for entry in table.values())
     field = next((FAMILIES[entry.family] for entry in known if entry.cls is type(algorithm)), "")
-    made = f"{what}.init returned {_named(state)}"
+    made = f"{what}.init returned {called(state)}"
     rows = (
         "np.ndarray  # one row a node of this rank" if field == "f" else "dict[int, np.ndarray]  # by party"
     )
@@ -292,14 +271,14 @@ def begin(algorithm: Any, place: Any) -> Any:
         held, shape = getattr(state.f, "shape", None), np.shape(place.start)
         require(
             held == shape,
-            f"{made} whose f is {_named(state.f) if held is None else f'of shape {held}'}; needed: an array of shape "
+            f"{made} whose f is {called(state.f) if held is None else f'of shape {held}'}; needed: an array of shape "
             f"{shape}, a model for each node of this rank, as `node.start` is",
         )
     elif field == "x":
         held, here = getattr(state.x, "keys", list)(), list(place.fabric.hosted)
         require(
             sorted(held) == here,
-            f"{made} whose x is {_named(state.x)} for {', '.join(map(str, held)) or 'no party'}; needed: a dict with "
+            f"{made} whose x is {called(state.x)} for {', '.join(map(str, held)) or 'no party'}; needed: a dict with "
             f"an array for each party of this rank, {', '.join(map(str, here))}, as `seat.fabric.hosted` lists them",
         )
     return state
@@ -311,7 +290,7 @@ def stepped(algorithm: Any, k: int, before: Any, place: Any) -> Any:
     if type(after) is not type(before):
         what, kind = type(algorithm).__name__, type(before).__name__
         raise InputError(
-            f"{what}.step returned {_named(after)} at iteration {k}; needed: the next {kind}, like the first; write"
+            f"{what}.step returned {called(after)} at iteration {k}; needed: the next {kind}, like the first; write"
             f"\n\n        return {kind}({', '.join(before._fields)})"
         )
     return after

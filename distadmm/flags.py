@@ -197,7 +197,8 @@ def _convert(annotation: Any, text: Any, name: str) -> Any:
         if annotation is int:
             if isinstance(text, float) and text != int(text):
                 raise ValueError
-            return int(text)
+            powers = isinstance(text, str) and re.fullmatch(r"\d+[eE]\d+", text)  # 1e9
+            return int(float(text) if powers else text)
         if isinstance(annotation, type) and issubclass(annotation, float):  # or a number that knows its unit
             return annotation(text)
         if annotation in (str, Path):

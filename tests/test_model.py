@@ -147,3 +147,12 @@ def test_a_party_of_an_older_run_is_known_by_its_arrays(tmp_path: Path) -> None:
     (tmp_path / model.FILE).write_text('{"schema": 99}')
     with pytest.raises(InputError, match="no description of a model"):
         model.read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "changed", [{"arrays": None}, {"arrays": {"mean": "x"}}, {"arrays": {"mean": ["x", 1]}}, {"parts": 3}]
+)
+def test_a_description_that_names_no_files_is_refused(changed: dict[str, Any], tmp_path: Path) -> None:
+    model.write(tmp_path, "radmm", {"arrays": {"mean": ["models.npz", "mean"]}, **changed})
+    with pytest.raises(InputError, match="no description of a model"):
+        model.read(tmp_path)

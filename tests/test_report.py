@@ -481,3 +481,10 @@ def test_trusts_are_drawn_where_they_differ(others: float, drawn: bool, runs: Pa
     asked = replace(trace, summary={**trace.summary, "trust": "coalition:7", "epsilon": 1.5})
     found = [p for p in report_figures.pictures(report_runs.groups([asked])) if "by trust" in p.title]
     assert "coalition:7 1.5" in found[0].text
+
+
+def test_settings_that_are_missing_are_a_question_mark(runs: Path) -> None:
+    trace = report_runs.read(runs / "noisy" / "e4s0")
+    cut = {name: value for name, value in trace.config.items() if name not in ("algorithm", "topology")}
+    (group,) = report_runs.groups([replace(trace, config=cut)])
+    assert group.label == "? on ?"

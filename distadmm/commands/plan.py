@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from distadmm import radmm
-from distadmm.algorithm import Array, find, planned
+from distadmm.algorithm import Array, find
 from distadmm.commands import plan_trust
 from distadmm.commands.compare import require_shape, shape
 from distadmm.data import synthetic
@@ -25,6 +25,7 @@ from distadmm.flags import again, flag, flag_group
 from distadmm.methods.consensus import forecast, sizing
 from distadmm.methods.consensus import private as protect
 from distadmm.methods.consensus.smoothing import Smoothing
+from distadmm.privacy.accounting.schedule import planned
 from distadmm.problems.consensus import GeneralisedLinear, Problem
 from distadmm.ranks.launch import with_flags
 from distadmm.ranks.world import World
@@ -192,7 +193,7 @@ class _Draft(NamedTuple):
     config: Config
     node: Any
     recipe: Any
-    releases: list[Any]
+    releases: Sequence[Any]
 
 
 def _draft(prepared: Prepared, phases: int, K: int, eta: float) -> _Draft:

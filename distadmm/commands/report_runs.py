@@ -126,7 +126,8 @@ class Group:
     def label(self) -> str:
         if not self.settings:
             kind, config = self.traces[0].kind, self.traces[0].config
-            return f"{file_name(config['algorithm'])} on {config['topology']}" if kind == "radmm" else kind
+            algorithm, topology = (str(config.get(name, "?")) for name in ("algorithm", "topology"))
+            return f"{file_name(algorithm)} on {topology}" if kind == "radmm" else kind
         told = [(n, v) for n, v in self.settings if v != _UNSET and not (n in self.unsaid and _usual(n, v))]
         named = ", ".join(v if name in _TELLING else f"{name} {v}" for name, v in told)
         return named or f"without {', '.join(name for name, _ in self.settings)}"

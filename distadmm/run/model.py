@@ -65,13 +65,22 @@ def write(folder: Path, kind: str, told: Mapping[str, Any], name: str = FILE) ->
     write_json(folder / name, {key: str(v) if v == math.inf else v for key, v in whole.items()}, secret=True)
 
 
+def _whole(told: Mapping[str, Any]) -> bool:
+    """Whether it says in which files its arrays and parts are."""
+    arrays, parts = told.get("arrays"), told.get("parts")
+    if not isinstance(arrays, dict) or not isinstance(parts, list):
+        return False
+    places = [name for each in arrays.values() for name in (each if isinstance(each, list) else [None])]
+    return len(places) == 2 * len(arrays) and all(isinstance(name, str) for name in [*places, *parts])
+
+
 def read(path: Path) -> Model:
     """The model of a run directory, or one that `path` names; of version 0.1 there are arrays alone."""
     path = path / FILE if path.is_dir() else path
     if path.is_file():
         told = read_json(path)
         require(
-            isinstance(told, dict) and told.get("schema") == SCHEMA,
+            isinstance(told, dict) and told.get("schema") == SCHEMA and _whole(told),
             f"{path} is no description of a model that this version reads; give what it wrote itself",
         )
         return Model(path, told)

@@ -9,11 +9,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from distadmm.algorithm import Array, Node, Planned, register
+from distadmm.algorithm import Array, Node, register
 from distadmm.errors import require
 from distadmm.flags import flag
 from distadmm.methods.consensus import penalty, smoothing, tuned_links
 from distadmm.methods.consensus.tuned import RELAXATION, Tuned
+from distadmm.privacy.accounting.schedule import Stretches
 
 METRICS = tuple(RELAXATION)
 
@@ -63,7 +64,7 @@ class ADMM(penalty.Penalties):
         )
         super().check(node, iterations)
 
-    def releases(self, node: Node, iterations: int) -> list[Planned]:
+    def releases(self, node: Node, iterations: int) -> Stretches:
         require(
             not self.tune,
             "--tune is for runs without noise: its metric is made of the data, or its penalties differ from those "

@@ -10,14 +10,21 @@ Nor does anybody know the curvatures.  Rows of norm at most 1 have second moment
 that fits sees less than the largest l'': noise, whose worth follows their sum, meets lower ones than the bias does.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from distadmm.algorithm import Array, Facts
+from distadmm.methods import doubling
 from distadmm.methods.consensus import smoothing
 
 LARGEST = 1000  # nodes of a network that is followed: the cost grows with their square
+_LONG, _LONGEST = (
+    500,
+    10_000,
+)  # solves, from which sums are doubled, and that are followed step by step at most
+_SMALL = 24  # nodes up to which they are
 _MODES = 8  # curvatures at which the recursion is followed
 _EACH = 64  # nodes up to which each is followed; of more, some that are drawn
 _GAIN = 0.5  # of C ln 2: what all directions together lower the loss by
@@ -86,7 +93,7 @@ def modes(facts: Facts, d: int) -> tuple[Array, Array]:
     return h, c * np.sqrt(2 * _GAIN * np.log(2) * facts.weight / np.sum(h * c**2))
 
 
-def _summed(weights: Array, x: Array) -> Array:
+def _summed_over(weights: Array, x: Array) -> Array:
     """np.tensordot(weights, x, 1), whose care for axes takes longer than these sums."""
     return (weights @ x.reshape(len(x), -1)).reshape(*weights.shape[:-1], *x.shape[1:])
 
@@ -107,30 +114,73 @@ def follow(
     S, D = 1.0 / (h + 2 * eta * V), 1.0 / (2 * eta * V + course.gamma)
 
     def heard(x: Array) -> Array:
-        return _summed(A, x)
+        return _summed_over(A, x)
 
     def apart(x: Array) -> Array:
         return V * x - heard(x)
 
-    x, lam = np.broadcast_to(-c, (n, 1, len(h))), np.zeros((n, 1, len(h)))
-    ended = np.zeros_like(lam)
-    for share in course.weights:
-        x = S * (eta * (V * x + heard(x)) - 2 * lam)
-        lam = lam + eta / 2 * apart(x)
-        if course.phases == 2:
-            x = x - D * (h * x + 2 * lam + eta * apart(x))
-        ended += share * x
-    out = weights.T[:, :, None]
-    p = q = whole = np.zeros((n, len(weights), len(h)))
-    variance = np.zeros(p.shape[1:])
-    for share in course.weights[::-1]:
-        p, reach = p + share * out, np.zeros(())
+    def back(p: Array, q: Array) -> tuple[Array, Array, Array]:
+        """How weights.x changes with this solve's e, and with x and lam before it."""
+        reach = np.zeros(())
         if course.phases == 2:
             reach = -D * p
             p, q = p + h * reach + eta * apart(reach), q + 2 * reach
         r = S * (p + eta / 2 * apart(q))
-        reach = reach - r
-        p, q = eta * (V * r + heard(r)), q - 2 * r
-        variance, whole = variance + _summed(noise, reach**2), whole + reach
+        return reach - r, eta * (V * r + heard(r)), q - 2 * r
+
+    if course.solves > _LONG and _summable(n, course):
+        ended, whole, variance = _summed(n, h, c, noise, course, weights, back)
+    else:
+        x, lam = np.broadcast_to(-c, (n, 1, len(h))), np.zeros((n, 1, len(h)))
+        mean = np.zeros_like(lam)
+        for share in course.weights:
+            x = S * (eta * (V * x + heard(x)) - 2 * lam)
+            lam = lam + eta / 2 * apart(x)
+            if course.phases == 2:
+                x = x - D * (h * x + 2 * lam + eta * apart(x))
+            mean += share * x
+        ended = np.tensordot(weights, mean[:, 0], axes=1)
+        p = q = whole = np.zeros((n, len(weights), len(h)))
+        variance = np.zeros(p.shape[1:])
+        for share in course.weights[::-1]:
+            reach, p, q = back(p + share * weights.T[:, :, None], q)
+            variance, whole = variance + _summed_over(noise, reach**2), whole + reach
     moved = -h * whole - weights.sum(axis=1)[:, None] / n
-    return np.tensordot(weights, ended[:, 0], axes=1), variance + np.einsum("im,ipm->pm", own, moved**2)
+    return ended, variance + np.einsum("im,ipm->pm", own, moved**2)
+
+
+def follows(n: int, solves: int, power: float | None) -> bool:
+    """Whether a run's noise is followed: step by step, or by doubling, whose cost grows with the cube of the nodes."""
+    return n <= LARGEST and (solves <= _LONGEST or _summable(n, Course(solves, 0.0, power=power)))
+
+
+def _summable(n: int, course: Course) -> bool:
+    return n <= _SMALL and doubling.summable(course.power)
+
+
+def _summed(
+    n: int, h: Array, c: Array, noise: Array, course: Course, weights: Array, back: Callable[..., Any]
+) -> tuple[Array, Array, Array]:
+    """Mean, sum of reach and variance of `follow`, of so many solves that their sums are doubled.
+
+    The state holds p and q as they follow from each node's share in what is looked at, and the weights o of the mean.
+    """
+    moves, last = doubling.weighing(course.power, course.solves)
+    one, more = np.eye(n), len(last)
+    unit = np.eye(2 * n)[:, :, None] * np.ones(len(h))
+    reach, p, q = (part.transpose(2, 0, 1) for part in back(unit[:n], unit[n:]))
+    wide = np.zeros((len(h), (2 + more) * n, (2 + more) * n))
+    # What q has in common to all nodes is seen by nobody and stays for ever, its rounding too: it is left out.
+    wide[:, :n, : 2 * n], wide[:, n : 2 * n, : 2 * n] = p, q - q.mean(axis=1, keepdims=True)
+    wide[:, 2 * n :, 2 * n :] = np.kron(moves, one)
+    start = np.concatenate([one, 0 * one]) if course.power is None else np.kron([last[-1], 0.0, *last], one).T
+    if more:
+        wide[:, :n, 2 * n :] = np.kron(moves[-1], one)
+    full = np.zeros_like(wide)
+    full[:, : 2 * n, : 2 * n] = (noise[:, None] * reach).swapaxes(1, 2) @ reach
+    P, G, S = doubling.doubled(wide, full, course.solves)
+    before = (P @ start)[:, :n] - (1.0 / course.solves if course.power == 0 else 0.0) * one
+    out = weights.T
+    variance = np.einsum("im,hij,jm->mh", out, start.T @ G @ start, out, optimize=True)
+    whole = (reach @ (S @ start)[:, : 2 * n] @ out).transpose(1, 2, 0)
+    return -c * (before @ out).sum(axis=1).T, whole, variance

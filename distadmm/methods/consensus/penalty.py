@@ -18,11 +18,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from distadmm.algorithm import Array, Facts, Node, Planned
+from distadmm.algorithm import Array, Facts, Node
 from distadmm.errors import InputError, require, told
 from distadmm.flags import flag
 from distadmm.methods.consensus import smoothing
 from distadmm.methods.consensus.smoothing import Smoothing
+from distadmm.privacy.accounting.schedule import MOST_DIFFERENT, Stretches
 from distadmm.structs import struct
 
 DEFAULT_CAP = 10.0  # times the start
@@ -35,7 +36,17 @@ class Growing:
     cap: Array
 
     def __call__(self, k: int) -> Array:
-        return np.minimum(self.start * self.growth**k, self.cap)
+        with np.errstate(over="ignore"):  # beyond the cap
+            return np.minimum(self.start * self.growth ** float(k), self.cap)
+
+    @property
+    def still(self) -> float:
+        """From which k on nothing changes any more."""
+        grows = self.growth > 1
+        if not grows.any():
+            return 1
+        start, growth, cap = (each[grows] for each in (self.start, self.growth, self.cap))
+        return 1 + float(np.ceil(np.max(np.log(cap / start) / np.log(growth))))
 
     @property
     def uniform(self) -> bool:
@@ -56,6 +67,10 @@ class Tabled:
                 "give one value a solve, or fewer --iterations"
             )
         return self.rows[k - 1][:, None]
+
+    @property
+    def still(self) -> float:
+        return len(self.rows)
 
     @property
     def uniform(self) -> bool:
@@ -121,6 +136,7 @@ class Penalties:
 
     # Per-node parameters that a file may give instead of one number: flag -> the node attribute it reads.
     phases: ClassVar[int] = 1  # iterations a solve
+    repeats: ClassVar[bool] = True
     tables: ClassVar[dict[str, str]] = {"eta": "eta", "eta_growth": "q"}
 
     def __post_init__(self) -> None:
@@ -148,14 +164,22 @@ class Penalties:
         """gamma of the iterations that recycle."""
         return 0.0
 
-    def releases(self, node: Node, iterations: int) -> list[Planned]:
+    def releases(self, node: Node, iterations: int) -> Stretches:
         """Every iteration that will read the data; none of it depends on data."""
-        planned = []
-        for solve in range(1, -(-iterations // self.phases) + 1):
-            k = self.phases * (solve - 1) + 1
+        solves = -(-iterations // self.phases)
+        grown = min(node.recall("schedule", 0, lambda: self.whole_schedule(node)).still, solves)
+        require(
+            grown <= MOST_DIFFERENT,
+            f"penalties still grow after {MOST_DIFFERENT:g} solves, and each is priced apart; give fewer --iterations, "
+            "a larger --eta-growth or a lower --eta-cap",
+        )
+        parts = []
+        for solve in range(1, int(grown) + 1):
             eta, V = self.penalty(solve, node), node.degree
-            planned.append(Planned(k, 2 * eta * V, self.noise_factor(eta, V)))
-        return planned
+            parts.append((1, 2 * eta * V, self.noise_factor(eta, V)))
+        if parts:
+            parts[-1] = (1 + solves - len(parts), *parts[-1][1:])
+        return Stretches(parts, self.phases)
 
     def noise_factor(self, eta: Array, V: Array) -> Array | float:
         """What the linear term multiplies the noise by."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from distadmm.algorithm import NO_SCHEDULE, Array, Defaults, Node, find, names, planned
+from distadmm.algorithm import NO_SCHEDULE, Array, Defaults, Node, Planned, find, names
 from distadmm.data.mapping import named_mappings
 from distadmm.data.public import PublicFacts
 from distadmm.data.source import BUNDLED
@@ -21,6 +21,7 @@ from distadmm.methods.consensus import sizing
 from distadmm.methods.consensus.penalty import Penalties, schedule
 from distadmm.methods.consensus.worth import foreign, settle, spent, strangers, unchecked
 from distadmm.privacy.accounting.events import Adjacency, Event, Leakage, Unbounded
+from distadmm.privacy.accounting.schedule import MOST_DIFFERENT, planned, stretches
 from distadmm.privacy.ledger.books import Books
 from distadmm.privacy.ledger.filter import Filter, budget
 from distadmm.privacy.noise.release import Unprotected
@@ -68,15 +69,20 @@ def unverified(config: Config, facts: PublicFacts, objectives: Sequence[Any]) ->
 
 
 def noise_table(config: Config, prepared: Prepared, releases: Sequence[Any]) -> Array:
-    """alpha of each solve and node of this rank, (K, n)."""
+    """alpha of each solve and node of this rank, (K, n), or (1, n) where none changes."""
     node, privacy = prepared.node, config.privacy
-    solves = max(len(releases), 1)
     if privacy.alpha is not None:
         values, growth = node.table["alpha"], node.table["alpha_growth"]
         assert values is not None
         plan = schedule(values, 1.0 if growth is None else growth, cap=np.inf, name="--alpha")
+        solves = int(min(plan.still, max(len(releases), 1)))
+        require(
+            solves <= MOST_DIFFERENT,
+            f"--alpha-growth gives each of {solves:g} solves noise of its own, and each is priced apart; needed: at "
+            f"most {MOST_DIFFERENT:g} solves",
+        )
         return np.stack([plan(k)[node.network.nodes, 0] for k in range(1, solves + 1)])
-    return np.zeros((solves, node.network.n_local))  # chosen by `calibrate`
+    return np.zeros((1, node.network.n_local))  # chosen by `calibrate`
 
 
 def recipe_of(config: Config, prepared: Prepared, releases: Sequence[Any]) -> Recipe:
@@ -105,6 +111,7 @@ def recipe_of(config: Config, prepared: Prepared, releases: Sequence[Any]) -> Re
         one_signed=getattr(loss, "one_signed", False),
         logistic=config.problem.loss == "logistic",
         unverified=reasons[0] if reasons else "",
+        solves=max(len(releases), 1),
     )
 
 
@@ -114,7 +121,7 @@ class Plan:
 
     recipe: Recipe
     node: Node  # with the penalty that was chosen
-    releases: tuple[tuple[int, Array, Array | float], ...]  # what the algorithm's schedule asks for
+    releases: Sequence[Planned]  # what the algorithm's schedule asks for
     choice: sizing.Choice | None = None  # made for the budget; None: all as given
 
     @property
@@ -158,7 +165,7 @@ def plan_of(prepared: Prepared) -> Plan | None:
     if config.privacy.adjacency == "add-remove":
         require_rows_that_stay(config, dealt_out=prepared.source.pooled_allowed)
     with node.network.world.together():
-        releases: Sequence[Any] = planned(config.algorithm, node, config.loop.iterations)
+        releases = planned(config.algorithm, node, config.loop.iterations)
     with node.network.world.together():
         recipe = recipe_of(config, prepared, releases)
         if not releases:
@@ -172,7 +179,7 @@ def plan_of(prepared: Prepared) -> Plan | None:
             recipe, choice, node, releases = sizing.with_penalty(config, node, recipe)
         else:
             recipe = sizing.calibrate(config.privacy, recipe, releases, node.network.world)
-    return Plan(recipe, node, tuple(releases), choice)
+    return Plan(recipe, node, releases, choice)
 
 
 def require_records(config: Config) -> None:
@@ -204,9 +211,9 @@ def require_rows_that_stay(config: Config, *, dealt_out: bool) -> None:
     )
 
 
-def _ask_for_patience(releases: Sequence[tuple[int, Any, Any]]) -> None:
+def _ask_for_patience(releases: Sequence[Planned]) -> None:
     """A line before a long silence: each different release has a price of its own."""
-    different = len({(float(np.ravel(q)[0]), float(np.ravel(factor)[0])) for _, q, factor in releases})
+    different = len({(float(np.ravel(q)[0]), float(np.ravel(m)[0])) for _, q, m in stretches(releases)})
     if different > _MANY:
         sys.stderr.write(f"pricing {different} different releases a node: some seconds to a minute\n")
         sys.stderr.flush()

@@ -15,6 +15,7 @@ from distadmm.algorithm import Node
 from distadmm.errors import InputError, require
 from distadmm.methods.consensus import smoothing
 from distadmm.methods.consensus.smoothing import Array, Smoothing
+from distadmm.privacy.accounting.schedule import Stretches, stretches
 from distadmm.ranks.world import World
 
 # Every rank of every run loads this module; what only a private run needs is imported where it is used.
@@ -47,10 +48,10 @@ def events_of(recipe: Recipe, releases: Sequence[Any], i: int) -> list[Event]:
     """The prices of all releases of node i, equal ones counted."""
     counted: dict[Event, int] = {}
     n = len(recipe.weight)
-    for solve, (_, quadratic, factor) in enumerate(releases, 1):
+    for solve, times, quadratic, factor in recipe.priced_alike(releases):
         q, m = np.broadcast_to(quadratic, (n, 1))[i, 0], np.broadcast_to(factor, (n, 1))[i, 0]
         event = recipe.event(solve, i, float(q), float(m))
-        counted[event] = counted.get(event, 0) + 1
+        counted[event] = counted.get(event, 0) + times
     return [event.times(count) for event, count in counted.items()]
 
 
@@ -73,7 +74,7 @@ def calibrate(privacy: Privacy, recipe: Recipe, releases: Sequence[Any], world: 
     chosen = world.each_once(
         lambda case: _alpha(privacy, recipe, case), cases, _kept("alpha", privacy, recipe)
     )
-    recipe = replace(recipe, alpha=np.tile([chosen[case] for case in cases], (len(recipe.alpha), 1)))
+    recipe = replace(recipe, alpha=np.array([[chosen[case] for case in cases]]))
     with world.together():
         require(
             bool(np.all(recipe.alpha > 0)),
@@ -97,7 +98,7 @@ def interpolated(
     cases = [_cases(recipe, releases) for recipe, releases in schedules]
     of = {case.quadratic[0]: case for some in cases for case in some}
     rough = {weight: _rough(config, recipe, case) for weight, case in of.items()}
-    thumb = {weight: float(np.mean(of[weight].factor)) * rough[weight][0] ** -0.5 for weight in of}
+    thumb = {weight: of[weight].mean(of[weight].factor) * rough[weight][0] ** -0.5 for weight in of}
     within = np.array(sorted(weight for weight, (variance, _) in rough.items() if np.isfinite(variance)))
     alphas = dict.fromkeys(of, 0.0)
     if len(within):
@@ -145,7 +146,9 @@ def with_penalty(config: Config, node: Node, recipe: Recipe) -> tuple[Recipe, Ch
     from distadmm.methods.consensus import forecast
 
     world, network = node.network.world, node.network
-    A = forecast.adjacency(network) if node.facts.n_nodes <= forecast.LARGEST else None
+    solves = -(-config.loop.iterations // config.algorithm.phases)
+    followed = forecast.follows(node.facts.n_nodes, solves, config.algorithm.smoothing(node).power)
+    A = forecast.adjacency(network) if followed else None
     order = world.rows_order(network.nodes)
     tried, cases = penalties(config, node, recipe), []
     choices, forecasts = [], []
@@ -214,7 +217,7 @@ def _kept(question: str, privacy: Privacy, recipe: Recipe) -> Kept:
     """What was worked out before for cases under this budget and mechanism, whatever its nodes' alpha and weight."""
     from distadmm.privacy.accounting.kept import Kept
 
-    same = replace(recipe, alpha=None, weight=None, unverified="")  # type: ignore[arg-type]
+    same = replace(recipe, alpha=None, weight=None, unverified="", solves=0)  # type: ignore[arg-type]
     return Kept(question, privacy.epsilon, privacy.delta, same)
 
 
@@ -230,20 +233,21 @@ def _rough(config: Config, recipe: Recipe, case: _Case) -> tuple[float, float]:
     budget, delta = config.privacy.epsilon, config.privacy.delta
     assert budget is not None
     mu, cost = mu_at(budget, delta), _unavoidable(recipe, case)
-    output = len(case.quadratic) * recipe.output_epsilon**2
-    left = np.sqrt(max(mu**2 - output, 0.0)) - np.linalg.norm(_hessians(recipe, case)) / 2
+    output = case.solves * recipe.output_epsilon**2
+    hessians = np.sqrt(_hessians(recipe, case) ** 2 @ case.times)
+    left = np.sqrt(max(mu**2 - output, 0.0)) - hessians / 2
     left = max(float(left), mu_at(max(budget - cost, 1e-9), delta))  # of few solves
     alone = replace(recipe, weight=np.array([case.weight]))
-    alpha = _gaussian_guess(left, alone, case.releases) / float(np.mean(case.factor))
+    alpha = _gaussian_guess(left, alone, case) / case.mean(case.factor)
     variance = (recipe.dimension + 1 if recipe.noise == "gamma" else 1.0) / alpha**2
     if recipe.mechanism == "output":  # on the minimiser: as much as this in the linear term
-        variance *= float(np.mean(recipe.ridge + np.array(case.quadratic))) ** 2
+        variance *= (recipe.ridge + case.mean(case.quadratic)) ** 2
     return variance if left > _LEAST * mu else float("inf"), cost
 
 
 def _unavoidable(recipe: Recipe, case: _Case) -> float:
     """The log-determinant and the output noise of each solve."""
-    return len(case.quadratic) * recipe.output_epsilon + float(_hessians(recipe, case).sum())
+    return case.solves * recipe.output_epsilon + float(_hessians(recipe, case) @ case.times)
 
 
 def _hessians(recipe: Recipe, case: _Case) -> Array:
@@ -298,18 +302,30 @@ class _Case(NamedTuple):
     quadratic: tuple[float, ...]
     factor: tuple[float, ...]
 
+    times: tuple[int, ...]  # so many solves in a row with each
+
     @property
-    def releases(self) -> list[tuple[int, Array, Array]]:
+    def releases(self) -> Stretches:
         """As an algorithm lists them, of a network of this node alone."""
-        return [(0, np.array([[q]]), np.array([[m]])) for q, m in zip(self.quadratic, self.factor)]
+        each = zip(self.times, self.quadratic, self.factor)
+        return Stretches([(times, np.array([[q]]), np.array([[m]])) for times, q, m in each], 1)
+
+    @property
+    def solves(self) -> int:
+        return sum(self.times)
+
+    def mean(self, values: Sequence[float]) -> float:
+        """Over the solves."""
+        return float(np.dot(values, np.array(self.times) / self.solves))
 
 
 def _cases(recipe: Recipe, releases: Sequence[Any]) -> list[_Case]:
     """That of each node of this rank."""
-    n = len(recipe.weight)
-    columns = zip(*((_column(q, n), _column(m, n)) for _, q, m in releases))
+    n, parts = len(recipe.weight), stretches(releases)
+    columns = zip(*((_column(q, n), _column(m, n)) for _, q, m in parts))
     quadratic, factor = (zip(*column) for column in columns)
-    return [_Case(*case) for case in zip(recipe.weight.tolist(), quadratic, factor)]
+    times = tuple(each for each, _, _ in parts)
+    return [_Case(*case, times) for case in zip(recipe.weight.tolist(), quadratic, factor)]
 
 
 def _column(value: Any, n: int) -> list[float]:
@@ -328,7 +344,7 @@ def _alpha(privacy: Privacy, recipe: Recipe, case: _Case) -> float:
     releases = case.releases
 
     def events(alpha: float) -> list[Event]:
-        return events_of(replace(alone, alpha=np.full((len(releases), 1), alpha)), releases, 0)
+        return events_of(replace(alone, alpha=np.array([[alpha]])), releases, 0)
 
     def loss(alpha: float) -> float:
         return accountant.epsilon(events(alpha), delta, recipe.adjacency)
@@ -336,7 +352,7 @@ def _alpha(privacy: Privacy, recipe: Recipe, case: _Case) -> float:
     def rough_loss(alpha: float) -> float:
         return accountant.epsilon(_some(events(alpha)), delta, recipe.adjacency)
 
-    guess = _gaussian_guess(mu_at(target, delta), alone, releases)
+    guess = _gaussian_guess(mu_at(target, delta), alone, case)
     if len(events(guess)) > _SEARCHED_BY:
         guess = _largest(rough_loss, target * (1 - 5e-4), guess) or guess
     return _largest(loss, target, guess)
@@ -368,11 +384,11 @@ def _largest(loss: Callable[[float], float], target: float, start: float) -> flo
     return low
 
 
-def _gaussian_guess(mu: float, recipe: Recipe, releases: Sequence[Any]) -> float:
+def _gaussian_guess(mu: float, recipe: Recipe, case: _Case) -> float:
     """alpha by exact Gaussian accounting, as if the noise were Gaussian of the same variance and tau were 0."""
     moved = float(recipe.weight[0]) * recipe.slope * (2 if recipe.adjacency == "replace" else 1)
     if recipe.mechanism == "output":
-        moved /= recipe.ridge + float(np.min([q for _, q, _ in releases]))
-    factor = 1.0 if recipe.mechanism == "output" else float(np.mean([m for _, _, m in releases]))
+        moved /= recipe.ridge + min(case.quadratic)
+    factor = 1.0 if recipe.mechanism == "output" else case.mean(case.factor)
     spread = np.sqrt(recipe.dimension + 1) if recipe.noise == "gamma" else 1.0
-    return float(mu * spread * factor / (np.sqrt(len(releases)) * moved))
+    return float(mu * spread * factor / (np.sqrt(case.solves) * moved))

@@ -20,6 +20,7 @@ from distadmm.methods.gossip.release import Gradients, Paired, Recipe
 from distadmm.privacy.accounting import accountant, gaussian, pairwise_gaussian, scopes
 from distadmm.privacy.accounting.events import Array, Event
 from distadmm.privacy.accounting.kept import Kept
+from distadmm.privacy.accounting.schedule import require_few
 from distadmm.privacy.accounting.trust import Trust
 from distadmm.privacy.ledger.books import Books
 from distadmm.privacy.noise import masks, pairwise, sources
@@ -122,6 +123,7 @@ def plan_of(prepared: Prepared) -> Plan:
             + (f", the first {opening} mix second moments" if opening else "")
             + f"; needed: at least {opening + 1}",
         )
+        require_few(steps)
         budget = float(privacy.epsilon or 0.0), privacy.delta
     multiplier = _once(world, "gaussian_noise_multiplier", *budget, steps) * _ABOVE
     with world.together():

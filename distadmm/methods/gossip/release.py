@@ -115,10 +115,7 @@ class Gradients(protected.Protected):
         recipe = self.recipe
         if recipe.unverified:
             return []
-        return [
-            (recipe.event(i, 1),) * bool(recipe.first) + (recipe.event(i),) * recipe.steps
-            for i in range(len(self.books))
-        ]
+        return [tuple(recipe.planned(i)) for i in range(len(self.books))]
 
     def noisy(self, k: int, values: Array) -> Array:
         """The gradients of iteration k as they may be used; what an earlier process released is taken to the byte."""

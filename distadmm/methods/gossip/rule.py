@@ -27,6 +27,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from distadmm.algorithm import Facts
+from distadmm.methods import doubling
 from distadmm.methods.consensus import forecast, smoothing
 
 Array = np.ndarray
@@ -35,6 +36,9 @@ NODE_CLIP = 0.25  # of the mean gradient of a whole node
 FASTEST = 1.9  # of 1/(largest curvature), beyond which no step goes: 2 diverges
 RATIOS = tuple(2.0**k for k in range(-1, 7))  # c/s that are tried
 MOMENTA = (0.0, 0.5, 0.8, 0.9)
+_LONG = 256  # steps, from which sums over them are doubled
+_LOOKED = 256  # of their first steps, whether an impulse grows
+_AT_ONCE = 64  # eigenvalues of W
 _STEPS = np.geomspace(1e-2, FASTEST, 12)
 
 
@@ -111,9 +115,25 @@ def followed(
     steep = facts.ridge / facts.weight + facts.max_curvature
     if np.isfinite(steep):  # where nothing is expected, but a method that diverges there diverges
         h, c = np.append(h, steep), np.append(c, 0.0)
-    p = forecast.Course(iterations, 0.0, power=use.after.power).weights
     use = use._replace(step=np.reshape(use.step, (-1, 1, 1)), momentum=np.reshape(use.momentum, (-1, 1, 1)))
-    choices = len(use.step)  # type: ignore[arg-type]
+    lam = values[:, None]
+    long = iterations > _LONG and doubling.summable(use.after.power)
+    with np.errstate(over="ignore", invalid="ignore"):
+        bias, passed, squares, grows = (_summed if long else _run)(algorithm, h, c, lam, use, iterations)
+        passed = passed * lam ** (2 * use.after.rounds)
+        scores = np.maximum(h - facts.ridge / facts.weight, 0.0)[:count]
+        scatter = squares[..., :count] @ (scores / scores.sum())
+        passed = 0.5 * d / count * (passed[..., :count] @ h[:count])
+    return Followed(
+        h[:count], c[:count], bias[:, :count], passed, scatter, np.logical_not(grows.any(axis=(1, 2)))
+    )
+
+
+def _run(
+    algorithm: Any, h: Array, c: Array, lam: Array, use: Constants, iterations: int
+) -> tuple[Array, ...]:
+    """By choice, eigenvalue and curvature: bias, passed and squares of r, and whether it grows; step by step."""
+    p, choices = forecast.Course(iterations, 0.0, power=use.after.power).weights, len(use.step)
 
     def run(x: Array, noise: float, lam: Array) -> Array:
         """Models after each step, from x, under noise in the first one."""
@@ -124,17 +144,74 @@ def followed(
             seen.append(x)
         return np.stack(seen)
 
-    lam = values[:, None]
-    with np.errstate(over="ignore", invalid="ignore"):
-        bias = np.tensordot(p, run(np.tile(-c, (choices, 1, 1)), 0.0, np.ones((1, 1))), axes=1)[:, 0]
-        r = run(np.zeros((choices, len(lam), len(h))), 1.0, lam)
-        later = np.array([np.append(p[s:], np.zeros(s)) for s in range(iterations)])
-        passed = (np.tensordot(later, r, axes=1) ** 2).sum(axis=0) * lam ** (2 * use.after.rounds)
-        grows = ~(np.abs(r[-1]) <= 2 * np.abs(r[: iterations // 2 + 1]).max(axis=0)).all(axis=(1, 2))
-        scores = np.maximum(h - facts.ridge / facts.weight, 0.0)[:count]
-        scatter = (r[..., :count] ** 2).sum(axis=0) @ (scores / scores.sum())
-        passed = 0.5 * d / count * (passed[..., :count] @ h[:count])
-    return Followed(h[:count], c[:count], bias[:, :count], passed, scatter, ~grows)
+    bias = np.tensordot(p, run(np.tile(-c, (choices, 1, 1)), 0.0, np.ones((1, 1))), axes=1)[:, 0]
+    r = run(np.zeros((choices, len(lam), len(h))), 1.0, lam)
+    later = np.array([np.append(p[s:], np.zeros(s)) for s in range(iterations)])
+    passed = (np.tensordot(later, r, axes=1) ** 2).sum(axis=0)
+    grows = ~(np.abs(r[-1]) <= 2 * np.abs(r[: iterations // 2 + 1]).max(axis=0))
+    return bias, passed, (r**2).sum(axis=0), grows
+
+
+def _summed(
+    algorithm: Any, h: Array, c: Array, lam: Array, use: Constants, iterations: int
+) -> tuple[Array, ...]:
+    """The same of so many steps that their sums are doubled.
+
+    With y_t = w_t e_x + T' y_{t+1}, what a noise of step t does to the end is b.y_t, and what the start does T' y_1.
+    """
+    moves, weights = doubling.weighing(use.after.power, iterations)
+    more = len(weights)
+
+    def steps(lam: Array) -> tuple[Array, Array]:
+        """T, and b: what noise 1 in a gradient leaves; of states (x, kept)."""
+        shape = len(use.step), len(lam), len(h)
+        width = algorithm.starts(np.zeros(shape)).shape[-1] // len(h)
+        columns = []
+        for unit in range(width + 2):
+            at = (np.arange(width + 1) == unit).astype(float)
+            x, kept = (
+                np.full(shape, at[0]),
+                np.broadcast_to(np.repeat(at[1:], len(h)), (*shape[:2], width * len(h))),
+            )
+            g = algorithm.bent(h * x + (unit > width), h, use)
+            x, kept = algorithm.advance(x, kept, g, lambda rows: lam * rows, use)
+            parts = [x, *np.split(kept, width, axis=-1)]
+            columns.append(np.stack([np.broadcast_to(part, shape) for part in parts], axis=-1))
+        return np.stack(columns[:-1], axis=-1), columns[-1]
+
+    def ends(T: Array, Q: Array) -> tuple[Array, Array]:
+        """y_1, and the sum of y'Qy over the steps."""
+        inner = T.shape[-1]
+        wide = np.zeros((*T.shape[:-2], inner + more, inner + more))
+        wide[..., :inner, :inner], wide[..., inner:, inner:] = T.swapaxes(-1, -2), moves
+        wide[..., 0, inner:] = moves[-1] if more else 0.0
+        last = np.concatenate([np.eye(inner)[0] * (weights[-1] if more else 1.0), weights])
+        full = np.zeros_like(wide)
+        full[..., :inner, :inner] = Q
+        before, G, _ = doubling.doubled(wide, full, iterations - 1)
+        whole = full + wide.swapaxes(-1, -2) @ G @ wide
+        return (before @ last)[..., :inner], np.einsum("i,...ij,j->...", last, whole, last)
+
+    T, _ = steps(np.ones((1, 1)))
+    first, _ = ends(T, np.zeros_like(T))
+    start = np.concatenate([-c, algorithm.starts(-c[None])[0]]).reshape(-1, len(c))
+    bias = np.einsum("cmhi,cmhij,jh->ch", first, T, start)
+    found = []
+    for some in np.array_split(lam, -(-len(lam) // _AT_ONCE)):
+        T, b = steps(some)
+        passed = ends(T, b[..., :, None] * b[..., None, :])[1]
+        x = np.zeros_like(T)
+        x[..., 0, 0] = 1.0
+        squares = np.einsum("...i,...ij,...j->...", b, doubling.doubled(T, x, iterations)[1], b)
+        # The largest of the first half: of its first steps, and of those after 2, 4, 8, ...
+        largest, at, v = np.zeros(b.shape[:-1]), T, b
+        for _ in range(min(_LOOKED, iterations // 2 + 1)):
+            largest, v = np.maximum(largest, np.abs(v[..., 0])), (T @ v[..., None])[..., 0]
+        for _ in range((iterations // 2).bit_length()):
+            largest, at = np.maximum(largest, np.abs((at @ b[..., None])[..., 0, 0])), at @ at
+        end = (doubling.doubled(T, x, iterations - 1)[0] @ b[..., None])[..., 0, 0]
+        found.append((passed, squares, ~(np.abs(end) <= 2 * largest)))
+    return bias, *(np.concatenate(each, axis=1) for each in zip(*found))
 
 
 def choose(

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from distadmm.errors import InputError, require
 from distadmm.methods.istdp.private import NoisySteps, noise_level_lambda, sensitivity
 from distadmm.privacy.accounting.events import Adjacency
+from distadmm.privacy.accounting.schedule import require_few
 from distadmm.problems.losses import Loss
 
 _LONGEST = 20.0  # alpha_max over alpha_min where none is given
@@ -74,6 +75,7 @@ def make_plan(
     require(0 < delta < 1, f"delta is {delta:g}; needed: a number between 0 and 1")
     require(0 < epsilon < math.inf, f"epsilon is {epsilon:g}; needed: a finite number above 0")
     require(iterations >= 1, f"iterations is {iterations}; needed: at least 1")
+    require_few(iterations)
     require(
         adjacency is not None,
         "a private run needs an adjacency and there is no default: replace (one record another, the number of rows "

@@ -26,6 +26,7 @@ import numpy as np
 
 from distadmm.privacy.accounting import curves
 from distadmm.privacy.accounting.curves import Array, Curve, Masses, Pair
+from distadmm.privacy.accounting.schedule import MOST_PRICED
 
 _ROUNDING = float(np.finfo(float).eps) / 2
 _FFT = 7 * _ROUNDING
@@ -69,6 +70,8 @@ def epsilon(terms: Sequence[Term], delta: float) -> float:
     """An epsilon >= 0 at which the product of `terms` has at most this delta; infinite when none is found."""
     if not terms:
         return 0.0
+    if sum(t.times for t in terms) > MOST_PRICED:
+        return math.inf
     if sum(t.times * float(t.pair.right.value[0]) for t in terms) <= delta:
         return 0.0  # total variations add
     if _infinite(terms) >= delta:
@@ -86,7 +89,7 @@ def delta(terms: Sequence[Term], epsilon: float) -> float:
     if not terms:
         return 0.0
     infinite = _infinite(terms)
-    if infinite > 0.1:  # nothing worth composing is left
+    if infinite > 0.1 or sum(t.times for t in terms) > MOST_PRICED:  # nothing worth composing is left
         return 1.0
     parts = _gridded(terms, _finest(terms))
     thetas = _tilts(terms)

@@ -13,6 +13,7 @@ import numpy as np
 
 from distadmm.errors import require
 from distadmm.privacy.accounting.events import Adjacency, Array, Event
+from distadmm.privacy.accounting.schedule import MOST_PRICED
 
 #: Orders a with a - 1 from 0.1 to 4000 in equal ratios of 1.28: what falls between two costs < 1 %.
 ORDERS: Array = 1.0 + np.round(np.geomspace(0.1, 4000.0, 44), 3)
@@ -23,11 +24,13 @@ _SLACK = 1e-13
 
 
 def curve(event: Event, orders: Array, adjacency: Adjacency) -> Array:
-    """The Renyi curve of all releases of `event` at `orders`."""
+    """The Renyi curve of all releases of `event` at `orders`; of too many nothing is known."""
     orders = np.asarray(orders, dtype=float)
     require(
         bool(np.all(orders > 1)), "a Renyi order is not above 1; needed: orders a > 1 (use the ORDERS grid)"
     )
+    if event.releases > MOST_PRICED:
+        return np.full_like(orders, np.inf)
     return event.releases * np.asarray(_single(event.single(), tuple(orders.tolist()), adjacency))
 
 

@@ -15,13 +15,16 @@ Invariants that guard privacy
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
 
+from distadmm.algorithm import Planned
 from distadmm.errors import BudgetExhausted, require
 from distadmm.privacy.accounting import accountant, kept, objective_perturbation, rdp, statements
 from distadmm.privacy.accounting.events import Adjacency, Event, Gaussian, KNorm, Unbounded
+from distadmm.privacy.accounting.schedule import Stretches, stretches
 from distadmm.privacy.ledger.books import Books
 from distadmm.privacy.ledger.tally import is_committed
 from distadmm.privacy.noise.mechanism import Noise, output_noise
@@ -37,7 +40,7 @@ class Recipe:
     noise: str  # gamma or gaussian
     mechanism: str  # objective or output
     dimension: int
-    alpha: Array  # (K, n): rate of gamma noise, or 1/sigma, of each solve and node
+    alpha: Array  # (K, n): rate of gamma noise, or 1/sigma, of each solve and node; (1, n): of all
     weight: Array  # (n,): w = C/B of one record
     slope: float  # |l'| <= this
     curvature: float  # l'' <= this
@@ -48,12 +51,24 @@ class Recipe:
     one_signed: bool
     logistic: bool
     unverified: str = ""  # a hypothesis that does not hold or cannot be checked: everything is unbounded
+    solves: int = 0  # of the schedule; 0: as `alpha` says
+
+    def alpha_of(self, solve: int) -> Array:
+        return self.alpha[0 if len(self.alpha) == 1 else solve - 1]  # type: ignore[no-any-return]
+
+    def priced_alike(self, schedule: Sequence[Any]) -> list[tuple[int, int, Any, Any]]:
+        """(solve, how many from it on, quadratic, factor): what repeats itself with the same noise is told once."""
+        if len(self.alpha) > 1:
+            return [(solve, 1, q, m) for solve, (_, q, m) in enumerate(schedule, 1)]
+        parts = stretches(schedule)
+        firsts = accumulate([times for times, _, _ in parts], initial=1)
+        return [(first, *part) for first, part in zip(firsts, parts)]
 
     def event(self, solve: int, i: int, quadratic: float, factor: float) -> Event:
         """The price of node i's release at this solve, hypotheses granted."""
         weight = float(self.weight[i]) * self.slope
         floor = self.ridge + quadratic
-        alpha = float(self.alpha[solve - 1, i])
+        alpha = float(self.alpha_of(solve)[i])
         if self.mechanism == "objective":
             alpha /= factor
             if np.isinf(floor):  # nothing is solved: the noise stands in the gradient itself
@@ -104,7 +119,7 @@ class Protected(Unprotected):
         self.recipe, self.phases, self.world = recipe, phases, network.world
         self.noise = Noise(books.ledgers, source)
         self._events: list[Event] = []
-        self.listed: Sequence[tuple[int, Array, Array | float]] = ()  # of unchecked code: its schedule
+        self.listed: Sequence[Planned] = ()  # of unchecked code: its schedule
         self._declared: dict[int, list[Event]] | None = None  # the draws of it that are to come
         self._paid: int | None = None  # the iteration that was drawn for and not sealed yet
         self._drawn = np.zeros((len(books), recipe.dimension))
@@ -146,29 +161,42 @@ class Protected(Unprotected):
         """Whether all releases of this rank's nodes belong to schedules committed before the first one."""
         return all(is_committed(ledger.tally) for ledger in self.books.ledgers)
 
-    def events(self, k: int, quadratic: Array, factor: Array | float) -> list[Event]:
+    def events(self, k: int, quadratic: Array | float, factor: Array | float) -> list[Event]:
         """The price of iteration k's release, a node."""
-        n, solve = len(self.books), (k - 1) // self.phases + 1
+        n, solve, most = (
+            len(self.books),
+            (k - 1) // self.phases + 1,
+            self.recipe.solves or len(self.recipe.alpha),
+        )
         require(
-            solve <= len(self.recipe.alpha),
-            f"iteration {k} draws noise, and the schedule of releases ends after {len(self.recipe.alpha)}; list every "
+            solve <= most,
+            f"iteration {k} draws noise, and the schedule of releases ends after {most}; list every "
             "iteration that draws in `releases`, and say `phases = 2` only where every second one recycles",
         )
         quadratic, factor = np.broadcast_to(quadratic, (n, 1)), np.broadcast_to(factor, (n, 1))
-        alpha, weight = self.recipe.alpha[solve - 1].tolist(), self.recipe.weight.tolist()
+        alpha, weight = self.recipe.alpha_of(solve).tolist(), self.recipe.weight.tolist()
         cases = list(zip(alpha, weight, quadratic[:, 0].tolist(), factor[:, 0].tolist()))
         # A node of each: many nodes have few different prices.
         first = {case: i for i, case in enumerate(cases)}
         made = {case: self.recipe.event(solve, i, case[2], case[3]) for case, i in first.items()}
         return [made[case] for case in cases]
 
-    def plans(self, releases: Sequence[tuple[int, Array, Array | float]]) -> list[tuple[Event, ...]]:
+    def plans(self, releases: Sequence[Planned]) -> list[tuple[Event, ...]]:
         """The events that each node can reserve; nothing where they have no proved price."""
         if self.recipe.unverified:
             return []
-        return list(zip(*(self.events(k, quadratic, factor) for k, quadratic, factor in releases)))
+        if not isinstance(releases, Stretches):
+            return list(zip(*(self.events(k, quadratic, factor) for k, quadratic, factor in releases)))
+        columns = []
+        for solve, times, quadratic, factor in self.recipe.priced_alike(releases):
+            found = self.events((solve - 1) * releases.apart + 1, quadratic, factor)
+            whole = {
+                id(event): event.times(times) for event in {id(event): event for event in found}.values()
+            }
+            columns.append([whole[id(event)] for event in found])
+        return list(zip(*columns))
 
-    def declare(self, releases: Sequence[tuple[int, Array, Array | float]]) -> None:
+    def declare(self, releases: Sequence[Planned]) -> None:
         """Hold unchecked code to its schedule: another draw, or a second one, is exposed as such."""
         self.listed = releases
         self._declared = {k: self.events(k, quadratic, factor) for k, quadratic, factor in releases}
@@ -186,7 +214,7 @@ class Protected(Unprotected):
         orders, adjacency = self.books.ledgers[0].tally.orders, self.recipe.adjacency
         # Nodes that plan alike share their events.
         different = {tuple(map(id, plan)): plan for plan in plans}.values()
-        distinct = list({tuple(dict.fromkeys(plan)): None for plan in different})
+        distinct = list({tuple(dict.fromkeys(each.single() for each in plan)): None for plan in different})
         prices = self.world.each_once(
             lambda plan: [event.rdp(orders, adjacency) for event in plan],
             distinct,
@@ -277,7 +305,7 @@ class Protected(Unprotected):
     def _unit(self, event: Gaussian, k: int, i: int) -> float:
         if self.recipe.mechanism == "objective":  # of a gradient
             return self.recipe.moved(i, 1.0)
-        sigma = 1.0 / float(self.recipe.alpha[(k - 1) // self.phases, i])
+        sigma = 1.0 / float(self.recipe.alpha_of((k - 1) // self.phases + 1)[i])
         return sigma / event.noise_multiplier
 
     def seal(self, k: int, f: Array, residual: Array) -> Array:
