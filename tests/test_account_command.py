@@ -98,6 +98,21 @@ def test_what_0_1_claimed_of_a_replaced_record_stands_beside(capsys):
     assert {row["r_o_r"] for row in alone["epsilon"].values()} == {None}
 
 
+def test_what_roundings_took_is_infinite_by_name(capsys):
+    """1e18 losses of 1e-9 are 1e9 nats together, and each is below the rounding of 1."""
+    many = "--mechanism", "k-norm", "--sensitivity", "1e-9", "--dimension", "5"
+    for count in ("10000000000000000", "1e18"):
+        (row,) = (found := answer(capsys, *many, "--count", count))["epsilon"].values()
+        assert row["renyi"] is row["pld"] is None
+        assert row["best"] == row["pure"] == pytest.approx(float(count) * 1e-9)
+        assert any("infinite above 1e+08" in line for line in found["assumptions"])
+    (row,) = (found := answer(capsys, *many, "--count", "1e8"))["epsilon"].values()
+    assert not any("infinite" in line for line in found["assumptions"])
+    assert row["pld"] > 1e-9
+    exact = answer(capsys, "--mechanism", "gaussian-query", "--noise-multiplier", "1e9", "--count", "1e18")
+    assert not any("infinite" in line for line in exact["assumptions"])
+
+
 def test_a_delta_of_zero_is_pure(capsys):
     found = answer(capsys, "--delta", "0", "--adjacency", "replace")
     assert found["epsilon"]["replace"]["best"] == pytest.approx(PAPER.pure_epsilon("replace"))

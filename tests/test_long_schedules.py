@@ -16,7 +16,7 @@ from distadmm.methods.consensus import forecast, sizing
 from distadmm.methods.consensus.private import plan_of
 from distadmm.methods.consensus.smoothing import Smoothing
 from distadmm.methods.gossip import rule
-from distadmm.privacy.accounting import accountant, pld
+from distadmm.privacy.accounting import accountant, gaussian, pld
 from distadmm.privacy.accounting.events import Gaussian, KNorm
 from distadmm.privacy.accounting.objective_perturbation import ObjectivePerturbation
 from distadmm.privacy.accounting.schedule import MOST_PRICED, Stretches, planned
@@ -196,6 +196,28 @@ def test_what_loses_its_digits_is_never_said_to_be_free(event) -> None:
         )
         == math.inf
     )
+
+
+@pytest.mark.parametrize("size", [1e-6, 1e-7, 1e-9, 1e-12, 1e-17])
+@pytest.mark.parametrize("dimension", [1, 5])
+def test_many_tiny_losses_cost_at_least_what_their_central_limit_does(dimension, size) -> None:
+    """A loss of KNorm has the variance (alpha shift)^2/d, and 1e8 of them are normal to far more digits than .9."""
+    many = KNorm(dimension, size, 1.0).times(MOST_PRICED)
+    mu = size * math.sqrt(MOST_PRICED / dimension)
+    at = gaussian.delta(mu, 0.0) / 3
+    spent = 0.9 * gaussian.epsilon(mu, at)
+    assert accountant.bounds([many], at, "replace").best >= spent > 0
+    assert accountant.adaptive_epsilon([many], at, "replace") >= spent
+    assert accountant.delta([many], spent, "replace") >= at
+
+
+@pytest.mark.parametrize(("flag", "other"), [("--alpha", "--eta"), ("--eta", "--alpha")])
+def test_a_table_that_ends_before_the_run_is_refused(flag, other, tmp_path, capsys) -> None:
+    table = tmp_path / "table.txt"
+    table.write_text("".join(f"{node},2,2,2\n" for node in range(5)))
+    words = [flag, str(table), other, "1", "--adjacency", "replace", "--iterations", "5", "--dry-run"]
+    assert radmm.main(["--topology", "er5", "--data", "tiny", "--algorithm", "admm", *words]) == 2
+    assert "ends after 3 solves" in capsys.readouterr().err
 
 
 def test_gaussians_have_a_closed_form_however_many_they_are() -> None:

@@ -27,6 +27,7 @@ from distadmm.flags import again, flag, flag_group
 from distadmm.privacy.accounting import accountant, gaussian
 from distadmm.privacy.accounting.accountant import ADJACENCIES
 from distadmm.privacy.accounting.events import Adjacency, Event, Gaussian
+from distadmm.privacy.accounting.schedule import MOST_PRICED
 from distadmm.privacy.accounting.shared_discrete_gaussian import colluding_of, least_roster
 from distadmm.privacy.accounting.shared_discrete_gaussian import table as shares_of
 from distadmm.privacy.accounting.statements import EXACT, NOT_COVERED, held, rounded_up
@@ -254,6 +255,10 @@ def assumptions(options: Options) -> list[str]:
     lines.append(
         "PLD: privacy-loss distributions composed; for a schedule committed before the first release"
     )
+    if options.count > MOST_PRICED and options.mechanism not in ("gaussian-query", "output-gaussian"):
+        lines.append(
+            f"Renyi, PLD: infinite above {MOST_PRICED:g} releases, where roundings may be all of a price"
+        )
     if objective:
         sign = "|l'| <= 1" if options.value("loss") == "any" else "l' of one sign for each record, |l'| <= 1"
         lines.append(

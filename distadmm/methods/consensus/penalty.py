@@ -167,7 +167,9 @@ class Penalties:
     def releases(self, node: Node, iterations: int) -> Stretches:
         """Every iteration that will read the data; none of it depends on data."""
         solves = -(-iterations // self.phases)
-        grown = min(node.recall("schedule", 0, lambda: self.whole_schedule(node)).still, solves)
+        whole = node.recall("schedule", 0, lambda: self.whole_schedule(node))
+        whole(max(solves, 1))  # refused where a table ends before
+        grown = min(whole.still, solves)
         require(
             grown <= MOST_DIFFERENT,
             f"penalties still grow after {MOST_DIFFERENT:g} solves, and each is priced apart; give fewer --iterations, "

@@ -75,6 +75,7 @@ def noise_table(config: Config, prepared: Prepared, releases: Sequence[Any]) -> 
         values, growth = node.table["alpha"], node.table["alpha_growth"]
         assert values is not None
         plan = schedule(values, 1.0 if growth is None else growth, cap=np.inf, name="--alpha")
+        plan(max(len(releases), 1))  # refused where a table ends before
         solves = int(min(plan.still, max(len(releases), 1)))
         require(
             solves <= MOST_DIFFERENT,

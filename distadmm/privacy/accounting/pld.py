@@ -33,6 +33,7 @@ _FFT = 7 * _ROUNDING
 _LARGEST = 2**17  # points of a window; a coarser grid is taken beyond
 _ABOVE = 1e-9  # what lies above the window, relative to delta
 _TRIED = np.geomspace(1e-2, 1e2, 96)  # tilts, in units of one over the standard deviation of the sum
+_TINY = 1e-10  # losses; profiles are rounded up by 5e-13
 _AIMED_BY = 12  # terms of a long schedule that are looked at to choose a tilt
 
 
@@ -70,7 +71,7 @@ def epsilon(terms: Sequence[Term], delta: float) -> float:
     """An epsilon >= 0 at which the product of `terms` has at most this delta; infinite when none is found."""
     if not terms:
         return 0.0
-    if sum(t.times for t in terms) > MOST_PRICED:
+    if _lost(terms):
         return math.inf
     if sum(t.times * float(t.pair.right.value[0]) for t in terms) <= delta:
         return 0.0  # total variations add
@@ -89,21 +90,30 @@ def delta(terms: Sequence[Term], epsilon: float) -> float:
     if not terms:
         return 0.0
     infinite = _infinite(terms)
-    if infinite > 0.1 or sum(t.times for t in terms) > MOST_PRICED:  # nothing worth composing is left
+    if infinite > 0.1 or _lost(terms):  # nothing worth composing is left
         return 1.0
     parts = _gridded(terms, _finest(terms))
     thetas = _tilts(terms)
     chernoff = _log_moments(parts, thetas) - thetas * epsilon
     at = int(np.argmin(chernoff))
-    law = _law(terms, float(thetas[at]), epsilon, math.exp(max(chernoff[at], -600.0)) / 100)
+    law = _law(terms, float(thetas[at]), epsilon, math.exp(min(max(chernoff[at], -600.0), 0.0)) / 100)
     return min(1.0, float(_delta(law, np.array([epsilon]))[0]))
+
+
+def _lost(terms: Sequence[Term]) -> bool:
+    """Whether roundings may be all that is left of the product: of too many terms, or of none but tiny losses."""
+    return sum(t.times for t in terms) > MOST_PRICED or _furthest(terms) < _TINY
+
+
+def _furthest(terms: Sequence[Term]) -> float:
+    return max(float(c.eps[-1]) for t in terms for c in (t.pair.right, t.pair.left))
 
 
 def _finest(terms: Sequence[Term]) -> int:
     """log2 of a step that adds at most 1e-5 to the variance of the sum: a bend moves to the grid points beside it."""
     spreads = [(t.times, *_spread_of(t.pair)) for t in terms]
     allowed = 1e-5 * sum(times * variance for times, variance, _ in spreads)
-    furthest = max(float(c.eps[-1]) for t in terms for c in (t.pair.right, t.pair.left))
+    furthest = _furthest(terms)
     log2_step, least = math.ceil(math.log2(furthest)), math.floor(math.log2(furthest)) - 40
     while sum(times * min(4.0**log2_step / 6, 2.0**log2_step * size) for times, _, size in spreads) > allowed:
         log2_step -= 1
@@ -198,6 +208,9 @@ def _law(terms: Sequence[Term], theta: float, epsilon: float, delta: float) -> _
     values = np.roll(np.fft.irfft(spectrum, n), -(start % n))
     size = float(np.linalg.norm(values))
     steps = sum(p.times for p in parts)
+    short = sum(
+        p.times * max(1 - math.fsum(p.masses.p) - p.masses.infinite, 0.0) for p in parts
+    )  # by rounding
     extent = max(float(np.abs(p.masses.loss).max()) for p in parts)
     shift = sum(p.times * s for p, (_, s) in zip(parts, tilted))
     exponent = shift - theta * loss
@@ -215,7 +228,8 @@ def _law(terms: Sequence[Term], theta: float, epsilon: float, delta: float) -> _
         theta=theta,
         log_scale=shift,
         error=error * min(math.sqrt(n), 1 / math.sqrt(-math.expm1(-2 * theta * h))),
-        relative=4 * _ROUNDING * (steps * (4 + theta * extent) + abs(shift) + theta * abs(loss).max() + n),
+        relative=short
+        + 4 * _ROUNDING * (steps * (4 + theta * extent) + abs(shift) + theta * abs(loss).max() + n),
         outside=_infinite(terms) + beyond,
     )
 

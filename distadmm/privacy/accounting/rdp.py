@@ -29,7 +29,7 @@ def curve(event: Event, orders: Array, adjacency: Adjacency) -> Array:
     require(
         bool(np.all(orders > 1)), "a Renyi order is not above 1; needed: orders a > 1 (use the ORDERS grid)"
     )
-    if event.releases > MOST_PRICED:
+    if event.releases > MOST_PRICED and event.gdp_mu(adjacency) is None:
         return np.full_like(orders, np.inf)
     return event.releases * np.asarray(_single(event.single(), tuple(orders.tolist()), adjacency))
 
