@@ -326,7 +326,7 @@ def test_no_number_stands_beside_what_nobody_established(tmp_path, capsys):
     assert "certificate" not in summary["statement"]
     assert ledger.main(["show", str(out / "ledger" / "node-0001.jsonl")]) == 0
     said = capsys.readouterr().out
-    assert "epsilon is infinite: not verified: the curvature" in said
+    assert "epsilon is infinite: not verified: party 1" in said
     (row,) = [line.split() for line in said.splitlines() if line.split()[:2] == ["1", "1"]]
     assert row[5:] == ["infinite", "0%", "unbounded"]
     assert "published infinite, epsilon infinite" in said
