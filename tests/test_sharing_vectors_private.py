@@ -197,7 +197,7 @@ def test_the_command_says_what_is_protected(mechanism, said, tmp_path, capsys):
         "all labels",
     ):
         assert line in text
-    assert "this run, 2 parties" not in text  # nothing is measured under a budget, and no table of dashes says so
+    assert "this run, 2 parties" not in text  # nothing is measured, and no table of dashes says so
     nodes = sorted(path.name for path in (tmp_path / "r" / "ledger").glob("*.jsonl"))
     assert nodes == ["node-0001.jsonl", "node-0002.jsonl"][mechanism == "s3" :]
 
