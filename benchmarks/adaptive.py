@@ -42,7 +42,7 @@ from distadmm.methods.consensus.tuned import leaves_matter
 from distadmm.privacy.noise.release import Unprotected
 from distadmm.problems.consensus import GeneralisedLinear, Problem
 from distadmm.problems.losses import Logistic
-from distadmm.ranks.graph_network import Network, split
+from distadmm.ranks.graph_network import Network, Roster
 from distadmm.ranks.tree import Tree
 
 Array = np.ndarray
@@ -128,13 +128,12 @@ def rows_of(i: int, change: str, seed: int, rows: int) -> tuple[Array, Array]:
 
 
 def node_of(graph: Any, objectives: list[Any], ridge: float, weight: float) -> Node:
-    parts = split(graph.indptr, graph.indices, [np.arange(graph.n)])
-    network = Network(parts[0])
+    network = Network(Roster.alone(graph.indptr, graph.indices))
     facts = Facts(graph.n, np.diff(graph.indptr), mu(graph), weight, ridge, 0.25, theta_pinned(graph))
     problem = Problem(objectives, tolerance=1e-9)
     start = np.zeros((graph.n, problem.dimension))
     table = {"eta": None, "eta_growth": None}
-    return Node(network, problem, Unprotected(), facts, start, table, Tree(network, parts))
+    return Node(network, problem, Unprotected(), facts, start, table, Tree(network))
 
 
 def dealt(name: str, n: int, deal: str) -> list[tuple[Array, Array]]:

@@ -42,27 +42,28 @@ def bare(objective: Any, linear: np.ndarray, quadratic: float, f: np.ndarray) ->
 def measure(n: int, world: Any) -> dict[str, Any] | None:
     from distadmm.algorithm import Facts, Node
     from distadmm.graphs import topology
+    from distadmm.graphs.facts import placed
     from distadmm.methods.consensus.admm import ADMM
     from distadmm.privacy.noise.release import Unprotected
     from distadmm.problems.consensus import GeneralisedLinear, Problem
     from distadmm.problems.losses import Logistic
-    from distadmm.ranks.graph_network import Network, split
+    from distadmm.ranks.graph_network import Network, Roster
 
-    def parts() -> list[Any]:
+    def drawn() -> Roster:
         graph = topology.load(f"regular:{n}:d=4:seed=1")
-        return split(graph.indptr, graph.indices, topology.blocks(graph, world.size))
+        return Roster(graph.indptr, graph.indices, placed(graph, world.size))
 
-    part = world.on_root(parts)[world.rank]
+    network = Network(world.on_root(drawn), world)
     before = rss()
     problem = Problem(
         GeneralisedLinear(*setting.rows_of(int(i), 1, ROWS, D), Logistic(), weight=WEIGHT, ridge=RIDGE)
-        for i in part.nodes
+        for i in network.nodes
     )
     objectives = problem.objectives
     facts = Facts(n, np.full(n, 4), 0.9, WEIGHT, RIDGE, 0.25)
     table = {"eta": np.full(n, ETA), "eta_growth": None}
-    start = np.zeros((len(part.nodes), D))
-    node = Node(Network(part, world), problem, Unprotected(), facts, start, table)
+    start = np.zeros((network.n_local, D))
+    node = Node(network, problem, Unprotected(), facts, start, table)
     algorithm = ADMM(eta=str(ETA), tune=False)
     state = algorithm.init(node)
     calls: list[tuple[np.ndarray, np.ndarray]] = []

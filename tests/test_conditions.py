@@ -16,7 +16,7 @@ from distadmm.files import read_npz
 from distadmm.graphs.topology import load, load_changing
 from distadmm.methods.consensus import tuned
 from distadmm.ranks.conditions import Conditions
-from distadmm.ranks.graph_network import Network, split
+from distadmm.ranks.graph_network import Network, Roster
 from distadmm.ranks.world import World
 from distadmm.run.setup import prepare
 from distadmm.run.shell import in_process
@@ -68,7 +68,7 @@ def test_a_changing_network_is_the_one_that_topology_describes() -> None:
 
 def test_the_last_row_received_stands_in_for_a_lost_one() -> None:
     conditions, graph = conditions_on("er5", seed=4, loss=0.4)
-    network = Network(split(graph.indptr, graph.indices, [np.arange(5)])[0])
+    network = Network(Roster.alone(graph.indptr, graph.indices))
     network.endure(conditions)
     heard = np.zeros((len(graph.indices), 2))
     rng = np.random.default_rng(0)
@@ -86,7 +86,7 @@ def test_the_last_row_received_stands_in_for_a_lost_one() -> None:
 
 def test_a_neighbour_that_is_not_there_is_taken_to_agree() -> None:
     conditions, graph = conditions_on("er5", seed=2, loss=0.2, leave=0.3, back=0.4)
-    network = Network(split(graph.indptr, graph.indices, [np.arange(5)])[0])
+    network = Network(Roster.alone(graph.indptr, graph.indices))
     network.endure(conditions)
     heard, rng = np.zeros((5, 5, 2)), np.random.default_rng(0)
     for k in range(1, 30):
@@ -105,7 +105,7 @@ def test_a_neighbour_that_is_not_there_is_taken_to_agree() -> None:
 
 def test_across_an_edge_that_is_away_nodes_stay_where_they_met_last() -> None:
     conditions, graph = conditions_on("er5", seed=2, loss=0.2, leave=0.3, back=0.4)
-    network = Network(split(graph.indptr, graph.indices, [np.arange(5)])[0])
+    network = Network(Roster.alone(graph.indptr, graph.indices))
     network.endure(conditions)
     heard, met, rng = np.zeros((5, 5, 2)), np.zeros((5, 5, 2)), np.random.default_rng(0)
     for k in range(1, 30):
@@ -129,7 +129,7 @@ def test_across_an_edge_that_is_away_nodes_stay_where_they_met_last() -> None:
 def test_what_nodes_differ_by_cancels_where_no_message_is_lost(seed: int, leave: float) -> None:
     """So the duals, which add it up, keep their sum of zero, and the nodes agree on the optimum."""
     conditions, graph = conditions_on("er5", seed=seed, leave=leave, back=0.5, link=0.7)
-    network = Network(split(graph.indptr, graph.indices, [np.arange(5)])[0])
+    network = Network(Roster.alone(graph.indptr, graph.indices))
     network.endure(conditions)
     for k in range(1, 6):
         network.begin(k)

@@ -24,7 +24,7 @@ from distadmm.privacy.ledger.file import path_of
 from distadmm.privacy.noise.release import Unprotected
 from distadmm.problems.consensus import GeneralisedLinear, Problem
 from distadmm.problems.losses import LOSSES
-from distadmm.ranks.graph_network import Network, split
+from distadmm.ranks.graph_network import Network, Roster
 from distadmm.ranks.tree import Tree
 from distadmm.ranks.world import World
 from distadmm.testing import contracts
@@ -34,11 +34,10 @@ SMALL: dict[str, Any] = {"data": "tiny", "topology": "er5", "weight": 20.0, "rho
 
 def node_of(objectives: list[Any], graph: str = "") -> Node:
     drawn = topology.load(graph or f"ring:{len(objectives)}")
-    (part,) = split(drawn.indptr, drawn.indices, [np.arange(drawn.n)])
     facts = Facts(drawn.n, np.diff(drawn.indptr), float("nan"))
-    problem, network = Problem(objectives), Network(part)
+    problem, network = Problem(objectives), Network(Roster.alone(drawn.indptr, drawn.indices))
     start = np.zeros((drawn.n, problem.dimension))
-    return Node(network, problem, Unprotected(), facts, start, {}, Tree(network, [part]))
+    return Node(network, problem, Unprotected(), facts, start, {}, Tree(network))
 
 
 def rows(n: int, d: int, seed: int) -> tuple[np.ndarray, np.ndarray]:

@@ -11,7 +11,7 @@ from distadmm.algorithm import Facts, Node, find
 from distadmm.privacy.noise.release import Unprotected
 from distadmm.problems.consensus import GeneralisedLinear, Problem
 from distadmm.problems.losses import Logistic
-from distadmm.ranks.graph_network import Network, split
+from distadmm.ranks.graph_network import Network, Roster
 from tests.vector_files import folder, load_all
 
 FAMILY = {"admm", "madmm", "radmm", "mradmm"}
@@ -49,7 +49,7 @@ def node_of(problem: dict[str, Any], case: dict[str, Any]) -> Node:
         neighbours[j].append(i)
     indptr = np.concatenate(([0], np.cumsum([len(row) for row in neighbours])))
     indices = np.concatenate([np.sort(row) for row in neighbours])
-    network = Network(split(indptr, indices, [np.arange(n)])[0])
+    network = Network(Roster.alone(indptr, indices))
     ridge = problem["rho"] / n
     objectives = [
         GeneralisedLinear(np.array(X), np.array(y, float), Logistic(), weight=problem["C"], ridge=ridge)

@@ -12,16 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distadmm.errors import STALLED, InputError
-from distadmm.ranks.graph_network import Network, split
+from distadmm.ranks.graph_network import Network, Roster
 from distadmm.ranks.post import Name
 from distadmm.ranks.tree import Lost, Tree, spanning
 from distadmm.ranks.world import World
-from tests.test_network import parts, random_graph
+from tests.test_network import placed, random_graph
 
 
 def tree_of(n: int, p: float, seed: int, world: World, within: float = 60.0) -> Tree:
-    neighbourhoods, _ = parts(n, p, seed, world.size)
-    return Tree(Network(neighbourhoods[world.rank], world), neighbourhoods, within)
+    return Tree(Network(placed(n, p, seed, world.size)[0], world), within)
 
 
 def rows_of(n: int, k: int, dtype: Any, seed: int = 0) -> np.ndarray:
@@ -128,9 +127,7 @@ def test_only_the_root_adds_up_and_decides(world: World) -> None:
     total = tree.up(rows[tree.network.nodes])
     assert (total is None) == (tree.shape.root not in tree.network.nodes)
     answer = tree.down(None if total is None else total[:2] / 2, 2, np.float64)
-    np.testing.assert_array_equal(
-        answer, tree_of(9, 0.3, 3, World()).sum(rows[parts(9, 0.3, 3, 1)[0][0].nodes])[:2] / 2
-    )
+    np.testing.assert_array_equal(answer, tree_of(9, 0.3, 3, World()).sum(rows)[:2] / 2)
     tree.close()
 
 
@@ -154,9 +151,9 @@ def test_who_sends_nothing_is_named_and_nobody_hangs(world: World) -> None:
 def test_what_does_not_fit_ends_the_sum_with_its_nodes_name(world: World) -> None:
     """A path 0 - 1 - 2 on two ranks; node 0, a leaf, sends something else than it should."""
     indptr, indices = np.array([0, 1, 3, 4]), np.array([1, 0, 2, 1])
-    neighbourhoods = split(indptr, indices, [np.array([0]), np.array([1, 2])])
+    roster = Roster(indptr, indices, np.array([0, 1, 1]))
     for how in ("short", "long", "mark", "twice"):
-        tree = Tree(Network(neighbourhoods[world.rank], world), neighbourhoods, within=20.0)
+        tree = Tree(Network(roster, world), within=20.0)
         rows, marks = np.full((len(tree.network.nodes), 3), 5, dtype=np.uint64), [b"same one"] * 2
         if world.rank == 0:
             bad = {"short": rows[:, :2], "long": np.repeat(rows, 2, axis=1)}.get(how, rows)
@@ -200,12 +197,10 @@ def test_who_is_away_is_known_everywhere_and_the_others_go_on(n: int, seed: int,
 @pytest.mark.mpi(min_size=2, sizes=[5])
 def test_a_rank_that_sleeps_too_long_finds_itself_out(world: World) -> None:
     """A star of five; what is late changes nothing, and sums go on without its node, which still hears them."""
-    star = split(
-        np.array([0, 4, 5, 6, 7, 8]), np.array([1, 2, 3, 4, 0, 0, 0, 0]), [np.array([i]) for i in range(5)]
-    )
+    star = Roster(np.array([0, 4, 5, 6, 7, 8]), np.array([1, 2, 3, 4, 0, 0, 0, 0]), np.arange(5))
     if world.size != 5:
         return
-    tree = Tree(Network(star[world.rank], world), star, within=9.0)
+    tree = Tree(Network(star, world), within=9.0)
     row = np.array([[10**world.rank]])
     assert tree.sum(row)[0] == 11111
     if world.rank == 3:
@@ -220,12 +215,12 @@ def test_a_rank_that_sleeps_too_long_finds_itself_out(world: World) -> None:
     tree.close()
 
 
-RING = split(np.arange(0, 9, 2), np.array([1, 3, 0, 2, 1, 3, 0, 2]), [np.arange(4)])
+RING = Roster.alone(np.arange(0, 9, 2), np.array([1, 3, 0, 2, 1, 3, 0, 2]))
 
 
 def lying(monkeypatch: pytest.MonkeyPatch, change: Any) -> Tree:
     """A ring of four in which what node 0 tells node 1 is changed."""
-    tree = Tree(Network(RING[0]), RING)
+    tree = Tree(Network(RING))
     send = tree._send
 
     def lie(kind: bytes, sender: int, receiver: int, payload: bytes, *mark: bytes) -> None:

@@ -19,7 +19,7 @@ from distadmm.methods.consensus.admm import ADMM
 from distadmm.privacy.noise.release import Unprotected
 from distadmm.problems.consensus import GeneralisedLinear, Problem
 from distadmm.problems.losses import Logistic
-from distadmm.ranks.graph_network import Neighbourhood, Network, split
+from distadmm.ranks.graph_network import Network, Roster
 from distadmm.ranks.world import World
 from distadmm.testing import contracts
 
@@ -38,14 +38,12 @@ def objectives(n: int) -> list[Any]:
     return made
 
 
-def node_of(
-    graph: topology.Topology, own: list[Any] | None = None, part: Neighbourhood | None = None
-) -> Node:
-    part = part or split(graph.indptr, graph.indices, [np.arange(graph.n)])[0]
+def node_of(graph: topology.Topology, own: list[Any] | None = None, roster: Roster | None = None) -> Node:
+    roster = roster or Roster.alone(graph.indptr, graph.indices)
     facts = Facts(graph.n, np.diff(graph.indptr), mu(graph), 1.0, RIDGE, 0.25, theta_pinned(graph))
     problem = Problem(own or objectives(graph.n), tolerance=1e-12)
     start = np.zeros((graph.n, problem.dimension))
-    return Node(Network(part), problem, Unprotected(), facts, start, {"eta": None, "eta_growth": None})
+    return Node(Network(roster), problem, Unprotected(), facts, start, {"eta": None, "eta_growth": None})
 
 
 def leafy() -> topology.Topology:

@@ -26,7 +26,7 @@ from distadmm.privacy.ledger.tally import Tally
 from distadmm.privacy.noise import protected, release, sources
 from distadmm.problems.consensus import GeneralisedLinear, Problem
 from distadmm.problems.losses import Loss
-from distadmm.ranks.graph_network import Network, split
+from distadmm.ranks.graph_network import Network, Roster
 
 CANARIES = ("worst", "label", "duplicate")
 _CROWD = 6  # records that push the model away from the canary
@@ -84,7 +84,7 @@ def transcripts(
 def _pairs(setting: Setting, victim: Array, neighbour: Array, runs: int) -> Node:
     n = 2 * runs
     indptr, indices = np.arange(n + 1), np.arange(n) ^ 1
-    network = Network(split(indptr, indices, [np.arange(n)])[0])
+    network = Network(Roster.alone(indptr, indices))
     facts = setting.facts._replace(n_nodes=n, degrees=np.ones(n, dtype=int))
 
     pair = [

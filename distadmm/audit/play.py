@@ -25,7 +25,7 @@ from distadmm.privacy.noise.protected import Protected, Recipe
 from distadmm.privacy.noise.release import Unprotected
 from distadmm.privacy.noise.sources import Source
 from distadmm.problems.consensus import GeneralisedLinear
-from distadmm.ranks.graph_network import Neighbourhood, Network
+from distadmm.ranks.graph_network import Network
 from distadmm.run.loop import sitting_out
 
 
@@ -98,10 +98,7 @@ def run_through(algorithm: Any, node: Node, iterations: int) -> tuple[int, list[
 
 def fresh(node: Node, *, problem: Any = None, release: Any = None) -> Node:
     """The same nodes in one process, before their first step."""
-    network = node.network
-    here = np.zeros(len(network.indices), dtype=np.int64)
-    graph = network.n_nodes, network.nodes, network.indptr, network.indices
-    anew = Network(Neighbourhood(*graph, here, network.slots))
+    network, anew = node.network, Network(node.network.roster)
     if network.conditions is not None:
         anew.endure(replace(network.conditions, _presence=[], _heard=[]))
     return Node(

@@ -13,7 +13,7 @@ import numpy as np
 from distadmm.errors import require
 from distadmm.flags import flag, flag_group, positional
 from distadmm.graphs import topology as networks
-from distadmm.graphs.facts import owners
+from distadmm.graphs.facts import placed
 from distadmm.ranks.launch import say
 
 PROG = "distadmm topology"
@@ -96,7 +96,7 @@ def _shown(options: Options) -> str:
     changing = networks.load_changing(name)
     topology = changing.union
     found = networks.facts(topology)
-    owner = None if options.ranks is None else owners(topology.n, networks.blocks(topology, options.ranks))
+    owner = None if options.ranks is None else placed(topology, options.ranks)
     if options.json:
         content: dict[str, Any] = {"network": name, **found._asdict(), "fingerprint": topology.fingerprint}
         if owner is not None:

@@ -216,7 +216,13 @@ def _after(topology: Topology, nodes: Array) -> Array:
 
 
 def blocks(topology: Topology, ranks: int) -> list[Array]:
-    """For each rank the nodes it hosts, ascending; sizes differ by one at most; node i on rank i when ranks = n.
+    """For each rank the nodes it hosts, ascending."""
+    owner = placed(topology, ranks)
+    return [np.flatnonzero(owner == rank) for rank in range(ranks)]
+
+
+def placed(topology: Topology, ranks: int) -> Array:
+    """The rank of each node: as many nodes on each, or one more; node i on rank i when ranks = n.
 
     Two assignments are tried, and the one that parts fewer neighbours is kept: nodes in their own order (hard
     to beat for a grid whose rows are numbered), and blocks grown one node after the other.
@@ -229,26 +235,17 @@ def blocks(topology: Topology, ranks: int) -> list[Array]:
     )
     own_order = np.repeat(np.arange(ranks), _sizes(n, ranks))
     if ranks in (1, n):
-        owner = own_order
-    else:
-        owner = min((own_order, _grown(topology, ranks)), key=lambda owner: cut(topology, owner))
-    return [np.flatnonzero(owner == rank) for rank in range(ranks)]
+        return own_order
+    return min((own_order, _grown(topology, ranks)), key=lambda owner: cut(topology, owner))
 
 
 def cut(topology: Topology, owner: Array | Sequence[Array]) -> int:
     """How many edges join nodes of different ranks; `owner` gives each node's rank, or each rank's nodes."""
     if not isinstance(owner, np.ndarray):
-        owner = owners(topology.n, owner)
+        ranks = np.repeat(np.arange(len(owner)), [len(nodes) for nodes in owner])
+        owner = ranks[np.argsort(np.concatenate(owner))]
     i, j = topology.edges.T
     return int(np.count_nonzero(owner[i] != owner[j]))
-
-
-def owners(n: int, held: Sequence[Array]) -> Array:
-    """Each node's rank, of each rank's nodes."""
-    owner = np.empty(n, dtype=np.int64)
-    for rank, nodes in enumerate(held):
-        owner[nodes] = rank
-    return owner
 
 
 def _sizes(n: int, ranks: int) -> Array:

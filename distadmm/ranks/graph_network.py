@@ -15,9 +15,9 @@ Held up by tests:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
@@ -31,33 +31,17 @@ Array = np.ndarray
 _TAG = 2719
 
 
-class Neighbourhood(NamedTuple):
-    """The part of the graph that one rank is told: its nodes and who their neighbours are."""
+class Roster(NamedTuple):
+    """The graph, and the rank that owns each of its nodes; nothing of it is data, and all ranks have the same."""
 
-    n_nodes: int  # in the whole network
-    nodes: Array  # global numbers of this rank's nodes, ascending
-    indptr: Array  # neighbours of the a-th node: indices[indptr[a]:indptr[a+1]]
-    indices: Array  # global numbers, ascending within a node
-    hosts: Array  # the rank that hosts each of `indices`
-    slots: Array  # where each of `indices` stands in the neighbour lists of the whole network
+    indptr: Array  # neighbours of node i: indices[indptr[i]:indptr[i+1]], ascending
+    indices: Array
+    owner: Array
 
-
-def split(indptr: Array, indices: Array, blocks: Sequence[Array]) -> list[Neighbourhood]:
-    """The neighbourhood of each rank, when rank r hosts the nodes `blocks[r]`."""
-    n_nodes = len(indptr) - 1
-    host = np.empty(n_nodes, dtype=np.int64)
-    for rank, block in enumerate(blocks):
-        host[block] = rank
-    parts = []
-    for block in blocks:
-        nodes = np.sort(np.asarray(block, dtype=np.int64))
-        mine = [indices[indptr[i] : indptr[i + 1]] for i in nodes]
-        local_indptr = np.concatenate(([0], np.cumsum([len(row) for row in mine], dtype=np.int64)))
-        local = np.concatenate(mine) if mine else np.empty(0, dtype=np.int64)
-        places = [np.arange(indptr[i], indptr[i + 1]) for i in nodes]
-        slots = np.concatenate(places) if places else np.empty(0, dtype=np.int64)
-        parts.append(Neighbourhood(n_nodes, nodes, local_indptr, local.astype(np.int64), host[local], slots))
-    return parts
+    @classmethod
+    def alone(cls, indptr: Array, indices: Array) -> Self:
+        """One process owns all nodes."""
+        return cls(indptr, indices, np.zeros(len(indptr) - 1, dtype=np.int64))
 
 
 @mutable_struct
@@ -86,52 +70,57 @@ class _Channel:
 class Network:
     """The nodes of this rank and the edges that touch them."""
 
-    def __init__(self, part: Neighbourhood, world: World | None = None):
-        self.world = world or World()
-        self.nodes = part.nodes
-        self.n_nodes = part.n_nodes
-        self.n_local = len(part.nodes)
-        self.indptr, self.indices = part.indptr, part.indices
-        self.degree: Array = np.diff(part.indptr).astype(float)[:, None]
-        self.slots = part.slots
+    def __init__(self, roster: Roster, world: World | None = None):
+        self.world, self.roster, self.n_nodes = world or World(), roster, len(roster.owner)
+        self.nodes = np.flatnonzero(roster.owner == self.world.rank)
+        self.n_local = len(self.nodes)
+        degrees = np.diff(roster.indptr)[self.nodes]
+        self.degree: Array = degrees.astype(float)[:, None]
+        self.indptr = np.concatenate(
+            ([0], np.cumsum(degrees))
+        )  # of this rank's nodes, as `roster.indptr` of all
+        # Where the entries of `indices` stand in the neighbour lists of the whole network.
+        self.slots = np.repeat(roster.indptr[self.nodes] - self.indptr[:-1], degrees) + np.arange(
+            self.indptr[-1]
+        )
+        self.indices = roster.indices[self.slots].astype(np.int64)
         self.conditions: Conditions | None = None  # None: every message arrives, every edge stays
         self._moment: Moment | None = None
         self._last: Array | None = None  # under conditions, the last row received at each edge
         self._met: Array | None = None  # and the sum of both its rows when it was there last
         self.traffic = Traffic()
-        self.carried = np.zeros((len(part.indices), 1))  # bytes from a node here to its neighbour, by edge
+        self.carried = np.zeros((len(self.indices), 1))  # bytes from a node here to its neighbour, by edge
         # Asked before rows leave, (kind, rows); it raises where they may not.
         self.guard: Callable[[str, Array], None] | None = None
         # Who signs messages: `stamp()` gives four numbers a row to send along, `notice` gets those that came.
         self.stamp: Callable[[], Array] | None = None
         self.notice: Callable[[Array], None] = lambda stamps: None
         self._channels: dict[int, _Channel] = {}
-        self._hosts = part.hosts
+        self._hosts = roster.owner[self.indices]
         self._by_rank: list[tuple[int, Array, Array]] | None = None  # the routes of edges
 
-        elsewhere = part.hosts != self.world.rank
+        elsewhere = self._hosts != self.world.rank
         ghosts: list[Array] = []  # per neighbour rank, the global numbers of the rows it sends
         self._peers: list[tuple[int, Array, int]] = []  # (rank, my rows it needs, how many it sends)
-        owner_of_edge = np.repeat(np.arange(self.n_local), np.diff(part.indptr))
-        for rank in _distinct(part.hosts[elsewhere]):
-            there = part.hosts == rank
-            ghosts.append(_distinct(part.indices[there]))
+        owner_of_edge = np.repeat(np.arange(self.n_local), degrees)
+        for rank in _distinct(self._hosts[elsewhere]):
+            there = self._hosts == rank
+            ghosts.append(_distinct(self.indices[there]))
             self._peers.append((int(rank), _distinct(owner_of_edge[there]), len(ghosts[-1])))
-        order = np.concatenate([part.nodes, *ghosts]) if ghosts else part.nodes
+        order = np.concatenate([self.nodes, *ghosts]) if ghosts else self.nodes
         self.ghosts = order[self.n_local :]  # nodes elsewhere whose rows arrive here, in that order
         position = dict(zip(order.tolist(), range(len(order))))
         self._n_visible = len(order)
-        self.world.dog.holds("node", part.nodes.tolist())
-        self.columns = np.array([position[j] for j in part.indices.tolist()], dtype=np.int64)
+        self.world.dog.holds("node", self.nodes.tolist())
+        self.columns = np.array([position[j] for j in self.indices.tolist()], dtype=np.int64)
         self._neighbours = _as_slice(self.columns)  # where they all are, for a rank of one node
         # Round s adds the s-th neighbour of every node that has one: the order of the sum is the
         # neighbours' order, whatever else this rank hosts.
-        degrees = np.diff(part.indptr)
         self._rounds: list[tuple[Array | slice, Array]] = []
         self._edge_rounds: list[tuple[Array | slice, Array]] = []
         for s in range(int(degrees.max(initial=0))):
             rows = np.flatnonzero(degrees > s)
-            edges = part.indptr[rows] + s
+            edges = self.indptr[rows] + s
             nodes = slice(None) if len(rows) == self.n_local else rows
             self._rounds.append((nodes, self.columns[edges]))
             self._edge_rounds.append((nodes, edges))

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 from distadmm.errors import STALLED, InputError, require
-from distadmm.ranks.graph_network import Array, Neighbourhood, Network, Traffic
+from distadmm.ranks.graph_network import Array, Network, Traffic
 from distadmm.ranks.post import NO_MARK, Name, Post, packed, unpacked
 
 if TYPE_CHECKING:
@@ -127,21 +127,14 @@ def largest_part(indptr: Array, indices: Array, nodes: Sequence[int]) -> list[in
 
 
 class Tree:
-    """What the nodes of this rank do in a tree over the whole graph; `parts` are the neighbourhoods of all ranks."""
+    """What the nodes of this rank do in a tree over the whole graph."""
 
-    def __init__(self, network: Network, parts: Sequence[Neighbourhood], within: float = 600.0):
+    def __init__(self, network: Network, within: float = 600.0):
         """`within`: seconds after which a sum has come or is lost, whoever is gone; 0: it is waited for."""
         self.network, self.within = network, within or math.inf
         self.n_nodes = network.n_nodes
-        hosts = np.empty(self.n_nodes, dtype=np.int64)
-        near: list[Array] = [np.empty(0, dtype=np.int64)] * self.n_nodes
-        for rank, part in enumerate(parts):
-            hosts[part.nodes] = rank
-            for a, i in enumerate(part.nodes.tolist()):
-                near[i] = part.indices[part.indptr[a] : part.indptr[a + 1]]
-        self.indptr = np.concatenate(([0], np.cumsum([len(row) for row in near])))
-        self.indices = np.concatenate(near)
-        self.post = Post(network.world, hosts)
+        self.indptr, self.indices, owner = network.roster
+        self.post = Post(network.world, owner)
         self.setup = Traffic()  # what set-up sends, which rounds do not
         self._number = 0
         self.gone: set[int] = set()  # nodes of ranks that are out: nobody speaks to them any more

@@ -17,7 +17,7 @@ from distadmm.errors import InputError, require
 from distadmm.privacy.noise.release import Unprotected
 from distadmm.problems.consensus import Problem, objective
 from distadmm.problems.losses import Loss, loss_named, task_of
-from distadmm.ranks.graph_network import Neighbourhood, Network, split
+from distadmm.ranks.graph_network import Network, Roster
 from distadmm.ranks.links import Links
 from distadmm.ranks.world import World
 from distadmm.run.config import Config
@@ -27,7 +27,6 @@ STARTS = 0x53544152  # of the random numbers of --start
 
 if TYPE_CHECKING:
     from distadmm.ranks.conditions import Conditions
-    from distadmm.ranks.tree import Tree
 
 
 MOST_COLUMNS = 10_000  # of sparse rows that are written out where an algorithm needs it
@@ -55,7 +54,7 @@ class Prepared:
 class _Plan:
     """What rank 0 works out once and tells the others."""
 
-    parts: list[Neighbourhood]
+    roster: Roster
     facts: Facts
     table: dict[str, Array | None]
     graph: dict[str, Any]
@@ -66,7 +65,7 @@ class _Plan:
 def _plan(config: Config, size: int) -> _Plan:
     from distadmm.graphs import topology as topologies
     from distadmm.graphs.facts import mu as graph_mu
-    from distadmm.graphs.facts import theta_pinned
+    from distadmm.graphs.facts import placed, theta_pinned
     from distadmm.ranks.conditions import Conditions, parse_drop_out
 
     changing = topologies.load_changing(config.problem.topology)
@@ -102,7 +101,7 @@ def _plan(config: Config, size: int) -> _Plan:
         "random_walk_mu": facts.mu,
         "fingerprint": topology.fingerprint,
     }
-    parts = split(topology.indptr, topology.indices, topologies.blocks(topology, size))
+    roster = Roster(topology.indptr, topology.indices, placed(topology, size))
     leave, back = (0.0, 1.0) if config.links.drop_out is None else parse_drop_out(config.links.drop_out)
     conditions = Conditions(
         seed=config.loop.seed,
@@ -117,7 +116,7 @@ def _plan(config: Config, size: int) -> _Plan:
         link_seed=changing.seed,
     )
     return _Plan(
-        parts, facts, table, graph, None if conditions.perfect else conditions, _links(config, topology)
+        roster, facts, table, graph, None if conditions.perfect else conditions, _links(config, topology)
     )
 
 
@@ -227,22 +226,23 @@ def stays_sparse(config: Config, source: Source) -> bool:
 def prepare(config: Config, world: World) -> Prepared:
     """Rank 0 reads the graph and tells each rank its neighbours; every rank reads the rows of its own nodes."""
     plan = world.on_root(lambda: _plan(config, world.size))
-    part = plan.parts[world.rank]
+    network = Network(plan.roster, world)
     with world.together():  # ranks agree once on all that can be wrong with their own part
         source = open_source(config.problem.data, world=world, **source_options(config))
-        source.hold(part.nodes.tolist(), plan.facts.n_nodes, world)
-        objectives = objectives_of(config, source, part.nodes, plan.facts)
+        source.hold(network.nodes.tolist(), plan.facts.n_nodes, world)
+        objectives = objectives_of(config, source, network.nodes, plan.facts)
         output = config.privacy.wanted and config.privacy.mechanism == "output"
         problem = Problem(objectives, config.problem.tolerance, warm=not output)
         if config.problem.test_data and world.is_root:
             source.test(sparse=source.wide)  # a bad file is told before anything is written
-        network = Network(part, world)
         if plan.conditions is not None and not config.algorithm.tree:
             network.endure(plan.conditions)
         start = starts(config, network, problem.dimension)
         node = Node(network, problem, Unprotected(), plan.facts, start, plan.table)
         if config.algorithm.tree:
-            node = node.having(sums=_tree(network, plan.parts, config))
+            from distadmm.ranks.tree import Tree
+
+            node = node.having(sums=Tree(network, config.loop.stall_timeout))
             node.tree.conditions = plan.conditions
         config.algorithm.check(node, config.loop.iterations)
     if not source.pooled_allowed:  # each node has a file of its own
@@ -276,23 +276,17 @@ def starts(config: Config, network: Network, dimension: int) -> Array:
     return config.loop.start * np.stack([draw.standard_normal(dimension) for draw in draws])
 
 
-def _tree(network: Network, parts: list[Neighbourhood], config: Config) -> Tree:
-    from distadmm.ranks.tree import Tree
-
-    return Tree(network, parts, config.loop.stall_timeout)
-
-
 def node_like(node: Node, config: Config, problem: Problem) -> Node:
     """A fresh node for another run of `config` over the same graph and rows, in one process."""
-    here, alone = node.network, np.zeros(len(node.network.indices), dtype=np.int64)
-    part = Neighbourhood(here.n_nodes, here.nodes, here.indptr, here.indices, alone, here.slots)
+    from distadmm.ranks.tree import Tree
+
     table: dict[str, Array | None] = {}
     for source in (config.algorithm, config.privacy):
         for name in source.tables:
             text = getattr(source, name)
             table[name] = None if text in (None, "auto") else np.full(node.facts.n_nodes, float(text))
-    network = Network(part)
-    sums = _tree(network, [part], config) if config.algorithm.tree else None
+    network = Network(node.network.roster)
+    sums = Tree(network, config.loop.stall_timeout) if config.algorithm.tree else None
     return Node(network, problem, Unprotected(), node.facts, node.start, table, sums)
 
 
