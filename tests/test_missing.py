@@ -150,7 +150,7 @@ def test_parties_score_new_rows_by_the_schema_of_the_training(files, capsys):
     parts = [np.load(f"r/models/party-{m}.npz") for m in (1, 2)]
     scores = sum((X - part["mean"]) @ part["x"] for X, part in zip(np.split(columns, 2, axis=1), parts))
     scores += np.load("r/models/centre.npz")["intercept"]
-    found = [float(line.split(",")[1]) for line in (files / "scores.csv").read_text().splitlines()[1:]]
+    found = [float(line.split(",")[2]) for line in (files / "scores.csv").read_text().splitlines()[1:]]
     np.testing.assert_allclose(found, scores, rtol=1e-8)
 
 

@@ -208,6 +208,71 @@ def test_sharing_is_scored_by_its_parties(tmp_path, capsys):
     assert "leave out --node" in error
 
 
+@pytest.fixture(scope="module")
+def companies(tmp_path_factory) -> Path:
+    """Two companies' files and a run on them; their new customers stand in other orders, one table has all columns."""
+    place, rng = tmp_path_factory.mktemp("companies"), np.random.default_rng(3)
+    X = rng.normal(size=(60, 4)).round(3)
+    y = np.where(X @ [1, -1, 2, 0.5] > 0, "bad", "good")
+
+    def cells(which, *columns):
+        return [[f"C{i}", *map(str, (part[i] for part in columns))] for i in which]
+
+    def part(name, header, which, *columns):
+        return write(place / name, ["id", *header], cells(which, *columns))
+
+    part("bank.csv", ["a", "b", "y"], range(40), X[:, 0], X[:, 1], y)
+    part("shop.csv", ["c", "d"], rng.permutation(40), X[:, 2], X[:, 3])
+    part("new-bank.csv", ["note", "b", "a"], range(40, 60), y, X[:, 1], X[:, 0])
+    part("new-shop.csv", ["c", "d"], rng.permutation(np.arange(40, 60)), X[:, 2], X[:, 3])
+    part("new.csv", ["a", "b", "c", "d"], range(40, 60), *X.T)
+    files = ["--party-files", f"{place / 'bank.csv'},{place / 'shop.csv'}", "--key", "id", "--target", "y"]
+    assert sharing.main([*files, "--labels", "good,bad", "--out", str(place / "run")]) == 0
+    return place
+
+
+def test_parties_whose_rows_stand_in_other_orders_score_the_same_people(companies, capsys):
+    """A row of one file that met the row of somebody else's at the other was scored without a word."""
+    files = f"{companies / 'new-bank.csv'},{companies / 'new-shop.csv'}"
+    for out, asked in {"joined": ["--party-files", files], "one": ["--data", companies / "new.csv"]}.items():
+        assert call(capsys, "predict", companies / "run", *asked, "--out", companies / out)[0] == 0
+    joined, one = scores(companies / "joined"), scores(companies / "one")
+    assert [line.pop("id") for line in joined] == [f"C{i}" for i in range(40, 60)]
+    assert [line.pop("row") for line in one] == [str(i) for i in range(1, 21)]
+    assert joined == one
+    notes = [line["note"] for line in scores(companies / "new-bank.csv")]
+    assert sum(line["class"] == note for line, note in zip(joined, notes)) >= 18
+    for line in joined:
+        assert float(line["p(bad)"]) == pytest.approx(1 / (1 + np.exp(-float(line["score"]))))
+
+
+def test_people_whom_one_party_lacks_are_refused_or_left_out(companies, capsys):
+    lines = (companies / "new-shop.csv").read_text().splitlines()
+    (companies / "few.csv").write_text("\n".join(lines[:6]) + "\n")
+    files = [
+        "--party-files",
+        f"{companies / 'new-bank.csv'},{companies / 'few.csv'}",
+        "--out",
+        companies / "some",
+    ]
+    code, _, error = call(capsys, "predict", companies / "run", *files)
+    assert (code, error.count("\n")) == (2, 1)
+    assert "5 of 20 keys are common to all" in error
+    assert "new-bank.csv lacks" not in error
+    assert call(capsys, "predict", companies / "run", *files, "--join", "inner")[0] == 0
+    assert {line["id"] for line in scores(companies / "some")} == {line.split(",")[0] for line in lines[1:6]}
+
+
+def test_a_column_names_the_rows_of_a_table_of_scores(folder, capsys):
+    lines = [[f"P{i}", *line[:3]] for i, line in enumerate(rows(3, seed=5))]
+    table = write(folder / "named.csv", ["who", "a", "b", "c"], lines)
+    out = folder / "named-scores.csv"
+    assert call(capsys, "predict", folder / "radmm", "--data", table, "--out", out, "--key", "who")[0] == 0
+    assert [line["who"] for line in scores(out)] == ["P0", "P1", "P2"]
+    code, _, error = call(capsys, "predict", folder / "radmm", "--data", table, "--key", "whom")
+    assert (code, "did you mean 'who'" in error) == (2, True)
+
+
 def test_the_exported_module_is_the_model(folder, capsys):
     pytest.importorskip("sklearn")
     for run in ("radmm", "istdp"):
@@ -298,10 +363,15 @@ def test_a_column_is_sanitised_and_then_scored(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("header", "lines", "said"),
     [
-        (["a", "b"], [["1", "2"]], "no column 'c', which the model was trained on (1 are missing)"),
-        (["a", "b", "c"], [["1", "2", "w"]], "'w' is not in the domain"),
-        (["a", "b", "c"], [["1", "7", "x"]], "outside the bounds"),
-        (["a", "b", "c"], [["1", "", "x"]], "the cell is empty"),
+        (["a", "b"], [["1", "2"]], "no column 'c'; the model was trained on it"),
+        (["a"], [["1"]], "no column 'b', 'c'; the model was trained on them"),
+        (["a", "b", "c"], [["1", "2", "w"]], "'w' is not in its domain; the model knows 'x', 'y', 'z'"),
+        (["a", "b", "c"], [["1", "7", "x"]], "outside the bounds -5 to 5 that the model was trained with"),
+        (
+            ["a", "b", "c"],
+            [["1", "", "x"]],
+            "the model has no value for such a cell; mend the cell, or leave",
+        ),
         (["a", "b", "c"], [], "no rows"),
     ],
 )

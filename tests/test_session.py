@@ -83,6 +83,21 @@ def test_a_frame_is_the_csv_that_it_would_be_written_as(frame, run, tmp_path, mo
         assert open_source(flags["data"], schema="s.toml").data_id(b"key" * 8) != name
 
 
+def test_truth_values_are_categories_or_numbers(frame):
+    """What pandas calls True is 1, and the category True where the schema says so."""
+    with_truth = frame.drop(columns="job").assign(smokes=np.arange(120) % 3 == 0)
+    found = []
+    for form in ({"max": 1}, [False, True], {"values": ["False", "True"]}):
+        columns = {name: SCHEMA["columns"][name] for name in ("age", "hours")} | {"smokes": form}
+        with holding(
+            {"data": with_truth, "schema": {**SCHEMA, "columns": columns}}, ["data", "schema"]
+        ) as flags:
+            found.append(open_source(flags["data"], schema=flags["schema"], clip=None).node(0, 1)[0])
+    one, *words = found
+    for X in words:
+        np.testing.assert_array_equal(X[:, -2:], np.column_stack([1 - one[:, -1], one[:, -1]]))
+
+
 def test_new_rows_are_scored_by_frame_file_and_array(frame, run, tmp_path):
     new = frame.drop(columns="income").iloc[::-1]
     new.to_csv(tmp_path / "new.csv", index=False)

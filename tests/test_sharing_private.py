@@ -204,7 +204,7 @@ def private_run(tmp_path_factory):
 
 
 def _scores(path):
-    return np.loadtxt(path, delimiter=",", skiprows=1)[:, 1]
+    return np.loadtxt(path, delimiter=",", skiprows=1)[:, 2]
 
 
 def test_scores_of_a_private_run_are_refused_priced_or_named_for_what_they_are(private_run, tmp_path, capsys):

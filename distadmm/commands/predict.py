@@ -4,6 +4,8 @@ from pathlib import Path
 
 import numpy as np
 
+from distadmm.data.parties import DataOptions
+from distadmm.data.session import cell_file
 from distadmm.data.source import BUNDLED, open_source
 from distadmm.data.table import dense
 from distadmm.errors import DONE, require, sense_of
@@ -25,10 +27,15 @@ class Predict:
     )
     node: str | None = flag(None, help="whose model: a node's number, or mean (default: node 0's own)")
     out: str = flag("scores.csv", help="file to write")
+    key: str | None = flag(
+        None, help="column of the new rows that names each in the scores (default: its number)"
+    )
+    party_files: tuple[str, ...] = again(DataOptions, "party_files", note=" (sharing)")
+    join: str = again(DataOptions, "join", note=" (sharing)")
     release: str = again(predict.PredictOptions, "release", note=" (sharing)")
 
     def __post_init__(self) -> None:
-        require(self.data, "no rows to score; give them by --data FILE")
+        require(self.data or self.party_files, "no rows to score; give them by --data FILE")
 
 
 def scored(asked: Predict, found: kinds.RunDirectory) -> list[str]:
@@ -37,11 +44,14 @@ def scored(asked: Predict, found: kinds.RunDirectory) -> list[str]:
     with sense_of(described.path):
         scorer = scoring.Scorer.of(described, asked.node)
         X = _bundled(asked.data, described) if asked.data in BUNDLED else scorer.read(asked.data)
-        table = scorer.table(X)
+        names = (
+            (asked.key, cell_file(Path(asked.data), targetless=True).column(asked.key)) if asked.key else None
+        )
+        table = scoring.table_of(described.told, scorer.scores(X), names)
     write_csv(Path(asked.out), *table)
     lines = [f"{X.shape[0]} rows scored by {scorer.whose}: {asked.out}"]
     if sentence := described.told.get("sentence"):
-        lines.append(f"the training's rows, of which scores tell no more than the model: {sentence}")
+        lines.append(f"of the training's rows a score tells no more than the model does: {sentence}")
     return lines
 
 
@@ -54,12 +64,27 @@ def _bundled(name: str, described: model.Model) -> np.ndarray:
     return dense(test[0])
 
 
+def _of_parties(asked: Predict, found: kinds.RunDirectory) -> list[str]:
+    """What `distadmm.sharing predict` is asked by."""
+    words = ["--scores", asked.out, "--release", asked.release, "--join", asked.join]
+    if not asked.party_files:
+        require(not asked.key, "--key goes with --party-files here; rows of one table are numbered")
+        return [*words, "--data", asked.data]
+    key = asked.key or next(
+        ((part.told["encoding"] or {}).get("key") for part in model.read(found.path).parts), None
+    )
+    return [*words, "--party-files", ",".join(asked.party_files), *(["--key", key] if key else [])]
+
+
 def work(asked: Predict, world: World) -> int:
     found = world.on_root(lambda: kinds.opened(asked.run, "predict"))
     if found.kind == "sharing":
         require(asked.node is None, "a run of sharing has parties, no nodes; leave out --node")
-        words = [asked.run, "--data", asked.data, "--scores", asked.out, "--release", asked.release]
-        return predict.work(predict.options(words), world)
+        return predict.work(predict.options([asked.run, *_of_parties(asked, found)]), world)
+    require(
+        not asked.party_files,
+        f"--party-files is for runs of sharing; this is one of {found.kind}: give --data",
+    )
     require(
         asked.release == "refuse",
         f"--release is for runs of sharing, whose parties send scores; this is one of {found.kind}; leave it out",

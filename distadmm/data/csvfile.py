@@ -11,12 +11,13 @@ import numpy as np
 
 from distadmm.data.mapping import ColumnMapping, Replaced, replace, symbol_names
 from distadmm.data.records import PIECE, Piece, Records
-from distadmm.data.schema import MARKS, Category, Number, Schema, is_number
+from distadmm.data.schema import MARKS, MISSING, Category, Number, Schema, is_number
 from distadmm.data.table import Array, Matrix, collected
 from distadmm.errors import InputError, require
 
 LARGE = 32 << 20  # bytes of a file from which on it is worth the start of pyarrow, where that is installed
 _AT_ONCE = 1 << 20  # bytes that pyarrow is given
+MEND = "mend the cell, or leave the row out"
 _DISTINCT = 10_000  # target cells of which equal ones are kept once
 
 Cells = Sequence[str] | Array  # of one column: texts, or numbers where they are known to be
@@ -34,6 +35,7 @@ class CsvFile:
     """Cells are split when rows are read, and only of these rows, a piece of the file at a time."""
 
     feature_names: tuple[str, ...]
+    schema_word = "--schema"
 
     def __init__(
         self,
@@ -187,6 +189,8 @@ class CsvFile:
     def codes(self, column: Category, rows: Array, cells: Sequence[str] | Array) -> Array:
         """The number of each cell within the domain; -1 for a missing one that stands for nothing."""
         code = {value: number for number, value in enumerate(column.domain)}
+        if {*column.domain} - {MISSING} == {"False", "True"}:  # a DataFrame's truth values come as 0 and 1
+            code |= {"0": code["False"], "1": code["True"]}
         gone = -1 if column.missing is None else code[column.missing]
         listed = self.schema.missing if column.missing is None else {*self.schema.missing, ""}
         code |= {value: gone for value in listed if value not in code}
@@ -196,14 +200,18 @@ class CsvFile:
         except KeyError:
             bad = next(i for i, cell in enumerate(texts) if cell not in code)
             where, cell = self._cell(rows[bad], column.name), texts[bad]
+            domain = ", ".join(map(repr, [*code][:8])) + ", ..." * (len(code) > 8)
+            if self.schema.trained:
+                found = f"{cell!r} is not in its domain" if cell else "the cell is empty"
+                raise InputError(f"{where}: {found}; the model knows {domain}: {MEND}") from None
             require(
                 cell,
                 f"{where}: the cell is empty; fill it in, or write {_key(column.name)} = {{ values = [...], "
-                "missing_indicator = true }, or one of the values as missing, in the --schema",
+                f"missing_indicator = true }}, or one of the values as missing, in the {self.schema_word}",
             )
             raise InputError(
-                f"{where}: {cell!r} is not in the domain that the --schema gives ({', '.join(map(repr, [*code][:8]))}"
-                f"{', ...' * (len(code) > 8)}); mend the cell, or add the value to the domain"
+                f"{where}: {cell!r} is not in the domain that the {self.schema_word} gives ({domain}); "
+                "mend the cell, or add the value to the domain"
             ) from None
 
     def _numbers(self, column: Number, rows: Array, cells: Sequence[str] | Array) -> Array:
@@ -234,9 +242,11 @@ class CsvFile:
         if outside.any():
             bad = int(np.argmax(outside))
             said = self._said(rows[bad], column.name, cells[bad])
+            trained = self.schema.trained
+            whose = "that the model was trained with" if trained else f"of the {self.schema_word}"
             raise InputError(
-                f"{self._cell(rows[bad], column.name)}: {said} is outside the bounds "
-                f"{column.low:g} to {column.high:g} of the --schema; mend the cell, or widen the bounds"
+                f"{self._cell(rows[bad], column.name)}: {said} is outside the bounds {column.low:g} to {column.high:g} "
+                f"{whose}; {MEND if trained else 'mend the cell, or widen the bounds'}"
             )
         scaled = (values - column.low) / (column.high - column.low)
         return np.column_stack([scaled, gone.astype(float)] if column.indicator else [scaled])
@@ -251,21 +261,29 @@ class CsvFile:
     def _cell(self, row: int, name: str) -> str:
         return f"{self.path} {self.place(int(row))}, column {name!r}"
 
+    @property
+    def _a_schema(self) -> str:
+        return f"a {self.schema_word}{' file' if self.schema_word.startswith('-') else ''}"
+
     def _not_a_number(self, row: int, name: str, cell: str) -> str:
         where = self._cell(row, name)
         if not cell or cell in (*self.schema.missing, *MARKS):
             found = f"{cell!r} stands for no number" if cell else "the cell is empty"
+            if self.schema.trained:
+                return f"{where}: {found}, and the model has no value for such a cell; {MEND}"
             listed = (
                 f"missing = [{json.dumps(cell)}] and " if cell and cell not in self.schema.missing else ""
             )
             written = (
                 f"{listed}{_key(name)} = {{ max = MAX, missing = VALUE }}, numbers known without the rows,"
             )
-            return f"{where}: {found}; fill it in, leave out the row, or write {written} in a --schema file"
+            return f"{where}: {found}; fill it in, leave out the row, or write {written} in {self._a_schema}"
+        if self.schema.trained:
+            return f"{where}: {cell!r} is not a number; {MEND}"
         point = ", with a point before its decimals," if re.fullmatch(r"-?[0-9]+,[0-9]+", cell) else ","
         return (
-            f"{where}: {cell!r} is not a number; mend it{point} or describe a text column by its public domain in a "
-            "--schema file"
+            f"{where}: {cell!r} is not a number; mend it{point} or describe a text column by its public domain in "
+            f"{self._a_schema}"
         )
 
 

@@ -9,7 +9,7 @@ in a party's file: this is known to the centre afterwards.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -169,17 +169,11 @@ def _from_files(data: DataOptions, star: Star, seed: int, regression: bool, priv
             labels = (
                 read_party(data.label_file, data.key, reading, target=True) if data.label_file else own[1]
             )
-    keys = star.texts_up({m: "\n".join(party.keys) for m, party in own.items()})
-    order: list[str] = []
-    with star.world.together():
-        if keys is not None and labels is not None:
-            lists, names = [labels.keys], [labels.file]
-            for m in keys:
-                lists.append(keys[m].split("\n"))
-                names.append(files[m])
-            order = common_keys(lists, data.join, names)
-    rows = star.world.broadcast(len(order))
-    own = {m: in_order(party, told) for m, party, told in _told(star, own, keys, order, rows)}
+    apart = (labels.file, labels.keys) if labels is not None and data.label_file else None
+    order, rows, places = one_order(
+        star, {m: party.keys for m, party in own.items()}, files, data.join, apart
+    )
+    own = {m: _taken(party, places[m]) for m, party in own.items()}
     training, testing = _hold_out(rows, data.test_fraction, seed)
     y = in_order(labels, order).y if labels is not None else None
     matrices = {m: _matrix(party.X) for m, party in own.items()}
@@ -200,15 +194,28 @@ def _from_files(data: DataOptions, star: Star, seed: int, regression: bool, priv
     )
 
 
-def _told(
-    star: Star, own: dict[int, Any], keys: dict[int, str] | None, order: Sequence[str], rows: int
-) -> list[tuple[int, Any, list[str]]]:
-    """The centre tells each party which of its rows to take, and in which order."""
+def one_order(
+    star: Star,
+    own: Mapping[int, Sequence[str]],
+    files: Mapping[int, str | Path],
+    join: str,
+    apart: tuple[str, Sequence[str]] | None = None,
+) -> tuple[list[str], int, dict[int, Array]]:
+    """At the centre the keys that all parties hold; how many; and the rows of each party here, in that order.
+
+    Keys go to the centre and row numbers come back.  `apart`: a file with labels and its keys, at the centre.
+    """
+    told = star.texts_up({m: "\n".join(keys) for m, keys in own.items()})
+    order: list[str] = []
     messages = None
-    if keys is not None:
-        messages = {m: positions(text.split("\n"), order) for m, text in keys.items()}
-    received = star.deal(messages, dict.fromkeys(star.home, rows), np.int64)
-    return [(m, party, [party.keys[row] for row in received[m]]) for m, party in own.items()]
+    with star.world.together():
+        if told is not None:
+            keys = {m: text.split("\n") for m, text in told.items()}
+            lists = [*([apart[1]] if apart else []), *keys.values()]
+            order = common_keys(lists, join, [*([apart[0]] if apart else []), *(str(files[m]) for m in keys)])
+            messages = {m: positions(held, order) for m, held in keys.items()}
+    rows = star.world.broadcast(len(order))
+    return order, rows, star.deal(messages, dict.fromkeys(star.home, rows), np.int64)
 
 
 def _hold_out(rows: int, fraction: float, seed: int) -> tuple[Array, Array]:
@@ -256,21 +263,27 @@ def read_party(path: str | Path, key: str, reading: Reading | None = None, *, ta
     """
     path, reading = Path(path), reading or Reading()
     file = reading.open(path, drop=(key,), targetless=not target, featureless=target)
-    if not hasattr(file, "column"):
-        raise InputError(
-            f"{path}: a libsvm file has no key column {key!r}; give CSV, or .npz with an array {key!r}"
-        )
+    keys = keys_of(file, key)
     if reading.private:
         reading.facts(path, file.feature_names, public.Fact((), "header"), None).require_public(str(path))
-    keys = file.column(key)
-    empty = next((row for row, name in enumerate(keys) if not name), None)
-    if empty is not None:
-        raise InputError(f"{path} {file.place(empty)}: the key {key!r} is empty; give every row its key")
     X, cells, names = reading.read(file)
     if not target:
         return Party(str(path), keys, X, None, names, ())
     y, classes = reading.targets(cells, f"{path}: the target", file.place)
     return Party(str(path), keys, X, y, names, classes.value)
+
+
+def keys_of(file: Any, key: str) -> list[str]:
+    """The keys of a party's rows, in file order."""
+    if not hasattr(file, "column"):
+        raise InputError(
+            f"{file.path}: a libsvm file has no key column {key!r}; give CSV, or .npz with an array {key!r}"
+        )
+    keys: list[str] = file.column(key)
+    empty = next((row for row, name in enumerate(keys) if not name), None)
+    if empty is not None:
+        raise InputError(f"{file.path} {file.place(empty)}: the key {key!r} is empty; give every row its key")
+    return keys
 
 
 def common_keys(keys: Sequence[Sequence[str]], join: str = "refuse", files: Sequence[str] = ()) -> list[str]:
@@ -290,7 +303,8 @@ def common_keys(keys: Sequence[Sequence[str]], join: str = "refuse", files: Sequ
     order = [name for name in keys[0] if name in shared]
     if join == "refuse" and any(len(own) != len(shared) for own in keys):
         union = set().union(*keys)
-        held = ", ".join(f"{name} lacks {len(union) - len(own)}" for name, own in zip(names, keys))
+        lacking = [(name, len(union) - len(own)) for name, own in zip(names, keys)]
+        held = ", ".join(f"{name} lacks {count}" for name, count in lacking if count)
         raise InputError(
             f"the parties do not hold the same rows: {len(shared)} of {len(union)} keys are common to all "
             f"({held}); complete the files, or take the common rows with --join inner"
@@ -320,6 +334,9 @@ def align_parties(
 
 
 def in_order(party: Party, order: Sequence[str]) -> Party:
-    rows = positions(party.keys, order)
+    return _taken(party, positions(party.keys, order))
+
+
+def _taken(party: Party, rows: Array) -> Party:
     y = None if party.y is None else party.y[rows]
-    return party._replace(keys=list(order), X=take(party.X, rows), y=y)
+    return party._replace(keys=[party.keys[row] for row in rows], X=take(party.X, rows), y=y)

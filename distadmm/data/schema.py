@@ -18,7 +18,7 @@ A missing cell is an empty one, or one that `missing` lists; in numbers only whe
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -59,6 +59,9 @@ class Schema:
     labels: tuple[str, ...] = ()
     missing: frozenset[str] = frozenset()
     ignore: tuple[str, ...] = ()
+    trained: bool = field(
+        default=False, repr=False
+    )  # a model was trained with it: new rows have to keep to it
 
     @property
     def feature_names(self) -> tuple[str, ...]:
@@ -87,7 +90,8 @@ class Schema:
     def of_new_rows(self, header: Sequence[str]) -> "Schema":
         """For a file with these columns, which may have a target and more of them."""
         known = {column.name for column in self.columns}
-        return replace(self, target=None, ignore=tuple(name for name in header if name not in known))
+        ignore = tuple(name for name in header if name not in known)
+        return replace(self, target=None, ignore=ignore, trained=True)
 
     @classmethod
     def of_json(cls, told: dict[str, Any]) -> "Schema":

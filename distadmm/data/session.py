@@ -40,6 +40,8 @@ class Held(NamedTuple):
 class Frame(CsvFile):
     """What `CsvFile` makes of a file, of a table of this session."""
 
+    schema_word = "schema"
+
     def _take(self, path: Any, known: object) -> None:
         self.path, self._columns, self.header = path, path.columns, list(path.columns)
         self.n_rows = len(next(iter(self._columns.values()), ()))

@@ -5,6 +5,7 @@ names of the columns, the norm.  So a score is a function of the released model 
 of the rows it was trained on.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -19,6 +20,8 @@ from distadmm.data.session import cell_file, table
 from distadmm.data.table import WIDE, Array, Matrix, Sparse, clip_rows, dense, with_intercept
 from distadmm.errors import InputError, require
 from distadmm.run.model import Model
+
+Table = tuple[list[str], list[tuple[Any, ...]]]
 
 
 class Scorer(NamedTuple):
@@ -76,20 +79,26 @@ class Scorer(NamedTuple):
         given = cell_file(path, targetless=True)
         there = given.header
         schema = self._schema(set(there))
-        missing = [column.name for column in schema.columns if column.name not in there]
+        missing = [repr(column.name) for column in schema.columns if column.name not in there]
         if missing:
+            named = ", ".join(missing[:6]) + (f" and {len(missing) - 6} more" if len(missing) > 6 else "")
             raise InputError(
-                f"{path} has no column {missing[0]!r}, which the model was trained on ({len(missing)} are missing); "
-                f"give the columns {', '.join([c.name for c in schema.columns][:6])}, ..."
+                f"{path} has no column {named}; the model was trained on {'it' if len(missing) == 1 else 'them'}: "
+                "give new rows with the columns of the training's"
             )
+        names: list[str] = []
         for column in schema.columns:
-            if isinstance(column, Category) and column.domain[0] == f"{column.name}~0":
+            if not (isinstance(column, Category) and column.domain[0] == f"{column.name}~0"):
+                names += column.labels
+            else:
+                names += column.domain
                 require(
                     set(given.column(column.name)) <= set(column.domain),
                     f"{path}: column {column.name!r} is not sanitised, as it was for this model; do so by: python -m "
                     f"distadmm apply MAPPING --column {column.name} --data {path}",
                 )
-        return dense(cell_file(path, schema=schema.of_new_rows(there), targetless=True).read()[0])
+        X = dense(cell_file(path, schema=schema.of_new_rows(there), targetless=True).read()[0])
+        return X if names == wanted else X[:, [names.index(name) for name in wanted]]
 
     def _schema(self, there: set[str]) -> Schema:
         """How a file with these columns is read: as the training's, or column by column under the model's names."""
@@ -103,11 +112,11 @@ class Scorer(NamedTuple):
         names = self.told["features"]
         columns: list[Number | Category] = []
         for column in schema.columns:
-            if not isinstance(column, Category):  # a number may have left together with a sanitised column
-                columns += [column] if column.name in names else []
-                continue
             symbols = tuple(name for name in names if name.startswith(f"{column.name}~"))
-            columns.append(column if column.labels[0] in names else Category(column.name, symbols))
+            if any(label in names for label in column.labels):
+                columns.append(column)
+            elif isinstance(column, Category) and symbols:
+                columns.append(Category(column.name, symbols))
         return replace(schema, columns=tuple(columns))
 
     # -- from columns to scores -------------------------------------------------------------------------
@@ -136,35 +145,47 @@ class Scorer(NamedTuple):
 
     def probabilities(self, X: Matrix) -> Array:
         """A column a class."""
-        link = self.told["link"]
-        require(
-            link in ("logistic", "softmax"), f"--loss {self.told['loss']} has no probabilities; use scores"
-        )
-        z = self.scores(X)
-        if link == "logistic":
-            z = np.hstack([np.zeros_like(z), z])
-        z = np.exp(z - z.max(axis=1, keepdims=True))
-        return z / z.sum(axis=1, keepdims=True)
+        return _probabilities(self.told, self.scores(X))
 
     def predictions(self, X: Matrix) -> Array:
         """The names of classes, or numbers where the target is one."""
-        z = self.scores(X)
-        if self.told["link"] == "identity":
-            return z[:, 0]
-        which = z.argmax(axis=1) if self.told["link"] == "softmax" else (z[:, 0] > 0).astype(int)
-        return np.array(self.told["classes"])[which]
+        return _predictions(self.told, self.scores(X))
 
-    def table(self, X: Matrix) -> tuple[list[str], list[list[Any]]]:
-        """Heads and lines of what a file of scores holds."""
-        number = lambda value: f"{value:.10g}"  # noqa: E731
-        called = lambda name: number(name) if isinstance(name, float) else name  # noqa: E731  (0, not 0.0)
-        z, link = self.scores(X), self.told["link"]
-        if link == "identity":
-            return ["row", "prediction"], [[i, number(v)] for i, v in enumerate(z[:, 0], 1)]
-        heads, columns = ["row", "class"], [list(map(called, self.predictions(X).tolist()))]
-        if link != "softmax":
-            heads, columns = [*heads, "score"], [*columns, list(map(number, z[:, 0]))]
-        if link in ("logistic", "softmax"):
-            heads += [f"p({called(name)})" for name in self.told["classes"]]
-            columns += [list(map(number, column)) for column in self.probabilities(X).T]
-        return heads, [[i, *cells] for i, cells in enumerate(zip(*columns), 1)]
+    def table(self, X: Matrix) -> Table:
+        """What a file of scores holds."""
+        return table_of(self.told, self.scores(X))
+
+
+def _probabilities(told: Mapping[str, Any], z: Array) -> Array:
+    link = told["link"]
+    require(link in ("logistic", "softmax"), f"--loss {told['loss']} has no probabilities; use scores")
+    if link == "logistic":
+        z = np.hstack([np.zeros_like(z), z])
+    z = np.exp(z - z.max(axis=1, keepdims=True))
+    return z / z.sum(axis=1, keepdims=True)
+
+
+def _predictions(told: Mapping[str, Any], z: Array) -> Array:
+    if told["link"] == "identity":
+        return z[:, 0]
+    which = z.argmax(axis=1) if told["link"] == "softmax" else (z[:, 0] > 0).astype(int)
+    return np.array(told["classes"])[which]
+
+
+def table_of(told: Mapping[str, Any], z: Array, named: tuple[str, Sequence[str]] | None = None) -> Table:
+    """Heads and lines of what a file of scores holds; rows are numbered, unless they are `named` (head, names)."""
+    number = lambda value: f"{value:.10g}"  # noqa: E731
+    called = lambda name: number(name) if isinstance(name, float) else name  # noqa: E731  (0, not 0.0)
+    head, names = named or ("row", range(1, len(z) + 1))
+    heads, columns, link = [head], [list(names)], told["link"]
+    if link == "identity":
+        heads, columns = [head, "prediction"], [*columns, list(map(number, z[:, 0]))]
+        return heads, list(zip(*columns))
+    if told["classes"]:
+        heads, columns = [head, "class"], [*columns, list(map(called, _predictions(told, z).tolist()))]
+    if link != "softmax":
+        heads, columns = [*heads, "score"], [*columns, list(map(number, z[:, 0]))]
+    if link in ("logistic", "softmax"):
+        heads += [f"p({called(name)})" for name in told["classes"]]
+        columns += [list(map(number, column)) for column in _probabilities(told, z).T]
+    return heads, list(zip(*columns))

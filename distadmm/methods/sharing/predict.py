@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from distadmm.data.files import Reading
-from distadmm.data.parties import BUNDLED, DataOptions, load
-from distadmm.data.schema import Schema
+from distadmm.data.formats import kind
+from distadmm.data.parties import BUNDLED, DataOptions, keys_of, load, one_order
+from distadmm.data.reading import CELLS, Reading
 from distadmm.data.session import cell_file
 from distadmm.errors import DONE, number, require
 from distadmm.files import write_csv
@@ -25,7 +25,7 @@ from distadmm.privacy.noise.queries import Query, Releases, noise_for
 from distadmm.ranks.launch import launch
 from distadmm.ranks.star import Array, Star
 from distadmm.ranks.world import World
-from distadmm.run import directory, groups, kinds, spending
+from distadmm.run import directory, groups, kinds, scoring, spending
 from distadmm.run.model import read
 
 
@@ -37,9 +37,9 @@ class PredictOptions:
     seed: int = again(groups.Job, "seed", note=", when the run used simulation noise")
 
     def __post_init__(self) -> None:
-        kind, _, size = self.release.partition(":")
+        how, _, size = self.release.partition(":")
         wanted = {"refuse": False, "exact": False, "round": True, "noise": True}
-        right = kind in wanted and (number(size) > 0 if wanted[kind] else not size)
+        right = how in wanted and (number(size) > 0 if wanted[how] else not size)
         require(
             right, f"--release is {self.release!r}; choose one of: refuse, exact, round:STEP, noise:EPSILON"
         )
@@ -61,67 +61,85 @@ def work(options: tuple[DataOptions, PredictOptions], world: World) -> int:
     data, wanted = options
     run = Path(wanted.run)
     config, widths, privacy = world.on_root(lambda: _releasable(wanted, *_finished(run)))
-    sent, rows = {}, 0
     with world.together():
         star = Star(world, len(widths), party_one_is_centre=data.labels_at_party_one, wire=config["wire"])
         told = {m: read(run / "models" / f"party-{m}.json") for m in star.hosted}
         models = {m: model.arrays for m, model in told.items()}
-        matrices, rows = _new_records(data, star, widths, {m: told[m].told for m in told})
+        own = _new_records(data, star, widths, {m: told[m].told for m in told})
+    named, own = _one_order(data, star, own)
+    with world.together():
+        matrices = {m: X for m, (X, _) in own.items()}
         sent = {m: _apply(models[m], matrices[m], f"party {m}") for m in models}
         said = release_scores(run, privacy, wanted, sent, matrices, models, len(widths) - 1)
-    rows = _agreed(star, rows)
+    rows = _agreed(star, _rows(matrices))
     arrived = star.up(sent, rows)
     if arrived is not None:
+        centre = read(run)
         b = float(read(run / "models" / "centre.json").arrays["intercept"])
         scores = sum(arrived.values(), np.full(rows, b))
-        write_csv(Path(wanted.scores), ["row", "score"], [[i + 1, f"{s:.10g}"] for i, s in enumerate(scores)])
+        write_csv(Path(wanted.scores), *scoring.table_of(centre.told, scores[:, None], named))
         print(f"{rows} scores by {len(widths)} parties, one message each: {wanted.scores}")
         for line in said:
             print(line)
     return DONE
 
 
+Records = dict[
+    int, tuple[Any, list[str]]
+]  # of each party here: its columns of the new records, and their keys
+
+
 def _new_records(
     data: DataOptions, star: Star, widths: Sequence[int], trained: dict[int, dict[str, Any]]
-) -> tuple[dict[int, Any], int]:
+) -> Records:
     """The columns each party here was trained on, of the new records; labels are neither needed nor read."""
     if data.party_files:
         require(
             len(data.party_files) == len(widths),
             f"--party-files names {len(data.party_files)} files; the model has {len(widths)} parties",
         )
-        files = {m: Path(path) for m, path in enumerate(data.party_files, 1)}
     elif data.data in BUNDLED:
         parts = load(data.of_widths(widths), star, 0)
-        return parts.test or parts.train, parts.rows if not parts.test else _rows(parts.test)
-    else:
-        files = dict.fromkeys(star.home, Path(data.data))
-    edges = np.concatenate([[0], np.cumsum(widths)])
-    matrices = {}
+        return {m: (X, []) for m, X in (parts.test or parts.train).items()}
+    edges = np.concatenate([[0], np.cumsum(widths)]).tolist()
+    found = {}
     for m, told in trained.items():
-        wanted, encoding = told["features"], told["encoding"] or {}
-        drop = [name for name in (data.key, data.target) if name]
-        reading = Reading(features=data.features or int(edges[-1]))
-        if encoding.get("schema") and not encoding.get("sanitised"):
-            reading = Reading(schema=_as_trained(encoding["schema"], files[m]))
-        file = reading.open(files[m], drop=drop, targetless=True)
-        X, names = file.read()[0], list(file.feature_names)
-        if set(wanted) <= set(names):
-            chosen = [names.index(name) for name in wanted]
+        path = Path(data.party_files[m - 1] if data.party_files else data.data)
+        cells = kind(path) in CELLS
+        reading = Reading(features=data.features or edges[-1])
+        file = cell_file(path, targetless=True) if cells else reading.open(path, targetless=True)
+        keys = keys_of(file, data.key) if data.party_files and data.key else []
+        if cells:
+            X = scoring.Scorer(told, np.zeros((1, widths[m - 1])), f"party {m}").read(path)
         else:
-            require(
-                len(names) == edges[-1],
-                f"{files[m]} has no column {next(n for n in wanted if n not in names)!r}, which party {m} was "
-                "trained on; give new records with the columns of the training file",
-            )
-            chosen = list(range(edges[m - 1], edges[m]))
-        matrices[m] = (X.to_scipy().tocsc() if hasattr(X, "to_scipy") else X)[:, chosen]
-    return matrices, _rows(matrices)
+            X = _by_place(file, told["features"], range(*edges[m - 1 : m + 1]), edges[-1])
+        found[m] = (X, keys)
+    return found
 
 
-def _as_trained(told: dict[str, Any], path: Path) -> Schema:
-    """The training's schema for new rows, which may have a target and more columns."""
-    return Schema.of_json(told).of_new_rows(cell_file(path, targetless=True).header)
+def _by_place(file: Any, wanted: Sequence[str], block: range, columns: int) -> Any:
+    """A party's columns of a file, by their names or, of a whole table, by where they stand."""
+    X, names = file.read()[0], list(file.feature_names)
+    if set(wanted) <= set(names):
+        chosen = [names.index(name) for name in wanted]
+    else:
+        lacking = next(name for name in wanted if name not in names)
+        require(
+            len(names) == columns,
+            f"{file.path} has no column {lacking!r}, which the model was trained on; give new records with the columns "
+            "of the training file",
+        )
+        chosen = list(block)
+    return (X.to_scipy().tocsc() if hasattr(X, "to_scipy") else X)[:, chosen]
+
+
+def _one_order(data: DataOptions, star: Star, own: Records) -> tuple[tuple[str, list[str]] | None, Records]:
+    """The records of files with a key, one behind the other as in the first; of one table they stand in order."""
+    if not data.party_files:
+        return None, own
+    files = dict(enumerate(data.party_files, 1))
+    order, _, places = one_order(star, {m: keys for m, (_, keys) in own.items()}, files, data.join)
+    return (str(data.key), order), {m: (X[places[m]], keys) for m, (X, keys) in own.items()}
 
 
 def _rows(matrices: dict[int, Any]) -> int:
@@ -170,10 +188,10 @@ def _releasable(
 ) -> tuple[dict[str, Any], list[int], dict[str, Any] | None]:
     """Refuses what may not be released before a row is read."""
     if privacy is not None:
-        kind = wanted.release.partition(":")[0]
+        how = wanted.release.partition(":")[0]
         if privacy["mu"] is None:
-            require(kind not in ("refuse", "noise"), BARE.format(privacy["mechanism"]))
-        require(kind != "refuse", PRIVATE)
+            require(how not in ("refuse", "noise"), BARE.format(privacy["mechanism"]))
+        require(how != "refuse", PRIVATE)
     return config, widths, privacy
 
 
@@ -189,15 +207,15 @@ def release_scores(
     """Turn the scores of the protected parties hosted here into what may be sent; what is to be said of it."""
     if privacy is None:
         return []
-    kind, _, size = wanted.release.partition(":")
+    how, _, size = wanted.release.partition(":")
     protected = ("s1", "s2", "v2")  # whose party 1 is
     for m in [m for m in sent if m > 1 or privacy["mechanism"] in protected]:
         with _ledger(run, m, privacy) as ledger:
             if m == 1 and privacy["mechanism"] == "v2":
                 ledger.expose("exact scores of party 1's own model", iteration=0)
-            elif kind == "exact":
+            elif how == "exact":
                 ledger.expose("exact scores", iteration=0)
-            elif kind == "round":
+            elif how == "round":
                 sent[m] = float(size) * np.rint(sent[m] / float(size))
                 ledger.charge(
                     events.Leakage(_entropy(sent[m]), "rounded score of a person, on average"), iteration=0
@@ -207,7 +225,7 @@ def release_scores(
                 sent[m] = _noisy(
                     ledger, privacy, m, matrices[m], models[m]["coefficients"], float(size), wanted.seed
                 )
-    return _said(kind, float(size or 0), privacy, run, answering)
+    return _said(how, float(size or 0), privacy, run, answering)
 
 
 def _ledger(run: Path, m: int, privacy: dict[str, Any]) -> MemoryLedger:
@@ -255,11 +273,11 @@ def _entropy(values: Array) -> float:
     return float(-(share * np.log(share)).sum())
 
 
-def _said(kind: str, size: float, privacy: dict[str, Any], run: Path, answering: int) -> list[str]:
-    if kind != "noise":
-        how = "as they are" if kind == "exact" else f"rounded to {size:g}"
+def _said(how: str, size: float, privacy: dict[str, Any], run: Path, answering: int) -> list[str]:
+    if how != "noise":
+        form = "as they are" if how == "exact" else f"rounded to {size:g}"
         return [
-            f"scores released {how}: no guarantee for the people scored; the ledgers say epsilon = infinity"
+            f"scores released {form}: no guarantee for the people scored; the ledgers say epsilon = infinity"
         ]
     from distadmm.privacy.accounting.gaussian import epsilon
 
