@@ -1,11 +1,13 @@
 """Files that are either whole or not there: every write goes to a temporary name and is renamed."""
 
 import contextlib
+import errno
 import io
 import json
 import math
 import os
 import stat
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from pathlib import Path
@@ -74,11 +76,46 @@ def _replace(path: Path, temporary: Path, content: bytes, sync: bool, mode: int)
             os.fsync(file.fileno())
     os.replace(temporary, path)
     if sync:
-        folder = os.open(path.parent, os.O_RDONLY)
+        sync_folder(path.parent)
+
+
+def sync_folder(path: Path) -> None:
+    """The names in it survive a power cut."""
+    folder = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # a file system that syncs no folders
+            raise
+    finally:
+        os.close(folder)
+
+
+def make_folder(path: Path, mode: int = 0o777) -> None:
+    """Make it, and what is missing above it, so that what is synced in it is found after a power cut."""
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    path.mkdir(mode=mode, parents=True, exist_ok=True)
+    for folder in missing:
+        sync_folder(folder.parent)
+
+
+def lock_file(handle: int, *, shared: bool = False, patience: float = 1.0) -> bool:
+    """Lock an open file until it is closed, for this process alone or `shared`; whether that went well.
+
+    Who only looks whether it is locked holds it for a moment, so it is tried for a while.  A file system without locks
+    raises OSError.
+    """
+    import fcntl
+
+    end = time.monotonic() + patience
+    while True:
         try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+            fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() >= end:
+                return False
+        time.sleep(0.02)
 
 
 def write_text(path: Path, text: str, **how: bool) -> None:
@@ -150,11 +187,11 @@ def examples(prog: str) -> str:
     return "\n  ".join(["examples:", *found]) if found else ""
 
 
-def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]], **how: bool) -> None:
     import csv
 
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(header)
     writer.writerows(rows)
-    write_text(path, buffer.getvalue())
+    write_text(path, buffer.getvalue(), **how)

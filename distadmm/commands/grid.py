@@ -11,7 +11,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from distadmm.errors import require
+from distadmm.errors import require, sense_of
 from distadmm.files import read_json, write_json
 
 RECORD = "sweep.json"
@@ -120,7 +120,10 @@ def _told_apart(point: Point) -> Point:
 def keep_record(out: Path, wanted: Sequence[Point]) -> list[str]:
     """Note what each directory of `out` is for, after making sure that none is for something else; all names."""
     path = out / RECORD
-    known: dict[str, list[str]] = read_json(path).get("runs", {}) if path.exists() else {}
+    known: dict[str, list[str]] = {}
+    with sense_of(path):
+        if path.exists():
+            known = {name: [str(word) for word in words] for name, words in read_json(path)["runs"].items()}
     for point in wanted:
         if not point.folder(out).exists():
             continue

@@ -199,6 +199,8 @@ def _graph(trace: Trace, network: str, algorithm: str) -> Picture | None:
     both = np.zeros((graph.n, graph.n))
     with sense_of(trace.folder / "traffic.npz"):
         np.add.at(both, (kept["sender"], kept["receiver"]), kept["bytes"])
+        if not (both < np.inf).all() or (both < 0).any():
+            raise ValueError("bytes that are no numbers")
     carried = 1e-6 * (both + both.T)[graph.edges[:, 0], graph.edges[:, 1]]
     most, idle = float(carried.max(initial=0)), int((carried == 0).sum())
     if most == 0:

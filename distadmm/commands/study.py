@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from distadmm import radmm
 from distadmm.commands import check, grid, study_numbers, study_report, sweep
 from distadmm.commands.study_numbers import Line
-from distadmm.errors import InputError, require
+from distadmm.errors import InputError, require, sense_of
 from distadmm.files import finite, read_json, write_json
 from distadmm.flags import again, fields_of, flag, flag_group, option, parse, positional
 from distadmm.graphs import figures
@@ -234,7 +234,10 @@ def _predictions(options: Options, cases: Sequence[Case]) -> dict[str, float | N
     Kept, for it takes a while.
     """
     path = Path(options.out) / PREDICTED
-    found: dict[str, float | None] = read_json(path) if path.exists() else {}
+    found: dict[str, float | None] = {}
+    with sense_of(path):
+        if path.exists():
+            found = {name: rate and float(rate) for name, rate in read_json(path).items()}
     for case in cases:
         name = f"{case.algorithm} {case.topology}"
         wanted = not options.quick or case.graph_seed in (None, options.graph_seeds[0])

@@ -15,7 +15,7 @@ from distadmm import radmm
 from distadmm.audit import gossip_views, masked_views, play, star
 from distadmm.audit.play import Message, Recording, Solve
 from distadmm.audit.views import View, arrays, coalition, view
-from distadmm.errors import DONE, InputError, require
+from distadmm.errors import DONE, InputError, require, sense_of
 from distadmm.files import read_json, write_json, write_npz
 from distadmm.flags import fields_of, flag, flag_group, nearest, parse, unknown_flag
 from distadmm.methods.consensus import private as protect
@@ -93,7 +93,10 @@ def stored(folder: Path, prepared: Prepared) -> Recording:
     """The sealed rows and the ledgers of a run directory."""
     node, phases = prepared.node, prepared.description["phases"]
     kept = replay.read_all(folder / "ledger")
-    made = int(read_json(folder / "summary.json")["iterations"]) if (folder / "summary.json").is_file() else 0
+    summary, made = folder / "summary.json", 0
+    with sense_of(summary):
+        if summary.is_file():
+            made = int(read_json(summary)["iterations"])
     iterations = made or max((k for _, k in kept), default=0)
     sealed = {}
     for k in range(1, iterations + 1, phases):

@@ -13,7 +13,7 @@ import numpy as np
 
 from distadmm.data.formats import LibsvmFile
 from distadmm.data.table import Array, Matrix, Table
-from distadmm.errors import InputError, require
+from distadmm.errors import InputError, require, sense_of
 from distadmm.files import read_json, read_npz, write_bytes, write_json
 
 COLUMNS = 5_000
@@ -70,7 +70,9 @@ def added() -> tuple[Path, ...]:
     told = shelf() / "source.json"
     if not told.exists():
         return ()
-    sums = {k.removeprefix("sha256 of "): v for k, v in read_json(told).items() if k.startswith("sha256 of ")}
+    with sense_of(told):
+        mark, known = "sha256 of ", read_json(told)
+        sums = {k.removeprefix(mark): v for k, v in known.items() if k.startswith(mark)}
     for name, digest in sums.items():
         file = shelf() / name
         kept = file.exists() and hashlib.sha256(file.read_bytes()).hexdigest() == digest

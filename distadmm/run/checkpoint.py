@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from distadmm.errors import InputError, require, told
-from distadmm.files import read_json, read_npz, write_bytes, write_npz
+from distadmm.files import make_folder, read_json, read_npz, write_bytes, write_npz
 from distadmm.ranks.world import World
 
 Array = np.ndarray
@@ -70,7 +70,7 @@ def _hash(path: Path) -> str:
 def _make(folder: Path, place: Path) -> None:
     """For their owner alone: solvers remember minimisers as they were before the noise that covers their error."""
     with told(f"cannot make {place}: REASON; make room, then --resume"):
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(folder, 0o700)
         place.mkdir(exist_ok=True)
 
 

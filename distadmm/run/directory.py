@@ -14,7 +14,7 @@ from distadmm.errors import require, told
 from distadmm.files import read_json, write_json, write_npz
 from distadmm.ranks.world import World
 from distadmm.run import checkpoint, history, model, vouch
-from distadmm.run.claim import Lock, claim_directory, lock
+from distadmm.run.claim import LOCK, Lock, claim_directory, lock
 from distadmm.run.running import Running
 
 if TYPE_CHECKING:
@@ -45,8 +45,8 @@ def start(
             # Refused before a file is touched.
             name = _whole(folder, described, needed=not programme.restarts)
         else:
-            folder, name = claim_directory(flags.out, programme.title(options), force=flags.force), ""
-            held.append(lock(folder))
+            folder = claim_directory(flags.out, programme.title(options), force=flags.force, held=held)
+            name = ""
         name = name or os.urandom(8).hex()
         table = {key: value for key, value in options.table().items() if key not in _OF_ONE_START}
         content = {
@@ -60,9 +60,9 @@ def start(
             "versions": versions(world, commit),
         }
         if resume is None:
-            write_json(folder / "config.json", content)
+            write_json(folder / "config.json", content, sync=True)
         else:
-            waits.append(lambda: write_json(folder / "config.json", content))
+            waits.append(lambda: write_json(folder / "config.json", content, sync=True))
         return str(folder), name, made
 
     folder, name, made = world.on_root(make)
@@ -126,7 +126,7 @@ def forget(run: Running) -> None:
     folder = run.folder
     if folder is None or run.made is None or run.account is not None:
         return
-    files = [path for path in folder.rglob("*") if not path.is_dir()]
+    files = [path for path in folder.rglob("*") if not path.is_dir() and path.name != LOCK]
     ledgers = [path for path in files if path.suffix == ".jsonl"]
     others = {path.relative_to(folder).parts[0] for path in files if path not in ledgers}
     chains = read_all(ledgers)

@@ -12,12 +12,14 @@ from distadmm.files import write_csv
 FORMER = {"mean_model_gap": "gap"}  # what columns were called in 0.1
 
 
-def write(folder: Path, columns: Sequence[str], history: Sequence[Any], began: int = 0) -> None:
+def write(
+    folder: Path, columns: Sequence[str], history: Sequence[Any], began: int = 0, *, sync: bool = False
+) -> None:
     """Write `history` after the lines that an earlier part of the run left, up to where this part began."""
     path = folder / "history.csv"
     lines = _earlier(path, began, columns) + [[_cell(value) for value in line] for line in history]
     if lines or path.is_file():
-        write_csv(path, columns, lines)
+        write_csv(path, columns, lines, sync=sync)
 
 
 def earlier(folder: Path | None, column: str, iteration: int) -> float:

@@ -312,7 +312,7 @@ class Loop:
         if self.run.folder is not None:
             self._require_numbers(k, state)
             if self.run.world.is_root:  # first: who goes on from here measures no earlier iteration again
-                history.write(self.run.folder, self.watcher.columns, self.history, self.began)
+                history.write(self.run.folder, self.watcher.columns, self.history, self.began, sync=True)
             kept, world = self.place.keep(state), self.run.world
             folder, name = self.run.folder / "checkpoint", self.run.name
             if checkpoint.save(folder, k, kept, world, self._call, self.seconds, name):

@@ -108,8 +108,8 @@ def test_what_is_not_proved_whole_is_refused_and_left_as_it_was(
 
 def test_a_second_resume_is_refused_and_changes_nothing(runs: Path, tmp_path: Path, capsys) -> None:
     run = shutil.copytree(runs / "a", tmp_path / "run")
-    before = files(run)
     held = lock(run)  # as the first one does until its end
+    before = files(run)
     for words in (["--resume", str(run), "--iterations", "10"], [*FLAGS, "3", "--out", str(run), "--force"]):
         assert radmm.main([*words, "--progress", "none"]) == 2
         assert "is in use" in capsys.readouterr().err

@@ -11,10 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from distadmm import radmm
+from distadmm import radmm, sharing
 from distadmm.commands import report, sweep
 from distadmm.data.mapping import Mapping
 from distadmm.errors import InputError
+from distadmm.files import read_npz
 
 TINY = ["--data", "tiny", "--topology", "er5", "--progress", "none"]
 PRIVATE = ["--epsilon", "4", "--adjacency", "replace", "--rng", "simulation"]
@@ -49,6 +50,33 @@ def test_a_report_of_damaged_files(name: str, run: Path, tmp_path: Path, capsys)
     copy = shutil.copytree(run, tmp_path / "copy")
     (copy / name).write_bytes(GARBAGE[name][0])
     refused(report.main([str(copy), "--out", str(tmp_path / "o.html")]), capsys, GARBAGE[name][1])
+
+
+def test_a_report_of_edges_that_carried_infinitely_much(tmp_path: Path, capsys) -> None:
+    run = tmp_path / "run"
+    assert radmm.main([*TINY, "--iterations", "2", "--out", str(run)]) == 0
+    kept = read_npz(run / "traffic.npz")
+    np.savez(run / "traffic.npz", **{**kept, "bytes": np.where(kept["sender"] == 0, np.inf, 1.0)})
+    capsys.readouterr()
+    code = report.main([str(run), "--out", str(tmp_path / "o.html")])
+    refused(code, capsys, "holds something else than distadmm wrote there")
+
+
+def test_a_resume_of_parties_that_nobody_counts(tmp_path: Path, capsys) -> None:
+    run = tmp_path / "run"
+    words = ["--data", "tiny", "--split", "8,12,10", "--iterations", "3", "--checkpoint-every", "2"]
+    assert sharing.main([*words, "--progress", "none", "--out", str(run)]) == 0
+    told = json.loads((run / "config.json").read_text())
+    del told["layout"]
+    (run / "config.json").write_text(json.dumps(told))
+    capsys.readouterr()
+    refused(sharing.main(["--resume", str(run)]), capsys, "config.json holds something else")
+
+
+def test_a_sweep_over_a_damaged_record(tmp_path: Path, capsys) -> None:
+    (tmp_path / "sweep.json").write_text('{"runs": {"a": 3}}')
+    words = ["--data", "tiny", "--iterations", "2", "--seed", "0", "--out", str(tmp_path)]
+    refused(sweep.main(words), capsys, "sweep.json holds something else")
 
 
 def test_a_resume_over_a_damaged_history(run: Path, tmp_path: Path, capsys) -> None:

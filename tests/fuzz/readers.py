@@ -12,7 +12,7 @@ import networkx as nx
 import numpy as np
 
 from distadmm import funnel, ias, radmm, sharing
-from distadmm.commands import apply, export, keys, ledger, predict, report, status, sweep
+from distadmm.commands import apply, export, grid, keys, ledger, predict, report, status, sweep, transcript
 from distadmm.data.csvfile import CsvFile
 from distadmm.data.joint import read_inferred, read_joint
 from distadmm.data.mapping import Mapping
@@ -31,7 +31,6 @@ NOISE = ["--epsilon", "4", "--adjacency", "replace", "--rng", "simulation"]
 class Reader(NamedTuple):
     made: Callable[[Path], Path]  # in a folder of its own; the file that is to be damaged
     read: Callable[[Path], object]  # the exit code of a command, or what a function made of it
-    share: int = 1  # of the inputs of a soak; those that take long have less
 
 
 def _written(name: str, content: str | bytes) -> Callable[[Path], Path]:
@@ -138,9 +137,10 @@ def run(kind: str, folder: Path) -> Path:
 
 
 _RUNS: dict[str, Path] = {}
+_POINT = grid.Point("s0", ("--seed=0",))
 
 
-def _of_a_run(kind: str, name: str, *commands: Callable[[Path], int], share: int = 1) -> Reader:
+def _of_a_run(kind: str, name: str, *commands: Callable[[Path], object]) -> Reader:
     """A file of a run directory, which is what the commands are told of."""
 
     def made(folder: Path) -> Path:
@@ -150,11 +150,11 @@ def _of_a_run(kind: str, name: str, *commands: Callable[[Path], int], share: int
         (path,) = folder.glob(f"run/{name}")
         return path
 
-    def read(path: Path) -> list[int]:
+    def read(path: Path) -> list[object]:
         top = next(parent for parent in path.parents if parent.name == "run")
         return [command(top) for command in commands]
 
-    return Reader(made, read, share)
+    return Reader(made, read)
 
 
 def _report(top: Path) -> int:
@@ -198,6 +198,17 @@ def _apply(top: Path) -> int:
     return apply.main([str(top), "--data", str(top.parent / "t.csv"), "--out", str(top.parent / "o.csv")])
 
 
+def _transcript(top: Path) -> object:
+    return refused(transcript.of_run)(top)
+
+
+def _a_sweep(folder: Path) -> Path:
+    """What a sweep notes of a run that it has made."""
+    grid.keep_record(folder, [_POINT])
+    _POINT.folder(folder).mkdir()
+    return folder / grid.RECORD
+
+
 def _keys(folder: Path) -> Path:
     keys.main([str(folder / "k"), "--make", "0-2"])
     return folder / "k" / keys.PEERS
@@ -216,8 +227,9 @@ READERS: dict[str, Reader] = {
     "libsvm": Reader(_written("rows.libsvm", _LIBSVM), refused(_rows)),
     "npz": Reader(_saved("rows.npz", lambda path: np.savez(path, X=_X, y=_Y)), refused(_rows)),
     "schema": Reader(_written("schema.toml", _SCHEMA), refused(read_schema)),
-    "toml": Reader(_written("run.toml", _TOML), _dry, 1),
+    "toml": Reader(_written("run.toml", _TOML), _dry),
     "sweep": Reader(_written("sweep.toml", _SWEEP), lambda path: sweep.main([str(path), "--list"])),
+    "sweep's record": Reader(_a_sweep, refused(lambda path: grid.keep_record(path.parent, [_POINT]))),
     "joint": Reader(_saved("joint.npz", lambda path: np.savez(path, P=_P / 2)), refused(read_joint)),
     "joint csv": Reader(_written("joint.csv", ",a,b\nc,0.3,0.2\nd,0.1,0.4\n"), refused(read_joint)),
     "inferred": Reader(_saved("p.npz", lambda path: np.savez(path, A=_P, P_Y=_P[0])), refused(read_inferred)),
@@ -235,7 +247,7 @@ READERS: dict[str, Reader] = {
     "matrix csv": _graph(_matrix, ".csv"),
     "matrix npy": _graph(_matrix, ".npy"),
     "config.json": _of_a_run("radmm", "config.json", _report, _status, _show, _resume),
-    "summary.json": _of_a_run("radmm", "summary.json", _report, _status),
+    "summary.json": _of_a_run("radmm", "summary.json", _report, _status, _transcript),
     "history.csv": _of_a_run("radmm", "history.csv", _report, _resume),
     "model.json": _of_a_run("radmm", "model.json", _predict, _export),
     "models": _of_a_run("radmm", "models.npz", _predict, _export),

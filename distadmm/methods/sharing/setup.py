@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 from distadmm.algorithm import find, spelled
 from distadmm.data.parties import DataOptions, load
 from distadmm.data.parts import Parts, check
-from distadmm.errors import require
+from distadmm.errors import require, sense_of
 from distadmm.files import read_json
 from distadmm.flags import again, flag, flag_group, table_of
 from distadmm.methods.sharing import equation10, messages, sgd, stability
@@ -269,7 +269,12 @@ def _parties(options: Options, world: World, by_party_one: bool) -> int:
     if options.run.resume is None:
         return options.data.count(world, party_one_is_centre=by_party_one)
     place = Path(options.run.resume) / "config.json"
-    return len(world.on_root(lambda: read_json(place))["layout"]["parties"])
+
+    def told() -> int:
+        with sense_of(place):
+            return len(read_json(place)["layout"]["parties"])
+
+    return world.on_root(told)
 
 
 def _vectors(options: Options, star: Star, parts: Parts, problem: Problem) -> Prepared:

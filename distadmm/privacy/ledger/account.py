@@ -38,6 +38,7 @@ import numpy as np
 
 from distadmm.data.table import local_key
 from distadmm.errors import BudgetExhausted, require, told
+from distadmm.files import make_folder, sync_folder
 from distadmm.privacy.accounting.cost import Cost
 from distadmm.privacy.accounting.events import Event, event_from_json
 from distadmm.privacy.accounting.trust import Trust
@@ -153,13 +154,15 @@ class Account:
             os.lseek(file, 0, os.SEEK_END)
             chain.write_all(file, b"".join(lines))
             os.fsync(file)
+            if chained is None:
+                sync_folder(self.path.parent)
 
     @contextmanager
     def _locked(self, how: int) -> Iterator[int]:
         """The file, for one process at a time."""
         with told(f"cannot open the account {self.path}: REASON; {_ELSEWHERE}"):
             if how & os.O_CREAT:
-                self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                make_folder(self.path.parent, 0o700)
             file = os.open(self.path, how, 0o600)
         try:
             with told(

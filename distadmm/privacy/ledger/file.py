@@ -16,13 +16,14 @@ Invariants that guard privacy
   its neighbours, or its own store of sent messages, show it to have been.
 """
 
-import fcntl
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 
 from distadmm.errors import InputError, require, told
+from distadmm.files import lock_file, make_folder, sync_folder
 from distadmm.privacy.ledger import chain, replay
 from distadmm.privacy.ledger.rules import MODES, SCOPES, MemoryLedger, Receipt, boot_id, now
 from distadmm.privacy.ledger.tally import Tally
@@ -46,13 +47,8 @@ def require_free(path: Path) -> None:
     """Refuse what another process is writing; several may go on from one file."""
     if not path.is_file():
         return
-    with open(path, "rb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise InputError(_in_use(path)) from None
-        except OSError:
-            pass  # a file system without locks
+    with open(path, "rb") as file, suppress(OSError):  # a file system without locks
+        require(lock_file(file.fileno(), shared=True), _in_use(path))
 
 
 class LineFile:
@@ -67,17 +63,11 @@ class LineFile:
     def open(self) -> int:
         if self._file < 0:
             self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-            self._lock()
+            with suppress(OSError):  # a file system without locks
+                if not lock_file(self._file):
+                    self.shut()
+                    raise InputError(_in_use(self.path))
         return self._file
-
-    def _lock(self) -> None:
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            self.shut()
-            raise InputError(_in_use(self.path)) from None
-        except OSError:
-            pass  # a file system without locks
 
     def shut(self) -> None:
         if self._file >= 0:
@@ -85,28 +75,30 @@ class LineFile:
             self._file = -1
 
     def write(self, lines: bytes, sync: bool) -> None:
-        if self._broken:
-            raise InputError(self._broken)
-        try:
+        with self._or_never_again():
             chain.write_all(self.open(), lines)
-            if sync:
-                self.make_durable()
+        if sync:
+            self.make_durable()
+
+    def make_durable(self) -> None:
+        with self._or_never_again():
+            _sync(self.open())
+            if not self._entered:
+                sync_folder(self.path.parent)
+                self._entered = True
+
+    @contextmanager
+    def _or_never_again(self) -> Iterator[None]:
+        """After a write or a sync that failed nothing tells which lines are on disk, not even a sync that does not."""
+        require(not self._broken, self._broken)
+        try:
+            yield
         except OSError as error:
             self._broken = (
                 f"cannot write the ledger {self.path}: {error.strerror}; nothing more is released; "
                 "make room and take the run up again with --resume"
             )
             raise InputError(self._broken) from None
-
-    def make_durable(self) -> None:
-        _sync(self.open())
-        if not self._entered:
-            folder = os.open(self.path.parent, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
-            self._entered = True
 
 
 class Written(MemoryLedger):
@@ -234,7 +226,7 @@ class Ledger(Written):
                 f"the ledger {self.path} exists; take the run up again with --resume, or give a new --out"
             )
         with told(f"cannot make {self.path.parent}: REASON; give another --out"):
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(self.path.parent)
         super().__init__(node, **header)
 
     def _place(self, folder: str | Path, node: int, *, entered: bool = False) -> None:
@@ -299,8 +291,7 @@ class Ledger(Written):
 
     def checkpoint(self, iteration: int) -> None:
         super().checkpoint(iteration)
-        with told(f"cannot sync the ledger {self.path}: REASON; make room"):
-            self._lines_of.make_durable()
+        self._lines_of.make_durable()
         if 0 <= self._last_stored <= iteration:
             self._store().forget()
             self._last_stored = -1

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from distadmm.errors import InputError, told
+from distadmm.files import make_folder
 from distadmm.privacy.ledger import chain, file, replay, rules
 from distadmm.privacy.ledger.filter import Filter, filter_from_json
 from distadmm.privacy.ledger.tally import Tally
@@ -63,7 +64,7 @@ class Shelf(Sequence[rules.MemoryLedger]):
     def _new_file(self) -> file.LineFile:
         """The first name that is free; nobody else takes it at the same moment."""
         with told(f"cannot make {self.folder}: REASON; give another --out"):
-            self.folder.mkdir(parents=True, exist_ok=True)
+            make_folder(self.folder)
         number = 0
         while True:
             again = f"-{number}" if number else ""
@@ -113,8 +114,10 @@ class Shelf(Sequence[rules.MemoryLedger]):
         try:
             yield
         finally:
-            self._flush(self._due)
-            self._waiting = None
+            try:
+                self._flush(self._due)
+            finally:  # what comes later is written at once, or refused
+                self._waiting = None
 
     def text(self, entry: dict[str, Any]) -> str:
         """The canonical form of an entry that names what it may share with others."""
@@ -191,8 +194,7 @@ class Shelf(Sequence[rules.MemoryLedger]):
         self.write(b"".join(lines), False)
 
     def checkpoint(self, iteration: int) -> None:
-        with told(f"cannot sync the ledger {self.path}: REASON; make room"):
-            self._file.make_durable()
+        self._file.make_durable()
         self.sent = {
             at: kept
             for at, of in self.sent.items()

@@ -18,6 +18,7 @@ import numpy as np
 
 from distadmm.errors import USAGE
 from distadmm.files import read_npz
+from distadmm.run.claim import LOCK
 from distadmm.testing.faults.lives import Life
 from distadmm.testing.faults.tap import FREE, Message, entries
 
@@ -99,4 +100,7 @@ def last_line(life: Life) -> str:
 
 
 def content(folder: Path) -> dict[str, bytes]:
-    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    """Of all files but the lock, which a run that was killed leaves and the next one takes away."""
+    return {
+        str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.name != LOCK
+    }
