@@ -19,11 +19,12 @@ from hypothesis import strategies as st
 
 import distadmm
 from distadmm.commands import ledger as ledger_command
+from distadmm.commands.ledger_report import cell
 from distadmm.data.content import Content, of_matrix, smallest, sums_of_columns
 from distadmm.data.table import Sparse
 from distadmm.errors import BudgetExhausted, InputError
 from distadmm.privacy.accounting import accountant
-from distadmm.privacy.accounting.events import Gaussian, Unbounded
+from distadmm.privacy.accounting.events import Gaussian, KNorm, Unbounded
 from distadmm.privacy.accounting.statements import rounded_up
 from distadmm.privacy.accounting.trust import ANY, Trust
 from distadmm.privacy.ledger.account import Account, Entered, Limit, Spender
@@ -253,6 +254,30 @@ def test_two_continuations_of_one_run_both_count(account):
     assert only.nodes[0].events == (STEP.times(5),)
 
 
+def test_a_run_that_added_releases_is_told_by_what_adaptive_choice_keeps(account, capsys):
+    step = KNorm(3, 1.0, 0.5)
+    account.enter(spent("a", [step.times(40)]), DELTA)
+    committed = account.read().runs["a"].tight("replace", DELTA)
+    assert committed == accountant.epsilon([step.times(40)], DELTA, "replace")
+    account.enter(spent("a", [step.times(40)]), DELTA)  # taken up again, nothing added
+    assert account.read().runs["a"].committed
+    account.enter(spent("a", [step.times(40)]), DELTA, more=True)
+    run, both = account.read().runs["a"], [step.times(80)]
+    proved = accountant.adaptive_epsilon(both, DELTA, "replace")
+    assert accountant.epsilon(both, DELTA, "replace") < proved == run.tight("replace", DELTA)
+    assert f"run a: epsilon {cell(proved)} " in call(capsys, "account", "--delta", DELTA)[1]
+
+
+def test_a_limit_admits_no_later_release_by_the_price_of_a_schedule(account):
+    step = KNorm(3, 1.0, 0.5)
+    both = accountant.epsilon([step.times(80)], DELTA, "replace")
+    account.limit(Limit(both, DELTA, "replace", ANY, None))
+    account.enter(spent("a", [step.times(40)]), DELTA)
+    with pytest.raises(BudgetExhausted):
+        account.enter(spent("a", [step.times(40)]), DELTA, more=True)
+    account.enter(spent("b", [step.times(80)], marks=[5]), DELTA)  # committed at once
+
+
 @settings(max_examples=30, deadline=None)
 @given(share=st.floats(0, 1))
 def test_a_torn_line_was_no_entry_and_nothing_before_it_is_lost(tmp_path_factory, share):
@@ -361,6 +386,8 @@ def test_one_file_given_to_four_nodes_adds_up(tmp_path, capsys):
     assert shown["together"]["epsilon"] > 1.5 * each
     assert merged(capsys, run)["epsilon"] == shown["together"]["epsilon"]
     assert f"epsilon {rounded_up(shown['together']['epsilon'])}" in said
+    assert "several nodes hold the same rows" in said
+    assert "resumed" not in said
     assert "nodes 0, 1, 2, 3 hold the same rows" in call(capsys, "show", run)[1]
 
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distadmm.errors import InputError
-from distadmm.privacy.accounting import gaussian, pld, profiles
+from distadmm.privacy.accounting import curves, gaussian, pld, profiles
 from distadmm.privacy.accounting.accountant import (
     ADJACENCIES,
     ORDERS,
@@ -205,6 +205,50 @@ def test_dp_accounting_prices_what_it_is_handed():
 def test_events_survive_json(event):
     line = json.loads(json.dumps(event.to_json()))
     assert event_from_json(line) == event
+
+
+@pytest.mark.parametrize(
+    ("event", "at"),
+    [
+        (DiscreteGaussian(1e-3, 1.0), 1e-5),  # one loss, of 5e5
+        (DiscreteGaussian(1e-50, 1e50), 0.9),
+        (ObjectivePerturbation("gamma", 105, 1.0, 1.0, 0.25, 1.0, records=10**6), 1e-5),
+        (ObjectivePerturbation("gamma", 105, 1e50, 1.0, 0.25, 1.0), 1e-5),
+        (Pure(1e50, 10**30), 0.9),
+        (KNorm(10**21, 1e-50, 1e-50, 10**30), 0.0),
+    ],
+)
+def test_extreme_parameters_have_a_price_that_is_not_zero(event, at):
+    found = bounds(event, at, "replace")
+    assert found.best > 0
+    assert not any(map(math.isnan, found))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Gaussian(1e160),
+        lambda: KNorm(3, 1e-200, 1e-200),
+        lambda: Pure(1e308),
+        lambda: Pure(0.1, 10**400),
+    ],
+)
+def test_what_no_double_can_price_is_refused_in_one_line(make):
+    with pytest.raises(
+        InputError, match=r"needed: a (number above 0, from 1e-50 to 1e50|whole number from 1 to 1e30)"
+    ):
+        make()
+
+
+def test_no_delta_of_normal_noise_is_zero():
+    assert delta(Gaussian(10.0), 700.0, "replace") > 0
+    assert delta(Gaussian(1e49), 1e4, "replace") > 0
+
+
+def test_infinite_losses_are_counted_whatever_their_share():
+    whole = curves.Pair(*[curves.Curve(np.array([0.0, 1.0]), np.array([0.9, 0.8]))] * 2)
+    assert math.isinf(pld.epsilon([pld.Term(whole, 1)], 0.7))
+    assert pld.delta([pld.Term(whole, 1)], 3.0) >= 0.8
 
 
 def test_numpy_parameters_survive_json():

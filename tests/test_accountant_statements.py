@@ -30,6 +30,7 @@ from distadmm.privacy.accounting.scopes import HYPOTHESES, SCOPES, Hypothesis, c
 from distadmm.privacy.accounting.statements import (
     EXACT,
     NOT_COVERED,
+    bound,
     of_claim,
     rounded_down,
     rounded_up,
@@ -104,6 +105,11 @@ def test_arithmetic_is_assumed_exact_unless_whole_numbers_are_summed_and_release
     ]
     assert texts[0].endswith("not peer-reviewed.")
     assert texts[1] == f"{texts[0][:-1]}; exact arithmetic."
+
+
+def test_no_delta_is_told_smaller_than_it_is():
+    assert bound(1.0, 1e-5) == "(1.000, 1e-05)-DP"
+    assert bound(1.0, 1.2345649e-6) == "(1.000, 1.2345649e-06)-DP"
 
 
 @pytest.mark.parametrize(("row", "exactly"), [(3.0, True), (1e7, False)])

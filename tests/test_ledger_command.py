@@ -224,6 +224,7 @@ def test_long_tables_are_cut_unless_asked_for(tmp_path, capsys):
 def test_bounds_are_shown_rounded_up():
     from distadmm.commands.ledger_report import cell
 
+    assert cell(1e-15) == "0.0001"
     assert cell(1.45671) == "1.4568"
     assert cell(0.5) == "0.5000"
     assert cell(math.inf) == "infinite"

@@ -30,7 +30,7 @@ from distadmm.privacy.accounting.events import Adjacency, Event, Gaussian
 from distadmm.privacy.accounting.schedule import MOST_PRICED
 from distadmm.privacy.accounting.shared_discrete_gaussian import colluding_of, least_roster
 from distadmm.privacy.accounting.shared_discrete_gaussian import table as shares_of
-from distadmm.privacy.accounting.statements import EXACT, NOT_COVERED, held, rounded_up
+from distadmm.privacy.accounting.statements import EXACT, NOT_COVERED, exactly, held, rounded_up
 from distadmm.privacy.accounting.trust import ANY, Trust
 from distadmm.ranks.launch import say
 from distadmm.run.groups import Shared
@@ -333,7 +333,7 @@ def table(options: Options, found: dict[str, Any]) -> str:
     lines = [described(found), ""]
     if options.records > 1:
         lines[-1:] = [f"for {options.records} records of one person at this node", ""]
-    title = f"epsilon at delta = {options.delta:g}"
+    title = f"epsilon at delta = {exactly(options.delta)}"
     names = [NAMES[a] if len(shown) > 1 or options.adjacency else "stated sensitivity" for a in shown]
     lines.append(f"{title:<32}" + "".join(f"{name:>20}" for name in names))
     for key, label in ROWS:
@@ -375,12 +375,13 @@ def shown(options: Options) -> str:
         found = answer(options)
         return json_.dumps(finite(found), indent=2) if options.json else table(options, found)
     shares, trust = coalitions(options), Trust.parse(options.trust)
-    said = f"epsilon {options.epsilon:g} at delta {options.delta:g}. {held(adjacencies(options), trust)}"
+    spent = f"epsilon {exactly(options.epsilon or 0.0)} at delta {exactly(options.delta)}"
+    said = f"{spent}. {held(adjacencies(options), trust)}"
     if options.json:
         told = {"epsilon_by_coalition": shares, "delta": options.delta, "trust": str(trust)}
         return json_.dumps(told | {"adjacency": adjacencies(options), "held": said}, indent=2)
     lines = [f"{size:>12}  {rounded_up(share):>10}" for size, share in shares.items()]
-    return "\n".join([f"   colluding  epsilon at delta = {options.delta:g}", *lines, "", said, EXACT])
+    return "\n".join([f"   colluding  epsilon at delta = {exactly(options.delta)}", *lines, "", said, EXACT])
 
 
 main = say(PROG, __doc__, Options, shown)

@@ -20,6 +20,7 @@ from distadmm.commands.ledger_report import cell
 from distadmm.errors import DONE, number, require
 from distadmm.flags import again, flag, positional
 from distadmm.privacy.accounting.events import Adjacency
+from distadmm.privacy.accounting.statements import exactly
 from distadmm.privacy.accounting.trust import Trust
 from distadmm.privacy.ledger.account import Account, Entered, Limit, State, standing
 from distadmm.run.directory import earlier_name
@@ -131,4 +132,4 @@ def _text(report: dict[str, Any]) -> Iterable[str]:
 
 def _words(limit: dict[str, Any]) -> str:
     against = "" if limit["trust"] == "any" else f", {limit['trust']}"
-    return f"epsilon {limit['epsilon']:g} at delta {limit['delta']:g} ({limit['adjacency']}{against})"
+    return f"epsilon {exactly(limit['epsilon'])} at delta {exactly(limit['delta'])} ({limit['adjacency']}{against})"

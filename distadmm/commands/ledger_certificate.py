@@ -16,6 +16,7 @@ from distadmm.commands.report_page import STYLE, table
 from distadmm.commands.report_runs import shared
 from distadmm.errors import require
 from distadmm.privacy.accounting.scopes import established
+from distadmm.privacy.accounting.statements import exactly
 from distadmm.privacy.ledger.account import Account, Entered, standing
 from distadmm.privacy.ledger.check import heads_digest, verified
 from distadmm.privacy.ledger.shelves import read_all
@@ -109,7 +110,7 @@ def _run(folder: Path, books: Sequence[Book], told: dict[str, Any], delta: float
             ["data, by their keyed name", ", ".join(told["dataset"])],
             ["table", str((found and found.config.get("data")) or "-")],
             ["programme", f"{found.kind} {found.config.get('algorithm', '')}" if found else "-"],
-            ["epsilon", f"{cell(bound)} at delta {delta:g}"],
+            ["epsilon", f"{cell(bound)} at delta {exactly(delta)}"],
             ["epsilon as published", cell(published) if math.isfinite(published) else "no published bound"],
             ["neighbouring data", f"{told['adjacency_words']} ({told['adjacency']})"],
             ["against", f"{told['trust_words']} ({told['trust']})"],
@@ -178,8 +179,8 @@ def _history(books: Sequence[Book], account: Account, delta: float) -> Iterable[
         heads = ["run", "where", "neighbouring data", "against", "epsilon"]
         yield table(heads, lines, f"runs on these rows{f', account {at}' * (len(tables) > 1)}")
         for limit in state.limits_of(runs):
-            most = f"epsilon {limit.epsilon:g} at delta {limit.delta:g} ({limit.adjacency}; {limit.trust})"
-            yield f"<p>No more than {most} may be spent on them.</p>"
+            most = f"epsilon {exactly(limit.epsilon)} at delta {exactly(limit.delta)}"
+            yield f"<p>No more than {most} ({limit.adjacency}; {limit.trust}) may be spent on them.</p>"
 
 
 def _spent(run: Entered, delta: float) -> str:
@@ -189,5 +190,5 @@ def _spent(run: Entered, delta: float) -> str:
 def _commands(runs: Sequence[tuple[Path, Any, Any]], delta: float) -> str:
     places = [str(folder) for folder, _, _ in runs]
     lines = [f"python -m distadmm ledger verify {place}" for place in places]
-    lines += [f"python -m distadmm ledger show {place} --delta {delta:g}" for place in places]
+    lines += [f"python -m distadmm ledger show {place} --delta {exactly(delta)}" for place in places]
     return "\n".join([*lines, f"python -m distadmm ledger account {' '.join(places)}"])

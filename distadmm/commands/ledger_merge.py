@@ -10,7 +10,7 @@ from typing import Any
 
 from distadmm.commands.ledger_report import Book, cell, float_exact, name_of
 from distadmm.privacy.accounting.events import Adjacency, Event, event_from_json
-from distadmm.privacy.accounting.statements import EXACT, NOT_COVERED, weakest, worth
+from distadmm.privacy.accounting.statements import EXACT, NOT_COVERED, exactly, weakest, worth
 from distadmm.privacy.accounting.trust import ADJACENCY_WORDS, common, composed, restated
 from distadmm.privacy.ledger import compose
 from distadmm.privacy.ledger.tally import doubted, is_committed, statement_kind
@@ -146,7 +146,7 @@ def _block(block: dict[str, Any], delta: float) -> Iterable[str]:
         rules += "; runs add up, by bounds that hold for runs chosen after one another"
     yield (
         f"  together ({rules}): published {cell(block['published_epsilon'])}, epsilon {cell(block['epsilon'])} "
-        f"at delta {delta:g}"
+        f"at delta {exactly(delta)}"
     )
     for reason in block["unbounded"]:
         yield f"  epsilon is infinite: {reason}"

@@ -19,6 +19,7 @@ from distadmm.privacy.accounting.statements import (
     NOT_COVERED,
     Statement,
     by_trust,
+    exactly,
     of_claim,
     weakest,
     worth,
@@ -197,7 +198,7 @@ def _block(run: dict[str, Any], delta: float, records: int, rows: int) -> Iterab
     yield f"neighbouring data: {run['adjacency_words']} ({run['adjacency']}){group}"
     if run["trust"] != "any":
         yield f"held against: {run['trust_words']} ({run['trust']})"
-    head = ["node", "releases", "to come", "free", "published", f"eps({delta:g})", "left", "says"]
+    head = ["node", "releases", "to come", "free", "published", f"eps({exactly(delta)})", "left", "says"]
     nodes = run["nodes"] if not rows else run["nodes"][:rows]
     yield from _columns([head, *([cell(value) for value in _row(node)] for node in nodes)])
     if len(nodes) < len(run["nodes"]):
@@ -210,7 +211,7 @@ def _block(run: dict[str, Any], delta: float, records: int, rows: int) -> Iterab
         yield f"budget of a node, kept by a proved filter: {budget}"
     total = run["together"]
     bounds = f"published {cell(total['published_epsilon'])}, epsilon {cell(total['epsilon'])}"
-    yield f"{run['nodes_compose']}: {bounds} at delta {delta:g}"
+    yield f"{run['nodes_compose']}: {bounds} at delta {exactly(delta)}"
     if math.isfinite(total["r_o_r"]):
         yield f"by R o R, as 0.1 had it, for comparison: {cell(total['r_o_r'])}"
     for same in run["same_rows"]:
@@ -248,8 +249,10 @@ def _row(node: dict[str, Any]) -> list[Any]:
 
 def cell(value: Any) -> str:
     if isinstance(value, float):
-        # Bounds are shown rounded up.
-        return "infinite" if math.isinf(value) else f"{math.ceil(value * 1e4 - 1e-9) / 1e4:.4f}"
+        # Bounds are shown rounded up, what adding them up rounded up aside; and what is spent is never shown as 0.
+        return (
+            "infinite" if math.isinf(value) else f"{max(math.ceil(value * 1e4 - 1e-9), value > 0) / 1e4:.4f}"
+        )
     return str(value)
 
 

@@ -102,14 +102,16 @@ def observed(config: Config) -> str:
 
 
 def beyond(prepared: Prepared, run: Any) -> str:
-    """A resume with more iterations, or of a run killed between a draw and its message, spends more than --epsilon."""
+    """Why more than --epsilon is spent; empty where it is not."""
     asked = prepared.config.privacy.epsilon
     if asked is None or not math.isfinite(run.epsilon) or run.epsilon <= asked:
         return ""
+    said = f"more than --epsilon {asked:g} is spent: it was for"
+    if prepared.config.loop.resume is None:
+        return f"{said} a record at one node, and several nodes hold the same rows, so that what they spend adds up"
     return (
-        f"more than --epsilon {asked:g} is spent: it was for the iterations first asked for, and the resumed run made "
-        "more, or drew noise anew that was charged and not kept when it was killed; --budget-epsilon stops a run, "
-        "resumed or not"
+        f"{said} the iterations first asked for, and the resumed run made more, or drew noise anew that was charged "
+        "and not kept when it was killed; --budget-epsilon stops a run, resumed or not"
     )
 
 

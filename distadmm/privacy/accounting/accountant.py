@@ -24,6 +24,8 @@ from distadmm.privacy.accounting.cost import counted
 from distadmm.privacy.accounting.events import Adjacency, Event, Gaussian, Unbounded, check_adjacency
 from distadmm.privacy.accounting.rdp import ORDERS, conversion, rdp_to_epsilon
 
+_LARGEST = 1e100  # mu^2 of normal noise that is composed with other noise
+
 _BESIDE = {
     "calibration": "gaussian_discrete_sigma objective_scale output_perturbation",
     "discrete_gaussian": "DiscreteGaussian",
@@ -218,6 +220,8 @@ def ways(listed: Sequence[Event], adjacency: Adjacency, route: str = "profile") 
                 return []
             for way, pair in zip(terms, (pairs[0], pairs[-1])):
                 way.append(Term(pair, event.releases))
+    if mu2 > _LARGEST:
+        return []
     if mu2:
         (pair,) = pairs_of(Gaussian(1 / math.sqrt(mu2 * (1 + 1e-15))), adjacency)
         for way in terms:

@@ -55,7 +55,7 @@ def objective_scale(
 
     moved = event(1.0).shift(adjacency)
     if noise == "gamma":
-        fixed = event(1e-300).pure_epsilon(adjacency)  # the determinants and the output noise
+        fixed = event(1e-50).pure_epsilon(adjacency)  # the determinants and the output noise
         if delta == 0:
             require(
                 epsilon > fixed,

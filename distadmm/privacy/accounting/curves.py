@@ -167,6 +167,8 @@ def chained(first: Pair, second: Pair, most: int = 1024) -> Curve:
     R2(R1(level)), R the power of the best test of a pair; H_gamma = sup_x [R2(R1(x)) - gamma x], a polygon again.
     Of its bends at most about `most` are kept: the chords between them are above it.
     """
+    if not (masses(first).p.any() and masses(second).p.any()):  # nothing is left to bound
+        return Curve(np.zeros(1), np.ones(1))
     log_slope, level, power, slack = _chained_power(first, second)
     bends = np.unique(log_slope[log_slope > 0])
     every = max(-(-len(bends) // most), 1)

@@ -45,10 +45,10 @@ if TYPE_CHECKING:
     from distadmm.privacy.accounting.trust import Trust
 
 Array = np.ndarray
+_LEAST, _LARGEST, _MOST = 1e-50, 1e50, 10**30  # of parameters: no price underflows or overflows
 Adjacency = Literal["add-remove", "replace", "label", "node"]
 
-#: Neighbouring tables: one record more or less; one record another; the label of one record flipped.  Where whole
-#: gradients are clipped there is "node" besides: all rows of one node are others.
+#: Neighbouring tables (`trust.ADJACENCY_WORDS`); where whole gradients are clipped there is "node" besides.
 ADJACENCIES: tuple[Adjacency, ...] = ("add-remove", "replace", "label")
 
 _KINDS: dict[tuple[str, int], type[Event]] = {}  # by name and version
@@ -64,16 +64,17 @@ def check_adjacency(adjacency: str) -> None:
 def positive(event: Event, *names: str) -> None:
     for name in names:
         value = getattr(event, name)
-        right = isinstance(value, (int, float, np.number)) and math.isfinite(value) and value > 0
-        require(right, f"{event.mech}: {name} is {value!r}; needed: a finite number above 0")
-        object.__setattr__(event, name, float(value))  # numpy's scalars have no JSON
+        number = float(value) if isinstance(value, np.number) else value  # numpy's scalars have no JSON
+        right = isinstance(number, (int, float)) and _LEAST <= number <= _LARGEST
+        require(right, f"{event.mech}: {name} is {value!r}; needed: a number above 0, from 1e-50 to 1e50")
+        object.__setattr__(event, name, float(number))
 
 
 def whole(event: Event, *names: str) -> None:
     for name in names:
         value = getattr(event, name)
-        right = isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= 1
-        require(right, f"{event.mech}: {name} is {value!r}; needed: a whole number of at least 1")
+        right = isinstance(value, (int, np.integer)) and not isinstance(value, bool) and 1 <= value <= _MOST
+        require(right, f"{event.mech}: {name} is {value!r}; needed: a whole number from 1 to 1e30")
         object.__setattr__(event, name, int(value))
 
 
@@ -135,7 +136,6 @@ class Event:
         """The Renyi curve at `orders` (default: `ORDERS`): an upper bound, infinite where none is proved."""
         from distadmm.privacy.accounting import rdp
 
-        require(adjacency is not None, f"{self.mech}: rdp needs an adjacency; there is no default")
         check_adjacency(adjacency)  # type: ignore[arg-type]
         return rdp.curve(self, rdp.ORDERS if orders is None else orders, adjacency)  # type: ignore[arg-type]
 
@@ -317,9 +317,8 @@ class PostProcessing(Event):
 class Unbounded(Event):
     """A release that no theorem here bounds: epsilon is infinite.
 
-    `claimed` is the epsilon that a paper says of it, and `adds` how the same paper composes `count` of them: "once",
-    of all together; "each", the sum; "advanced", sqrt(2 T ln(1/delta)) epsilon + T epsilon (e^epsilon - 1), for a
-    total delta of (T + 1) `delta`.
+    `claimed` is the epsilon that a paper says of it, and `adds` how that paper composes `count` = T of them: "once", of
+    all together; "each", the sum; "advanced", sqrt(2 T ln(1/delta)) epsilon + T epsilon (e^epsilon - 1).
     """
 
     reason: str
@@ -343,8 +342,8 @@ class Unbounded(Event):
         return self.reason
 
     def to_json(self) -> dict[str, Any]:
-        line = super().to_json()
         usual = {"adds": "once", "delta": 0.0, "count": 1}
+        line = super().to_json()
         return {name: value for name, value in line.items() if name not in usual or value != usual[name]}
 
     def group(self, records: int) -> Event:

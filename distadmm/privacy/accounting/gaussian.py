@@ -34,6 +34,7 @@ Array = np.ndarray
 _ROUNDINGS = 2e-15
 _CHOSEN = 4  # times as much where noise is chosen, so that it is within its budget however it is priced again
 _FAR_OUT = -25.0  # below which the tail's asymptotic series is exact to the last place
+_FURTHEST = 1e60  # standard deviations
 _LARGEST_SUM = 4096.0  # sigma up to which the one-dimensional sums are done
 _SHARES = (1e-9, 1e-6, 1e-4, 1e-2)  # u + l tried, in units of mu
 
@@ -59,8 +60,8 @@ def log_ndtr(x: Array | float) -> Array | float:
 def hockey_stick(mu: float, eps: Array | float, roundings: float = _ROUNDINGS) -> Array:
     """delta(eps; mu), never below the true value."""
     eps = np.asarray(eps, dtype=float)
-    log_p = log_ndtr(mu / 2 - eps / mu)
-    log_q = log_ndtr(-mu / 2 - eps / mu)
+    away = np.minimum(eps, _FURTHEST * mu) / mu  # further out nothing is left either way
+    log_p, log_q = log_ndtr(mu / 2 - away), log_ndtr(-mu / 2 - away)
     p = np.exp(log_p)
     exact = p * -np.expm1(np.minimum(eps + log_q - log_p, 0.0))
     return np.minimum(exact + roundings * (4 + np.abs(log_p) + np.abs(eps)) * p, 1.0)
@@ -84,7 +85,7 @@ def log_tail_moment(mu: float, order: Array, above: float) -> Array:
 
 def delta(mu: float, epsilon: float) -> float:
     """delta of a mu-Gaussian mechanism at epsilon."""
-    return 0.0 if mu == 0 else float(hockey_stick(mu, epsilon))
+    return 0.0 if mu == 0 else max(float(hockey_stick(mu, epsilon)), math.ulp(0.0))
 
 
 @lru_cache(maxsize=1024)
@@ -94,6 +95,8 @@ def epsilon(mu: float, delta: float) -> float:
     if mu == 0 or hockey_stick(mu, 0.0) <= delta:
         return 0.0
     # A Chernoff bound on the normal tail alone is above the answer.
+    if mu > _FURTHEST:
+        return math.inf
     high = mu**2 / 2 + mu * math.sqrt(2 * math.log(1 / delta))
     return _least(lambda e: float(hockey_stick(mu, e)) <= delta, 0.0, high)
 
@@ -141,7 +144,7 @@ def discrete(sigma: float, sensitivity: float, dimension: int) -> curves.Curve:
     bound = _concentrated(mu, eps)
     for share in _SHARES:
         bound = np.minimum(bound, _rounded(sigma, sensitivity, dimension, share * mu, eps))
-    if dimension == 1 and sigma <= _LARGEST_SUM:
+    if dimension == 1 and max(sigma, sensitivity / 64) <= _LARGEST_SUM:
         bound = np.minimum(bound, summed(sigma, math.floor(sensitivity), eps))
     return curves.hull(eps, bound)
 

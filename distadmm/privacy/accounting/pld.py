@@ -34,6 +34,7 @@ _LARGEST = 2**17  # points of a window; a coarser grid is taken beyond
 _ABOVE = 1e-9  # what lies above the window, relative to delta
 _TRIED = np.geomspace(1e-2, 1e2, 96)  # tilts, in units of one over the standard deviation of the sum
 _TINY = 1e-10  # losses; profiles are rounded up by 5e-13
+_LEAST_SPREAD = 1e-9  # of the furthest loss: of what hardly varies, a tilt would leave nothing but roundings
 _AIMED_BY = 12  # terms of a long schedule that are looked at to choose a tilt
 
 
@@ -80,7 +81,8 @@ def epsilon(terms: Sequence[Term], delta: float) -> float:
     thetas = _tilts(terms)
     moments = _rough_log_moments(terms, thetas)
     # The Renyi conversion, used to aim only: any tilt gives a bound.
-    aims = (moments + math.log(1 / delta) - np.log1p(thetas)) / thetas + np.log1p(-1 / (1 + thetas))
+    with np.errstate(divide="ignore"):
+        aims = (moments + math.log(1 / delta) - np.log1p(thetas)) / thetas + np.log1p(-1 / (1 + thetas))
     at = int(np.argmin(aims))
     return _solve(_law(terms, float(thetas[at]), max(float(aims[at]), 0.0), delta), delta)
 
@@ -148,7 +150,7 @@ def _gridded(terms: Sequence[Term], log2_step: int) -> list[_Part]:
 
 def _infinite(terms: Sequence[Term]) -> float:
     """P(loss = infinity) of the sum."""
-    finite = sum(t.times * math.log1p(-min(float(t.pair.right.value[-1]), 0.5)) for t in terms)
+    finite = sum(t.times * math.log1p(-min(float(t.pair.right.value[-1]), 1 - _ROUNDING)) for t in terms)
     return -math.expm1(finite) * (1 + 1e-12)
 
 
@@ -167,7 +169,8 @@ def _rough_log_moments(terms: Sequence[Term], theta: Array) -> Array:
 
 
 def _tilts(terms: Sequence[Term]) -> Array:
-    return _TRIED / math.sqrt(sum(t.times * _spread_of(t.pair)[0] for t in terms))
+    wide = math.sqrt(sum(t.times * _spread_of(t.pair)[0] for t in terms))
+    return _TRIED / max(wide, _LEAST_SPREAD * _furthest(terms))
 
 
 def _law(terms: Sequence[Term], theta: float, epsilon: float, delta: float) -> _Law:
@@ -236,8 +239,9 @@ def _law(terms: Sequence[Term], theta: float, epsilon: float, delta: float) -> _
 
 def _tilt(part: _Part, theta: float) -> tuple[Array, float]:
     """p e^(theta l - c), with c = ln M(theta), so that it sums to one."""
+    loss, p, _ = part.masses
     constant = float(curves.log_moment(part.masses, np.array([theta]))[0])
-    return part.masses.p * np.exp(theta * part.masses.loss - constant), constant
+    return p * np.exp(np.where(p > 0, theta * loss - constant, 0.0)), constant
 
 
 def _power(x: Array, count: int) -> Array:

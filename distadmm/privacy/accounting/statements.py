@@ -57,6 +57,12 @@ def rounded_down(value: float, digits: int = 4) -> str:
     return rounded_up(-value, digits).lstrip("-")
 
 
+def exactly(value: float) -> str:
+    """`value` in six digits, or in all that it has: a delta that is told smaller than it is would claim more."""
+    text = f"{value:g}"
+    return text if float(text) == value else repr(float(value))
+
+
 @struct
 class Statement:
     """One printable statement; `epsilon` is infinite where it is no bound."""
@@ -162,7 +168,7 @@ def _if_declared(names: Sequence[str]) -> str:
 
 
 def bound(epsilon: float, delta: float) -> str:
-    return f"({rounded_up(epsilon)}, {delta:g})-DP" if delta else f"{rounded_up(epsilon)}-DP"
+    return f"({rounded_up(epsilon)}, {exactly(delta)})-DP" if delta else f"{rounded_up(epsilon)}-DP"
 
 
 def _sentence(
@@ -243,14 +249,14 @@ def by_trust(spent: Iterable[Sequence[Event]], adjacency: Adjacency, delta: floa
         for trust in (CENTRE, Trust(1), Trust(2), ANY)
     }
     words = ", ".join(f"{trust} {rounded_up(epsilon)}" for trust, epsilon in found.items())
-    return [f"epsilon at delta {delta:g} by who may collude: {words}"]
+    return [f"epsilon at delta {exactly(delta)} by who may collude: {words}"]
 
 
 def loss_in_words(summary: Mapping[str, Any]) -> str:
     """The privacy loss of a run's summary, with whose bound it is and what it is worth."""
     if math.isinf(summary["epsilon"]):
         return f"unbounded: {summary['statement']}"
-    text = f"epsilon {rounded_up(summary['epsilon'])} at delta {summary['delta']:g} ({summary['adjacency']})"
+    text = f"epsilon {rounded_up(summary['epsilon'])} at delta {exactly(summary['delta'])} ({summary['adjacency']})"
     if math.isfinite(summary["published_epsilon"]):
         text += f"; published bound {rounded_up(summary['published_epsilon'])}"
     if summary["statement"] == "simulation":
@@ -265,7 +271,7 @@ def planned_loss(
     if reason:
         return f"unbounded: {reason}"
     return (
-        f"epsilon {rounded_up(epsilon)} at delta {delta:g} ({adjacency}; derived for this project, not "
+        f"epsilon {rounded_up(epsilon)} at delta {exactly(delta)} ({adjacency}; derived for this project, not "
         f"peer-reviewed); published bound: {rounded_up(published)}; {releases} releases a node"
     )
 
@@ -284,7 +290,7 @@ def if_assumed(
     epsilon: float, delta: float, adjacency: str, file: str, *, seeded: bool, does: str = SCHEDULED
 ) -> str:
     """Of code that nobody checked and somebody asks to believe; the ledger keeps saying that nothing bounds it."""
-    text = f"conditional, if {file} {does}: epsilon {rounded_up(epsilon)} at delta {delta:g} ({adjacency})"
+    text = f"conditional, if {file} {does}: epsilon {rounded_up(epsilon)} at delta {exactly(delta)} ({adjacency})"
     return text + (f"; {READINGS['simulation']}" if seeded else "")
 
 

@@ -41,6 +41,7 @@ from distadmm.errors import BudgetExhausted, require, told
 from distadmm.files import make_folder, sync_folder
 from distadmm.privacy.accounting.cost import Cost
 from distadmm.privacy.accounting.events import Event, event_from_json
+from distadmm.privacy.accounting.statements import exactly
 from distadmm.privacy.accounting.trust import Trust
 from distadmm.privacy.ledger import chain, rules
 from distadmm.privacy.ledger.standing import Entered, Limit, Spender, Standing, standing
@@ -115,7 +116,7 @@ class Account:
             if found := state.refusal(run, others):
                 limit, why = found
                 raise BudgetExhausted(
-                    f"the account {self.path} allows epsilon {limit.epsilon:g} at delta {limit.delta:g} "
+                    f"the account {self.path} allows epsilon {exactly(limit.epsilon)} at delta {exactly(limit.delta)} "
                     f"({limit.adjacency}) on these rows, of which {standing(others, limit.delta).words} are spent: "
                     f"{why}; nothing was drawn or sent; see: python -m distadmm ledger account"
                 )

@@ -24,6 +24,7 @@ from distadmm.errors import require
 from distadmm.privacy.accounting.cost import Cost, cost_of, counted
 from distadmm.privacy.accounting.events import Adjacency, Array, Event
 from distadmm.privacy.accounting.rdp import ORDERS, rdp_budget, rdp_to_epsilon
+from distadmm.privacy.accounting.statements import exactly
 from distadmm.privacy.ledger.chain import plain
 from distadmm.privacy.ledger.tally import schedule_hash
 from distadmm.structs import struct
@@ -61,7 +62,7 @@ class Filter(Protocol):
 
 
 def _text(name: str, epsilon: float, delta: float) -> str:
-    return f"epsilon = {epsilon:g}" + (f" at delta = {delta:g}" if delta else "") + f" ({name})"
+    return f"epsilon = {exactly(epsilon)}" + (f" at delta = {exactly(delta)}" if delta else "") + f" ({name})"
 
 
 @struct

@@ -5,15 +5,15 @@ Runs add up by bounds that adaptive choice keeps; within a run nodes compose by 
 
 import math
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from distadmm.privacy.accounting import accountant
 from distadmm.privacy.accounting.cost import Cost, cost_of, counted, nothing
 from distadmm.privacy.accounting.events import Adjacency, Event
 from distadmm.privacy.accounting.rdp import ORDERS, rdp_budget, rdp_to_epsilon
+from distadmm.privacy.accounting.statements import exactly
 from distadmm.privacy.accounting.trust import ANY, Trust, common, composed, restated
 from distadmm.privacy.ledger import compose
 from distadmm.privacy.ledger.filter import Proposal, PureFilter, RenyiFilter
@@ -39,6 +39,9 @@ class Entered:
     where: str
     marks: frozenset[int] = frozenset()
     nodes: dict[int, Spender] = field(default_factory=dict)
+    began: dict[int, Spender] = field(
+        default_factory=dict
+    )  # nodes that were entered again, as they were at first
     heads: dict[int, str] = field(default_factory=dict)
     priced: tuple[Adjacency, Cost] | None = None  # what was worked out when it was entered
 
@@ -48,6 +51,8 @@ class Entered:
     def add(self, spender: Spender, *, more: bool = False) -> None:
         """What a ledger holds, which may have been entered in part; or `more` than whatever was entered."""
         before = self.nodes.get(spender.node)
+        if before is not None:
+            self.began.setdefault(spender.node, before)
         if before is not None and more:
             spender = before._replace(events=tuple(counted([*before.events, *spender.events])))
         elif before is not None:
@@ -65,6 +70,19 @@ class Entered:
     @property
     def trust(self) -> Trust:
         return composed(spender.trust for spender in self.nodes.values())
+
+    @property
+    def committed(self) -> bool:
+        """Whether nothing was added after its first release, when it could be chosen by what came before."""
+        return all(
+            {*counted(at_first.events)} == {*counted(self.nodes[node].events)}
+            for node, at_first in self.began.items()
+        )
+
+    @property
+    def at_first(self) -> Self:
+        """As it was entered before its first release."""
+        return self if self.committed else replace(self, nodes=self.nodes | self.began, began={}, priced=None)
 
     @property
     def unbounded(self) -> str:
@@ -92,10 +110,9 @@ class Entered:
         )
 
     def tight(self, adjacency: Adjacency, delta: float) -> float:
-        """epsilon of this run alone, whose schedule was committed before its first release."""
-        return max(
-            (accountant.epsilon(block, delta, adjacency) for block in self.blocks(adjacency)), default=0.0
-        )
+        """epsilon of this run alone; what was added later keeps it to the bounds that adaptive choice keeps."""
+        blocks, committed = self.blocks(adjacency), self.committed
+        return max((compose.epsilon(block, delta, adjacency, committed) for block in blocks), default=0.0)
 
 
 @struct
@@ -126,14 +143,15 @@ class Limit:
             total = total.plus(cost)
         kept: Any = PureFilter(self.epsilon)
         if self.delta:
-            first = costs[0].rdp
+            first = runs[0].at_first.cost(self.adjacency).rdp
             kept = RenyiFilter(self.epsilon, self.delta, rdp_budget(self.epsilon, self.delta, first, ORDERS))
         if kept.admits(Proposal(total, None, len(runs) == 1)):
             return ""
-        if len(runs) == 1 and runs[0].tight(self.adjacency, self.delta) <= self.epsilon:
+        alone = runs[0].tight(self.adjacency, self.delta) if len(runs) == 1 else math.inf
+        if alone <= self.epsilon and runs[0].committed:
             return ""
-        spent = rounded(total, self.delta) if len(runs) > 1 else runs[0].tight(self.adjacency, self.delta)
-        return f"epsilon would be {spent:.4f} at delta {self.delta:g}"
+        spent = min(alone, rounded(total, self.delta))
+        return f"epsilon would be {spent:.4f} at delta {exactly(self.delta)}"
 
 
 def rounded(cost: Cost, delta: float) -> float:
@@ -165,8 +183,8 @@ class Standing(NamedTuple):
         many = f"{len(self.runs)} run{'s' * (len(self.runs) != 1)}"
         if not self.runs:
             return "nothing"
-        bound = f"epsilon at most {math.ceil(self.epsilon * 1e4) / 1e4:.4f} at delta {self.delta:g} ({self.adjacency}"
-        bound += f"; {self.trust})" if self.trust != ANY else ")"
+        most, against = math.ceil(self.epsilon * 1e4) / 1e4, f"; {self.trust}" if self.trust != ANY else ""
+        bound = f"epsilon at most {most:.4f} at delta {exactly(self.delta)} ({self.adjacency}{against})"
         if not self.unbounded:
             return f"{bound} by {many}"
         rest = len(self.runs) - len(self.unbounded)
