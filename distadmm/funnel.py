@@ -1,6 +1,6 @@
 """Privacy funnel: release Y of a public X with I(X;Y) >= R that says as little as possible of a private S.
 
-python -m distadmm.funnel --rows people.csv --private illness --public age,region --rates 1.5 --smooth 0.5
+python -m distadmm.funnel --data people.csv --private illness --public age,region --rates 1.5 --smooth 0.5
 python -m distadmm.funnel --problem synthetic-unif --points 20            a curve, with proven lower bounds
 python -m distadmm.funnel --problem synthetic-unif --method aem           the paper's iteration
 mpiexec -n 4 python -m distadmm.funnel ...                                work shared out, the same bits

@@ -1,6 +1,6 @@
 """Privacy mappings for inference as a service: maximise I(S;U) - beta E[d(Y,U)] over p(u|y).
 
-python -m distadmm.ias --rows people.csv --infer income --column education --f mi --beta 0.02
+python -m distadmm.ias --data people.csv --infer income --column education --f mi --beta 0.02
 python -m distadmm.ias sweep --problem gauss --f js --points 18      the Pareto curve
 mpiexec -n 4 python -m distadmm.ias ...                              starts shared out, the same bits
 """
@@ -55,7 +55,7 @@ class Prepared(NamedTuple):
 
 
 class InferenceAsService(design.Design):
-    """One mapping."""
+    """A mapping of a column Y: what a server may infer of S, against what it learns of Y itself."""
 
     kind, prog, about = "ias", "distadmm.ias", __doc__
     flags: tuple[type, ...] = (Data, Goal, Solver, Running)

@@ -220,7 +220,7 @@ BAD_WORDS = {
     "method": (["--method", "em"], "choose one of"),
     "symbols": (["--method", "aem", "--symbols", "2"], "at least |X| = 3"),
     "nlp too large": (["--problem", "adult", "--method", "nlp"], "at most 600 unknowns"),
-    "columns of nothing": (["--private", "a", "--public", "b"], "--rows FILE or --data NAME"),
+    "columns of nothing": (["--private", "a", "--public", "b"], "--data, a file or a bundled table"),
     "no columns": (["--data", "heart"], "--private COLUMN"),
     "unknown column": (["--data", "heart", "--private", "sex", "--public", "weight"], "no column 'weight'"),
     "column twice": (

@@ -197,7 +197,7 @@ BAD = [
     (["--input", "absent.txt"], "not .json, .npz or .csv"),
     (["--rows", "absent.csv"], "needs --infer COLUMN and --column COLUMN"),
     (["--rows", "absent.csv", "--infer", "a", "--column", "b"], "absent.csv"),
-    (["--infer", "a"], "give one of these"),
+    (["--infer", "a"], "a file or a bundled table; give it"),
     (["--data", "adult", "--input", "x.json"], "both give the problem"),
     (["--data", "adult", "--infer", "income", "--column", "fnlwgt"], "adult has no column 'fnlwgt'"),
     (["--data", "adult", "--infer", "sex", "--column", "sex"], "both 'sex'"),

@@ -105,10 +105,10 @@ def test_ias_and_funnel_take_missing_cells_by_the_same_schema(files, capsys):
         from_rows("t.csv", ["y"], ["age"])
     assert from_rows("t.csv", ["y"], ["age"], schema="s.toml").public == ("20", "40", "50")
     assert from_rows("t.csv", ["y"], ["job"], schema="s.toml").public == ("cook", "missing", "pilot")
-    words = ["--rows", "t.csv", "--schema", "s.toml", "--out", "m", "--no-figure"]
+    words = ["--data", "t.csv", "--schema", "s.toml", "--out", "m", "--no-figure"]
     assert verbs.main(["ias", *words, "--infer", "y", "--column", "job"]) == 0
     assert verbs.main(["ias", "--schema", "s.toml"]) == 2
-    assert "--schema describes the columns of --rows" in capsys.readouterr().err
+    assert "--schema describes the columns of a file" in capsys.readouterr().err
     # The mapping fits the column as radmm reads it, the category of missing cells included.
     run = dict(data="t.csv", schema="s.toml", topology="ring:3", rows_per_node=1, iterations=2)
     assert radmm.solve("admm", **run, sanitise=("job=m/mapping.npz",)).models.shape[0] == 3

@@ -93,6 +93,44 @@ def test_attributes_are_read_from_nodes_and_edges(tmp_path):
         assert network.edge_attributes["weight"].tolist() == [2.0]
 
 
+@pytest.mark.parametrize(
+    ("text", "edges", "weight"),
+    [
+        ("source,target\na,b\nb,c\n", [("a", "b"), ("b", "c")], None),
+        (
+            "\ufeffSource;Target;Type;Weight\r\na;b;Undirected;1.5\r\nb;c;Undirected;1.5\r\n",
+            [("a", "b"), ("b", "c")],
+            1.5,
+        ),
+        ("id,to,from\n7,1,0\n8,2,1\n9,3,2\n", [("0", "1"), ("1", "2"), ("2", "3")], None),
+        ("0,1\n1,2\n2,3\n", [("0", "1"), ("1", "2"), ("2", "3")], None),
+        ("0,1,2\n1,2,2\n2,3,2\n3,0,2\n", [("0", "1"), ("1", "2"), ("2", "3"), ("3", "0")], 2.0),
+    ],
+)
+def test_a_csv_may_hold_an_edge_a_line(tmp_path, text, edges, weight):
+    (tmp_path / "net.csv").write_text(text)
+    found = load(str(tmp_path / "net.csv"))
+    named = {frozenset((found.names[a], found.names[b])) for a, b in found.edges}
+    assert named == set(map(frozenset, edges))
+    assert weight is None or list(found.edge_attributes["weight"]) == [weight] * len(edges)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("source,target\na,b\nb\n", "line 3: found 'b'; needed: two nodes"),
+        ("source,target\na,b\nb,\n", "line 3"),
+        ("source,target,type\na,b,Directed\n", "directed"),
+        ("source,target\n", "at least two nodes"),
+        ("0,1,1\n1,0,x\n1,0,0\n", "or edges below the header source,target"),
+    ],
+)
+def test_a_bad_edge_table_is_told_in_one_line(tmp_path, text, said):
+    (tmp_path / "net.csv").write_text(text)
+    with pytest.raises(InputError, match=said):
+        load(str(tmp_path / "net.csv"))
+
+
 def test_an_edge_list_has_weights_commas_comments_and_tables(tmp_path):
     (tmp_path / "g.edges").write_text("# head\n\n0 1 2.5\n1,2,3.5 # tail\n")
     assert load(str(tmp_path / "g.edges")).edge_attributes["weight"].tolist() == [2.5, 3.5]
@@ -156,7 +194,6 @@ BAD = {
     "some-eta.json": '{"nodes": [{"id": 0, "eta": 1}, {"id": 1}], "links": [{"source": 0, "target": 1}]}',
     "null.json": '{"nodes": [{"id": null}, {"id": 1}], "links": []}',
     "graph.png": "0 1\n",
-    "list.csv": "0,1\n1,2\n0,2\n",
     "words.csv": "a,b\nb,a\n",
     "torn.csv": "0,1\n1\n",
     "empty.csv": "",

@@ -5,6 +5,7 @@ to every cell of the *normalised* table, as the paper's "perturbation of 1e-3 to
 number of records it is a pseudo-count too, and for large tables an enormous one.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress, product
@@ -169,6 +170,7 @@ def _filled(cells: list[str], name: str, schema: Schema, path: str | Path) -> li
         raise InputError(
             f"{path} row {lost[0] + 1}, column {name!r}: the cell is {cells[lost[0]] or 'empty'}; fill it in, leave "
             f"out the row, or write {name} = {{ values = [...], missing_indicator = true }} in a --schema file"
+            f"{f' (a list with {json.dumps(mark)} in it, where that is a value)' if (mark := cells[lost[0]]) else ''}"
         )
     for i in lost:
         filled = column.missing if column else ""

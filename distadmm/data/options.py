@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from distadmm.errors import require
@@ -44,7 +45,7 @@ class MoreRows(Rows):
     test_data: str | None = flag(None, help="a file of test rows")
 
 
-def one_table(given: Any, columns: Sequence[Any], needed: str, instead: str) -> None:
+def one_table(given: Any, columns: Sequence[Any], needed: str, instead: str, bundled: Sequence[str]) -> None:
     """`--input`, `--rows` and `--data` exclude one another, and the last two need the flags that name columns."""
     sources = [name for name in ("input", "rows", "data") if getattr(given, name) is not None]
     require(len(sources) <= 1, f"--{' and --'.join(sources)} both give the problem; keep one")
@@ -52,10 +53,21 @@ def one_table(given: Any, columns: Sequence[Any], needed: str, instead: str) -> 
         require(all(columns), f"--{sources[0]} needs {needed}")
     else:
         require(not any(columns), instead)
+    file = rows_of(given, bundled)
     require(
-        given.rows or not given.schema,
-        "--schema describes the columns of --rows; give these, or leave it out",
+        file or not given.schema,
+        "--schema describes the columns of a file; give it by --data, or leave it out",
     )
+    require(
+        not file or given.rows or Path(file).is_file(),
+        f"--data is {file!r}: no such file, and no bundled table (here: {', '.join(bundled)})",
+    )
+
+
+def rows_of(given: Any, bundled: Sequence[str]) -> str | None:
+    """The file that `--rows`, or `--data`, names."""
+    name: str | None = given.rows or given.data
+    return None if name in bundled and not given.rows else name
 
 
 def norms(text: str) -> tuple[float, ...] | None:

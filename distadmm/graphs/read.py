@@ -114,14 +114,45 @@ def node_link(text: str, source: str) -> Raw:
     return Raw(nodes, edges, content.get("directed", False) is not False)
 
 
-def adjacency_table(text: str, source: str) -> Raw:
-    """A square of numbers, 0 for no edge; with an empty first cell, names of the nodes stand above and before it."""
-    rows = [[cell.strip() for cell in line.split(",")] for line in text.splitlines() if line.strip()]
+def table(text: str, source: str) -> Raw:
+    """A square of numbers, 0 for no edge; with an empty first cell, names of the nodes stand above and before it.
+
+    Or an edge a line: below a header such as source,target, or two names, or two and a weight, in lines that make no
+    square.
+    """
+    lines = [line for line in text.removeprefix("\ufeff").splitlines() if line.strip()]
+    comma = next((mark for mark in ",;\t" if lines and mark in lines[0]), ",")
+    rows = [[cell.strip().strip('"') for cell in line.split(comma)] for line in lines]
+    heads = [cell.lower() for cell in rows[0]] if rows else []
+    headed = len(_FROM & {*heads}) == len(_TO & {*heads}) == 1
+    width = {len(row) for row in rows}
+    if headed or (width in ({2}, {3}) and len(rows) not in width):
+        return _edge_table(rows[headed:], heads if headed else ["source", "target", "weight"], source, headed)
     names = rows[0][1:] if rows and rows[0][0] == "" else None
     if names is not None:
         rows = [row[1:] for row in rows[1:]]
     with told(f"{source} is no table of numbers; {_SQUARE}", ValueError):
         return _matrix(np.array(rows, float), names, source)
+
+
+_FROM, _TO = {"source", "from", "src", "u"}, {"target", "to", "dst", "v"}
+
+
+def _edge_table(rows: list[list[str]], heads: list[str], source: str, headed: bool) -> Raw:
+    """An edge a row; what stands in the other columns are its attributes."""
+    a, b = (next(j for j, head in enumerate(heads) if head in ends) for ends in (_FROM, _TO))
+    nodes: dict[str, dict[str, Any]] = {}
+    edges, directed = [], False
+    for number, row in enumerate(rows, 1 + headed):
+        right = len(row) <= len(heads) and min(len(row) - a, len(row) - b) > 0 and row[a] and row[b]
+        require(
+            right, f"{source}, line {number}: found {','.join(row)[:60]!r}; needed: two nodes, as in: 0,1"
+        )
+        told = {head: _number(cell) for head, cell in zip(heads, row) if cell and head not in _FROM | _TO}
+        directed |= str(told.pop("type", "")).lower() == "directed"
+        nodes |= {row[end]: {} for end in (a, b)}
+        edges.append((row[a], row[b], told))
+    return Raw(nodes, edges, directed)
 
 
 def adjacency_array(text: str, source: str) -> Raw:
@@ -135,7 +166,7 @@ def adjacency_array(text: str, source: str) -> Raw:
 
 
 _SQUARE = (
-    "needed: a square adjacency matrix, a row a node, 0 for no edge (a list of edges ends in .edges or .txt)"
+    "needed: a square adjacency matrix, a row a node, 0 for no edge, or edges below the header source,target"
 )
 
 
@@ -243,6 +274,6 @@ FORMATS: dict[str, Callable[[str, str], Raw]] = {
     ".txt": edge_list,
     ".adjlist": adjacency_list,
     ".json": node_link,
-    ".csv": adjacency_table,
+    ".csv": table,
     ".npy": adjacency_array,
 }

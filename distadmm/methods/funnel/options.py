@@ -1,7 +1,7 @@
 """The flags of the command, checked as they are read."""
 
 from distadmm.data import joint as tables
-from distadmm.data.options import Rows, one_table
+from distadmm.data.options import Rows, one_table, rows_of
 from distadmm.errors import require
 from distadmm.flags import again, flag, flag_group
 from distadmm.methods.confidence import Ball, ball_of
@@ -9,6 +9,8 @@ from distadmm.methods.funnel.model import Joint, of_table
 from distadmm.methods.funnel.solvers import METHODS, Effort
 from distadmm.run.groups import Job, Shared
 from distadmm.structs import struct
+
+BUNDLED = ("adult", "heart")
 
 
 @flag_group("problem")
@@ -21,7 +23,7 @@ class Data:
     input: str | None = again(Shared, "input")
     rows: str | None = again(Shared, "rows", note=": --private and --public")
     data: str | None = again(
-        Rows, "data", default=None, choices=("adult", "heart"), note=": --private and --public"
+        Rows, "data", default=None, note=": adult, heart, CSV; with --private and --public"
     )
     private: tuple[str, ...] = flag((), help="columns that make S, comma separated")
     public: tuple[str, ...] = flag((), help="columns that make X, comma separated")
@@ -40,14 +42,15 @@ class Data:
 
     def __post_init__(self) -> None:
         needed = "--private COLUMN,... and --public COLUMN,..."
-        instead = "--private and --public name columns of --rows FILE or --data NAME; give one of these"
-        one_table(self, (self.private, self.public), needed, instead)
+        instead = "--private and --public name columns of --data, a file or a bundled table; give it"
+        one_table(self, (self.private, self.public), needed, instead, BUNDLED)
 
     def table(self) -> tables.Table:
         if self.input:
             return tables.read_joint(self.input)
-        if self.rows:
-            found = tables.from_rows(self.rows, self.private, self.public, schema=self.schema)
+        file = rows_of(self, BUNDLED)
+        if file:
+            found = tables.from_rows(file, self.private, self.public, schema=self.schema)
         elif self.data == "adult":
             found = tables.adult(self.private, self.public)
         elif self.data == "heart":

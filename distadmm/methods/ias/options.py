@@ -1,7 +1,7 @@
 """The flags of the command, checked as they are read."""
 
 from distadmm.data import joint as tables
-from distadmm.data.options import Rows, one_table
+from distadmm.data.options import Rows, one_table, rows_of
 from distadmm.errors import require
 from distadmm.flags import again, flag, flag_group
 from distadmm.methods.confidence import Ball, ball_of
@@ -9,6 +9,8 @@ from distadmm.methods.ias import admm, design, ga, measures, multistart
 from distadmm.methods.ias.inference import Inference, counts_of, from_counts, from_file, stand_in
 from distadmm.run.groups import Job, Shared
 from distadmm.structs import struct
+
+BUNDLED = ("adult",)
 
 
 @flag_group("problem")
@@ -20,7 +22,7 @@ class Data:
     )
     input: str | None = again(Shared, "input", note=", or with P_S and P_YgS as .json")
     rows: str | None = again(Shared, "rows", note=": --infer and --column")
-    data: str | None = again(Rows, "data", default=None, choices=("adult",), note=": --infer and --column")
+    data: str | None = again(Rows, "data", default=None, note=": adult, CSV; with --infer and --column")
     infer: str | None = flag(None, help="column of the parameter S that the server is to infer")
     column: str | None = flag(None, help="column of the data Y that the mapping replaces")
     schema: str | None = again(Rows, "schema", note=" (--rows: what their missing cells stand for)")
@@ -29,8 +31,8 @@ class Data:
     alphabets: tuple[int, ...] = again(Shared, "alphabets")
 
     def __post_init__(self) -> None:
-        instead = "--infer and --column name columns of --rows FILE or --data adult; give one of these"
-        one_table(self, (self.infer, self.column), "--infer COLUMN and --column COLUMN", instead)
+        instead = "--infer and --column name columns of --data, a file or a bundled table; give it"
+        one_table(self, (self.infer, self.column), "--infer COLUMN and --column COLUMN", instead, BUNDLED)
         require(
             self.smooth == 0 or self.rows or self.data, "--smooth adds to counted rows; give --rows or --data"
         )
@@ -52,9 +54,10 @@ class Data:
             return None
         require(self.infer != self.column, f"--infer and --column are both {self.infer!r}; name two columns")
         sides = (self.infer,), (self.column,)
-        if not self.rows:
+        file = rows_of(self, BUNDLED)
+        if file is None:
             return tables.adult(*sides)
-        return tables.from_rows(self.rows, *sides, alphabetical=True, schema=self.schema)
+        return tables.from_rows(file, *sides, alphabetical=True, schema=self.schema)
 
 
 @flag_group("goal")

@@ -10,6 +10,8 @@ from distadmm.methods.ias.certificate import Certificate
 from distadmm.methods.ias.design import Design
 from distadmm.methods.ias.pareto import Curve
 
+ROUNDING = 1e-14
+
 
 def lines(design: Design) -> list[str]:
     """What was found, for people."""
@@ -18,7 +20,7 @@ def lines(design: Design) -> list[str]:
     out = [
         f"{problem.name or 'problem'}: |S| {len(problem.P_S)}, |Y| {len(problem.P_Y)}, |U| "
         f"{design.P.shape[1]} ({design.used} in use), I(S;Y) {problem.I_SY:.6f}",
-        f"F = {design.F:.9g}   I(S;U) = {design.I:.9g}   E[d] = {design.E:.9g}   "
+        f"F = {_nats(design.F)}   I(S;U) = {_nats(design.I)}   E[d] = {_nats(design.E)}   "
         f"({design.measure}, beta {design.beta:g}, eps {design.eps:g})",
         f"{design.method}: {len(design.F_starts)} starts, {least} to {most} iterations, "
         f"{int(design.converged.sum())} settled, {good} within 1e-6 of F by themselves; "
@@ -35,7 +37,16 @@ def lines(design: Design) -> list[str]:
                 f"of the gap, {found.upper - found.attained:.2g} is open for mappings of any |U| and vanishing eps; "
                 f"|U| = {design.P.shape[1]} and eps = {design.eps:g} cost at most {found.attained - design.F:.3g}"
             )
+    if design.used == 1:
+        loc = f"below beta_loc {design.beta_loc:.6g} one that says something is better"
+        out.append(
+            f"every value becomes the same symbol, which says nothing of S: give a smaller --beta ({loc})"
+        )
     return out
+
+
+def _nats(value: float) -> str:
+    return f"{value if abs(value) > ROUNDING else 0.0:.9g}"
 
 
 def summary(design: Design) -> dict[str, Any]:
