@@ -189,7 +189,7 @@ def table(found: Sequence[report_runs.Group], gaps: Sequence[float]) -> tuple[li
     columns |= {
         "epsilon": [_range([t.epsilon for t in g.traces], rounded_up) for g in found],
         "statement": [", ".join(dict.fromkeys(t.in_short for t in g.traces if t.statement)) for g in found],
-        "MB sent": measured(Column("", "bytes", "{:.2f}", 1e-6)),
+        "MB sent": [_range([1e-6 * t.last("bytes") for t in g.traces], _megabytes) for g in found],
         "seconds": measured(Column("", "seconds", "{:.2f}")),
         "ended": [", ".join(dict.fromkeys(t.ended for t in g.traces)) for g in found],
     }
@@ -197,6 +197,11 @@ def table(found: Sequence[report_runs.Group], gaps: Sequence[float]) -> tuple[li
         del columns["runs"]
     kept = {head: cells for head, cells in columns.items() if any(cell not in ("-", "") for cell in cells)}
     return list(kept), [list(row) for row in zip(*kept.values())]
+
+
+def _megabytes(value: float) -> str:
+    """Two decimals, or two digits of what these would round away."""
+    return f"{value:.2f}" if value == 0 or value >= 0.1 else f"{value:.2g}"
 
 
 def _range(values: Sequence[float], show: Callable[[float], str] = "{:.0f}".format) -> str:
@@ -212,7 +217,7 @@ def _reached(group: report_runs.Group, gap: float, column: str, unit: float = 1.
     """`column` where the gap is first reached, and by how many of the runs if not by all."""
     lines = [(trace, trace.first_below(gap)) for trace in group.traces]
     values = [unit * float(trace.history[column][line]) for trace, line in lines if line is not None]
-    text = _range(values, "{:.0f}".format if unit == 1.0 else "{:.2f}".format)
+    text = _range(values, "{:.0f}".format if unit == 1.0 else _megabytes)
     return text if len(values) in (0, len(lines)) else f"{text} ({len(values)} of {len(lines)})"
 
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 class Column(NamedTuple):
     head: str
     name: str  # of the quantity, in history.csv or summary.json
-    show: str = "{:.4g}"
+    show: str = "{:#.4g}"
     unit: float = 1.0
 
 
@@ -27,7 +27,7 @@ class Kind(NamedTuple):
     history: tuple[str, ...]  # columns of history.csv that are read
     columns: tuple[Column, ...]
     curves: tuple[Curve, ...]
-    reading: str
+    reading: tuple[tuple[str, str], ...]  # how the heads that begin so are to be read
     spent: Column = Column("", "")  # what is drawn over epsilon
     whose: str = ""  # of whom an epsilon is
     objective: frozenset[str] = frozenset()  # flags that change the function that is minimised
@@ -41,7 +41,7 @@ _ROWS = frozenset((
 ))  # fmt: skip
 _ERROR = Column("test error %", "test_error", "{:.2f}", 100)
 _WRONG = Curve("iteration", "iteration", "test error, %", "test_error", 1, 100)
-_SEEDS = "Brackets: the range over seeds; bands likewise."
+SEEDS = "Brackets: the range over seeds; bands likewise."
 
 KINDS = {
     "radmm": Kind(
@@ -64,10 +64,13 @@ KINDS = {
             Curve("iteration", "iteration", "test loss of the nodes' own models", "test_loss", worst="worst_test_loss"),
             _WRONG._replace(worst="worst_test_error"),
         ),
-        "gap of mean: objective of the mean of the nodes' models over the optimum of all rows together, minus 1. test "
-        "error and loss: of the nodes' own models, mean over the nodes, and the worst node. Bytes are those of the "
-        "protocol, of all nodes. own rows: of the rows trained on, by a private evaluation, under noise. epsilon is "
-        f"that of the node that has spent most. {_SEEDS}",
+        (
+            ("gap of mean", "gap of mean: objective of the nodes' mean model over the optimum of all rows, minus 1."),
+            ("test", "test error and loss: of the nodes' own models, mean over the nodes, and the worst node."),
+            ("own rows", "own rows: those trained on, by a private evaluation, under noise."),
+            ("epsilon", "epsilon: of the node that has spent most."),
+            ("MB", "MB: all that the protocol sends, of all nodes."),
+        ),
         Column("test loss of the nodes' own models", "test_loss"),
         "node that has spent most",
         _ROWS,
@@ -87,9 +90,12 @@ KINDS = {
             Curve("iteration", "iteration", "residual", "residual", logarithmic=True),
             _WRONG,
         ),
-        "objective/N: loss and regulariser of the parties' models together, a record. alone and in one place: the test "
-        "error of party 1's columns and of all columns without a protocol. epsilon is that of the party that has spent "
-        f"most; a person at several parties spends more (ledger show). {_SEEDS}",
+        (
+            ("objective/N", "objective/N: loss and regulariser of the parties' models together, a record."),
+            ("party 1 alone", "alone: the test error of party 1's columns."),
+            ("all in one place", "in one place: that of all columns, without a protocol."),
+            ("epsilon", "epsilon: of the party that has spent most; a person at several spends more (ledger show)."),
+        ),
         Column("test error, %", "test_error", unit=100),
         "party that has spent most",
         (_ROWS - {"rho", "clip"}) | {"lambda", "mean", "reg", "region", "key", "party_files"},
@@ -98,7 +104,7 @@ KINDS = {
         ("iteration", "objective", "nonzeros", "length", "seconds"),
         (
             Column("objective", "objective", "{:.6g}"),
-            Column("nonzeros", "nonzeros"),
+            Column("nonzeros", "nonzeros", "{:.4g}"),
             _ERROR,
             Column("test mean squared error", "test_mean_squared_error"),
             Column("excess error", "excess_error"),
@@ -108,7 +114,7 @@ KINDS = {
             Curve("iteration", "iteration", "objective", "objective"),
             Curve("iteration", "iteration", "columns with a coefficient", "nonzeros"),
         ),
-        f"objective: mean loss and penalty. Several repetitions of one run are shown by their means. {_SEEDS}",
+        (("objective", "objective: mean loss and penalty."), ("", "Repetitions of one run are shown by their means.")),
         Column("test error, %", "test_error", unit=100),
         "run as a whole",
         (_ROWS - {"rho", "clip"}) | {"penalty", "lambda", "alpha", "row_norm"},
@@ -122,8 +128,10 @@ KINDS = {
             Column("proved gap", "gap", "{:.1e}"),
         ),
         (Curve("leakage E[d]", "E_d", "I(S;U), nats", "I_SU"),),
-        "I(S;U): what the server still learns. E[d]: what it learns of the data, by the measure, an average over the "
-        "data: no epsilon.",
+        (
+            ("I(S;U)", "I(S;U): what the server still learns."),
+            ("E[d]", "E[d]: what it learns of the data, by the measure; an average over the data, no epsilon."),
+        ),
         point=("beta",),
     ),
     "funnel": Kind(
@@ -134,8 +142,10 @@ KINDS = {
             Column("proven lower", "lower_bound", "{:z.8f}"),
         ),
         (Curve("I(X;Y), nats", "I_XY", "I(S;Y), nats", "I_SY"),),
-        "I(S;Y): what the released Y tells of the private S, I(X;Y) what it tells of the useful X, both in nats and "
-        "averages over the data: no epsilon.",
+        (
+            ("I(S;Y)", "I(S;Y): what the released Y tells of the private S."),
+            ("I(X;Y)", "I(X;Y): what it tells of the useful X. Both are nats, averages over the data: no epsilon."),
+        ),
         point=("R", "reading"),
     ),
 }  # fmt: skip

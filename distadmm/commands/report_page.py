@@ -11,7 +11,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from distadmm.commands.report_figures import Picture, pictures
-from distadmm.commands.report_kinds import KINDS
+from distadmm.commands.report_kinds import KINDS, SEEDS
 from distadmm.commands.report_runs import Group, common, shared
 from distadmm.graphs import figures as plotting
 
@@ -74,7 +74,7 @@ def page(mark: str, told: Sequence[Told]) -> str:
     """The whole file."""
     groups = [group for one in told for group in one.runs]
     runs = sum(len(group.traces) for group in groups)
-    title = f"{runs} run{'s' * (runs > 1)}, {len(groups)} setting{'s' * (len(groups) > 1)}"
+    title = f"{runs} run{'s' * (runs > 1)}" + f", {len(groups)} settings" * (runs > len(groups) > 1)
     parts = [
         f'<!doctype html>\n{mark}\n<html lang="en">\n<head>\n<meta charset="utf-8">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
@@ -90,13 +90,9 @@ def page(mark: str, told: Sequence[Told]) -> str:
             f'<section aria-labelledby="{one.kind}">\n<h2 id="{one.kind}">Runs of {one.kind}</h2>',
             *(f'<p class="note">{escape(note)}</p>' for note in one.notes),
             table(one.header, one.rows, f"{one.kind}: what each setting reached"),
-            f"<p>{escape(KINDS[one.kind].reading)}</p>",
+            f"<p>{escape(_reading(one))}</p>",
             *(['<div class="figures">', *drawn, "</div>"] if drawn else []),
-            *(
-                [table(["setting", "value"], same, f"{one.kind}: the same in every row", "words")]
-                if same
-                else []
-            ),
+            *([table(["setting", "value"], same, f"{one.kind}: {_alike(one)}", "words")] if same else []),
             "</section>",
         ]
     heads, lines, alike = shared(["setting", "directory", "seed", "data"], _sources(groups))
@@ -108,6 +104,18 @@ def page(mark: str, told: Sequence[Told]) -> str:
         "</section>",
     ]
     return "\n".join(parts) + "\n</main>\n</body>\n</html>\n"
+
+
+def _alike(one: Told) -> str:
+    return "the same in every row" if len(one.rows) > 1 else "settings"
+
+
+def _reading(one: Told) -> str:
+    """How the heads that are there are to be read."""
+    heads = [*one.header, *(head for head, _ in one.same)]
+    said = [text for begin, text in KINDS[one.kind].reading if any(head.startswith(begin) for head in heads)]
+    ranged = any(" [" in cell for row in one.rows for cell in row)
+    return " ".join([*said, SEEDS] if ranged else said)
 
 
 def table(

@@ -26,6 +26,8 @@ def layout(topology: Topology) -> Array:
     hops = np.array([depths(topology, i) for i in range(n)], dtype=float)
     if hops.max() <= 1:  # all alike: least stress would put some of them inside a circle of the others
         return _circle(n)
+    if len(topology.edges) == n - 1 == int(topology.degrees.max()):  # a star: the leaves are alike
+        return _circle(n - 1)[np.cumsum(topology.degrees == 1) - 1] * (topology.degrees == 1)[:, None]
     weight = 1.0 / (hops + np.eye(n)) ** 2 - np.eye(n)
     x = _start(hops)
     inverse = np.linalg.inv(np.diag(weight.sum(axis=1)) - weight + 1.0 / n)  # 1/n: the places' mean stays put
@@ -100,7 +102,11 @@ def draw_on(
     axes.axis("off")
     look: dict[str, Any] = {"linewidths": 1.0}
     if carried is not None:
-        look = {"linewidths": 0.6 + 3.4 * carried, "linestyles": ["-" if share else ":" for share in carried]}
+        most = np.clip(70 / len(carried), 0.4, 3.4)  # the edges of a dense graph would fill the circle
+        look = {
+            "linewidths": 0.3 + most * carried,
+            "linestyles": ["-" if share else ":" for share in carried],
+        }
     axes.add_collection(LineCollection(place[topology.edges], colors="#9aa5b1", zorder=1, **look))
     named = topology.n <= NAMED_MOST * scale and max(map(len, topology.names)) <= 14
     short = named and max(map(len, topology.names)) <= 3
