@@ -145,13 +145,12 @@ def test_a_hessian_is_asked_for_after_poor_steps_alone_and_in_double_precision_w
         return [int(state.asked[0, 0]) for state in states(node_of(parts))]
 
     usual = asked(X, 0.01)
-    assert usual[:2] == [8, -8]  # short, once it is known that it may be
-    assert 0 < max(map(abs, usual[3:-2])) < 8  # more rows as the end comes near
+    assert usual[:3] == [newton.SINGLE, newton.SHORT, newton.SHORT]  # once it is known that it may be
     assert usual[-2:] == [newton.NONE] * 2
-    assert newton.WHOLE not in usual
+    assert newton.DOUBLE not in usual
     alike = X.copy()
     alike[:, 4] = alike[:, 3] + 1e-5 * alike[:, 4]
-    assert asked(alike, 1e-9)[1] == newton.WHOLE
+    assert asked(alike, 1e-9)[1] == newton.DOUBLE
 
 
 @settings(deadline=None, max_examples=30)
@@ -185,43 +184,75 @@ def test_short_matrices_spare_bytes_and_no_step() -> None:
 
     fewer, steps, f = course()
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(newton, "_SHORT", np.inf)
+        patched.setattr(newton, "_ROUGH", np.inf)
         more, as_many, g = course()
     assert fewer < 0.9 * more
     assert abs(steps - as_many) <= 1
     np.testing.assert_allclose(f, g, rtol=1e-6, atol=1e-9)
 
 
-@pytest.mark.parametrize("every", [2, 4, 8])
-def test_a_hessian_of_some_rows_is_near_that_of_all_and_exact_where_a_column_is_rare(every: int) -> None:
+def test_a_sample_is_near_all_rows_and_few_rows_are_taken_whole() -> None:
     X, y = rows(4000, 6, 5)
-    X[:, 5] = 0.0
-    X[[3, 7, 1001], 5] = 1.0  # none of them among every eighth row, nor every second
     part = GeneralisedLinear(X, y, LOSSES["logistic"], weight=4000.0, ridge=0.01)
     f = np.linspace(-1, 1, 6)
-    whole, some = part.hess(f), part.hess(f, every)
-    assert not np.array_equal(whole, some)
-    assert some[5, 5] == pytest.approx(whole[5, 5], rel=1e-12)
-    unit = np.linalg.cholesky(np.linalg.inv(whole[:5, :5]))
-    assert np.abs(np.linalg.eigvalsh(unit.T @ some[:5, :5] @ unit) - 1).max() < 4 * np.sqrt(6 * every / 4000)
+    some = part.sample(8)
+    assert some.rows == 500
+    assert some is part.sample(8)
+    assert some.value(f) == pytest.approx(part.value(f), rel=0.1)
+    other = GeneralisedLinear(X[::8], y[::8], LOSSES["logistic"], weight=4000.0, ridge=0.01)
+    np.testing.assert_allclose(some.grad(f), other.grad(f), rtol=1e-12)
+    unit = np.linalg.cholesky(np.linalg.inv(part.hess(f)))
+    assert np.abs(np.linalg.eigvalsh(unit.T @ some.hess(f) @ unit) - 1).max() < 4 * np.sqrt(6 * 8 / 4000)
     few = GeneralisedLinear(X[:383], y[:383], LOSSES["logistic"])
-    np.testing.assert_allclose(few.hess(f, every), few.hess(f), rtol=1e-5, atol=1e-8)  # all rows
+    assert few.sample(8) is few
+    targets = GeneralisedLinear(X, X[:, 0], LOSSES["squared"], weight=4000.0)
+    np.testing.assert_array_equal(targets.sample(8).y, X[::8, 0])
 
 
-def test_nodes_with_many_rows_end_where_a_quasi_newton_method_on_all_rows_does() -> None:
+@pytest.mark.parametrize("share", [1.0, 0.5, 0.0])
+def test_a_hessian_of_sparse_rows_in_single_precision_is_that_of_all(share: float) -> None:
+    """Whether all, some or none of the columns are common."""
+    rng = np.random.default_rng(8)
+    X = np.where(rng.random((5000, 90)) < np.where(np.arange(90) < 90 * share, 0.2, 0.02), 1.0, 0.0)
+    X[:, 17] = 0.0
+    y = np.where(rng.random(5000) < 0.5, 1.0, -1.0)
+    part = GeneralisedLinear(X, y, LOSSES["logistic"], weight=5000.0, ridge=0.1)
+    for f in rng.normal(size=(2, 90)):
+        np.testing.assert_allclose(part.hess(f, single=True), part.hess(f), rtol=1e-5, atol=1e-4)
+        np.testing.assert_array_equal(part.hess(f, single=True), part.hess(f, single=True))
+
+
+def test_nodes_with_many_rows_begin_with_some_and_end_where_a_quasi_newton_method_on_all_rows_does() -> None:
     X, y = rows(4000, 6, 6)
     parts = [
         GeneralisedLinear(X[i::4], y[i::4], LOSSES["logistic"], weight=1000.0, ridge=1e-3) for i in range(4)
     ]
-    last = states(node_of(parts))
+    found = states(node_of(parts))
+    some = [bool(state.few.all()) for state in found]
+    assert some[:2] == [True, True]
+    assert not any(some[3:])
     other = minimize(
         lambda f: sum(part.value(f) for part in parts),
-        last[-1].f[0],
+        found[-1].f[0],
         jac=lambda f: sum(p.grad(f) for p in parts),
     )
-    assert last[-1].over.all()
-    assert len(last) <= 16  # 12 with every row in every Hessian
-    assert sum(part.value(last[-1].f[0]) for part in parts) <= other.fun * (1 + 1e-12)
+    assert found[-1].over.all()
+    assert len(found) <= 12
+    assert sum(part.value(found[-1].f[0]) for part in parts) <= other.fun * (1 + 1e-12)
+
+
+def test_the_end_is_that_of_all_rows_where_one_node_has_many_and_a_column_that_its_sample_misses() -> None:
+    X, y = rows(4000, 6, 5)
+    X[:, 5] = 0.0
+    X[[3, 7, 1001], 5] = 1.0
+    for loss in ("logistic", "smooth-hinge"):
+        parts = [
+            GeneralisedLinear(X[part], y[part], LOSSES[loss], weight=100.0, ridge=0.01)
+            for part in (slice(0, 3900), slice(3900, 3950), slice(3950, 4000))
+        ]
+        last = states(node_of(parts))[-1]
+        assert last.over.all()
+        assert np.linalg.norm(sum(part.grad(last.f[0]) for part in parts)) < 1e-5
 
 
 def test_objectives_that_only_multiply_by_their_hessian() -> None:

@@ -21,7 +21,7 @@ _SPARSE_SHARE = 0.3
 _SPARSE_ENTRIES = 400_000
 # Entries of rows that are copied for a Hessian: all, or of more so many at once.
 _WHOLE, _AT_ONCE = 1 << 20, 1 << 18
-_THINNEST = 8  # a Hessian is estimated from every eighth row, or more, and from this many rows a column
+_ENOUGH = 64  # rows a column from which a sample of them will do
 
 
 class Objective(Protocol):
@@ -102,7 +102,8 @@ class GeneralisedLinear(Linear):
         super().__init__(self.A, self.A.T, targets, loss, **shared)
         self.labels: Array | None = y if loss.labels else None
         self.price = hessian_price(self.dimension)
-        self._rare: tuple[Array, Array] | None = None  # columns that few rows have, and their squares
+        self._sample: GeneralisedLinear | None = None
+        self._outer: Any = None  # sums of outer products of sparse rows, once they are asked for
         if self.A.size > _SPARSE_ENTRIES:
             share = np.count_nonzero(self.A) / self.A.size
             if share < _SPARSE_SHARE:
@@ -123,43 +124,47 @@ class GeneralisedLinear(Linear):
         self.A = self._forward = rows
         self._backward = rows.T
 
-    def steepest(self, f: Array, every: int = 1) -> Array:
-        """A matrix that no Hessian exceeds; the one at f where the loss has no bound.  Of thinned rows, nearly so."""
+    def sample(self, every: int) -> GeneralisedLinear:
+        """The same of one row in so many, each of which counts for as many; of few rows, all."""
+        if self.rows < _ENOUGH * self.dimension:
+            return self
+        if self._sample is None:
+            y = self.y if self.labels is not None else self.y[::every]
+            weight = self.scale * self.rows
+            self._sample = GeneralisedLinear(self.A[::every], y, self.loss, weight=weight, ridge=self.ridge)
+        return self._sample
+
+    def steepest(self, f: Array, single: bool = False) -> Array:
+        """A matrix that no Hessian exceeds; the one at f where the loss has no bound."""
         bound = self.loss.max_curvature
-        return self._hessian(np.full(self.rows, bound), every) if np.isfinite(bound) else self.hess(f)
+        return (
+            self._hessian(np.full(self.rows, bound), single) if np.isfinite(bound) else self.hess(f, single)
+        )
 
-    def hess(self, f: Array, every: int = 1) -> Array:
-        """The Hessian at f; with `every` above 1 in single precision, from one row in so many where there are enough.
+    def hess(self, f: Array, single: bool = False) -> Array:
+        """The Hessian at f, summed in single precision where that will do."""
+        return self._hessian(self.loss.curvature(self.scores(f), self.y), single)
 
-        A column that these rows all but miss has its own curvature, so that no step along it is too long.
-        """
-        return self._hessian(self.loss.curvature(self.scores(f), self.y), every)
+    def _hessian(self, curvature: Array, single: bool) -> Array:
+        if single and self._forward is not self.A:
+            if self._outer is None:
+                from distadmm.problems.outer import Outer
 
-    def _hessian(self, curvature: Array, every: int) -> Array:
-        kind: Any = float if every == 1 else np.float32  # single precision will do where an estimate does
-        every = every if self.rows >= _THINNEST**2 * self.dimension else 1
-        rows, root = self.A[::every], np.sqrt(self.scale * every * curvature[::every])[:, None]
-        size = max(len(rows) if rows.size <= _WHOLE else _AT_ONCE // self.dimension, 1)
-        H: Array = np.zeros((self.dimension, self.dimension))
-        for at in range(0, len(rows), size):
-            part = slice(at, at + size)
-            B = np.multiply(rows[part], root[part], dtype=kind, casting="same_kind")
-            # A product of a matrix with its own transpose costs half of another one.
-            H = B.T @ B if not at else H + B.T @ B
-        H = H.astype(float, copy=False)
-        if every > 1:
-            rare, squares = self._rare_columns()
-            H[rare, rare] = np.maximum(H[rare, rare], self.scale * (curvature @ squares))
+                self._outer = Outer(self._backward)
+            H = self._outer.sum(self.scale * curvature)
+        else:
+            kind: Any = np.float32 if single else float
+            root = np.sqrt(self.scale * curvature)[:, None]
+            size = max(self.rows if self.A.size <= _WHOLE else _AT_ONCE // self.dimension, 1)
+            H = np.zeros((self.dimension, self.dimension))
+            for at in range(0, self.rows, size):
+                part = slice(at, at + size)
+                B = np.multiply(self.A[part], root[part], dtype=kind, casting="same_kind")
+                # A product of a matrix with its own transpose costs half of another one.
+                H = B.T @ B if not at else H + B.T @ B
+            H = H.astype(float, copy=False)
         H.flat[:: self.dimension + 1] += self.ridge
         return H
-
-    def _rare_columns(self) -> tuple[Array, Array]:
-        if self._rare is None:
-            squares = np.einsum("ij,ij->j", self.A, self.A)
-            few = _THINNEST * np.einsum("ij,ij->j", self.A[::_THINNEST], self.A[::_THINNEST])
-            rare = np.flatnonzero(2 * few < squares)
-            self._rare = rare, self.A[:, rare] ** 2
-        return self._rare
 
 
 class Softmax(Weighted):
@@ -288,6 +293,11 @@ class Problem:
         """Whether Hessians are too large to be formed: rows stay sparse."""
         return any(getattr(objective, "matrix_free", False) for objective in self.objectives[:1])
 
+    def sample(self, every: int) -> Problem:
+        """Of one row in so many at each node that has rows enough; this one if none has."""
+        chosen = [o.sample(every) if isinstance(o, GeneralisedLinear) else o for o in self.objectives]
+        return self if chosen == self.objectives else self.anew(chosen)
+
     def values(self, f: Array) -> Array:
         """O_i(f_i) of each node."""
         return self._each(f, "values", lambda objective, row: objective.value(row))
@@ -311,15 +321,15 @@ class Problem:
     def gradients(self, f: Array) -> Array:
         return np.stack([objective.grad(row) for objective, row in zip(self.objectives, f)])
 
-    def hessians(self, f: Array, every: int = 1, steepest: bool = False) -> Iterator[Array]:
+    def hessians(self, f: Array, single: bool = False, steepest: bool = False) -> Iterator[Array]:
         """O_i''(f_i), one node after the other, from products where an objective gives no more.
 
-        Where an objective knows them: estimated from one row in `every`, or a matrix that no Hessian exceeds.
+        Where an objective knows how: summed in single precision, or a matrix that no Hessian exceeds.
         """
         for objective, row in zip(self.objectives, f):
             began = time.perf_counter()
             if isinstance(objective, GeneralisedLinear):
-                H = (objective.steepest if steepest else objective.hess)(row, every)
+                H = (objective.steepest if steepest else objective.hess)(row, single)
             elif hasattr(objective, "hess"):
                 H = objective.hess(row)
             else:

@@ -26,7 +26,7 @@ class SparseLinear(Linear):
             self._bent = f.copy(), self.scale * self.loss.curvature(self.scores(f), self.y)
         return self._backward @ (self._bent[1] * (self._forward @ v)) + self.ridge * v  # type: ignore[no-any-return]
 
-    def hess(self, f: Array, every: int = 1) -> Array:
+    def hess(self, f: Array) -> Array:
         raise _refused(self)
 
     def records(self) -> tuple[Array, Array]:

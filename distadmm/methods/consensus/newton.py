@@ -11,17 +11,18 @@ and the root sends the next f down:
 
 S, the first B, is a matrix that no Hessian exceeds, where the loss has such a bound: with mu = 1 a step always pays.
 For the logistic loss it is the Hessian at 0, and mu stays 0; a loss that is flat in places, as a rounded hinge is,
-needs it.  A Hessian is asked for after each step that left more than 3/10 of (g.B^-1 g)^1/2.  While that is far from
-the end, a node with rows enough estimates it from one of eight, four or two of them.  It travels in single precision,
-such an estimate in whole 16 bits of what a unit diagonal leaves, unless B is so ill-conditioned that the rounding
-would show.  The end is where g.B^-1 g says that nothing is
-left which the rounding of the value would not hide; f is f_best then.
+needs it.  A Hessian is asked for after each step that left more than 3/20 of (g.B^-1 g)^1/2.  It travels in single
+precision, and far from the end in whole 16 bits of what a unit diagonal leaves, unless B is so ill-conditioned that
+the rounding would show.  Nodes with rows enough begin with sums over one row in eight; with the first sums over all
+rows v_best is forgotten.  The end is where g.B^-1 g says that nothing is left which the rounding of the value would
+not hide; f is f_best then.
 
 Nothing here is private: a node sees the sums over all nodes below it in the tree; of a leaf, what that leaf has.
 It is linearised consensus ADMM with the matrix penalty (B + mu S)/N, whose duals the sums make needless.
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -30,24 +31,25 @@ from distadmm.algorithm import Array, Node, register
 from distadmm.errors import require
 from distadmm.ranks.tree import RAW
 
-_POOR = 0.3  # a step that leaves more than this share is followed by a fresh Hessian
+_POOR = 0.15  # a step that leaves more than this share is followed by a fresh Hessian
 _PAYS = 1e-4  # share of what the slope promises that a step has to deliver
 _LEVEL = 1e-14  # of the value: what it may rise by, for it is rounded
 # A factor of mu; mu after the first step that does not pay; below this one it is 0.
 _MORE, _FIRST, _LEAST = 4.0, 0.03, 0.001
 _MOST = 2**15 - 1
 _SHIFTS = 1e-12, 1e-9, 1e-6, 1e-3, 1.0  # added to the unit diagonal of B until it is positive definite
-_SINGLE = 1e-4  # least pivot at which the rounding of single precision (6e-8 an entry) is small
-_SHORT = 2.6e-4  # the same of 16 bits, times sqrt d: ten times the norm of a matrix of such roundings
-# What is asked for: no Hessian; one in double precision; k > 0: in single, of one row in k; k < -1: short, one in -k
-NONE, WHOLE = 0, -1
-# Beyond this share of the value left to gain, one row in so many will do.
-_FAR = (0.05, 8), (0.01, 4), (1e-4, 2)
+_FINE = 1e-4  # least pivot at which the rounding of single precision (6e-8 an entry) is small
+_ROUGH = 2.6e-4  # the same of 16 bits, times sqrt d: ten times the norm of a matrix of such roundings
+NONE, DOUBLE, SINGLE, SHORT = range(4)  # the Hessian that is asked for: in which precision
+_FEW = 8  # of so many rows one, where a node has enough
+# Share of the value left to gain from which on these will do, and 16 bits for a Hessian.
+_FAR, _NEAR = 0.5, 1e-3
 
 
 class State(NamedTuple):
     f: Array  # where the next sums are taken, one row a node of this rank; the models
     asked: Array  # which Hessian they include, a column
+    few: Array  # whether some rows will do for them, a column
     over: Array  # whether nothing is left to be gained, a column
     # What the root remembers, the same in every row of its rank; elsewhere zero.
     best: Array  # the point of least value so far
@@ -91,37 +93,37 @@ class Newton:
         n, d = node.start.shape
         no = np.zeros(d), np.zeros((d, d))
         nothing = Memory(no[0], no[0], no[1], no[1], np.array([np.inf, -1.0, 0.0]))
-        return State(node.start, np.full((n, 1), _FAR[0][1]), np.zeros((n, 1), bool), *_spread(nothing, n))
+        asked, yes = np.full((n, 1), SINGLE), np.ones((n, 1), bool)
+        return State(node.start, asked, yes, ~yes, *_spread(nothing, n))
 
     @np.errstate(over="ignore", invalid="ignore")  # what is not finite is seen where the run is watched
     def step(self, k: int, st: State, node: Node) -> State:
         n, d, tree = *st.f.shape, node.tree
         what = "value and gradient" + " and Hessian" * bool(st.asked.any())
         node.release.expose(k, f"newton: every node's {what} enter the sums over the tree as they are")
-        sums = tree.up(said(k, st, node), codes=(RAW, Short(d)) if st.asked[0, 0] < WHOLE else ())
-        memory, words = Memory(*(np.zeros(np.shape(rows)[1:]) for rows in st[3:])), None
+        sums = tree.up(said(k, st, node), codes=(RAW, short(d)) if st.asked[0, 0] == SHORT else ())
+        memory, words = Memory(*(np.zeros(np.shape(rows)[1:]) for rows in st[4:])), None
         if sums is not None:
             at = int(np.searchsorted(node.members, tree.shape.root))
-            f, asked, over, memory = advance(st.f[at], Memory(*(rows[at] for rows in st[3:])), sums)
-            words = np.concatenate([f, [asked, over]])
-        told = np.broadcast_to(tree.down(words, d + 2, np.float64), (n, d + 2))
-        return State(
-            told[:, :d].copy(), told[:, d : d + 1].astype(int), told[:, d + 1 :] > 0, *_spread(memory, n)
-        )
+            f, asked, few, over, memory = advance(st.f[at], Memory(*(rows[at] for rows in st[4:])), sums)
+            words = np.concatenate([f, [asked, few, over]])
+        told = np.broadcast_to(tree.down(words, d + 3, np.float64), (n, d + 3))
+        rest = told[:, d : d + 1].astype(int), told[:, d + 1 : d + 2] > 0, told[:, d + 2 :] > 0
+        return State(told[:, :d].copy(), *rest, *_spread(memory, n))
 
 
 def said(k: int, st: State, node: Node) -> tuple[Array, ...]:
-    """A row a node: value and gradient at f; and, if asked for, the upper triangle of the Hessian."""
-    problem, asked, d = node.problem, int(st.asked[0, 0]), node.problem.dimension
-    sums = np.column_stack([problem.values(st.f), problem.gradients(st.f)])
+    """A row a node: whether it left rows out, value and gradient at f; and, if asked for, the upper triangle of the
+    Hessian."""
+    asked, d = int(st.asked[0, 0]), node.problem.dimension
+    problem = node.problem.sample(_FEW) if st.few[0, 0] else node.problem
+    apart = [part is not whole for part, whole in zip(problem.objectives, node.problem.objectives)]
+    sums = np.column_stack([apart, problem.values(st.f), problem.gradients(st.f)])
     if asked == NONE:
         return (sums,)
-    triangles = np.empty((len(sums), d * (d + 1) // 2), np.float32 if asked > 0 else np.float64)
-    upper = np.triu_indices(d)
-    for triangle, H in zip(
-        triangles, problem.hessians(st.f, 1 if asked == WHOLE else abs(asked), steepest=k == 1)
-    ):
-        triangle[:] = H[upper]
+    triangles = np.empty((len(sums), d * (d + 1) // 2), np.float32 if asked == SINGLE else np.float64)
+    for triangle, H in zip(triangles, problem.hessians(st.f, asked != DOUBLE, steepest=k == 1)):
+        triangle[:] = H[upper(d)]
     return sums, triangles
 
 
@@ -130,7 +132,7 @@ class Short:
     the diagonal is 1, in 16 bits."""
 
     def __init__(self, d: int):
-        i, j = np.triu_indices(d)
+        i, j = upper(d)
         self.on, self.off = np.flatnonzero(i == j), np.flatnonzero(i != j)
         self.i, self.j = i[self.off], j[self.off]
 
@@ -140,8 +142,8 @@ class Short:
     def pack(self, row: Array) -> bytes:
         diagonal = row[self.on].astype(">f4")
         unit = self._unit(diagonal)
-        scaled = np.divide(row[self.off], unit, out=np.zeros_like(unit), where=unit > 0)
-        whole = np.rint(np.clip(np.nan_to_num(scaled), -1, 1) * _MOST)
+        unit[unit == 0.0] = np.inf
+        whole = np.rint(np.clip(row[self.off] / unit, -1, 1) * _MOST)
         return bytes(diagonal.tobytes() + whole.astype(">i2").tobytes())
 
     def unpack(self, payload: bytes, like: Array) -> Array:
@@ -156,31 +158,47 @@ class Short:
         return root[self.i] * root[self.j]
 
 
-def advance(f: Array, old: Memory, sums: tuple[Array, ...]) -> tuple[Array, int, bool, Memory]:
-    """The root's part of a round: the next f, what is asked for there, whether this is the end, and what it keeps."""
-    (value, *_), g = sums[0], sums[0][1:]
+@lru_cache(maxsize=2)
+def short(d: int) -> Short:
+    return Short(d)
+
+
+@lru_cache(maxsize=2)
+def upper(d: int) -> tuple[Array, Array]:
+    """The places of an upper triangle, row by row."""
+    return np.triu_indices(d)
+
+
+def advance(f: Array, old: Memory, sums: tuple[Array, ...]) -> tuple[Array, int, bool, bool, Memory]:
+    """The root's part of a round: the next f, which Hessian and whether some rows will do there, whether this is the
+    end, and what it keeps."""
+    (samples, value), g = sums[0][:2], sums[0][2:]
     least, left, mu = old.level
     s, y = f - old.best, g - old.slope
-    B = corrected(old.B, s, y)
     if value <= least + _PAYS * (s @ old.slope) + _LEVEL * abs(least):
-        best, B, paid = f, B if len(sums) == 1 else symmetric(sums[1], len(f)), True
+        best, paid = f, True
+        B = symmetric(sums[1], len(f)) if len(sums) > 1 else corrected(old.B, s, y)
         S = B if left < 0 else old.S
         mu = mu / _MORE if mu > _MORE * _LEAST else 0.0
     else:  # also where the value is not finite
         best, value, g, S, paid = old.best, least, old.slope, old.S, False
+        B = corrected(old.B, s, y)
         mu = max(_MORE * mu, _FIRST)
     p, pivot = solved(B + mu * S, -g)
     now = float(np.sqrt(max(-(g @ p), 0.0)))
-    kept = Memory(best, g, B, S, np.array([value, now, mu]))
-    if now * now <= np.finfo(float).eps * abs(value):
-        return best, NONE, True, kept
-    fresh = left < 0 or mu > 0.0 or now > _POOR * left
-    if not (fresh and paid):
-        return best + p, NONE, False, kept
-    every = next((every for share, every in _FAR if now * now > share * abs(value)), 1) if mu == 0.0 else 1
-    if every > 1 and pivot >= _SHORT * np.sqrt(len(f)):
-        every = -every
-    return best + p, every if pivot >= _SINGLE else WHOLE, False, kept
+    few = bool(samples and mu == 0.0 and now * now > _FAR * abs(value))
+    # What all rows say comes next then, and compares with nothing that is known.
+    kept = Memory(best, g, B, S, np.array([np.inf if samples and not few else value, now, mu]))
+    if now * now <= np.finfo(float).eps * abs(value) and not samples:
+        return best, NONE, False, True, kept
+    poor = left < 0 or mu > 0.0 or now > _POOR * left
+    if not (samples or (poor and paid)):
+        asked = NONE
+    elif mu == 0.0 and now * now > _NEAR * abs(value) and pivot >= _ROUGH * np.sqrt(len(f)):
+        asked = SHORT
+    else:
+        asked = SINGLE if pivot >= _FINE else DOUBLE
+    return best + p, asked, few, False, kept
 
 
 def corrected(B: Array, s: Array, y: Array) -> Array:
@@ -192,9 +210,9 @@ def corrected(B: Array, s: Array, y: Array) -> Array:
 
 
 def symmetric(triangle: Array, d: int) -> Array:
-    H = np.zeros((d, d))
-    H[np.triu_indices(d)] = triangle
-    return H + np.triu(H, 1).T
+    H, (i, j) = np.empty((d, d)), upper(d)
+    H[i, j] = H[j, i] = triangle
+    return H
 
 
 def solved(B: Array, b: Array) -> tuple[Array, float]:
