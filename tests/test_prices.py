@@ -26,7 +26,7 @@ from distadmm.privacy.accounting.accountant import (
     Unbounded,
     epsilon,
 )
-from distadmm.privacy.accounting.pairwise_gaussian import PairwiseGaussian, shares
+from distadmm.privacy.accounting.pairwise_gaussian import PairwiseGaussian, by_size
 from distadmm.privacy.accounting.shared_discrete_gaussian import SharedDiscreteGaussian
 
 DELTA = 1e-5
@@ -267,7 +267,8 @@ def test_noise_on_edges(count, colluding):
             target = np.where(np.arange(n) == i, moved, 0.0)
             worst = max(worst, float(np.linalg.norm(np.linalg.pinv(noise) @ target)))
     x, p = nodes(stats.norm(), 4000)
-    event = PairwiseGaussian(s, c, moved, shares(A, 3, c / s), colluding, count=count)
+    shares = tuple(by_size(np.ones(n), (c / s) ** 2 * A, 3).max(axis=1))
+    event = PairwiseGaussian(s, c, moved, shares, colluding, count=count)
     agrees(epsilon([event], DELTA, "replace"), convolved(worst * x + worst**2 / 2, p / p.sum(), count))
 
 

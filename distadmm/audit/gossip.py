@@ -95,10 +95,20 @@ class Stage(NamedTuple):
         unit = 0.0
         if isinstance(query, Paired):
             unit = query.spacing
-            S = S + (query.event.pair_grid * unit) ** 2 * (np.diag(A.sum(axis=1)) - A)
+            S += shared(A, queries)
         elif mode == "secure":
             unit = query.grid.spacing
         return cls(queries, steps, unit, np.array([each.sensitivity for each in queries]), S)
+
+
+def shared(A: Array, queries: Sequence[Paired]) -> Array:
+    """The covariance of what edges add to one release of each node."""
+    C = np.zeros_like(A)
+    for i, query in enumerate(queries):
+        c = query.event.edge_grid
+        near = np.flatnonzero(A[i])
+        C[i, near] = [(c if isinstance(c, float) else c.get(int(j), 0.0)) * query.spacing for j in near]
+    return np.diag((C**2).sum(axis=1)) - C**2  # type: ignore[no-any-return]
 
 
 class Sight(NamedTuple):
@@ -235,7 +245,7 @@ def _release(
         made = replace(plan, recipe=recipe, node=node).release(books, source, 1)
     else:
         made = Gradients(cast(Any, recipe), books, source, node.network, 1)
-        made.edges = before.edges.again(recipe.terms(len(books)) + str(r).encode())
+        made.edges = before.edges.again(recipe.terms + str(r).encode())
     node.network.stamp, made.conditions = None, cast(Any, _Away(away, len(books)))
     made.commit(made.plans(()))
     return made
@@ -247,8 +257,9 @@ def of_members(release: Gradients, members: Sequence[int], k: int, query: Paired
     keys, away = release.edges.keys, release.away(k, query.event.gone)
     total = np.zeros((len(keys), query.dimension))
     for q in members:
-        for j in keys[q]:
+        c = cast(Paired, release.recipe.query(q, k)).event.edge_grid
+        for j in keys[q] if isinstance(c, float) else c:
             if j not in members and (j in away or q not in away):
-                v = release.edges.between(q, j, k, query.event.pair_grid, query.dimension)
+                v = release.edges.between(q, j, k, c if isinstance(c, float) else c[j], query.dimension)
                 total[j] += query.spacing * (v if q > j else -v)
     return total

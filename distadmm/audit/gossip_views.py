@@ -47,11 +47,11 @@ class Shown:
         if not recipe.pairwise:
             return ()
         A = cast(Array, forecast.adjacency(self.prepared.node.network))
-        query = cast(Paired, recipe.queries[0])
-        pair = (query.event.pair_grid * query.spacing) ** 2
-        S = np.eye(n) * query.sigma**2 + pair * (np.diag(A.sum(axis=1)) - A)
+        queries = cast(Sequence[Paired], recipe.queries)
+        S = np.diag([each.sigma**2 for each in queries]) + gossip.shared(A, queries)
+        reach = np.array([each.sensitivity for each in queries])
         sets = combinations(range(n), private.colluding_of(recipe.trust, n))
-        return gossip.adversary(A, S, query.sensitivity, list(islice(sets, gossip.COALITIONS))).members
+        return gossip.adversary(A, S, reach, list(islice(sets, gossip.COALITIONS))).members
 
     def known(self, members: Sequence[int], k: int) -> Array:
         """What the edges of `members` add to every other node's release of iteration k."""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from distadmm.methods.gossip.rule import Constants
 
 _UNIT = 1 - 1e-12  # to which long gradients are cut: within the clip after every rounding
-NOISE_MODELS = ("auto", "local", "pairwise")
+NOISE_MODELS = ("auto", "local", "pairwise", "optimised")
 Array = np.ndarray
 Mix = Callable[[Array], Array]  # W, over the network or as a number
 
@@ -56,7 +56,8 @@ class Noisy:
     noise_model: str = flag(
         "auto",
         help="local: each node's own noise; pairwise: shared by the ends of an edge as well, which cancels in sums; "
-        "auto: pairwise where --trust is not any",
+        "optimised: the same with weights of each node and edge, found for this graph; auto: where --trust is not any, "
+        "what is forecast to be best",
         choices=NOISE_MODELS,
     )
     spare: int = flag(
@@ -76,9 +77,9 @@ class Noisy:
     def __post_init__(self) -> None:
         smoothing.asked(self.average, self.mixing)
         require(
-            self.noise_model != "pairwise" or self.trust not in (None, "any"),
-            "--noise-model pairwise hides nothing from all others, who know every edge; give --trust coalition:C, at "
-            "most C nodes collude",
+            self.noise_model in ("auto", "local") or self.trust not in (None, "any"),
+            f"--noise-model {self.noise_model} hides nothing from all others, who know every edge; give --trust "
+            "coalition:C, at most C nodes collude",
         )
         require(
             not self.spare or self.trust not in (None, "any"),

@@ -15,8 +15,8 @@ from distadmm.methods.consensus import forecast, smoothing
 from distadmm.methods.consensus import private as consensus
 from distadmm.methods.consensus.private import armed, settle
 from distadmm.methods.consensus.smoothing import Smoothing
-from distadmm.methods.gossip import rule
-from distadmm.methods.gossip.release import Gradients, Paired, Recipe
+from distadmm.methods.gossip import optimised, rule
+from distadmm.methods.gossip.release import Gradients, Paired, Recipe, paired, terms_of
 from distadmm.privacy.accounting import accountant, gaussian, pairwise_gaussian, scopes
 from distadmm.privacy.accounting.events import Array, Event
 from distadmm.privacy.accounting.kept import Kept
@@ -69,7 +69,7 @@ class Plan:
             # Of a simulation the keys stay what they were, for its bits are those of a run in one piece.
             resumes = [ledger.tally.resumes * (source.mode == "secure") for ledger in books.ledgers]
             own = {i: masks.drawn(i, source, True, r) for i, r in zip(books.nodes, resumes)}
-            edges = pairwise.agreed(network, own, recipe.terms(network.n_nodes))
+            edges = pairwise.agreed(network, own, recipe.terms)
         made = Gradients(cast(Any, recipe), books, source, network, phases)
         made.edges, made.conditions = edges, network.conditions
         return made
@@ -132,19 +132,19 @@ def plan_of(prepared: Prepared) -> Plan:
     opened = _opened(prepared, opening)
 
     def chosen() -> tuple[rule.Constants, rule.Noise, float]:
+        noises, improve = _noises(algorithm, A, reach)
         return rule.choose(
             algorithm, node.facts, node.problem.dimension, rule.mixing(A), _deviation(prepared, multiplier, reach),
-            steps, algorithm.unit(node), [clip_of(config)], _afters(algorithm, A), _noises(algorithm, A, n),
-            partial(_climb, loss_named(config.problem.loss)), opened,
+            steps, algorithm.unit(node), [clip_of(config)], _afters(algorithm, A), noises,
+            partial(_climb, loss_named(config.problem.loss)), opened, improve, algorithm.noise_model == "optimised",
         )  # fmt: skip
 
     constants, noise, expected = world.on_root(chosen)
-    trust = algorithm.trust if noise.ratio else "any"
     with world.together():
-        first, queries = _queries(prepared, constants, steps, noise)
+        made = (_shared if noise.pairs is not None else _queries)(prepared, constants, steps, noise)
     recipe = Recipe(
         adjacency=cast(Any, privacy.adjacency), dimension=node.problem.dimension, mode=privacy.rng, steps=steps,
-        queries=queries, constants=constants, trust=trust, unverified=missed, first=first,
+        constants=constants, trust=algorithm.trust if noise.pairs is not None else "any", unverified=missed, **made,
     )  # fmt: skip
     hosted = max(world.allgather(node.network.n_local))
     return Plan(recipe, node, expected, constants.words(algorithm.unit(node)) + noise.words, hosted)
@@ -179,7 +179,7 @@ def _everywhere(prepared: Prepared, clip: float) -> Array:
 
 
 def _deviation(prepared: Prepared, multiplier: float, reach: Array) -> Callable[[float], float]:
-    """sd of a node's own noise by clip: the mean square over nodes; of shared noise, that of the node most in need."""
+    """sd of a node's own noise by clip: the mean square over nodes."""
     typical = float(np.sqrt(np.mean(reach**2)))
     label = prepared.config.privacy.adjacency == "label" and prepared.config.problem.loss == "logistic"
     return lambda clip: multiplier * typical * (min(2 * clip, 1.0) if label else clip)
@@ -202,43 +202,75 @@ def colluding_of(trust: str | None, nodes: int) -> int:
     return nodes - 1 if np.isinf(others) else int(max(others, 0))
 
 
-def _noises(algorithm: Any, A: Array | None, nodes: int) -> list[rule.Noise]:
-    """Ways to make the noise: each node's own, and shared by edges in several strengths."""
-    local = rule.Noise(shares=np.full(nodes if A is not None else 1, 1.0 / nodes if A is not None else 1.0))
+def _noises(
+    algorithm: Any, A: Array | None, reach: Array
+) -> tuple[list[rule.Noise], Callable[[Array], rule.Noise] | None]:
+    """Ways to make the noise: each node's own, and shared by edges in several strengths; and one made for the graph."""
+    nodes, model = len(reach), algorithm.noise_model
+    local = rule.Noise(np.full(nodes if A is not None else 1, 1.0 / nodes if A is not None else 1.0))
     q = colluding_of(algorithm.trust, nodes)
-    asked = algorithm.noise_model == "pairwise"
-    if A is None or algorithm.noise_model == "local" or (q >= nodes - 1 and not asked):
-        require(not asked, f"--noise-model pairwise for {nodes} nodes; needed: at most {forecast.LARGEST}")
-        return [local]
-    at = q + algorithm.spare
-    known = {ratio: pairwise_gaussian.shares(A, max(q, 2) + algorithm.spare, ratio) for ratio in rule.RATIOS}
+    if A is None or model == "local" or (q >= nodes - 1 and model == "auto"):
+        require(
+            model in ("auto", "local"),
+            f"--noise-model {model} for {nodes} nodes; needed: at most {forecast.LARGEST}",
+        )
+        return [local], None
+    at, most, one = q + algorithm.spare, max(q, 2) + algorithm.spare, np.ones(nodes)
+    need = (reach / reach.max()) ** 2
+
+    def noise(own: Array, pairs: Array, need: Array, typical: float = float(need.mean())) -> rule.Noise:
+        exposed = pairwise_gaussian.by_size(own, pairs, most)
+        return rule.Noise.of(A, own, pairs, exposed, need, at, typical)
+
+    def improve(worth: Array) -> rule.Noise:
+        _, vectors = np.linalg.eigh(smoothing.matrix(A))
+        own, pairs = optimised.weighed(A, (vectors * worth) @ vectors.T, need, at)
+        return noise(own, pairs, need).spans(need)
+
+    most_effort = optimised.EFFORT if model == "auto" else optimised.MOST
+    few = pairwise_gaussian.effort(nodes, at) <= most_effort
+    require(
+        few or model == "auto",
+        f"--noise-model optimised goes through all coalitions of {at} of {nodes} nodes in each trial, and they are too "
+        "many; use --noise-model pairwise",
+    )
+    ratios = {r: noise(one, r**2 * A, one) for r in rule.RATIOS}
     pairs = [
-        rule.Noise.of(A, r, s[at] ** 0.5 if at < len(s) else 1.0)._replace(known=s) for r, s in known.items()
+        each._replace(words=f", edges share {r:g} times a node's own noise") for r, each in ratios.items()
     ]
-    if asked:
-        return pairs
-    return [local, *(noise for noise in pairs if noise.spread < _GAINS)]
+    if model == "pairwise":
+        return pairs, None
+    return [local, *(each for each in pairs if each.factor < _GAINS)], improve if few else None
 
 
-def _queries(
-    prepared: Prepared, use: rule.Constants, steps: int, noise: rule.Noise
-) -> tuple[tuple[Query | Paired, ...], tuple[Query | Paired, ...]]:
-    """What each node here releases first, and in each step."""
-    config, d, count = prepared.config, prepared.node.problem.dimension, prepared.node.network.n_local
-    privacy, world = config.privacy, prepared.world
-    budget = float(privacy.epsilon or 0.0), privacy.delta
+def _shared(prepared: Prepared, use: rule.Constants, steps: int, noise: rule.Noise) -> dict[str, Any]:
+    """What each node here releases where edges share noise: first, and in each step; and what ends agree about."""
+    config, node, world = prepared.config, prepared.node, prepared.world
+    privacy, spare = config.privacy, config.algorithm.spare
+    if privacy.rng == "secure":
+        masks.require_suite()
+    q, width = colluding_of(config.algorithm.trust, node.facts.n_nodes), rule.width_of(node)
+    mu = _once(world, "mu_at", float(privacy.epsilon or 0.0), privacy.delta)
+
+    def made(reach: Array, share: float, times: int, numbers: int) -> tuple[Paired, ...]:
+        everywhere = np.concatenate(world.allgather(reach))
+        return paired(everywhere, mu * share**0.5, times, numbers, noise, q, spare)
+
+    every = made(sensitivities(prepared, use.clip), 1 - use.share, steps, node.problem.dimension)
+    first = made(moments_moved(prepared), use.share, 1, width * (width + 1) // 2) if use.share else ()
+    here = node.network.nodes.tolist()
+    return {
+        "queries": tuple(every[i] for i in here), "first": tuple(first[i] for i in here if first),
+        "terms": terms_of(every, steps),
+    }  # fmt: skip
+
+
+def _queries(prepared: Prepared, use: rule.Constants, steps: int, noise: rule.Noise) -> dict[str, Any]:
+    """What each node here releases under its own noise alone: first, and in each step."""
+    privacy, world = prepared.config.privacy, prepared.world
+    d, width = prepared.node.problem.dimension, rule.width_of(prepared.node)
+    budget, many = (float(privacy.epsilon or 0.0), privacy.delta), width * (width + 1) // 2
     reach, moved = sensitivities(prepared, use.clip), moments_moved(prepared)
-    if use.share:
-        many = rule.width_of(prepared.node) * (rule.width_of(prepared.node) + 1) // 2
-    if noise.ratio:
-        if privacy.rng == "secure":
-            masks.require_suite()
-        q = colluding_of(config.algorithm.trust, prepared.node.facts.n_nodes)
-        mu, same = _once(world, "mu_at", *budget), (noise.ratio, noise.known, q, config.algorithm.spare)
-        most, most_moved = (float(max(world.allgather(each.max()))) for each in (reach, moved))
-        each = Paired.of(most, mu * (1 - use.share) ** 0.5, steps, d, *same)
-        first = (Paired.of(most_moved, mu * use.share**0.5, 1, many, *same),) * count if use.share else ()
-        return first, (each,) * count
     once, all_steps = (
         _once(world, "gaussian_noise_multiplier", *budget, times) * _ABOVE for times in (1, steps)
     )
@@ -252,7 +284,10 @@ def _queries(
             multiplier = all_steps / (1 - use.share) ** 0.5
             made[case] = opening, _query(case[0], multiplier, d, steps, prepared, 1.0, before)
     found = [made[case] for case in zip(reach.tolist(), moved.tolist())]
-    return tuple(first for first, _ in found if first is not None), tuple(each for _, each in found)
+    return {
+        "queries": tuple(each for _, each in found),
+        "first": tuple(first for first, _ in found if first is not None),
+    }
 
 
 def clip_of(config: Config) -> float:

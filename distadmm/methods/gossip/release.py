@@ -10,11 +10,13 @@ Invariants that guard privacy
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from operator import mul
 
 import numpy as np
 
 from distadmm.errors import Unsolved, require
-from distadmm.methods.gossip.rule import Constants
+from distadmm.methods.gossip.rule import Constants, Noise
 from distadmm.privacy.accounting.events import Adjacency, Array, Event, Unbounded
 from distadmm.privacy.accounting.pairwise_gaussian import PairwiseGaussian
 from distadmm.privacy.noise import mechanism, pairwise, protected
@@ -32,32 +34,56 @@ class Paired:
     spacing: float
     event: PairwiseGaussian
 
-    @classmethod
-    def of(
-        cls,
-        reach: float,
-        mu: float,
-        steps: int,
-        dimension: int,
-        ratio: float,
-        shares: tuple[float, ...],
-        q: int,
-        gone: int = 0,
-    ) -> Paired:
-        """`steps` of them cost mu when `q` nodes collude and `gone` are away, one record moves each by `reach` and
-        c = `ratio` s."""
-        each = math.sqrt(steps * (shares[q + gone] if q + gone < len(shares) else 1.0)) / mu
-        spacing = mechanism.grid_of(reach * each)
-        moved = mechanism.GridQuery(reach * each, reach, dimension, spacing).event.sensitivity_grid
-        sigma = math.sqrt((moved * each) ** 2 + 4) * (1 + 1e-12)
-        return cls(
-            reach, dimension, spacing,
-            PairwiseGaussian(sigma, ratio * sigma, moved, shares, coalition=q, dimension=dimension, gone=gone),
-        )  # fmt: skip
-
     @property
     def sigma(self) -> float:
         return self.event.sigma_grid * self.spacing
+
+
+def paired(
+    reach: Array, mu: float, steps: int, dimension: int, noise: Noise, q: int, gone: int = 0
+) -> tuple[Paired, ...]:
+    """What each node of the graph releases: `steps` of them cost mu when `q` nodes collude and `gone` are away, and one
+    record moves each by `reach`."""
+    assert noise.own is not None
+    assert noise.pairs is not None
+    assert noise.exposed is not None
+    own, exposed = noise.own, noise.exposed
+    reach = np.full_like(reach, reach.max()) if noise.level else reach
+    known = exposed[q + gone] if q + gone < len(exposed) else 1 / own
+    each = [math.sqrt(steps * x) / mu for x in known.tolist()]
+    spacing = mechanism.grid_of(max(map(mul, reach.tolist(), each)) * math.sqrt(own.max()))
+    moved = np.array(
+        [mechanism.GridQuery(1.0, far, dimension, spacing).event.sensitivity_grid for far in reach.tolist()]
+    )
+    most = max(map(mul, moved.tolist(), each))  # the deviation where `own` is 1
+    sigma, unit = np.sqrt(most**2 * own + 4) * (1 + 1e-12), math.sqrt(most**2 + 4) * (1 + 1e-12)
+    c, found = np.sqrt(noise.pairs) * unit, []
+    same = len(np.unique(own)) == len(np.unique(c[c > 0])) == 1
+    for i, far in enumerate(moved):
+        worst = (moved / far) ** 2 * own[i]
+        event = PairwiseGaussian(
+            sigma[i], c.max() if same else tuple((int(j), c[i, j]) for j in np.flatnonzero(c[i])), far,
+            tuple((exposed * worst).max(axis=1)), coalition=q, dimension=dimension, gone=gone,
+            rest=max(1.0, (worst / own).max()),
+        )  # fmt: skip
+        found.append(Paired(float(reach[i]), dimension, spacing, event))
+    return tuple(found)
+
+
+def terms_of(everyone: Sequence[Paired], steps: int) -> bytes:
+    """What the ends of all edges have to agree about, of what each node of the graph releases in each step."""
+    first = everyone[0].event
+    facts: dict[str, float] = {
+        "nodes": len(everyone), "steps": steps, "dimension": first.dimension, "coalition": first.coalition,
+        "gone": first.gone, "spacing": everyone[0].spacing,
+    }  # fmt: skip
+    for i, each in enumerate(everyone):
+        pairs = each.event.edge_grid
+        if isinstance(pairs, float):
+            facts |= {"sigma": first.sigma_grid, "pair": pairs}
+        else:
+            facts |= {f"sigma {i}": each.event.sigma_grid, **{f"pair {i} {j}": c for j, c in pairs.items()}}
+    return pairwise.terms_of(**facts)
 
 
 @struct
@@ -72,6 +98,7 @@ class Recipe:
     constants: Constants
     trust: str = "any"  # whom the noise is for
     unverified: str = ""  # a hypothesis that does not hold or cannot be checked: everything is unbounded
+    terms: bytes = b""  # what both ends of an edge must have in common, or their noise is not the same
     first: tuple[Query | Paired, ...] = ()  # what each node here releases in iteration 1 alone, if anything
 
     def query(self, i: int, k: int) -> Query | Paired:
@@ -89,16 +116,6 @@ class Recipe:
     @property
     def pairwise(self) -> bool:
         return isinstance(self.queries[0], Paired)
-
-    def terms(self, nodes: int) -> bytes:
-        """What both ends of an edge must have in common, or their noise is not the same."""
-        first = self.queries[0]
-        assert isinstance(first, Paired)
-        event = first.event
-        return pairwise.terms_of(
-            nodes=nodes, steps=self.steps, dimension=self.dimension, coalition=event.coalition, gone=event.gone,
-            sigma=event.sigma_grid, pair=event.pair_grid, spacing=first.spacing,
-        )  # fmt: skip
 
     def charged(self, event: Event) -> Event:
         return Unbounded(self.unverified) if self.unverified else event
@@ -138,7 +155,7 @@ class Gradients(protected.Protected):
             assert self.edges is not None
             own = self.noise.on_grid(value, query, iteration=k, at=i, unproved=unproved)
             return own + query.spacing * self.edges.noise(
-                self.books.nodes[i], k, query.event.pair_grid, value.size, self.away(k, query.event.gone)
+                self.books.nodes[i], k, query.event.edge_grid, value.size, self.away(k, query.event.gone)
             )
         if self.recipe.mode == "secure":
             return self.noise.on_grid(value, query.grid, iteration=k, at=i, unproved=unproved)

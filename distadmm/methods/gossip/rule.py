@@ -21,6 +21,7 @@ CLIP and FASTEST were chosen on the synthetic tables of benchmarks/gossip.py, be
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import product
 from typing import Any, NamedTuple, Self
 
@@ -40,6 +41,8 @@ _LONG = 256  # steps, from which sums over them are doubled
 _LOOKED = 256  # of their first steps, whether an impulse grows
 _AT_ONCE = 64  # eigenvalues of W
 _STEPS = np.geomspace(1e-2, FASTEST, 12)
+_TURNS = 4  # in which noise is made for a choice, and the choice for the noise
+_GAINS = 0.98  # of the expected excess, for which noise made for the graph is taken, and another turn
 
 
 class Constants(NamedTuple):
@@ -67,20 +70,45 @@ class Constants(NamedTuple):
 class Noise(NamedTuple):
     """One way to make noise of one budget, as a forecast sees it."""
 
-    ratio: float = 0.0  # c/s of pairwise noise
-    spread: float = 1.0  # s beside that of noise which nobody shares
-    shares: Array = np.ones(1)  # u'Su/(N s^2) beside each eigenvalue of W
-    known: tuple[float, ...] = ()  # mu^2 by how many collude, beside that of all
-
-    @property
-    def words(self) -> str:
-        return f", edges share {self.ratio:g} times a node's own noise" if self.ratio else ""
+    shares: Array = np.ones(
+        1
+    )  # u'Su/N beside each eigenvalue of W, S beside the variance of noise that nobody shares
+    # Of what edges share, to a common factor:
+    own: Array | None = None  # s^2 of each node; None: nothing is shared
+    pairs: Array | None = None  # c^2 of each edge
+    exposed: Array | None = None  # of each node, by how many collude (`pairwise_gaussian.by_size`)
+    level: bool = True  # every node hides as much as the one that a record moves most
+    factor: float = 1.0  # of the variance that this node would have alone
+    words: str = ""
 
     @classmethod
-    def of(cls, A: Array, ratio: float = 0.0, spread: float = 1.0) -> Self:
-        _, vectors = np.linalg.eigh(smoothing.matrix(A))
-        S = np.eye(len(A)) + ratio**2 * (np.diag(A.sum(axis=1)) - A)
-        return cls(ratio, spread, np.einsum("im,ij,jm->m", vectors, S, vectors) / len(A))
+    def of(
+        cls, A: Array, own: Array, pairs: Array, exposed: Array, need: Array, at: int, typical: float
+    ) -> Self:
+        """`need`: how far a record moves each node's gradient, squared, beside the farthest, and `typical` their mean;
+        every node is hidden from `at` others."""
+        factor = float((need * (exposed[at] if at < len(exposed) else 1 / own)).max())
+        shares = factor / typical * along(A, np.diag(own + pairs.sum(axis=1)) - pairs)
+        return cls(shares, own, pairs, exposed, bool(np.all(need == 1)), factor)
+
+    def spans(self, need: Array) -> Self:
+        """With words for weights that differ."""
+        assert self.own is not None
+        assert self.pairs is not None
+        own, shared = (np.sqrt(self.factor * each) for each in (self.own / need, self.pairs[self.pairs > 0]))
+        words = f", noise weighed for the graph: a node's own {own.min():.2g} to {own.max():.2g} times what it would be"
+        words += (
+            f" alone, what edges share {shared.min():.2g} to {shared.max():.2g} times"
+            if len(shared)
+            else " alone"
+        )
+        return self._replace(words=words, level=False)
+
+
+def along(A: Array, S: Array) -> Array:
+    """u'Su/N beside each eigenvalue of W, of noise with covariance S over the nodes."""
+    _, vectors = np.linalg.eigh(smoothing.matrix(A))
+    return np.einsum("im,ij,jm->m", vectors, S, vectors) / len(A)  # type: ignore[no-any-return]
 
 
 def mixing(A: Array | None) -> Array:
@@ -104,6 +132,12 @@ class Followed(NamedTuple):
         bias = self.bias + longer * (self.c + self.bias)
         found = 0.5 * bias**2 @ self.h + variance * (self.passed @ shares)
         return np.where(self.stable & np.isfinite(found), found, np.inf)
+
+    def worth(self, at: int, variance: float, shares: Array, bend: float) -> Array:
+        """How the excess of one choice grows with the noise along each eigenvector of W, where it does."""
+        longer = np.sqrt(1 + 2 * np.pi * bend * variance * (self.scatter[at] @ shares))
+        slope = (self.bias[at] + (longer - 1) * (self.c + self.bias[at])) * (self.c + self.bias[at]) @ self.h
+        return np.maximum(self.passed[at] + np.pi * bend / longer * slope * self.scatter[at], 0.0)
 
 
 def followed(
@@ -218,32 +252,46 @@ def choose(
     algorithm: Any, facts: Facts, d: int, values: Array, sd: Callable[[float], float], iterations: int,
     longest: float, clips: Sequence[float], afters: Sequence[smoothing.Smoothing], noises: Sequence[Noise],
     climb: Callable[[float], float], opened: Sequence[Constants],
+    improve: Callable[[Array], Noise] | None = None, improved: bool = False,
 ) -> tuple[Constants, Noise, float]:  # fmt: skip
     """The constants and the noise with the least expected excess, and that.
 
     `sd(clip)`: deviation of a coordinate of one node's noise that nobody shares, as the budget asks for; `climb(clip)`:
-    from the least slope of a record's loss to the largest; `opened`: what may be released first, at what share.
+    from the least slope of a record's loss to the largest; `opened`: what may be released first, at what share;
+    `improve`: a noise made for what each eigenvector of W is worth, the only one to be taken where it is `improved`.
     """
     rates = _STEPS if algorithm.rate == "auto" else [float(algorithm.rate)]
     asked = getattr(algorithm, "momentum", "0")
     momenta = MOMENTA if asked == "auto" else [float(asked)]
     gap = 1.0 - float(np.sort(values)[-2]) if len(values) > 1 else 1.0
     step, momentum = map(np.ravel, np.meshgrid(np.multiply(rates, longest), momenta, indexing="ij"))
-    best: tuple[Constants, Noise, float] | None = None
-    for after, first in product(afters, opened):
-        use = first._replace(step=step, after=after, momentum=momentum, gap=gap)
-        course = followed(algorithm, facts, d, values, use, iterations)
-        for clip, noise in product(clips, noises):
+    uses = [
+        first._replace(step=step, after=after, momentum=momentum, gap=gap)
+        for after, first in product(afters, opened)
+    ]
+    courses = [(use, followed(algorithm, facts, d, values, use, iterations)) for use in uses]
+
+    def least(noises: Sequence[Noise]) -> tuple[Constants, Noise, float, Callable[[], Array]]:
+        """With the least expected excess, and what each eigenvector is worth there."""
+        found = []
+        for (use, course), clip, noise in product(courses, clips, noises):
+            bend = (facts.max_curvature / climb(clip)) ** 2 if np.isfinite(facts.max_curvature) else 0.0
+            given = sd(clip) ** 2 / (1 - use.share), noise.shares, bend
             with np.errstate(over="ignore", invalid="ignore"):
-                bend = (facts.max_curvature / climb(clip)) ** 2 if np.isfinite(facts.max_curvature) else 0.0
-                variance = (sd(clip) * noise.spread) ** 2 / (1 - first.share)
-                costs = course.excess(variance, noise.shares, bend)
+                costs = course.excess(*given)
             at = int(np.argmin(costs))
-            if best is None or costs[at] < best[2]:
-                found = use._replace(step=float(step[at]), clip=clip, momentum=float(momentum[at]))
-                best = found, noise, float(costs[at])
-    assert best is not None
-    return best
+            chosen = use._replace(step=float(step[at]), clip=clip, momentum=float(momentum[at]))
+            found.append((chosen, noise, float(costs[at]), partial(course.worth, at, *given)))
+        return min(found, key=lambda each: each[2])
+
+    best = least(noises)
+    for turn in range(_TURNS if improve else 0):
+        assert improve is not None
+        other = least([improve(best[3]())])
+        if not (other[2] < best[2] * _GAINS or (improved and not turn)):
+            break
+        best = other
+    return best[:3]
 
 
 def width_of(node: Any) -> int:

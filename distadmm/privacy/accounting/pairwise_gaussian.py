@@ -1,24 +1,26 @@
 """Pairwise noise on the edges of a graph: what a coalition that knows its own edges' part still does not know.
 
-    z_i = s u_i + sum over neighbours j of sgn(j - i) c v_ij,     u_i and v_ij fresh in every release
+    z_i = s_i u_i + sum over neighbours j of sgn(j - i) c_ij v_ij,     u_i and v_ij fresh in every release
 
 Everything that all nodes release, together with the v of their own edges, tells nodes Q of a change D in the vector of
 node i exactly as much as a Gaussian mechanism with
 
-    mu_i^2 = D^2 e_i'(s^2 I + c^2 L(G[V - Q]))^-1 e_i          L: the Laplacian of the graph without Q
+    mu_i^2 = D_i^2 e_i'(diag(s^2) + L(G[V - Q]))^-1 e_i    L: the Laplacian, with weights c^2, of the graph without Q
 
-so mu^2 <= D^2/s^2, with equality where Q cuts node i off, and about D^2/(m s^2) for large c in a part of m nodes.
+so mu^2 <= D^2/s^2, with equality where Q cuts node i off, and about D^2/(sum of s^2) for large c in a connected part.
 An edge whose ends draw different v (one of them was restarted, or is gone) raises no mu: by the signs of the inverse of
 an M-matrix, two halves that nobody cancels hide at least as much as one that cancels.
 
 On the integers u and v are discrete Gaussians.  With s, c >= 2^8 grid units the sum is, to within e^(1e-9) for a whole
 run, a function of a continuous Gaussian with s^2 - 4 in place of s^2.
 
+One run has one price: an entry says what the node of the run that is worst off spends, against coalitions of each size.
+
 Derived for this project; not peer-reviewed.  Proofs: docs/proofs/pairwise-noise.md.
 """
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from itertools import combinations, islice
 from typing import ClassVar
 
@@ -40,33 +42,46 @@ class PairwiseGaussian(Event):
     """One release of `dimension` integers of a node under its own noise and that of its edges."""
 
     sigma_grid: float  # s
-    pair_grid: float  # c
+    pair_grid: (
+        float | tuple[tuple[int, float], ...]
+    )  # c; or (j, c) of each neighbour j that something is shared with
     sensitivity_grid: float
-    shares: tuple[float, ...]  # mu^2 when 0, 1, 2, ... collude, beside that of all others; 1 for more of them
+    shares: tuple[float, ...]  # mu^2 when 0, 1, 2, ... collude, beside that of this node's own noise alone
     coalition: int  # how many are priced
     dimension: int = 1
     count: int = 1
     # Nodes that may be away, whose edges' noise nobody adds then: priced as if they colluded too.
     gone: int = 0
+    rest: float = 1.0  # the share of more of them, up to all others
     mech: ClassVar[str] = "pairwise-gaussian"
     law: ClassVar[str] = "discrete"
     exact: ClassVar[bool] = True
     shares_noise: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        positive(self, "sigma_grid", "pair_grid", "sensitivity_grid")
+        positive(self, "sigma_grid", "sensitivity_grid", "rest")
         whole(self, "dimension", "count")
+        if isinstance(self.pair_grid, (list, tuple)):
+            object.__setattr__(self, "pair_grid", tuple((int(j), float(c)) for j, c in self.pair_grid))
+        else:
+            positive(self, "pair_grid")
         object.__setattr__(self, "shares", tuple(map(float, self.shares)))
+        pairs = self.edge_grid.values() if isinstance(self.edge_grid, dict) else [self.edge_grid]
         require(
-            min(self.sigma_grid, self.pair_grid) >= LEAST,
-            f"{self.mech}: s and c are {self.sigma_grid:g} and {self.pair_grid:g} grid units; needed: at least 256",
+            all(LEAST <= x < math.inf for x in (self.sigma_grid, *pairs)),
+            f"{self.mech}: s and c are {self.sigma_grid:g} and {self.pair_grid} grid units; needed: at least 256",
         )
         right = min(self.coalition, self.gone) >= 0 and list(self.shares) == sorted(self.shares)
         require(
-            right and all(0 < x <= 1 for x in self.shares),
+            right and self.rest >= 1 and all(0 < x <= self.rest for x in self.shares),
             f"{self.mech}: shares {self.shares} of coalition {self.coalition}, {self.gone} gone; needed: none below 0, "
-            "and shares up to 1, ascending",
+            f"and shares up to {self.rest:g}, which is at least 1, ascending",
         )
+
+    @property
+    def edge_grid(self) -> float | dict[int, float]:
+        """c; or c by neighbour, of those that something is shared with."""
+        return dict(self.pair_grid) if isinstance(self.pair_grid, tuple) else self.pair_grid
 
     @property
     def share(self) -> float:
@@ -74,7 +89,7 @@ class PairwiseGaussian(Event):
 
     def _share(self, colluding: int) -> float:
         at = colluding + self.gone
-        return self.shares[at] if at < len(self.shares) else 1.0
+        return self.shares[at] if at < len(self.shares) else self.rest
 
     def gdp_mu(self, adjacency: Adjacency) -> float:
         check_adjacency(adjacency)
@@ -102,36 +117,53 @@ class PairwiseGaussian(Event):
         return stream.discrete_normal(self.sigma_grid, self.dimension)
 
 
-def exposures(A: Array, colluding: int, ratio: float, gone: Collection[int] = ()) -> Array:
-    """s^2 e_i'(s^2 I + c^2 L)^-1 e_i of each node, at worst over coalitions of that size; `ratio` is c/s.
+def views(
+    own: Array, pairs: Array, colluding: int, gone: Collection[int] = ()
+) -> Iterator[tuple[Array, Array]]:
+    """Of many coalitions at once: who is left (a line a coalition), and (diag(s^2) + L)^-1 of those who are."""
+    others = [i for i in range(len(own)) if i not in gone]
+    coalitions = combinations(others, min(colluding, len(others) - 1))
+    while some := list(islice(coalitions, _AT_ONCE)):
+        left = np.array([[i for i in others if i not in members] for members in map(set, some)])
+        G = pairs[left[:, :, None], left[:, None, :]]
+        one = np.eye(left.shape[1])
+        yield left, np.linalg.inv(own[left][:, :, None] * one + (G.sum(axis=2)[:, :, None] * one - G))
+
+
+def effort(nodes: int, colluding: int) -> float:
+    """Multiplications that go through all coalitions of that size once."""
+    return math.comb(nodes, min(colluding, nodes - 1)) * float(nodes) ** 3
+
+
+def exposures(own: Array, pairs: Array, colluding: int, gone: Collection[int] = ()) -> Array:
+    """e_i'(diag(s^2) + L)^-1 e_i of each node, at worst over coalitions of that size; `own`: s^2, `pairs`: c^2.
 
     `gone`: nodes whose keys are out; every coalition has them.  Nodes that are always inside come out as 0.
     """
-    n, q = len(A), min(colluding, len(A) - 1 - len(gone))
-    others = [i for i in range(n) if i not in gone]
-    worst = np.zeros(n)
-    if math.comb(len(others), q) * float(n) ** 3 > _EFFORT:
-        worst[others] = bound(A[np.ix_(others, others)], q, ratio)
+    worst, others = np.zeros(len(own)), [i for i in range(len(own)) if i not in gone]
+    if effort(len(others), colluding) > _EFFORT:
+        worst[others] = bound(own[others], pairs[np.ix_(others, others)], min(colluding, len(others) - 1))
         return worst
-    coalitions = combinations(others, q)
-    while some := list(islice(coalitions, _AT_ONCE)):
-        left = np.array([[i for i in others if i not in members] for members in map(set, some)])
-        G = A[left[:, :, None], left[:, None, :]]
-        L = G.sum(axis=2)[:, :, None] * np.eye(left.shape[1]) - G
-        diagonal = np.diagonal(np.linalg.inv(np.eye(left.shape[1]) + ratio**2 * L), axis1=1, axis2=2)
-        np.maximum.at(worst, left, diagonal)
-    # An inverse is good to about the condition of its matrix times the rounding; a share is never above 1.
-    slack = 1 + 64 * np.finfo(float).eps * (1 + 2 * ratio**2 * A.sum(axis=1).max())
-    return np.minimum(worst * slack, 1.0)
+    for left, known in views(own, pairs, colluding, gone):
+        np.maximum.at(worst, left, np.diagonal(known, axis1=1, axis2=2))
+    # An inverse is good to about the condition of its matrix times the rounding; own noise is never worth less.
+    condition = (own.max() + 2 * pairs.sum(axis=1).max()) / own.min()
+    return np.minimum(worst * (1 + 64 * np.finfo(float).eps * condition), 1.0 / own)
 
 
-def bound(A: Array, q: int, ratio: float) -> float:
+def bound(own: Array, pairs: Array, q: int) -> float:
     """The same for all nodes, without going through coalitions: a graph without q nodes keeps lambda_2 - q."""
-    m, slowest = len(A) - q, float(np.linalg.eigvalsh(np.diag(A.sum(axis=1)) - A)[1]) - q
-    return 1 / m + (1 - 1 / m) / (1 + ratio**2 * slowest) if slowest > 1e-9 and m > 1 else 1.0
+    m, A, least = len(own) - q, (pairs > 0).astype(float), float(own.min())
+    slowest = float(np.linalg.eigvalsh(np.diag(A.sum(axis=1)) - A)[1]) - q
+    if slowest <= 1e-9 or m <= 1:
+        return 1 / least
+    ratio = (
+        float(pairs[pairs > 0].min()) / least
+    )  # more noise on other edges, or at other nodes, hides no less
+    return (1 / m + (1 - 1 / m) / (1 + ratio * slowest)) / least
 
 
-def shares(A: Array, most: int, ratio: float) -> tuple[float, ...]:
-    """Of the node that is worst off, for 0, 1, ..., `most` colluding nodes."""
-    found = [float(exposures(A, q, ratio).max()) for q in range(min(most, len(A) - 2) + 1)]
-    return tuple(np.maximum.accumulate(found).tolist())
+def by_size(own: Array, pairs: Array, most: int) -> Array:
+    """`exposures` for 0, 1, ..., `most` colluding nodes, a line each."""
+    sizes = range(min(most, len(own) - 2) + 1)
+    return np.maximum.accumulate([exposures(own, pairs, q) for q in sizes])  # type: ignore[no-any-return]

@@ -47,8 +47,11 @@ class Edges:
         self._drawn: dict[tuple[int, int], Array] = {}  # of two nodes here, in the latest round
         self._round = -1
 
-    def noise(self, i: int, k: int, c: float, dimension: int, away: Collection[int] = ()) -> Array:
-        """sum_j sgn(j - i) c v_ij of round k, in whole numbers, over neighbours that are not `away`.
+    def noise(
+        self, i: int, k: int, c: float | Mapping[int, float], dimension: int, away: Collection[int] = ()
+    ) -> Array:
+        """sum_j sgn(j - i) c v_ij of round k, in whole numbers, over neighbours that are not `away`; `c`: of all, or by
+        neighbour.
 
         A node that is away itself adds all: what it makes in this round is priced with them, whoever gets to see it.
         """
@@ -56,12 +59,13 @@ class Edges:
             self._round, self._drawn = k, {}
         total = np.zeros(dimension, dtype=np.int64)
         for j in self.keys[i]:
-            if j in away and i not in away:
+            deviation = c if isinstance(c, float) else c.get(j)
+            if deviation is None or (j in away and i not in away):
                 continue
             edge = (min(i, j), max(i, j))
             v = self._drawn.pop(edge, None)
             if v is None:
-                v = self._drawn[edge] = self.between(i, j, k, c, dimension)
+                v = self._drawn[edge] = self.between(i, j, k, deviation, dimension)
             total += v if j > i else -v
         return total
 
