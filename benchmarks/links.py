@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from statistics import fmean
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,6 +40,8 @@ CASES = [
     Case("40 ms, 10 Mbit/s", 0.04, 1.25e6),
     Case("10 ms, 2 Mbit/s", 0.01, 2.5e5),
     Case("20 ms, 1 % lost", 0.02, loss=0.01),
+    Case("20 ms, 3 % lost", 0.02, loss=0.03),
+    Case("40 ms, 1 % lost", 0.04, loss=0.01),
 ]
 
 
@@ -73,7 +76,8 @@ def main() -> None:
     if why:
         sys.exit(f"no hosts here: {why}")
     print(
-        f"{options.topology}, {options.ranks} ranks on {HOSTS} hosts; the fastest of {options.repeat}, seconds"
+        f"{options.topology}, {options.ranks} ranks on {HOSTS} hosts; the fastest of {options.repeat} runs, "
+        "with loss their mean, seconds"
     )
     for name in options.algorithm:
         bare = _timed(Case("no limit"), name, options)
@@ -91,7 +95,10 @@ def main() -> None:
 
 
 def _timed(case: Case, name: str, options: Any) -> dict[str, Any]:
-    """The summary of the fastest run: what else the machine does only adds to it."""
+    """The summary of the fastest run: what else the machine does only adds to it.
+
+    Where packets are lost, chance adds as much, and the mean of the runs' seconds is what is predicted.
+    """
     runs = []
     for _ in range(options.repeat):
         with (
@@ -120,7 +127,8 @@ def _timed(case: Case, name: str, options: Any) -> dict[str, Any]:
             if done.returncode:
                 sys.exit(f"{name} on {case.name}: exit code {done.returncode}\n{done.stderr}")
             runs.append(json.loads((out / "summary.json").read_text()))
-    return min(runs, key=lambda run: run["seconds"])
+    fastest = min(runs, key=lambda run: run["seconds"])
+    return fastest | {"seconds": fmean(run["seconds"] for run in runs)} if case.loss else fastest
 
 
 def predicted(case: Case, run: dict[str, Any], compute: float, options: Any) -> float:

@@ -397,6 +397,31 @@ def test_a_stopped_sweep_leaves_nothing_behind_and_goes_on(number: int, tmp_path
     assert f"--resume={out / 'ring-5'}" in again
 
 
+def test_a_run_that_a_signal_ends_while_python_is_loaded_was_told_to_stop(
+    tmp_path, monkeypatch, capsys
+) -> None:
+    """As where a scheduler tells all processes of a job: no run failed, and no other is begun."""
+    dies = [sys.executable, "-c", "import os, signal; os.kill(os.getpid(), signal.SIGTERM)"]
+    monkeypatch.setattr(sweep, "command_of", lambda point, options: dies)
+    words = ["--data", "tiny", *NETS, "--iterations", "2", "--out", str(tmp_path / "s")]
+    assert sweep.main(words) == 128 + signal.SIGTERM
+    said = capsys.readouterr().out
+    assert "not begun" in said
+    assert "failed" not in said.lower()
+
+
+def test_a_run_that_is_started_while_a_signal_comes_hears_of_it(tmp_path, monkeypatch) -> None:
+    runs = sweep.Runs(sweep.Options(out=str(tmp_path)))
+
+    def told_meanwhile(point: Any, options: Any) -> list[str]:
+        runs.pass_on(signal.SIGTERM, None)
+        return [sys.executable, "-c", "import time; time.sleep(60)"]
+
+    monkeypatch.setattr(sweep, "command_of", told_meanwhile)
+    code, said = runs.make(grid.Point("a", ()))
+    assert (code, said) == (-signal.SIGUSR1, f"stopped by signal {int(signal.SIGTERM)}")
+
+
 def test_the_batch_script_deals_out_the_grid(tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     python = tmp_path / "bin" / "python"

@@ -214,6 +214,8 @@ class Runs:
             errors="replace",
         ) as run:
             self._alive.add(run)
+            if self.stopped_by:  # while it was started
+                self.pass_on(self.stopped_by, None)
             try:
                 _, said = run.communicate()
             finally:
@@ -221,8 +223,10 @@ class Runs:
         folder = point.folder(Path(self.options.out))
         if is_finished(folder):  # by divergence, maybe: an outcome to compare, like others
             return DONE, outcome(folder)
-        if run.returncode - 128 in STOPPING:  # a scheduler told the ranks, and not us
-            self.stopped_by = self.stopped_by or run.returncode - 128
+        # A scheduler told the ranks, and not us; one on which Python was only being loaded dies of it.
+        told_by = run.returncode - 128 if run.returncode > 0 else -run.returncode
+        if told_by in STOPPING:
+            self.stopped_by = self.stopped_by or told_by
         return run.returncode, self._complaint(run.returncode, said, folder)
 
     def _complaint(self, code: int, said: str, folder: Path) -> str:
