@@ -92,9 +92,13 @@ class _Watcher:
     def columns(self) -> tuple[str, ...]:
         return (*fit.Step._fields, "repetition", *(["objective"] if self.objective else []))
 
-    def measure(self, k: int, phase: str, state: Any, before: Any, seconds: float) -> Line:
+    def lines(self) -> list[Line]:
+        """Nothing is held back."""
+        return []
+
+    def measure(self, k: int, phase: str, state: Any, before: Any, seconds: float, later: bool) -> list[Line]:
         own = [self.objective(state.theta)] if self.objective else []
-        return Line((*fit.line(k, state), self.repetition, *own))
+        return [Line((*fit.line(k, state), self.repetition, *own))]
 
 
 class Istdp(shell.Programme):

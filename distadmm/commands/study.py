@@ -256,7 +256,8 @@ def predicted_rate(words: Sequence[str], topology: str) -> float:
     if node.network.conditions is not None or (isinstance(algorithm, ADMM) and algorithm.tuned(node)):
         return math.nan
     solve = -(-config.loop.iterations // algorithm.phases)
-    penalties = [step[:, 0] for step in (algorithm.penalty(solve, node), algorithm.dual_step_of(solve, node))]
+    weights = algorithm.weights(solve, node)
+    penalties = [step[:, 0] for step in (weights.eta, 2 * weights.dual)]
     pairs = algorithm.phases == 2
     setting = Setting(penalties[0], penalties[1], algorithm.proximal if pairs else None)
     try:

@@ -77,7 +77,7 @@ class Linear(Weighted):
     def data_loss(self, f: Array) -> float:
         scores = self.scores(f)
         if self._loss is None:
-            self._loss = float(np.mean(self.loss.value(scores, self.y)))
+            self._loss = float(np.add.reduce(self.loss.value(scores, self.y))) / self.rows
         return self._loss
 
     def grad(self, f: Array, most: float = np.inf) -> Array:
@@ -280,8 +280,9 @@ class Problem:
             f[rows], self.residual[rows] = block.minimise(
                 linear[rows], quadratic[rows], start[rows], self.tolerance
             )
+        matrices = quadratic.ndim == 3
         for i, solver in self.solvers.items():
-            Q = quadratic[i] if np.ndim(quadratic[i]) == 2 else float(np.ravel(quadratic[i])[0])
+            Q = quadratic[i] if matrices else quadratic[i].item()
             f[i], self.residual[i] = solver.minimise(linear[i], Q, start[i], self.tolerance)
         self.seconds += time.perf_counter() - began
         if not self.warm:

@@ -61,9 +61,11 @@ class Logistic:
     labels = True
 
     def value(self, z: Array, y: Array) -> Array:
-        margin = y * z
+        short = -y * z
         # log1p(exp(-|m|)) never overflows, and max(-m, 0) puts back what |m| took away.
-        return np.log1p(np.exp(-np.abs(margin))) + np.maximum(-margin, 0.0)
+        loss: Array = np.log1p(np.exp(-np.abs(short)))
+        loss += np.maximum(short, 0.0)
+        return loss
 
     def slope(self, z: Array, y: Array) -> Array:
         return -y * _sigmoid(-y * z)
@@ -298,4 +300,7 @@ def _from_file(text: str, path: str, name: str) -> Any:
 def _sigmoid(z: Array) -> Array:
     # exp(-|z|) <= 1 for every z, so neither branch can overflow.
     decay = np.exp(-np.abs(z))
-    return np.where(z >= 0, 1.0, decay) / (1.0 + decay)
+    sigma = np.where(z >= 0, 1.0, decay)
+    decay += 1.0
+    sigma /= decay
+    return sigma

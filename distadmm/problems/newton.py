@@ -12,6 +12,7 @@ A solve begins where the last one of its node ended: there the gradient is known
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from math import sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -247,7 +248,7 @@ def _conjugate_gradients(product: Callable[[Array], Array], b: Array, tolerance:
     p = r.copy()
     rr = float(r @ r)
     for _ in range(2 * len(b)):
-        if np.sqrt(rr) <= tolerance:
+        if sqrt(rr) <= tolerance:
             break
         Ap = product(p)
         a = rr / float(p @ Ap)
@@ -264,7 +265,7 @@ def solver_of(objective: Objective) -> LaggedNewton | NewtonCG:
 
 
 def _norm(g: Array) -> float:
-    return float(np.sqrt(g @ g))
+    return sqrt(g @ g)
 
 
 def _times(quadratic: float | Array, f: Array) -> Array:

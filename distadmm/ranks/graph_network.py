@@ -62,7 +62,6 @@ class _Channel:
     visible: Array  # rows of this rank's nodes, then the rows of their neighbours elsewhere
     sends: list[tuple[Array, Array]]  # (which of my rows, buffer), one a distinct set that is not all of them
     start_all: Callable[[list[Any]], Any]  # of the MPI library, looked up once
-    wait_all: Callable[[list[Any]], Any]
     requests: list[Any] = field(default_factory=list)
     wire_bytes: int = 0  # that leave this rank in an exchange
 
@@ -126,7 +125,7 @@ class Network:
             self._edge_rounds.append((nodes, edges))
 
     def _channel(self, width: int) -> _Channel:
-        channel = _Channel(np.empty((self._n_visible, width)), [], *_persistent())
+        channel = _Channel(np.empty((self._n_visible, width)), [], _start_all())
         buffers: dict[bytes, Array] = {}
         start = self.n_local
         for rank, rows, count in self._peers:
@@ -174,7 +173,7 @@ class Network:
             np.take(F, rows, axis=0, out=buffer, mode="clip")
         channel.start_all(channel.requests)
         self.world.dog.beat(waits=True)
-        channel.wait_all(channel.requests)
+        self.world.complete(channel.requests)
         self.world.dog.beat()
         traffic.wire_messages += len(self._peers)
         traffic.wire_bytes += channel.wire_bytes
@@ -202,7 +201,7 @@ class Network:
             buffers.append((into, buffer, leaving))
         if requests:
             self.world.dog.beat(waits=True)
-            _persistent()[1](requests)
+            self.world.complete(requests)
             self.world.dog.beat()
         for into, buffer, _ in buffers:
             came[into] = buffer
@@ -355,7 +354,7 @@ def _distinct(numbers: Array) -> Array:
     return ordered[np.diff(ordered, prepend=ordered[:1] - 1) != 0]
 
 
-def _persistent() -> tuple[Any, Any]:
+def _start_all() -> Any:
     from mpi4py import MPI
 
-    return MPI.Prequest.Startall, MPI.Request.Waitall
+    return MPI.Prequest.Startall

@@ -55,7 +55,7 @@ class Uplink:
     def _arrived(self, request: Any) -> bool:
         """Wait for it; False where the world has a patience, and it is over."""
         if self.world.patience is None:
-            request.Wait()
+            self.world.complete([request])
             return True
         end = time.monotonic() + self.world.patience
         while not done(request):
@@ -71,9 +71,11 @@ class Uplink:
             for request in self._incoming:
                 request.Start()
             self.rows[: self.count] = rows
+            self.world.dog.beat(waits=True)
             for rank, request in enumerate(self._incoming, 1):
                 if not self._arrived(request):
                     self.world.silent.add(rank)
+            self.world.dog.beat()
             return None if self.world.silent else self.rows
         if self._sent():
             self.rows[:] = rows

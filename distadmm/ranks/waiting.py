@@ -19,17 +19,22 @@ _YIELDING = {
     "OMPI_MCA_mpi_yield_when_idle": ("0", "1"),
     "I_MPI_THREAD_YIELD": ("0", "3"),
 }
+_LATE = 1 / 8  # by this share of a wait, at most, a rank that sleeps hears later
 _LOCAL_RANKS = ("MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE", "PMI_SIZE")
 
 
-def choose_waiting(mode: str = "auto") -> None:
-    """Set how the MPI library, not yet loaded, will wait; what the user's environment says wins."""
+def choose_waiting(mode: str = "auto") -> bool:
+    """Set how the MPI library, not yet loaded, will wait; what the user's environment says wins.
+
+    Whether a rank is to sleep where it waits for others in an iteration.
+    """
     if mode == "auto":
         if not _crowded():
-            return  # the library's own default
+            return False  # the library's own default
         mode = "yield"
     for name, (spin, polite) in _YIELDING.items():
         os.environ.setdefault(name, polite if mode == "yield" else spin)
+    return mode == "yield"
 
 
 def patiently(done: Callable[[], bool]) -> None:
@@ -38,6 +43,15 @@ def patiently(done: Callable[[], bool]) -> None:
     while not done():
         time.sleep(pause)
         pause = min(2 * pause, 4e-3)
+
+
+def asleep(done: Callable[[], bool]) -> None:
+    """Wait until `done()`, looking more rarely the longer it takes: the core belongs to ranks that compute."""
+    if done():
+        return
+    began = time.monotonic()
+    while not done():
+        time.sleep(min(max((time.monotonic() - began) * _LATE, 2e-5), 5e-3))
 
 
 def until_read(*files: int, limit: float = 1.0) -> None:

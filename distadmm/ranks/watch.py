@@ -117,10 +117,9 @@ class Watchdog:
 
     def _write(self) -> None:
         if self._board is not None:
-            at = _SLOT.size * self.rank
-            _FIRST.pack_into(self._board, at, os.getpid())
+            at = _SLOT.size * self.rank + 16
             _REST.pack_into(
-                self._board, at + 16, self._phase, self._k, self._moves, self._waits, self._heard, self._hosts
+                self._board, at, self._phase, self._k, self._moves, self._waits, self._heard, self._hosts
             )
 
     def _read(self) -> dict[int, At]:
@@ -142,6 +141,7 @@ class Watchdog:
                 self._board = self._shared_board(self._name)
         if self._board is not None:
             self.enter("start-up")
+            _FIRST.pack_into(self._board, _SLOT.size * self.rank, os.getpid())  # from now on it is read
             # Not `threading`: it is a module more on every rank, and nobody joins this thread.
             _thread.start_new_thread(self._watch, ())
             if self.here is not None:

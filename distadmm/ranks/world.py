@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 from distadmm.errors import InputError
 from distadmm.ranks.launcher import LAUNCHED, choose_transports, launched_size, on_one_host, start_library
 from distadmm.ranks.signals import Signals
-from distadmm.ranks.waiting import choose_waiting, cores, patiently, until_read
+from distadmm.ranks.waiting import asleep, choose_waiting, cores, patiently, until_read
 from distadmm.ranks.watch import Watchdog
 
 T = TypeVar("T")
@@ -54,8 +54,9 @@ class Store(Protocol):
 class World:
     """All ranks of this job; `comm` is None when the job is this one process."""
 
-    def __init__(self, comm: Any = None):
+    def __init__(self, comm: Any = None, *, sleeps: bool = False):
         self.comm = comm
+        self.sleeps = sleeps  # where it waits for messages of an iteration
         self.rank: int = comm.Get_rank() if comm is not None else 0
         self.size: int = comm.Get_size() if comm is not None else 1
         self.gone: list[int] = []  # ranks of the job that are out; nothing here waits for them
@@ -93,6 +94,15 @@ class World:
         from mpi4py import MPI
 
         return MPI.Get_library_version().strip("\0 \n").splitlines()[0]
+
+    def complete(self, requests: list[Any]) -> None:
+        """Wait for these messages, which belong to an iteration."""
+        from mpi4py import MPI
+
+        if self.sleeps:
+            asleep(partial(MPI.Request.Testall, requests))
+        else:
+            MPI.Request.Waitall(requests)
 
     def broadcast(self, value: T) -> T:
         """Rank 0's `value`, on every rank."""
@@ -310,7 +320,7 @@ def connect(waiting: str = "auto") -> World:
     if not any(name in os.environ for name in LAUNCHED):
         return World()
     expected = launched_size()
-    choose_waiting(waiting)
+    sleeps = choose_waiting(waiting)
     choose_transports()
     try:
         start_library()
@@ -327,4 +337,4 @@ def connect(waiting: str = "auto") -> World:
             f"than {MPI.Get_library_version().split(',')[0].splitlines()[0].strip()}; use its own mpiexec "
             f"({os.path.join(os.path.dirname(sys.executable), 'mpiexec')}), or srun --mpi=pmi2"
         )
-    return World(comm)
+    return World(comm, sleeps=sleeps)

@@ -7,6 +7,7 @@ import contextlib
 import os
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TextIO
 
@@ -96,7 +97,10 @@ def _span(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-CONTROL_EVERY = 16  # iterations between looks at the clock and at signals where nothing is measured
+# What the ranks say to each other beside the protocol is said now and then: every so many iterations at most, and after
+# so many seconds, for a signal to be heard and a line to be shown in time.
+CONTROL_EVERY = 16
+_IN_TIME = 0.1
 
 
 class Line(Protocol):
@@ -125,8 +129,14 @@ class Watcher(Protocol):
         """Of history.csv."""
         ...
 
-    def measure(self, k: int, phase: str, state: Any, before: Any, seconds: float) -> Line | None:
-        """Called by every rank; the line on rank 0."""
+    def measure(
+        self, k: int, phase: str, state: Any, before: Any, seconds: float, later: bool
+    ) -> Sequence[Line]:
+        """Called by every rank; the lines since the last ones on rank 0, or none where `later` will do."""
+        ...
+
+    def lines(self) -> Sequence[Line]:
+        """Called by every rank: on rank 0, what was measured and not told yet."""
         ...
 
 
@@ -182,6 +192,8 @@ class Loop:
         self.algorithm, self.place, self.watcher = algorithm, place, watcher
         self.run, self.course = run, course
         self.history: list[Any] = []
+        self._fresh: list[Line] = []  # lines since rank 0 last decided whether to go on
+        self._look, self._looked = 0, (0, 0.0)  # when the ranks next look at its word; when it last spoke
         self.ended, self.reason = End.ITERATIONS.word, ""
         self.seconds = 0.0  # of protocol time, measurements excluded
         self.began = 0
@@ -200,6 +212,7 @@ class Loop:
         self.run.world.dog.enter("iterating")
         self.run.start_clock()
         progress = Progress(self.course.iterations, self.run.progress)
+        self._looked = k, time.perf_counter()
         ended = self._finished(k, state)
         try:
             if word := self.algorithm.ended(state):  # a run taken up again at its end
@@ -223,6 +236,7 @@ class Loop:
             ended = state
         finally:
             progress.close()
+        self.history += self.watcher.lines()
         self.run.world.dog.enter("writing")
         self.watcher.uplink.close()
         # A resumed run that went no further leaves the checkpoint as it is: other ranks wrote it, maybe.
@@ -253,44 +267,71 @@ class Loop:
 
         What is measured is what the nodes would end with, and what is saved is what they go on from.
         """
-        every = self.course.every
+        every, watcher = self.course.every, self.watcher
         phase = "recycle" if self.course.phases == 2 and k % 2 == 0 else "solve"
-        seen = None
+        looks = self._looks(k)
+        saves = self.run.checkpoint_every and k % self.run.checkpoint_every == 0
+        later = not (looks or saves or k == self.course.iterations)
+        new: Sequence[Line] = ()
         if every and (k % every == 0 or k == self.course.iterations):
-            seen = self.watcher.measure(k, phase, ended, before, self.seconds)
-            if seen is not None:
-                self.history.append(seen)
-        progress.show(k, seen)
-        if self.run.checkpoint_every and k % self.run.checkpoint_every == 0:
+            new = watcher.measure(k, phase, ended, before, self.seconds, later)
+        elif not later:
+            new = watcher.lines()
+        if new:
+            self.history += new
+            self._fresh += new
+        progress.show(k, self.history[-1] if self.history else None)
+        if saves:
             self._save(k, state)
-        if (every and k % every == 0) or k % CONTROL_EVERY == 0:
-            self._control(k, seen)
+        if looks:
+            self._control(k)
 
-    def _control(self, k: int, seen: Line | None) -> None:
-        """Stop where rank 0 says so.
+    @property
+    def _closely(self) -> bool:
+        """Whether measurements are acted on at once, ranks may be lost on the way, or one is alone and asks itself."""
+        world = self.run.world
+        return self.course.stop_tolerance is not None or world.patience is not None or world.size == 1
 
-        Only a tolerance must be obeyed at once.  The clock and signals are obeyed at the next control point:
+    def _looks(self, k: int) -> bool:
+        """Whether all ranks hear rank 0 after iteration k."""
+        if not self._closely:
+            return k >= self._look
+        every = self.course.every
+        return (every > 0 and k % every == 0) or k % CONTROL_EVERY == 0
+
+    def _control(self, k: int) -> None:
+        """Stop where rank 0 says so; else go on until the next look, which it sets by how long iterations take.
+
+        Only a tolerance must be obeyed at once.  The clock and signals are obeyed at the next look:
         by then rank 0's word has arrived, and nobody has waited for it.
         """
         uplink, at_once = self.watcher.uplink, self.course.stop_tolerance is not None
-        reason = "" if at_once else uplink.hear()
+        pause, _, reason = ("", "", "") if at_once else uplink.hear().partition(" ")
+        self._look = k + int(pause or 1)
         if not reason:
-            uplink.announce(self._reason_to_stop(k, seen))
-            reason = uplink.hear() if at_once else ""
+            uplink.announce(f"{self._pause(k)} {self._reason_to_stop(k)}")
+            reason = uplink.hear().partition(" ")[2] if at_once else ""
         if reason:
             raise Stop(reason)
 
-    def _reason_to_stop(self, k: int, seen: Line | None) -> str:
+    def _pause(self, k: int) -> int:
+        """Iterations from the next look to the one after it."""
+        (before, then), now = self._looked, time.perf_counter()
+        self._looked = k, now
+        return min(max(int(_IN_TIME * (k - before) / max(now - then, 1e-6)), 1), CONTROL_EVERY)
+
+    def _reason_to_stop(self, k: int) -> str:
+        seen, self._fresh = self._fresh, []
         asked = self.run.asked_to_stop()
         if asked or not self.run.world.is_root:
             return asked
-        if seen is not None and seen.diverged:
+        if any(line.diverged for line in seen):
             return End.DIVERGED.word
         # Of a recycling pair only the solve's residual tells; the second half moves by a rule of its own.
         tolerance = self.course.stop_tolerance
-        if tolerance is None or seen is None or k % self.course.phases != 0:
+        if tolerance is None or not seen or k % self.course.phases != 0:
             return ""
-        return End.CONVERGED.word if seen.residual <= tolerance else ""
+        return End.CONVERGED.word if seen[-1].residual <= tolerance else ""
 
     def _call(self, said: bytes) -> dict[int, bytes]:
         """What all ranks that are there say; where ranks may be lost, they are called one by one."""

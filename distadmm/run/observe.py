@@ -16,6 +16,7 @@ from distadmm.ranks.uplink import Uplink
 from distadmm.ranks.world import World
 
 _AT_ONCE = 256  # measurements
+_HELD, _HELD_BYTES = 16, 1 << 20  # measurements that are posted together, and what they take of all nodes
 _NOTHING = 1e-9  # of the objective at 0: rows that can be told apart without error, and no ridge
 
 
@@ -58,6 +59,15 @@ class Measurement(NamedTuple):
         return found
 
 
+class _Note(NamedTuple):
+    """Of a measurement, what rank 0 knows by itself."""
+
+    k: int
+    phase: str
+    statement: str
+    seconds: float
+
+
 class Observer:
     """Gathers and reduces; rank 0 holds the result, the others None."""
 
@@ -76,18 +86,23 @@ class Observer:
         private rows is computed."""
         self.node, self.world, self.loss, self.exact = node, world, loss, exact
         self._read_test = test
-        self._size, self._order = 0, None
-        self._local = np.full((node.network.n_local, 7 + node.problem.dimension), np.nan)  # what is posted
-        self.uplink = Uplink(world, *self._local.shape)
+        self._size, self._order, self._order_held = 0, None, None
+        rows, width = node.network.n_local, 7 + node.problem.dimension
+        most = min(max(_HELD_BYTES // (8 * node.network.n_nodes * width), 1), _HELD)
+        self._held = np.full((most, rows, width), np.nan)  # what is posted
+        self._notes: list[_Note] = []  # of each that is held
+        self.uplink = Uplink(world, most * rows, width)
         self.spoilt: tuple[int, list[int]] | None = None  # when first, and which nodes had no finite numbers
         self._means: list[Array] = []  # the nodes' mean model at each measurement, on rank 0
 
-    @property
-    def order(self) -> Array | None:
-        """How to sort gathered rows by their nodes, on rank 0; ranks may have gone since they were last gathered."""
+    def _sort(self) -> None:
+        """See how gathered rows are sorted by their nodes; ranks may have gone since they were last gathered."""
         if self._size != self.world.size:
-            self._size, self._order = self.world.size, self.world.rows_order(self.node.network.nodes)
-        return self._order
+            nodes, most = self.node.network.nodes, len(self._held)
+            held = np.arange(most)[:, None] * self.node.network.n_nodes
+            self._size, order = self.world.size, self.world.rows_order(nodes)
+            together = order if most == 1 else self.world.rows_order((held + nodes).ravel())
+            self._order, self._order_held = order, None if together is None else together.reshape(most, -1)
 
     @cached_property
     def test(self) -> tuple[Any, Array] | None:
@@ -95,8 +110,9 @@ class Observer:
 
     def gather(self, rows: Array) -> Array | None:
         """Rows of all nodes in the order of the nodes, on rank 0."""
-        gathered, order = self.world.gather_rows(rows, self.node.network.n_local), self.order
-        return None if gathered is None else gathered[order]
+        self._sort()
+        gathered = self.world.gather_rows(rows, self.node.network.n_local)
+        return None if gathered is None else gathered[self._order]
 
     def traffic(self) -> tuple[int, int, int]:
         """Protocol messages, bytes and lost messages of all nodes so far; on rank 0."""
@@ -115,9 +131,11 @@ class Observer:
         order = np.lexsort((receiver, sender))
         return {"sender": sender[order], "receiver": receiver[order], "bytes": carried[order]}
 
-    def measure(self, k: int, phase: str, state: Any, before: Any, seconds: float) -> Measurement | None:
+    def measure(
+        self, k: int, phase: str, state: Any, before: Any, seconds: float, later: bool = False
+    ) -> list[Measurement]:
         problem, network, f = self.node.problem, self.node.network, state.f
-        local, moved = self._local, f - before.f
+        local, moved = self._held[len(self._notes)], f - before.f
         if self.exact:
             local[:, 0], local[:, 1] = problem.values(f), problem.data_losses(f)
             local[:, 2] = problem.residual if phase == "solve" else np.nan
@@ -126,10 +144,22 @@ class Observer:
         local[:, 5] = network.traffic.messages / max(network.n_local, 1)
         local[:, 6] = network.traffic.bytes / max(network.n_local, 1)
         local[:, 7:] = f
-        order, gathered = self.order, self.uplink.post(local)
-        if gathered is None:
-            return None
-        whole = gathered[order]
+        statement = self.node.release.statement if self.world.is_root else ""
+        self._notes.append(_Note(k, phase, statement, seconds))
+        return [] if later and len(self._notes) < len(self._held) else self.lines()
+
+    def lines(self) -> list[Measurement]:
+        notes, self._notes = self._notes, []
+        if not notes:
+            return []
+        self._sort()
+        gathered, order = self.uplink.post(self._held.reshape(-1, self._held.shape[2])), self._order_held
+        if gathered is None or order is None:
+            return []
+        return [self._line(note, gathered[at]) for note, at in zip(notes, order)]
+
+    def _line(self, note: _Note, whole: Array) -> Measurement:
+        k, phase, statement, seconds = note
         if not self.spoilt and not np.isfinite(whole[:, 7:]).all():
             self.spoilt = k, np.flatnonzero(~np.isfinite(whole[:, 7:]).all(axis=1)).tolist()
         mean = whole[:, 7:].mean(axis=0)
@@ -149,7 +179,7 @@ class Observer:
             kkt_residual=float(whole[:, 2].max()),
             **own._asdict(),
             epsilon=float(whole[:, 4].max()),
-            statement=self.node.release.statement,
+            statement=statement,
             messages=round(whole[:, 5].sum()),
             bytes=round(whole[:, 6].sum()),
             seconds=seconds,

@@ -49,7 +49,7 @@ class Tap:
         return use
 
     def listen(self, monkeypatch: Any) -> None:
-        start, wait = networks._persistent()
+        start = networks._start_all()
 
         def starting(requests: list[Any]) -> None:
             for request in requests:
@@ -60,7 +60,7 @@ class Tap:
                     assert id(request) in self.receives
             start(requests)
 
-        monkeypatch.setattr(networks, "_persistent", lambda: (starting, wait))
+        monkeypatch.setattr(networks, "_start_all", lambda: starting)
 
 
 def play(

@@ -95,13 +95,13 @@ class ADMM(penalty.Penalties):
         return tuned.step(k, st, node)
 
     def plain(self, k: int, st: State, node: Node) -> State:
-        V, eta, theta = node.degree, self.penalty(k, node), self.dual_step_of(k, node)
+        eta, quadratic, dual = self.weights(k, node)
         pull = 2 * st.lam - eta * st.z
-        noise = node.release.draw(k, 2 * eta * V, self.noise_factor(eta, V))
-        f = node.problem.argmin(linear=pull + noise, quadratic=2 * eta * V, start=st.f)
+        noise = node.release.draw(k, quadratic, self.noise_factor(quadratic))
+        f = node.problem.argmin(linear=pull + noise, quadratic=quadratic, start=st.f)
         f = node.release.seal(k, f, node.problem.residual)
         z, apart = node.network.meet(f)
-        return State(f, z, st.lam + theta / 2 * apart, self.averaged(k, st.mean, f, node))
+        return State(f, z, st.lam + dual * apart, self.averaged(k, st.mean, f, node))
 
 
 @register("madmm")
@@ -117,5 +117,5 @@ class MADMM(ADMM):
     eta_growth: str = flag("1.01", help="growth q of eta_i q_i^k a solve: a number, 'node' or a table file")
     tune: bool | None = flag(False, help="choose penalties by itself (default: admm without noise and --eta)")
 
-    def noise_factor(self, eta: Array, V: Array) -> Array | float:
-        return 2 * eta * V
+    def noise_factor(self, quadratic: Array) -> Array | float:
+        return quadratic

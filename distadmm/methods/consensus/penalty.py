@@ -14,7 +14,8 @@ fifty iterations).
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -39,7 +40,11 @@ class Growing:
         with np.errstate(over="ignore"):  # beyond the cap
             return np.minimum(self.start * self.growth ** float(k), self.cap)
 
-    @property
+    def latest(self, k: int) -> float:
+        """The first solve whose values are those of the k-th."""
+        return min(k, self.still)
+
+    @cached_property
     def still(self) -> float:
         """From which k on nothing changes any more."""
         grows = self.growth > 1
@@ -68,6 +73,9 @@ class Tabled:
             )
         return self.rows[k - 1][:, None]
 
+    def latest(self, k: int) -> float:
+        return k  # one beyond the table is refused
+
     @property
     def still(self) -> float:
         return len(self.rows)
@@ -78,6 +86,14 @@ class Tabled:
 
 
 Schedule = Growing | Tabled
+
+
+class Weights(NamedTuple):
+    """What a solve and its dual step are weighted by: columns, one row a node of this rank."""
+
+    eta: Array
+    quadratic: Array  # 2 eta_i V_i
+    dual: Array  # theta/2
 
 
 def schedule(
@@ -177,13 +193,13 @@ class Penalties:
         )
         parts = []
         for solve in range(1, int(grown) + 1):
-            eta, V = self.penalty(solve, node), node.degree
-            parts.append((1, 2 * eta * V, self.noise_factor(eta, V)))
+            quadratic = self.weights(solve, node).quadratic
+            parts.append((1, quadratic, self.noise_factor(quadratic)))
         if parts:
             parts[-1] = (1 + solves - len(parts), *parts[-1][1:])
         return Stretches(parts, self.phases)
 
-    def noise_factor(self, eta: Array, V: Array) -> Array | float:
+    def noise_factor(self, quadratic: Array) -> Array | float:
         """What the linear term multiplies the noise by."""
         return 1.0
 
@@ -219,20 +235,26 @@ class Penalties:
         growth = node.table["eta_growth"]
         return schedule(eta, 1.0 if growth is None else growth, self.eta_cap)
 
+    def weights(self, k: int, node: Node) -> Weights:
+        """Those of the k-th solve."""
+        whole = node.recall("schedule", 0, lambda: self.whole_schedule(node))
+
+        def make() -> Weights:
+            everyone = whole(k)
+            eta = everyone[node.network.nodes]
+            if self.dual_step == "own":
+                theta = eta
+            else:
+                theta = np.full_like(
+                    eta, everyone.min() if self.dual_step == "common" else float(self.dual_step)
+                )
+            return Weights(eta, 2 * eta * node.degree, theta / 2)
+
+        return node.recall("weights", whole.latest(k), make)
+
     def penalty(self, k: int, node: Node) -> Array:
         """eta_i at the k-th solve, as a column."""
-        return node.recall("penalty", k, lambda: self._penalties(k, node)[node.network.nodes])
-
-    def _penalties(self, k: int, node: Node) -> Array:
-        """eta_i of all nodes of the network at the k-th solve."""
-        return node.recall("schedule", 0, lambda: self.whole_schedule(node))(k)
-
-    def dual_step_of(self, k: int, node: Node) -> Array:
-        """theta: the step of the duals at the k-th solve, as a column."""
-        if self.dual_step == "own":
-            return self.penalty(k, node)
-        step = self._penalties(k, node).min() if self.dual_step == "common" else float(self.dual_step)
-        return np.full((node.network.n_local, 1), step)
+        return self.weights(k, node).eta
 
     def claims_optimum(self, node: Node) -> bool:
         """Whether the fixed point is the optimum of the whole network's problem."""

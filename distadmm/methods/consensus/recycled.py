@@ -60,19 +60,19 @@ class RADMM(Penalties):
         return self.odd(k, st, node) if k % 2 else self.even(k, st, node)
 
     def odd(self, k: int, st: State, node: Node) -> State:
-        V, eta, theta = node.degree, self.penalty((k + 1) // 2, node), self.dual_step_of((k + 1) // 2, node)
+        eta, quadratic, dual = self.weights((k + 1) // 2, node)
         pull = 2 * st.lam - eta * st.z
-        noise = node.release.draw(k, 2 * eta * V)
-        f = node.problem.argmin(linear=pull + noise, quadratic=2 * eta * V, start=st.f)
+        noise = node.release.draw(k, quadratic)
+        f = node.problem.argmin(linear=pull + noise, quadratic=quadratic, start=st.f)
         f = node.release.seal(k, f, node.problem.residual)
-        g = -(pull + 2 * eta * V * f)  # = grad O_i(f) + noise, from released values alone
+        g = -(pull + quadratic * f)  # = grad O_i(f) + noise, from released values alone
         z, apart = node.network.meet(f)
-        return State(f, z, st.lam + theta / 2 * apart, g, st.mean)
+        return State(f, z, st.lam + dual * apart, g, st.mean)
 
     def even(self, k: int, st: State, node: Node) -> State:
-        V, eta = node.degree, self.penalty(k // 2, node)
-        drift = st.g + 2 * st.lam + eta * (2 * V * st.f - st.z)
-        f = st.f - drift / (2 * eta * V + self.gamma)
+        eta, quadratic, _ = self.weights(k // 2, node)
+        drift = st.g + 2 * st.lam + eta * (2 * node.degree * st.f - st.z)
+        f = st.f - drift / (quadratic + self.gamma)
         node.release.recycle(k, f)
         return State(f, node.network.meet(f)[0], st.lam, st.g, self.averaged(k // 2, st.mean, f, node))
 

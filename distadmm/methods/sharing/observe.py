@@ -121,7 +121,11 @@ class Watcher:
         self.star, self.observer, self.plain = star, observer, plain
         self.uplink = Uplink(star.world, 0, 1)
 
-    def measure(self, k: int, phase: str, state: Any, before: Any, seconds: float) -> Line | None:
+    def lines(self) -> list[Line]:
+        """Nothing is held back."""
+        return []
+
+    def measure(self, k: int, phase: str, state: Any, before: Any, seconds: float, later: bool) -> list[Line]:
         metrics = None
         if self.observer is not None:
             metrics = self.observer.metrics(state.x, state.b, plain=self.plain)
@@ -129,12 +133,12 @@ class Watcher:
         if self.observer is not None and isinstance(state, admm.State) and not self.observer.problem.convex:
             V = self.observer.stationarity(state)
         if not self.star.is_centre:
-            return None
+            return []
         rho, residual = float("nan"), float("nan")
         if isinstance(state, admm.State):
             scale = max(float(np.linalg.norm(state.z)), 1e-300)
             rho, residual = state.rho, float(np.linalg.norm(state.total - state.z)) / scale
-        return Line(k, rho, residual, *(metrics or Metrics(*[float("nan")] * 3)), V)
+        return [Line(k, rho, residual, *(metrics or Metrics(*[float("nan")] * 3)), V)]
 
 
 def centralised(blocks: list[Any], labels: Array, problem: admm.Problem) -> tuple[Array, float]:
