@@ -4,6 +4,7 @@ import html
 import re
 import shutil
 
+import numpy as np
 import pytest
 
 from distadmm import istdp, radmm, sharing
@@ -58,6 +59,8 @@ def test_it_says_the_sentence_and_the_number_of_the_ledgers(runs, capsys):
     )  # who established it is said once where all are alike
     assert re.search(r">messages</th><td[^>]*>56, 0.02 MB<", page)
     assert "no published bound" not in page
+    factor = float(re.search(r"at most ([0-9.]+) times what it would be", page)[1])
+    assert np.exp(float(epsilon)) <= factor < np.exp(float(epsilon)) + 0.02
     assert "ledger verify" in page
     assert page.count("<section>") == page.count("</section>") == 4
 
@@ -66,7 +69,8 @@ def test_what_has_no_bound_is_said_to_have_none(runs, capsys):
     page = page_of(runs, capsys, "private", "bare")
     assert "No bound" in page
     assert "no noise was asked for" in page
-    assert "Privacy of 2 runs" in page
+    assert "Privacy certificate of 2 runs" in page
+    assert page.count("In plain words") == 1
     names = re.findall(r'role="region" aria-label="([^"]*)"', page)
     assert len(names) > 4
     assert len(set(names)) == len(names)

@@ -52,7 +52,7 @@ def test_a_run_is_followed_from_its_start_to_its_end(tmp_path, capsys):
             time.sleep(0.1)
         going = said(capsys, run)
         assert "running: its directory is in use" in going
-        assert "of 100000 after which all is kept" in going
+        assert "of 100000, saved" in going
         process.send_signal(signal.SIGKILL)
         process.wait(60)
         killed = said(capsys, run)
@@ -69,7 +69,21 @@ def test_a_finished_run_has_ended(tmp_path, capsys):
     assert radmm.main([*FLAGS, "--iterations", "4", "--out", str(tmp_path / "run")]) == 0
     told = said(capsys, tmp_path / "run")
     assert "ended: iterations; to go on:" in told
-    assert "iterations      4 after which all is kept" in told
+    assert "iterations      4, saved" in told
+
+
+def test_a_time_limit_keeps_what_a_resume_needs_and_says_so(tmp_path, capsys):
+    from distadmm import radmm
+
+    run = tmp_path / "run"
+    words = [*FLAGS[:-2], "--algorithm", "admm", "--iterations", "60"]
+    assert radmm.main([*words, "--time-limit", "1e-9", "--out", str(run)]) == 0
+    assert f"time limit; to go on: python -m distadmm.radmm --resume {run}" in capsys.readouterr().out
+    assert f"ended: time limit; to go on: python -m distadmm.radmm --resume {run}" in said(capsys, run)
+    assert radmm.main(["--resume", str(run), "--time-limit", "100"]) == 0
+    assert radmm.main([*words, "--out", str(tmp_path / "whole")]) == 0
+    found = [(place / "models.npz").read_bytes() for place in (run, tmp_path / "whole")]
+    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize("words", [[], ["nowhere"]])

@@ -56,15 +56,20 @@ def page(files: Sequence[Path], account: Account, delta: float, owner: str, toda
         for told in ledger_report.shown(books, delta)["runs"]
         if (its := [b for b in books if b.header["run"] == told["run"] or str(b.path.parent) == told["run"]])
     ]
-    title = f"Privacy of {len(runs)} run{'s' * (len(runs) > 1)}"
+    title = (
+        f"Privacy certificate of {len(runs)} runs"
+        if len(runs) > 1
+        else f"Privacy certificate of {runs[0][0]}"
+    )
     parts = [
         '<!doctype html>\n<html lang="en">\n<meta charset="utf-8">',
         '<meta name="viewport" content="width=device-width">',
-        f"<title>{title}</title>\n<style>{STYLE}{_PRINT}</style>\n<main><h1>{title}</h1>",
+        f"<title>{escape(title)}</title>\n<style>{STYLE}{_PRINT}</style>\n<main><h1>{escape(title)}</h1>",
         table(
             _FACTS,
             [["made", today], ["responsible", owner], ["account of the rows", str(account.path)]],
             "this page",
+            "words",
         ),
     ]
     parts += [
@@ -100,6 +105,8 @@ def _run(folder: Path, books: Sequence[Book], told: dict[str, Any], delta: float
     kind = "No bound" if told["unbounded"] else kind
     yield f"<p>{escape(kind)}:</p>"
     yield f"<blockquote>{escape(told['sentence'] or _no_sentence(told))}</blockquote>"
+    if math.isfinite(bound):
+        yield f"<p>{_plainly(bound, delta)}</p>"
     began = min(str(book.header["t"]) for book in books)
     source = told["rng"]["source"]
     yield table(
@@ -122,9 +129,21 @@ def _run(folder: Path, books: Sequence[Book], told: dict[str, Any], delta: float
             ["ledger heads", heads_digest({int(b.header["node"]): b.found.head for b in books})],
         ],
         f"what {folder} released",
+        "words",
     )
     for line in told["by_coalition"]:
         yield f"<p>{escape(line)}</p>"
+
+
+def _plainly(epsilon: float, delta: float) -> str:
+    """What the two numbers bound, for who meets them for the first time; rounded up."""
+    factor = math.ceil(100 * math.exp(epsilon)) / 100 if epsilon < 20 else math.inf
+    times = f"{factor:.2f} times" if factor < math.inf else f"exp({epsilon:.4g}) times"
+    return (
+        "In plain words, if all it rests on holds: whatever those whom the bound is against conclude from what they "
+        f"see, the chance of that conclusion is at most {times} what it would be with neighbouring data, plus "
+        f"{exactly(delta)}. The closer to 1.00 times, the less can be learnt about one record."
+    )
 
 
 def _rests(folder: Path, books: Sequence[Book], known: dict[str, Path]) -> Iterable[str]:

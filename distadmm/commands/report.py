@@ -150,8 +150,9 @@ def sections(traces: Sequence[report_runs.Trace], gaps: Sequence[float] = GAPS) 
             rows = report_runs.groups([point for trace in some for point in trace.points()])
             header, body, same = report_runs.shared(*table(rows, gaps))
             found.append(Told(kind, runs, header, body, report_notes.warnings(runs), same))
-    if found:
-        found[-1].notes.extend(report_notes.add_up(traces))
+    if together := report_notes.add_up(traces):  # among those that have spent something
+        spent = [one for one in found if any(math.isfinite(t.epsilon) for g in one.runs for t in g.traces)]
+        spent[-1].notes.extend(together)
     return found
 
 

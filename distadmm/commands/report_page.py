@@ -48,8 +48,10 @@ p.note { border-left: 4px solid var(--mark); padding-left: 0.75rem }
   tbody th, td, table.words td { display: flex; min-width: 0; overflow-wrap: anywhere;
        justify-content: space-between; gap: 1rem; border: 0; text-align: right;
        white-space: normal }
+  table.pairs tr { display: flex; justify-content: space-between; gap: 1rem; border-width: 0 0 1px; margin: 0 }
   tbody th::before, td::before { content: attr(data-head); text-align: left; font-weight: 400; flex: none;
        max-width: 50% }
+  table.pairs th::before, table.pairs td::before { content: none }
 }
 @media print {
   @page { size: A4 landscape; margin: 12mm }
@@ -124,6 +126,7 @@ def table(
     """Roles are said, for a narrow screen shows rows as cards, which would take a table's meaning from it."""
     named = escape(caption or ", ".join(header))
     heads = "".join(f'<th role="columnheader" scope="col">{escape(head)}</th>' for head in header)
+    kind += " pairs" * (kind == "words" and len(header) == 2)
     lines = [
         f'<div class="wide" tabindex="0" role="region" aria-label="{named}">',
         f'<table role="table" class="{kind}">' + f"<caption>{named}</caption>" * bool(caption),

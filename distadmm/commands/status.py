@@ -38,14 +38,15 @@ def told(path: str) -> list[tuple[str, str]]:
         state = f"stopped before its end; to go on: {going_on}"
     else:
         state = "stopped before its end, without a checkpoint, or not yet begun"
+    what = (found.kind, found.config.get("algorithm"))
     lines = [
-        ("run", f"{found.path}, {found.kind} {found.config.get('algorithm') or ''}".rstrip()),
+        ("run", f"{found.path} ({', '.join(dict.fromkeys(filter(None, what)))})"),
         ("state", state),
     ]
     done = (found.summary or {}).get("iterations", saved)
     if done is not None:
         goal = f" of {most}" if most and found.summary is None else ""
-        lines.append(("iterations", f"{done}{goal} after which all is kept"))
+        lines.append(("iterations", f"{done}{goal}, saved"))
     chains = read_all(ledgers)
     releases = sum(entry["kind"] in ("release", "charge") for found in chains for entry in found.entries)
     if ledgers:

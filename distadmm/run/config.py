@@ -148,8 +148,8 @@ class Privacy(Budget):
             return
         require(
             self.adjacency is not None,
-            "--adjacency is None; what one record may do matters, so there is no default: "
-            f"choose one of {', '.join(ADJACENCIES)}",
+            "--adjacency is needed: what one record may do matters, so there is no default; "
+            f"choose one of {', '.join(ADJACENCIES)} (docs/privacy.md says which)",
         )
         require(
             self.adjacency != "add-remove" or self.public_rows is not None,

@@ -48,7 +48,7 @@ class Run(Job):
     NAMED: ClassVar[tuple[str, ...]] = ("none",)  # ways to observe that are no number
 
     time_limit: float | None = flag(
-        None, help="stop after so many seconds (state saved if checkpoints are on)", above=0
+        None, help="stop after so many seconds; the state is saved, and --resume goes on", above=0
     )
     observe: str = flag(
         "1",

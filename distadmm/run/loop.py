@@ -242,7 +242,7 @@ class Loop:
         # A resumed run that went no further leaves the checkpoint as it is: other ranks wrote it, maybe.
         told = end_of(self.ended)
         wanted = self.run.checkpoint_every and told not in (End.ITERATIONS, End.DIVERGED)
-        if (wanted or told is End.SIGNAL) and (k > self.began or not k):
+        if (wanted or told in (End.SIGNAL, End.TIME_LIMIT)) and (k > self.began or not k):
             try:
                 self._save(k, state)
             except Stop as reason:

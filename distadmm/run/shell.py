@@ -202,11 +202,11 @@ def work(programme: Programme, options: Any, world: World) -> int:
     with world.signals if programme.listens else contextlib.nullcontext():
         run = directory.start(programme, options, prepared, price, world, commit)
         outcome = carry_out(programme, prepared, price, run)
-        stopped = end_of(outcome.ended) is End.SIGNAL
+        end = end_of(outcome.ended)
+        stopped = end is End.SIGNAL
         if world.is_root:
-            print(
-                closing_words(outcome), *([f"\n{outcome.ended}; {run.going_on}"] if stopped else []), sep="\n"
-            )
+            cut = [f"\n{outcome.ended}; {run.going_on}"] * (stopped or end is End.TIME_LIMIT)
+            print(closing_words(outcome), *cut, sep="\n")
         world.leave(exit_code(outcome.ended, strict=outcome.strict))
         if stopped or world.size > 1:  # the others are waited for, and all is written
             world.signals.ignore_from_now_on()

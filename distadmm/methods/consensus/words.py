@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 DIVERGED = End.DIVERGED.word
 
+NO_TEST = "no test rows (--test-data FILE, or --test-fraction 0.2 of the rows)"
+
 
 def outlook(prepared: Prepared, plan: Plan | None) -> str:
     """What `--dry-run` prints."""
@@ -153,7 +155,7 @@ def closing(s: dict[str, Any], optimum: float | None) -> list[tuple[str, str]]:
             "- (of rows cut off the private file: --observe all computes it; --test-data names public ones)"
         )
     else:
-        error = "none: the target is a number, not one of two classes" if s["test_rows"] else "no test rows"
+        error = "none: the target is a number, not one of two classes" if s["test_rows"] else NO_TEST
     rows = [
         ("algorithm", f"{s['algorithm']}, {s['nodes']} nodes on {s['ranks']} rank(s)"),
         ("iterations", f"{s['iterations']} (ended by: {s['ended']})"),
