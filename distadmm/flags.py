@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import importlib
 import json
 import math
 import os
@@ -35,6 +36,12 @@ def entering(module: str) -> None:
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGUSR1))
+
+
+def started(module: str) -> int:
+    """Run `module` as a command: the module itself, of which nothing but the call of this has been run as __main__."""
+    entering("__main__")
+    return int(importlib.import_module(module).main())
 
 
 class _Range(NamedTuple):

@@ -6,9 +6,10 @@ python -m distadmm.funnel --problem synthetic-unif --method aem           the pa
 mpiexec -n 4 python -m distadmm.funnel ...                                work shared out, the same bits
 """
 
-from distadmm.flags import entering
+from distadmm.flags import started
 
-entering(__name__)  # as a command: one BLAS thread a rank, before numpy is loaded
+if __name__ == "__main__":  # one BLAS thread a rank, before numpy is loaded
+    raise SystemExit(started("distadmm.funnel"))
 
 from collections.abc import Sequence
 from functools import partial
@@ -145,9 +146,3 @@ PROGRAMME = PrivacyFunnel()
 
 def main(argv: Sequence[str] | None = None) -> int:
     return shell.main(PROGRAMME, argv)
-
-
-if __name__ == "__main__":
-    from distadmm.funnel import main as run_command  # the real module, not its __main__ double
-
-    raise SystemExit(run_command())

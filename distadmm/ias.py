@@ -5,9 +5,10 @@ python -m distadmm.ias sweep --problem gauss --f js --points 18      the Pareto 
 mpiexec -n 4 python -m distadmm.ias ...                              starts shared out, the same bits
 """
 
-from distadmm.flags import entering
+from distadmm.flags import started
 
-entering(__name__)  # as a command: one BLAS thread a rank, before numpy is loaded
+if __name__ == "__main__":  # one BLAS thread a rank, before numpy is loaded
+    raise SystemExit(started("distadmm.ias"))
 
 import sys
 from collections.abc import Sequence
@@ -147,9 +148,3 @@ PROGRAMME = InferenceAsService()
 def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     return shell.main(Sweep(), words[1:]) if words[:1] == ["sweep"] else shell.main(PROGRAMME, words)
-
-
-if __name__ == "__main__":
-    from distadmm.ias import main as run_command  # the real module, not its __main__ double
-
-    raise SystemExit(run_command())

@@ -7,9 +7,10 @@
 Without --epsilon there is no noise and no privacy.
 """
 
-from distadmm.flags import entering
+from distadmm.flags import started
 
-entering(__name__)
+if __name__ == "__main__":  # one BLAS thread a rank, before numpy is loaded
+    raise SystemExit(started("distadmm.istdp"))
 
 import math
 from collections.abc import Callable, Sequence
@@ -373,9 +374,3 @@ def __getattr__(name: str) -> Any:
 
 def main(argv: Sequence[str] | None = None) -> int:
     return shell.main(PROGRAMME, argv)
-
-
-if __name__ == "__main__":
-    from distadmm.istdp import main as run_command  # the real module, not its __main__ double
-
-    raise SystemExit(run_command())

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from distadmm.flags import entering
+from distadmm.flags import started
 
-entering(__name__)  # as a command: one BLAS thread a rank, before numpy is loaded
+if __name__ == "__main__":  # one BLAS thread a rank, before numpy is loaded
+    raise SystemExit(started("distadmm.radmm"))
 
 import importlib
 import math
@@ -363,9 +364,3 @@ def solve(
 
         run.network = load_changing(config.problem.topology).union if run.models is not None else None
     return run
-
-
-if __name__ == "__main__":
-    from distadmm.radmm import main as run_command  # the module itself, not its __main__ double
-
-    raise SystemExit(run_command())

@@ -4,9 +4,10 @@ Rank 0 is the centre and holds the labels; ranks 1..M are the parties and hold t
 ranks parties share one, and a single process hosts them all.
 """
 
-from distadmm.flags import entering
+from distadmm.flags import started
 
-entering(__name__)
+if __name__ == "__main__":  # one BLAS thread a rank, before numpy is loaded
+    raise SystemExit(started("distadmm.sharing"))
 
 import sys
 from collections.abc import Callable, Sequence
@@ -298,9 +299,3 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         return sharing_predict.main(arguments[1:])
     return shell.main(PROGRAMME, arguments)
-
-
-if __name__ == "__main__":
-    from distadmm.sharing import main as run_main  # the real module, not its __main__ double
-
-    raise SystemExit(run_main())

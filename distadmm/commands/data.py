@@ -75,9 +75,9 @@ def propose(path: str | Path, target: str | None = None) -> str:
     columns = file.texts()
     gone = [mark for mark in schema.MARKS if any(mark in cells for cells in columns.values())]
     lines, said = [f"target = {_text(str(file.target))}"], []
-    classes = _classes(set(columns.pop(str(file.target))) - {"", *gone})
-    if classes:
-        lines.append(f"labels = {_list(classes)}  # negative, positive")
+    classes = set(columns.pop(str(file.target))) - {"", *gone}
+    if len(classes) == 2 and not classes <= {"0", "1", "-1", "0.0", "1.0", "-1.0"}:  # these need no names
+        lines.append(f"labels = {_list(sorted(classes))}  # negative, positive")
     for name, cells in columns.items():
         there = [cell for cell in cells if cell and cell not in gone]
         found = _column(name, there, lost=len(there) < len(cells))
@@ -134,11 +134,6 @@ def _outward(value: float, scale: float) -> float:
     """`value`, or a little more: a multiple of a tenth of the power of ten below `scale`."""
     step = 10.0 ** (math.floor(math.log10(scale)) - 1)
     return max(value, float(f"{math.ceil(value / step) * step:.12g}"))
-
-
-def _classes(found: set[str]) -> list[str]:
-    """Two classes of a text target in sorted order; those of 0 and 1 need no names."""
-    return sorted(found) if len(found) == 2 and not found <= {"0", "1", "-1", "0.0", "1.0", "-1.0"} else []
 
 
 def _list(values: Sequence[str]) -> str:

@@ -94,7 +94,12 @@ def points(*grids: Mapping[str, Sequence[str]]) -> list[Point]:
             told = [_told(name, chosen[name]) for name in varied]
             found.setdefault(words, Point("_".join(told) or "run", words))
     often = Counter(point.name for point in found.values())
-    return [point if often[point.name] == 1 else _told_apart(point) for point in found.values()]
+    # Values that differ in signs a file name cannot have are told apart by a hash.
+    mark = {words: hashlib.sha256("\0".join(words).encode()).hexdigest()[:6] for words in found}
+    return [
+        point if often[point.name] == 1 else point._replace(name=f"{point.name}_{mark[words]}")
+        for words, point in found.items()
+    ]
 
 
 def _told(name: str, word: str) -> str:
@@ -109,12 +114,6 @@ def _told(name: str, word: str) -> str:
 def plain(text: str) -> str:
     """`text` as a part of a file's name."""
     return _UNSAFE.sub("-", text).strip("-.")
-
-
-def _told_apart(point: Point) -> Point:
-    """Values that differ in signs a file name cannot have."""
-    mark = hashlib.sha256("\0".join(point.words).encode()).hexdigest()[:6]
-    return point._replace(name=f"{point.name}_{mark}")
 
 
 def keep_record(out: Path, wanted: Sequence[Point]) -> list[str]:

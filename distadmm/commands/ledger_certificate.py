@@ -104,7 +104,10 @@ def _run(folder: Path, books: Sequence[Book], told: dict[str, Any], delta: float
     kind = BOUND if math.isfinite(bound) else UNBOUND.get(told["statement"], "No bound")
     kind = "No bound" if told["unbounded"] else kind
     yield f"<p>{escape(kind)}:</p>"
-    yield f"<blockquote>{escape(told['sentence'] or _no_sentence(told))}</blockquote>"
+    nothing = (
+        f"Nothing is claimed of this run: {'; '.join(told['unbounded']) or 'its ledgers claim nothing'}."
+    )
+    yield f"<blockquote>{escape(told['sentence'] or nothing)}</blockquote>"
     if math.isfinite(bound):
         yield f"<p>{_plainly(bound, delta)}</p>"
     began = min(str(book.header["t"]) for book in books)
@@ -180,10 +183,6 @@ def _released(books: Sequence[Book]) -> list[str]:
         what = f"{event.mech} ({event.words})" if event.words else event.mech
         counts[what] = counts.get(what, 0) + event.releases
     return [f"{what}: {count} in all nodes" for what, count in counts.items()]
-
-
-def _no_sentence(told: dict[str, Any]) -> str:
-    return f"Nothing is claimed of this run: {'; '.join(told['unbounded']) or 'its ledgers claim nothing'}."
 
 
 def _history(books: Sequence[Book], account: Account, delta: float) -> Iterable[str]:

@@ -163,13 +163,6 @@ def _launcher(options: Options) -> list[str]:
     return [str(beside) if beside.exists() else "mpiexec", "-n", str(options.ranks)]
 
 
-def _find(launcher: list[str]) -> None:
-    require(
-        not launcher or shutil.which(launcher[0]),
-        f"cannot start {' '.join(launcher)}: there is no such command; install distadmm[mpich], or say --ranks 1",
-    )
-
-
 def outcome(folder: Path) -> str:
     """A finished run in a few words."""
     run = report_runs.read(folder)
@@ -299,7 +292,11 @@ def work(
             if not is_finished(point.folder(out)):
                 print(shlex.join(command_of(point, options)))
         return DONE
-    _find(_launcher(options))
+    launcher = _launcher(options)
+    require(
+        not launcher or shutil.which(launcher[0]),
+        f"cannot start {' '.join(launcher)}: there is no such command; install distadmm[mpich], or say --ranks 1",
+    )
     with told(f"cannot write into --out {out}: REASON; give another folder"):
         out.mkdir(parents=True, exist_ok=True)
         locks = Locks(out)
@@ -334,13 +331,9 @@ def work(
     folders = [point.folder(out) for point in chosen if is_finished(point.folder(out))]
     if len(chosen) > 1 and folders:
         print("\n".join(tell(out, folders)))
-    return _conclude(codes, runs.stopped_by)
-
-
-def _conclude(codes: Sequence[int], stopped_by: int) -> int:
-    if stopped_by:
-        print(f"stopped by signal {stopped_by}; the same command goes on")
-        return 128 + stopped_by
+    if runs.stopped_by:
+        print(f"stopped by signal {runs.stopped_by}; the same command goes on")
+        return 128 + runs.stopped_by
     failed = [code for code in codes if code != DONE]
     if failed:
         print(f"{len(failed)} of {len(codes)} runs failed; the same command tries them again")

@@ -104,7 +104,9 @@ class PlainArray(ArrayFile):
     """`.npy`: numbers, rows by columns x1, x2, ...; the target is the last of them, or `--target x3`."""
 
     def _take(self, target: str | None, targetless: bool, *, whole: bool) -> tuple[Array, tuple[str, ...]]:
-        X = self._matrix(_array_of(self.path), "the array")
+        require_an_end(self.path)
+        with unreadable_arrays(self.path, ".npy", "save"):
+            X = self._matrix(np.load(self.path, mmap_mode="r", allow_pickle=False), "the array")
         names = _numbered(X.shape[1])
         if targetless:
             return X, names
@@ -123,12 +125,6 @@ class PlainArray(ArrayFile):
 
 def _numbered(width: int) -> tuple[str, ...]:
     return tuple(f"x{j}" for j in range(1, width + 1))
-
-
-def _array_of(path: Path) -> Array:
-    require_an_end(path)
-    with unreadable_arrays(path, ".npy", "save"):
-        return np.load(path, mmap_mode="r", allow_pickle=False)  # type: ignore[no-any-return]
 
 
 def _members(path: Path, whole: bool) -> dict[str, Array]:

@@ -73,16 +73,12 @@ class CsvFile:
 
     def _take(self, path: Path, known: tuple[Piece, ...] | None) -> None:
         self.path, self._records = path, Records(path, quotes=True, known=known)
+        self.pieces = self._records.pieces  # for whoever opens it again
         self._split = _Split(self._records, path.stat().st_size >= LARGE)
         require(self._records.count > 0, f"{path} has no cell with anything in it; needed: a header line")
         for _, number, first in self._records.batches(np.zeros(1, dtype=np.int64)):
             self.header = [cell.strip() for cell in self._records.cells(number, first)[0]]
         self.n_rows = self._records.count - 1
-
-    @property
-    def pieces(self) -> tuple[Piece, ...]:
-        """Where its records stand, for whoever opens it again."""
-        return self._records.pieces
 
     def _check_header(self) -> None:
         if all(is_number(name) for name in self.header):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import string
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -191,17 +192,8 @@ def from_text(
         )
         return PatternSource(text, reading, test_data=held_out, **options)
 
-    def whole(form: Form | None = None) -> FileSource:
-        return FileSource(
-            place,
-            reading,
-            test_fraction=test_fraction,
-            test_data=held_out,
-            form=form,
-            shared=world is not None,
-            **options,
-        )
-
+    options |= {"test_fraction": test_fraction, "test_data": held_out, "shared": world is not None}
+    whole = partial(FileSource, place, reading, **options)
     if world is None or world.size == 1:
         return whole()
     mine: list[FileSource] = []
@@ -213,5 +205,5 @@ def from_text(
     form = world.on_root(inspect)
     with world.together():
         if not mine:
-            mine.append(whole(form))
+            mine.append(whole(form=form))
     return mine[0]

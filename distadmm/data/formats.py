@@ -51,18 +51,13 @@ class LibsvmFile:
     def __init__(self, path: Path, *, features: int | None = None, known: tuple[Piece, ...] | None = None):
         self.path = path
         self._records = Records(path, comments=True, known=known)
-        self.n_rows = self._records.count
+        self.n_rows, self.pieces = self._records.count, self._records.pieces
         require(self.n_rows, f"{path} holds comments alone; needed: libsvm rows such as +1 3:0.5 7:1")
         if features is None:
             features = max(int(X.indices.max(initial=-1)) + 1 for _, X, _ in self._parsed(None, None))
         require(features > 0, f"{path} holds no index:value pair; needed: libsvm rows such as +1 3:0.5 7:1")
         self.features = features
         self.feature_names = tuple(f"x{index}" for index in range(1, features + 1))
-
-    @property
-    def pieces(self) -> tuple[Piece, ...]:
-        """Where its records stand, for whoever opens it again."""
-        return self._records.pieces
 
     def place(self, row: int) -> str:
         return f"line {self._records.line(row)}"

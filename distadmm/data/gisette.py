@@ -30,7 +30,8 @@ def load_gisette(training: str | Path, test: str | Path) -> tuple[Table, Table]:
 
     def table(path: str | Path) -> Table:
         X, y = LibsvmFile(Path(path), features=COLUMNS).read()
-        return _table(X, _signs(y, Path(path)), "gisette", str(path))
+        require(set(np.unique(y)) <= {-1.0, 1.0}, f"{path}: labels other than -1 and +1; give gisette_scale")
+        return _table(X, y, "gisette", str(path))
 
     return table(training), table(test)
 
@@ -78,11 +79,6 @@ def added() -> tuple[Path, ...]:
         kept = file.exists() and hashlib.sha256(file.read_bytes()).hexdigest() == digest
         require(kept, f"{file} is not what was added; say `data add gisette --from FILE` again")
     return tuple(shelf() / name for name in sums)
-
-
-def _signs(y: Array, path: Path) -> Array:
-    require(set(np.unique(y)) <= {-1.0, 1.0}, f"{path}: labels other than -1 and +1; give gisette_scale")
-    return y
 
 
 def build_standin(path: str | Path) -> tuple[Table, Table]:

@@ -87,7 +87,10 @@ def problem(name: str) -> Table:
     codes["education-num"] = rows["education-num"] - 1
     names = {"age": AGES, "income": ("<=50K", ">50K"), "sex": ("Female", "Male")}
     names["education-num"] = tuple(str(n) for n in range(1, 17))
-    return _documented(counted(codes, names, *ADULT, source="Adult, the 32561 rows of adult.data"))
+    table = counted(codes, names, *ADULT, source="Adult, the 32561 rows of adult.data")
+    return replace(
+        table, alphabets=table.cells.shape
+    )  # names of a documentation, whether a row has them or not
 
 
 def heart(private: Sequence[str], public: Sequence[str]) -> Table:
@@ -113,11 +116,7 @@ def adult(private: Sequence[str], public: Sequence[str]) -> Table:
     codes = {name: columns[name][training] for name in wanted if name != "age"}
     if "age" in wanted:
         codes["age"] = _age_bin(columns["age"][training])
-    return _documented(counted(codes, names, private, public, f"Adult, {len(training)} training rows"))
-
-
-def _documented(table: Table) -> Table:
-    """Its names are those of a documentation, whether a row has them or not."""
+    table = counted(codes, names, private, public, f"Adult, {len(training)} training rows")
     return replace(table, alphabets=table.cells.shape)
 
 

@@ -104,13 +104,9 @@ def load(
     """
     if data.party_files:
         return _from_files(data, star, seed, regression, private)
-    return _from_table(data, star, seed, regression, private)
-
-
-def _from_table(data: DataOptions, star: Star, seed: int, regression: bool, private: bool) -> Parts:
-    """Each rank reads the table and keeps the columns of its parties."""
     from distadmm.data.source import WholeSource, open_source
 
+    # Each rank reads the table and keeps the columns of its parties.
     reading = data.reading() | {"private": private}
     if regression and data.data not in BUNDLED:
         reading["task"] = "regression"

@@ -143,7 +143,8 @@ class Records:
                     yield order[begin:low], numbers[begin:low], held
                     held, weight, begin = [], 0, low
                 quoted = piece.quoted
-                found = self._piece(file, piece)
+                file.seek(piece.start)
+                found = self._records(piece, file.read(piece.size)) or []
                 wanted = (numbers[low:high] - piece.first).tolist()
                 require(wanted[-1] < len(found), f"{self.path} was changed while it was read; start again")
                 held += found if len(wanted) == len(found) else [found[i] for i in wanted]
@@ -157,10 +158,6 @@ class Records:
             return found  # type: ignore[return-value]
         lines = self.text(b"\n".join(found), None, numbers).split("\n")  # type: ignore[arg-type]
         return [line.split(self.delimiter) for line in lines]
-
-    def _piece(self, file: _Unpacked, piece: Piece) -> Found:
-        file.seek(piece.start)
-        return self._records(piece, file.read(piece.size)) or []
 
     def line(self, number: int) -> int:
         """The line on which the record of this number ends."""

@@ -225,13 +225,10 @@ def shard(n_rows: int, n_nodes: int, seed: int | None = None) -> list[Array]:
     return np.array_split(np.arange(n_rows) if seed is None else permutation(n_rows, seed), n_nodes)
 
 
-def key_path() -> Path:
-    return Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser() / "distadmm" / "data-id.key"
-
-
 def local_key(path: str | Path | None = None) -> bytes:
     """The key of this machine; made on first use, readable by its owner only."""
-    path = Path(path) if path is not None else key_path()
+    config = Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser()
+    path = Path(path) if path is not None else config / "distadmm" / "data-id.key"
     with told(f"cannot keep the data-id key {path}: REASON; set XDG_CONFIG_HOME to a writable directory"):
         if not path.exists():
             _create(path)

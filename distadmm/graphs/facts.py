@@ -150,10 +150,7 @@ def _paths(topology: Topology) -> tuple[int, float, bool]:
         nodes = np.unique(np.linspace(0, n - 1, SAMPLED).astype(int))
         found = [depths(topology, int(node)) for node in nodes]
         return int(max(far.max(), *(d.max() for d in found))), float(np.mean(found) * n / (n - 1)), False
-    if far.max() <= 60:
-        diameter, total = _all_at_once(topology)
-    else:
-        diameter, total = _one_by_one(topology)
+    diameter, total = (_all_at_once if far.max() <= 60 else _one_by_one)(topology)
     return diameter, total / (n * (n - 1)), True
 
 

@@ -11,6 +11,7 @@ import json
 import tokenize
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -219,32 +220,20 @@ class Changing:
         return here & (np.random.Generator(np.random.PCG64(sequence)).random(here.size) < self.p)
 
 
-def _graphml(text: str, source: str) -> Raw:
-    return _by_networkx(text, source, lambda networkx: networkx.parse_graphml(text))
-
-
-def _gml(text: str, source: str) -> Raw:
-    return _by_networkx(text, source, lambda networkx: networkx.parse_gml(text, label="id"))
-
-
-def _gexf(text: str, source: str) -> Raw:
-    return _by_networkx(text, source, lambda networkx: networkx.read_gexf(io.BytesIO(text.encode())))
-
-
 def _pajek(text: str, source: str) -> Raw:
-    raw = _by_networkx(text, source, lambda networkx: networkx.parse_pajek(text))
+    raw = _by_networkx("parse_pajek", text, source)
     plain = all(table.get("weight") == 1 for *_, table in raw.edges)  # what is written there for none
     edges = [(a, b, {}) for a, b, _ in raw.edges] if plain else raw.edges
     nodes: dict[str, dict[str, Any]] = {name: {} for name in raw.nodes}  # it tells where to draw them
     return raw._replace(nodes=nodes, edges=edges)
 
 
-def _by_networkx(text: str, source: str, parse: Callable[[Any], Any]) -> Raw:
+def _by_networkx(parser: str, text: str, source: str, **how: Any) -> Raw:
     import networkx
 
     require(text.strip(), f"{source}: the file is empty; give a graph with at least two nodes and an edge")
     try:
-        graph = parse(networkx)
+        graph = getattr(networkx, parser)(io.BytesIO(text.encode()) if parser == "read_gexf" else text, **how)
     except Exception as error:  # whatever a parser of foreign text raises, the text is the reason
         what = str(error) or type(error).__name__
         raise InputError(
@@ -265,9 +254,9 @@ def of_graph(graph: Any) -> Raw:
 
 
 FORMATS: dict[str, Callable[[str, str], Raw]] = {
-    ".graphml": _graphml,
-    ".gml": _gml,
-    ".gexf": _gexf,
+    ".graphml": partial(_by_networkx, "parse_graphml"),
+    ".gml": partial(_by_networkx, "parse_gml", label="id"),
+    ".gexf": partial(_by_networkx, "read_gexf"),
     ".net": _pajek,
     ".edges": edge_list,
     ".edgelist": edge_list,

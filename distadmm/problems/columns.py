@@ -100,14 +100,9 @@ def minimise(
     if isinstance(region, Ball):
         return _in_ball(block, pull, c, first, second, region.radius, start)
     if first == 0 and isinstance(region, Whole):
-        return _ridge(block, pull, c, second)
+        e, V = block.spectrum  # (second I + c D'D)^-1 pull, for a pull in the row space of D
+        return V @ ((V.T @ pull) / (second + c * e))
     return _separable(block, pull, c, first, second, region, start)
-
-
-def _ridge(block: Columns, pull: Array, c: float, weight: float) -> Array:
-    """(weight I + c D'D)^-1 pull, for a pull in the row space of D."""
-    e, V = block.spectrum
-    return V @ ((V.T @ pull) / (weight + c * e))
 
 
 def _in_ball(

@@ -286,7 +286,9 @@ class Problem:
             f[i], self.residual[i] = solver.minimise(linear[i], Q, start[i], self.tolerance)
         self.seconds += time.perf_counter() - began
         if not self.warm:
-            self._forget()
+            from distadmm.problems.newton import FORGETFUL
+
+            self._remember([FORGETFUL] * len(self.objectives))
         return f
 
     @property
@@ -364,11 +366,6 @@ class Problem:
 
         if self.warm:  # else of a run of the last release, which kept what this one forgets
             self._remember(unstacked(memory))
-
-    def _forget(self) -> None:
-        from distadmm.problems.newton import FORGETFUL
-
-        self._remember([FORGETFUL] * len(self.objectives))
 
     def _remember(self, rows: list[Any]) -> None:
         for where, block in self.blocks:

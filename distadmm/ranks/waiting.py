@@ -29,7 +29,7 @@ def choose_waiting(mode: str = "auto") -> bool:
     Whether a rank is to sleep where it waits for others in an iteration.
     """
     if mode == "auto":
-        if not _crowded():
+        if local_ranks() <= cores():
             return False  # the library's own default
         mode = "yield"
     for name, (spin, polite) in _YIELDING.items():
@@ -74,11 +74,6 @@ def _unread(file: int) -> int:
         return int.from_bytes(fcntl.ioctl(file, termios.FIONREAD, bytes(4)), sys.byteorder)
     except (ImportError, OSError):
         return 0
-
-
-def _crowded() -> bool:
-    """Whether this host has more ranks of ours than cores they may use."""
-    return local_ranks() > cores()
 
 
 def cores() -> int:

@@ -81,7 +81,7 @@ def start(
 def _whole(folder: Path, described: dict[str, Any], *, needed: bool) -> str:
     """The name of the run that is taken up, if all that is left of it belongs together."""
     before, place = read_json(folder / "config.json"), folder / "checkpoint"
-    history.require_readable(folder)
+    history.written(folder)  # refused here if it is none
     _same_inputs(before, described, f"--resume {folder}")
     names = {"its ledgers": earlier_name(folder), "config.json": str(before.get("run", ""))}
     if needed or checkpoint.is_there(place):

@@ -16,29 +16,17 @@ def write(
     folder: Path, columns: Sequence[str], history: Sequence[Any], began: int = 0, *, sync: bool = False
 ) -> None:
     """Write `history` after the lines that an earlier part of the run left, up to where this part began."""
-    path = folder / "history.csv"
-    lines = _earlier(path, began, columns) + [[_cell(value) for value in line] for line in history]
-    if lines or path.is_file():
-        write_csv(path, columns, lines, sync=sync)
+    before = [line for line in written(folder) if int(line[columns[0]]) <= began]
+    lines = [[_named(line, name) for name in columns] for line in before]
+    lines += [[_cell(value) for value in line] for line in history]
+    if lines or (folder / "history.csv").is_file():
+        write_csv(folder / "history.csv", columns, lines, sync=sync)
 
 
 def earlier(folder: Path | None, column: str, iteration: int) -> float:
     """What an earlier part of the run measured at `iteration`; NaN when nothing was."""
-    if folder is None or not (folder / "history.csv").is_file():
-        return math.nan
-    lines = _lines(folder / "history.csv")
-    found = [line for line in lines if int(line["iteration"]) == iteration]
+    found = [line for line in written(folder) if int(line["iteration"]) == iteration] if folder else []
     return float(_named(found[-1], column) or "nan") if found else math.nan
-
-
-def require_readable(folder: Path) -> None:
-    if (folder / "history.csv").is_file():
-        _lines(folder / "history.csv")
-
-
-def _earlier(path: Path, began: int, columns: Sequence[str]) -> list[list[Any]]:
-    lines = _lines(path) if path.is_file() else []
-    return [[_named(line, name) for name in columns] for line in lines if int(line[columns[0]]) <= began]
 
 
 def _named(line: dict[str, str], column: str) -> str:
@@ -47,12 +35,7 @@ def _named(line: dict[str, str], column: str) -> str:
 
 def read(folder: Path, kind: Any) -> list[Any]:
     """The lines of a run that is over, as they were measured."""
-    path = folder / "history.csv"
-    return (
-        [kind(*(_value(_named(line, name)) for name in kind._fields)) for line in _lines(path)]
-        if path.is_file()
-        else []
-    )
+    return [kind(*(_value(_named(line, name)) for name in kind._fields)) for line in written(folder)]
 
 
 def _value(cell: str) -> Any:
@@ -62,9 +45,13 @@ def _value(cell: str) -> Any:
     return cell
 
 
-def _lines(path: Path) -> list[dict[str, str]]:
+def written(folder: Path) -> list[dict[str, str]]:
+    """The lines as they stand, none where there is no file; refused where it is no history."""
     import csv
 
+    path = folder / "history.csv"
+    if not path.is_file():
+        return []
     with told(
         f"{path} is not a history written by distadmm (REASON); restore it, or move it away",
         *(OSError, ValueError, TypeError, csv.Error),

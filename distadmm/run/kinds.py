@@ -125,10 +125,6 @@ def _kind_of_old(content: dict[str, Any]) -> str | None:
     return content.get("verb") or content.get("command") or by_flags
 
 
-def _radmm(path: Path, content: dict[str, Any]) -> dict[str, Any] | None:
-    return _json(path / "summary.json")
-
-
 def _sharing(path: Path, content: dict[str, Any]) -> dict[str, Any] | None:
     result, config = content.get("result"), content["config"]
     if result is None:
@@ -174,4 +170,10 @@ def _designs(path: Path, content: dict[str, Any]) -> dict[str, Any] | None:
     return {**content, "ended": "converged" if settled and all(settled) else "iterations"}
 
 
-_OLD = {"radmm": _radmm, "sharing": _sharing, "istdp": _istdp, "ias": _designs, "funnel": _designs}
+_OLD = {
+    "radmm": lambda path, content: _json(path / "summary.json"),
+    "sharing": _sharing,
+    "istdp": _istdp,
+    "ias": _designs,
+    "funnel": _designs,
+}

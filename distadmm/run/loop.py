@@ -372,8 +372,5 @@ def sitting_out(place: Place, before: Any, after: Any) -> Any:
     absent = place.fabric.absent
     if absent is None:
         return after
-    return type(after)(*(np.where(_as_rows(absent, new), old, new) for old, new in zip(before, after)))
-
-
-def _as_rows(absent: Array, like: Array) -> Array:
-    return absent.reshape(-1, *([1] * (np.ndim(like) - 1)))
+    kept = ((absent.reshape(-1, *([1] * (np.ndim(new) - 1))), old, new) for old, new in zip(before, after))
+    return type(after)(*(np.where(*each) for each in kept))

@@ -137,11 +137,8 @@ class Scorer(NamedTuple):
         if self.told["row_norm"] is not None:
             Z = clip_rows(Z, self.told["row_norm"])[0]
         Z = with_intercept(Z) if self.told["intercept"] == "outside" else Z
-        return (Z.to_scipy() if isinstance(Z, Sparse) and self._wide else dense(Z)) @ self.theta.T  # type: ignore[no-any-return]
-
-    @property
-    def _wide(self) -> bool:
-        return self.theta.shape[1] > WIDE
+        wide = self.theta.shape[1] > WIDE
+        return (Z.to_scipy() if isinstance(Z, Sparse) and wide else dense(Z)) @ self.theta.T  # type: ignore[no-any-return]
 
     def probabilities(self, X: Matrix) -> Array:
         """A column a class."""

@@ -126,11 +126,9 @@ def _links(config: Config, topology: Any) -> Links | None:
     told = asked.latency, asked.bandwidth, asked.packet_loss or None
     if set(told) == {None} and not {"latency", "bandwidth"} & set(edges):
         return None
-    latency = (
-        asked.latency
-        if asked.latency is not None
-        else np.nan_to_num(edges.get("latency", np.zeros(len(of))))[of]
-    )
+    latency = asked.latency
+    if latency is None:
+        latency = np.nan_to_num(edges.get("latency", np.zeros(len(of))))[of]
     per_byte = 1 / edges["bandwidth"] if "bandwidth" in edges else np.zeros(len(topology.edges))
     rate = np.inf if asked.bandwidth is None else asked.bandwidth
     return Links(
@@ -144,21 +142,18 @@ def _per_node(text: str | None, name: str, attribute: str, topology: Any) -> Arr
     if text in (None, "auto"):
         return None
     if text == "node":
-        return np.array([_attribute(topology, i, attribute, option) for i in range(topology.n)])
+        values = topology.node_attributes.get(attribute, np.full(topology.n, np.nan))
+        silent = next((topology.names[i] for i in np.flatnonzero(~np.isfinite(values))), None)
+        require(
+            silent is None,
+            f"{option} node: node {silent} of {topology.source} has no number {attribute!r}; give every node one, or "
+            "give a number",
+        )
+        return values
     try:
         return np.full(topology.n, float(text))
     except ValueError:
         return _from_table(text, option, topology)
-
-
-def _attribute(topology: Any, i: int, attribute: str, option: str) -> float:
-    value = topology.node_attributes.get(attribute, np.full(topology.n, np.nan))[i]
-    require(
-        np.isfinite(value),
-        f"{option} node: node {topology.names[i]} of {topology.source} has no number {attribute!r}; "
-        "give every node one, or give a number",
-    )
-    return float(value)
 
 
 def _from_table(path: str, option: str, topology: Any) -> Array:
@@ -199,13 +194,11 @@ def objectives_of(config: Config, source: Source, nodes: Array, facts: Facts) ->
         if config.problem.rows_per_node is not None:
             first = np.arange(min(config.problem.rows_per_node, len(y)))
             X, y = take(X, first), y[first]
-        shared: dict[str, Any] = {
-            "weight": facts.weight,
-            "ridge": facts.ridge,
-            "divisor": config.privacy.public_rows,
-        }
         made = X.to_scipy() if isinstance(X, Sparse) else X
-        yield objective(made, y, loss, len(source.classes), own=True, **shared)
+        yield objective(
+            made, y, loss, len(source.classes), own=True,
+            weight=facts.weight, ridge=facts.ridge, divisor=config.privacy.public_rows,
+        )  # fmt: skip
 
 
 def stays_sparse(config: Config, source: Source) -> bool:
@@ -309,22 +302,12 @@ def source_options(config: Config) -> dict[str, Any]:
 
 def data_ids(prepared: Prepared) -> str | dict[str, str]:
     """The keyed name of the data, on rank 0; of each node's own file where nodes have their own, on every rank."""
-    if not prepared.source.pooled_allowed:
-        return _data_ids(prepared)
-    return prepared.world.on_root(lambda: _data_id(prepared))
-
-
-def _data_id(prepared: Prepared) -> str:
-    """The keyed name of a whole table."""
-    bundled = prepared.config.problem.data in BUNDLED
-    return prepared.source.data_id(None if bundled else local_key())
-
-
-def _data_ids(prepared: Prepared) -> dict[str, str]:
-    """The keyed name of each node's own file."""
+    source, world = prepared.source, prepared.world
+    if source.pooled_allowed:
+        bundled = prepared.config.problem.data in BUNDLED
+        return world.on_root(lambda: source.data_id(None if bundled else local_key()))
     from distadmm.data.files import PatternSource
 
-    source, world = prepared.source, prepared.world
     assert isinstance(source, PatternSource)
     with world.together():
         mine = source.node_ids(local_key())

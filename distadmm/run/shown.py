@@ -68,24 +68,38 @@ class Shown:
         scorer = self.scorer(node)
         return scorer.probabilities(scorer.read(rows))
 
-    def to_pandas(self) -> Any:
+    def to_pandas(self: Any) -> Any:
         """The history as a DataFrame, a line a measurement."""
-        return to_pandas(self)
+        try:
+            import pandas
+        except ImportError:
+            raise InputError(
+                "to_pandas needs pandas; install it by: pip install 'distadmm[pandas]'"
+            ) from None
+        return pandas.DataFrame([tuple(line) for line in self.history], columns=list(self.columns))
 
     def plot(self, *columns: str) -> Any:
         """A matplotlib figure: curves and network, or a panel for each of these columns of the history."""
         return figure(self, columns)
 
-    def _repr_html_(self) -> str:
-        return html(self)
+    def _repr_html_(self: Any) -> str:
+        """Table, sentence and, where matplotlib is there, the figure as SVG; text escaped, no script or style sheet."""
+        from html import escape
+
+        rows = [*self.closing, *([("run directory", str(self.path))] if self.path else [])]
+        cells = "".join(
+            f'<tr><th scope="row">{escape(name)}</th><td>{escape(text)}</td></tr>' for name, text in rows
+        )
+        said = f"<p>{escape(self.sentence)}</p>" if self.sentence else ""
+        return f'<div class="distadmm-run"><table><tbody>{cells}</tbody></table>{said}{_picture(self)}</div>'
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """The finished run in a directory, whoever started it: what it found, not its rows nor its configuration."""
-        return loaded(cls, path)
+        return _loaded(cls, path)
 
 
-def loaded(cls: Any, path: str | Path) -> Any:
+def _loaded(cls: Any, path: str | Path) -> Any:
     from distadmm.graphs.topology import load_changing
     from distadmm.run import history, kinds
     from distadmm.run.observe import Measurement
@@ -108,15 +122,6 @@ def loaded(cls: Any, path: str | Path) -> Any:
     with contextlib.suppress(InputError):  # a file that is no more, or an object of a session
         run.network = load_changing(found.config["topology"]).union
     return run
-
-
-def to_pandas(run: Any) -> Any:
-    """The history, a line a measurement."""
-    try:
-        import pandas
-    except ImportError:
-        raise InputError("to_pandas needs pandas; install it by: pip install 'distadmm[pandas]'") from None
-    return pandas.DataFrame([tuple(line) for line in run.history], columns=list(run.columns))
 
 
 def figure(run: Any, columns: Sequence[str] = ()) -> Any:
@@ -180,18 +185,6 @@ def _points(run: Any, name: str, log: bool) -> list[tuple[int, float]]:
         found = [point for point in found if point[1] > least]
     step = max(1, math.ceil(len(found) / POINTS))
     return found[::-1][::step][::-1]
-
-
-def html(run: Any) -> str:
-    """Table, sentence and, where matplotlib is there, the figure as SVG; text escaped, no script, no style sheet."""
-    from html import escape
-
-    rows = [*run.closing, *([("run directory", str(run.path))] if run.path else [])]
-    cells = "".join(
-        f'<tr><th scope="row">{escape(name)}</th><td>{escape(text)}</td></tr>' for name, text in rows
-    )
-    said = "".join(f"<p>{escape(text)}</p>" for text in ([run.sentence] if run.sentence else []))
-    return f'<div class="distadmm-run"><table><tbody>{cells}</tbody></table>{said}{_picture(run)}</div>'
 
 
 def _picture(run: Any) -> str:

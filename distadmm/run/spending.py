@@ -113,7 +113,8 @@ def enter(
         if found is not None and found[0].runs:
             before, after = found
             run.earlier = before.words
-            (say or _say)(f"account: earlier on these rows {before.words}; with this run {after.words}")
+            line = f"account: earlier on these rows {before.words}; with this run {after.words}"
+            say(line) if say else print(line, file=sys.stderr, flush=True)
 
 
 @contextlib.contextmanager
@@ -154,11 +155,6 @@ def _keep_heads(run: Running, book: Account, ledgers: Iterable[MemoryLedger], ow
 
 def _place(run: Running) -> str:
     return "" if run.folder is None else str(run.folder.resolve())
-
-
-def _say(line: str) -> None:
-    sys.stderr.write(f"{line}\n")
-    sys.stderr.flush()
 
 
 class Purse:

@@ -25,12 +25,6 @@ class Outcome(NamedTuple):
     what: str
 
 
-def printed_start(joint: Joint, N: int) -> tuple[Array, Array]:
-    """u and r before the first iteration."""
-    u = np.eye(joint.M, N) / joint.M
-    return u, u.sum(axis=0)
-
-
 def iteration(joint: Joint, u: Array, w: Array, r: Array, R: float) -> tuple[Array, Array, Array, float]:
     """One pass of the loop, in plain floating point: u, w, r and Lambda after it."""
     s = joint.S.T[:, None, :]
@@ -55,7 +49,8 @@ def iteration(joint: Joint, u: Array, w: Array, r: Array, R: float) -> tuple[Arr
 def as_printed(joint: Joint, R: float, N: int, iterations: int) -> Outcome:
     """The algorithm in plain floating point from its printed start."""
     with np.errstate(all="ignore"):
-        u, r = printed_start(joint, N)
+        u = np.eye(joint.M, N) / joint.M
+        r = u.sum(axis=0)
         w = u / r
         for n in range(1, iterations + 1):
             u, w, r, _ = iteration(joint, u, w, r, R)

@@ -127,7 +127,7 @@ def plan_of(prepared: Prepared) -> Plan:
         budget = float(privacy.epsilon or 0.0), privacy.delta
     multiplier = _once(world, "gaussian_noise_multiplier", *budget, steps) * _ABOVE
     with world.together():
-        reach = _everywhere(prepared, 1.0)
+        reach = np.concatenate(world.allgather(sensitivities(prepared, 1.0)))  # of all nodes
     A = forecast.adjacency(node.network) if n <= forecast.LARGEST else None
     opened = _opened(prepared, opening)
 
@@ -171,11 +171,6 @@ def _once(world: World, function: str, *given: float) -> float:
         return getattr(gaussian, function)(*asked)  # type: ignore[no-any-return]
 
     return world.each_once(value, [given], Kept(function))[given]
-
-
-def _everywhere(prepared: Prepared, clip: float) -> Array:
-    """The sensitivities of all nodes."""
-    return np.concatenate(prepared.world.allgather(sensitivities(prepared, clip)))
 
 
 def _deviation(prepared: Prepared, multiplier: float, reach: Array) -> Callable[[float], float]:

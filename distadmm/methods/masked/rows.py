@@ -30,7 +30,7 @@ class Rows:
         wide = X.shape[1] > MOST_COLUMNS  # of public sizes alone, so that every node works alike
         self._ones = np.ones(X.shape[1])
         self.x = self._within(_sparse(X) if wide else np.ascontiguousarray(X, dtype=float))
-        self.at_zero = self._cut(slope_at_zero(rule, y, len(y)))  # r(0), a row a record
+        self.at_zero = self._cut(slope_of(rule, np.zeros((len(y), rule.outputs)), y))  # r(0), a row a record
         self.targets = self._cut(y) if rule.loss == "squared" else y
         self._seen: tuple[bytes, Any] | None = None
 
@@ -195,8 +195,3 @@ def losses_of(rule: Rule, z: Array, y: Array) -> tuple[Array | None, Array]:
         own = z[np.arange(len(y)), y.astype(np.int64)]
         return z.argmax(axis=1) != y, top + np.log(np.exp(z - top[:, None]).sum(axis=1)) - own
     return z[:, 0] <= 0, LOSSES[rule.loss].value(z[:, 0], 1.0)  # labels are folded into the rows
-
-
-def slope_at_zero(rule: Rule, y: Array, count: int) -> Array:
-    """r(0), exactly what the first gradient sums."""
-    return slope_of(rule, np.zeros((count, rule.outputs)), y)
