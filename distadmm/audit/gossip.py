@@ -247,7 +247,7 @@ def _release(
         made = Gradients(cast(Any, recipe), books, source, node.network, 1)
         made.edges = before.edges.again(recipe.terms + str(r).encode())
     node.network.stamp, made.conditions = None, cast(Any, _Away(away, len(books)))
-    made.commit(made.plans(()))
+    made.commit([tuple(recipe.planned(i)) for i in range(len(books))])
     return made
 
 

@@ -18,6 +18,7 @@ import numpy as np
 from distadmm.algorithm import Array, Node
 from distadmm.audit.draws import ledgers
 from distadmm.errors import BudgetExhausted, InputError
+from distadmm.methods.consensus.sizing import plans_of
 from distadmm.privacy.accounting.events import Event, event_from_json
 from distadmm.privacy.ledger import chain
 from distadmm.privacy.ledger.books import Books
@@ -146,7 +147,8 @@ def record(
     release = Protected(recipe, books, source, playing.network, phases)
     release.watch(playing.network, playing.start, "")
     playing.network.stamp = None  # heads are no business of this attack
-    release.commit(release.plans(algorithm.releases(playing, iterations)))
+    if not recipe.unverified:
+        release.commit(plans_of(recipe, algorithm.releases(playing, iterations)))
     recording = Recording(iterations, {}, None, [])
     release.noise = _Noted(release.noise, recording)  # type: ignore[assignment]
     seal = release.seal

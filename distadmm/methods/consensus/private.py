@@ -123,6 +123,9 @@ class Plan:
     recipe: Recipe
     node: Node  # with the penalty that was chosen
     releases: Sequence[Planned]  # what the algorithm's schedule asks for
+    events: Sequence[
+        tuple[Event, ...]
+    ]  # what each node here reserves: empty where nothing has a proved price
     choice: sizing.Choice | None = None  # made for the budget; None: all as given
 
     @property
@@ -134,14 +137,6 @@ class Plan:
         from distadmm.privacy.noise.protected import Protected
 
         return Protected(self.recipe, books, source, self.node.network, phases)
-
-    @property
-    def events(self) -> Sequence[tuple[Event, ...]]:
-        """What each node here reserves."""
-        recipe = self.recipe
-        return (
-            [()] * self.node.network.n_local if recipe.unverified else sizing.plans_of(recipe, self.releases)
-        )
 
     @property
     def header(self) -> dict[str, Any]:
@@ -169,8 +164,9 @@ def plan_of(prepared: Prepared) -> Plan | None:
         releases = planned(config.algorithm, node, config.loop.iterations)
     with node.network.world.together():
         recipe = recipe_of(config, prepared, releases)
+        nothing = [()] * node.network.n_local
         if not releases:
-            return Plan(recipe, node, ())
+            return Plan(recipe, node, (), nothing)
         if node.network.world.is_root and config.loop.progress != "none":
             _ask_for_patience(releases)
         choice = None
@@ -180,7 +176,8 @@ def plan_of(prepared: Prepared) -> Plan | None:
             recipe, choice, node, releases = sizing.with_penalty(config, node, recipe)
         else:
             recipe = sizing.calibrate(config.privacy, recipe, releases, node.network.world)
-    return Plan(recipe, node, releases, choice)
+        events = nothing if recipe.unverified else sizing.plans_of(recipe, releases)
+    return Plan(recipe, node, releases, events, choice)
 
 
 def require_records(config: Config) -> None:
@@ -244,7 +241,7 @@ def armed(prepared: Prepared, plan: Plan | None, run: Running) -> Node:
     release = plan.release(books, source, config.algorithm.phases)
     node = node.having(release=release)
     release.watch(node.network, node.start, foreign(config))
-    plans = release.plans(plan.releases)
+    plans = plan.events if any(plan.events) else []
     unreserved = not any(ledger.events for ledger in books.ledgers)  # also after a kill before anything was
     if unchecked(prepared):
         release.declare(plan.releases)

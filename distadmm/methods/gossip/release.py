@@ -128,12 +128,6 @@ class Gradients(protected.Protected):
     edges: pairwise.Edges | None = None  # the keys of pairwise noise
     conditions: Conditions | None = None  # under which nodes drop out and return
 
-    def plans(self, releases: object) -> list[tuple[Event, ...]]:
-        recipe = self.recipe
-        if recipe.unverified:
-            return []
-        return [tuple(recipe.planned(i)) for i in range(len(self.books))]
-
     def noisy(self, k: int, values: Array) -> Array:
         """The gradients of iteration k as they may be used; what an earlier process released is taken to the byte."""
         sound = np.isfinite(values).all()

@@ -24,7 +24,7 @@ from distadmm.algorithm import Planned
 from distadmm.errors import BudgetExhausted, require
 from distadmm.privacy.accounting import accountant, kept, objective_perturbation, rdp, statements
 from distadmm.privacy.accounting.events import Adjacency, Event, Gaussian, KNorm, Unbounded
-from distadmm.privacy.accounting.schedule import Stretches, stretches
+from distadmm.privacy.accounting.schedule import stretches
 from distadmm.privacy.ledger.books import Books
 from distadmm.privacy.ledger.tally import is_committed
 from distadmm.privacy.noise.mechanism import Noise, output_noise
@@ -180,21 +180,6 @@ class Protected(Unprotected):
         first = {case: i for i, case in enumerate(cases)}
         made = {case: self.recipe.event(solve, i, case[2], case[3]) for case, i in first.items()}
         return [made[case] for case in cases]
-
-    def plans(self, releases: Sequence[Planned]) -> list[tuple[Event, ...]]:
-        """The events that each node can reserve; nothing where they have no proved price."""
-        if self.recipe.unverified:
-            return []
-        if not isinstance(releases, Stretches):
-            return list(zip(*(self.events(k, quadratic, factor) for k, quadratic, factor in releases)))
-        columns = []
-        for solve, times, quadratic, factor in self.recipe.priced_alike(releases):
-            found = self.events((solve - 1) * releases.apart + 1, quadratic, factor)
-            whole = {
-                id(event): event.times(times) for event in {id(event): event for event in found}.values()
-            }
-            columns.append([whole[id(event)] for event in found])
-        return list(zip(*columns))
 
     def declare(self, releases: Sequence[Planned]) -> None:
         """Hold unchecked code to its schedule: another draw, or a second one, is exposed as such."""
