@@ -21,6 +21,7 @@ from distadmm.algorithm import Array, begin, stepped
 from distadmm.audit.draws import Draws
 from distadmm.audit.noises import Finding, Noise, Verdict, verdict_of
 from distadmm.errors import require
+from distadmm.methods.consensus import private as consensus
 from distadmm.methods.masked import masked, private
 from distadmm.methods.masked.learner import Ask, Learner
 from distadmm.methods.masked.rows import Rows
@@ -75,7 +76,7 @@ def record(config: Config, draws: Draws) -> Recording:
     plan = private.plan_of(prepared)
     require(not plan.unverified, f"nothing is claimed of this run: {plan.unverified}")
     source, node = draws.source(), prepared.node
-    books = private.books_of(prepared, plan, unwritten(prepared.config.run), source, {})
+    books = consensus.books_of(prepared, plan, unwritten(prepared.config.run), source, {})
     members = private.set_up(node, plan, source, books)
     release = Sums(plan.rule, node.tree, books, source, members, plan)
     playing = node.having(release=release)

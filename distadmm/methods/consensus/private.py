@@ -7,7 +7,7 @@ ledger, under the hypothesis' name.  None is assumed.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -229,7 +229,7 @@ def armed(prepared: Prepared, plan: Plan | None, run: Running) -> Node:
     if plan is not None and any(event.shares_noise for events in plan.events for event in events):
         spending.require_rows_of_their_own(world, contents)
     with world.together():
-        books = _books(prepared, plan, run, source, contents)
+        books = books_of(prepared, plan, run, source, contents)
     if plan is None or source is None:
         enter(prepared, run, books, [[Unbounded(NO_NOISE)]] * len(books), contents)
         bare = Unprotected(books)
@@ -310,13 +310,16 @@ def noise_source(config: Config) -> Source:
     return source_of("simulation", config.loop.seed)
 
 
-def _books(
-    prepared: Prepared, plan: Plan | None, run: Running, source: Source | None, contents: dict[int, Content]
+def books_of(
+    prepared: Prepared, plan: Any, run: Running, source: Source | None, contents: Mapping[int, Content]
 ) -> Books:
+    """The ledgers of the nodes here, opened or taken up again; `plan` is that of the algorithm's house."""
     config, network = prepared.config, prepared.node.network
-    nodes, ghosts = network.nodes, network.ghosts.tolist()
-    recipe = None if plan is None else plan.recipe
-    adjacency = recipe.adjacency if recipe is not None else "replace"
+    nodes, ghosts = (
+        network.nodes,
+        [] if config.algorithm.tree else network.ghosts.tolist(),
+    )  # whose heads come here
+    adjacency = "replace" if plan is None else config.privacy.adjacency
     mode, generator = (source.mode, source.name) if source is not None else ("simulation", "no noise")
     dataset = run.data_id or config.problem.data
     header: dict[str, Any] = {"adjacency": adjacency, "mode": mode, "dataset": dataset}
@@ -328,7 +331,7 @@ def _books(
     if plan is not None:
         header["claim"] |= circumstances_of(prepared)
     header["rows"] = {node: content.names for node, content in contents.items()}
-    budgets = _budgets(config, plan, network.n_local)
+    budgets = plan.budgets if hasattr(plan, "budgets") else _budgets(config, plan, network.n_local)
     folder = None if run.folder is None else run.folder / "ledger"
     return Books.open(folder, nodes, ghosts, budgets=budgets, **header)
 

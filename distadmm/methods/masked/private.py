@@ -26,7 +26,6 @@ from distadmm.privacy.accounting.shared_discrete_gaussian import (
     colluding_of,
     least_roster,
 )
-from distadmm.privacy.ledger.books import Books
 from distadmm.privacy.ledger.filter import GaussianFilter
 from distadmm.privacy.noise import signing
 from distadmm.privacy.noise.masks import Key, Member, be8, drawn, f8, members_of
@@ -68,6 +67,18 @@ class Plan:
             "mu": self.mu, "epsilon": self.epsilon, "delta": self.delta, "rounds": rule.most_rounds,
             "hosted": self.hosted, "pinned": bool(self.peers), "evaluated": bool(rule.evaluation),
         }  # fmt: skip
+
+    @property
+    def header(self) -> dict[str, Any]:
+        """What its ledgers are told: whom the claim holds against, and what it is."""
+        claim = scopes.claim("masked", self.verified, sums=self.facts)
+        return {"claim": claim, "trust": f"coalition:{self.rule.colluding}"}
+
+    @property
+    def budgets(self) -> list[GaussianFilter | None]:
+        """What each ledger of a rank admits, of as many nodes as a rank has at most."""
+        limit = None if self.unverified else GaussianFilter(self.epsilon, self.delta, self.mu, exact=True)
+        return [limit] * self.hosted
 
     def event(self, ask: learner.Ask, roster: int, r: int = 0) -> SharedDiscreteGaussian:
         """The price of a sum over so many nodes, of which every one pays the same."""
@@ -225,7 +236,7 @@ def armed(prepared: Prepared, plan: Plan, run: Running) -> Node:
         contents = consensus.contents_of(prepared)
     require_rows_of_their_own(world, contents)
     with world.together():
-        books = books_of(prepared, plan, run, source, contents)
+        books = consensus.books_of(prepared, plan, run, source, contents)
     node = prepared.node
     tried = max(sum(not event.free for event in ledger.events) for ledger in books.ledgers)
     todo: list[Event] = [Unbounded(plan.unverified)] if plan.unverified else [*plan.schedule[tried:]]
@@ -241,28 +252,6 @@ def armed(prepared: Prepared, plan: Plan, run: Running) -> Node:
     armed = node.having(release=release)
     release.watch(node.network, node.start, file)
     return armed
-
-
-def books_of(prepared: Prepared, plan: Plan, run: Running, source: Source, contents: dict[int, Any]) -> Books:
-    nodes = prepared.node.network.nodes
-    header: dict[str, Any] = {
-        "adjacency": plan.rule.adjacency,
-        "mode": source.mode,
-        "dataset": run.data_id or prepared.config.problem.data,
-        "source": source.name,
-    }
-    if run.folder is not None and run.resumed:
-        return Books.resume(run.folder / "ledger", nodes, agreed=run.world.together, **header)
-    header |= {
-        "scope": "record",
-        "run": run.name,
-        "trust": f"coalition:{plan.rule.colluding}",
-        "claim": scopes.claim("masked", plan.verified, sums=plan.facts)
-        | consensus.circumstances_of(prepared),
-        "rows": {node: content.names for node, content in contents.items()},
-        "budget": None if plan.unverified else GaussianFilter(plan.epsilon, plan.delta, plan.mu, exact=True),
-    }
-    return Books.open(None if run.folder is None else run.folder / "ledger", nodes, **header)
 
 
 def set_up(node: Node, plan: Plan, source: Source, books: Any) -> dict[int, Member]:
