@@ -183,13 +183,9 @@ def nearest(word: str, known: Any) -> str | None:
     return near[0] if near else None
 
 
-def _is_optional(annotation: Any) -> bool:
-    return type(None) in typing.get_args(annotation)
-
-
 def _convert(annotation: Any, text: Any, name: str) -> Any:
     """`text` from a command line or a configuration file, as the field's type."""
-    if _is_optional(annotation):
+    if type(None) in typing.get_args(annotation):
         if text in (None, "none"):
             return None
         (annotation,) = [a for a in typing.get_args(annotation) if a is not type(None)]
@@ -249,7 +245,7 @@ def _add_flags(parser: Any, cls: type) -> None:
             shown = ",".join(map(str, field.default)) if isinstance(field.default, tuple) else field.default
             text += f" (default: {shown})"
         given: dict[str, Any] = {"dest": name, "default": argparse.SUPPRESS, "help": text}
-        if annotation is bool or (_is_optional(annotation) and bool in typing.get_args(annotation)):
+        if bool in (annotation, *typing.get_args(annotation)) and typing.get_origin(annotation) is not tuple:
             group.add_argument(option(name), action=argparse.BooleanOptionalAction, **given)
         else:
             choices = ",".join(map(str, field.metadata["choices"] or ()))
@@ -308,7 +304,6 @@ def build(classes: Sequence[type], values: dict[str, Any], source: str = "--conf
             near = nearest(key, known)
             hint = f"did you mean {near}? " if near else ""
             raise InputError(f"{source}: unknown key {key!r}; {hint}known: {', '.join(sorted(known))}")
-    values = build_values(values, classes)
     built = []
     for cls in classes:
         arguments = {}
@@ -350,8 +345,9 @@ def parse(prog: str, description: str, classes: Sequence[type], argv: Sequence[s
 
 def today(values: dict[str, Any], classes: Sequence[type], where: str = "") -> dict[str, Any]:
     """`values` with the names and words of this release; what is old is said, if there is a `where` to name."""
-    values = build_values(values, classes)
     fields = {name: pair for cls in classes for name, pair in fields_of(cls).items()}
+    spelled = {name.rstrip("_"): name for name in fields}  # `lambda` for `lambda_`
+    values = {spelled.get(key.rstrip("_"), key): value for key, value in values.items()}
     for name, (field, annotation) in fields.items():
         for old in field.metadata["was"].keys() & values.keys():
             given = new = values[old]
@@ -383,12 +379,6 @@ def of_a_run(values: dict[str, Any], classes: Sequence[type]) -> dict[str, Any]:
 def _tell(line: str) -> None:
     """Once, however many runs of a sweep it holds for."""
     print(line, file=sys.stderr)
-
-
-def build_values(values: dict[str, Any], classes: Sequence[type]) -> dict[str, Any]:
-    """`values` with their keys spelled as the fields are (`lambda` for `lambda_`)."""
-    known = {name.rstrip("_"): name for cls in classes for name in fields_of(cls)}
-    return {known.get(key.rstrip("_"), key): value for key, value in values.items()}
 
 
 def value_of(argv: Sequence[str], option: str) -> str | None:

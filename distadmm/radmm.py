@@ -91,13 +91,6 @@ class Consensus(shell.Programme):
     def groups(self, asked: dict[str, Any]) -> list[type]:
         return [Choice, Problem, Loop, Links, Privacy, find(asked.get("algorithm", Choice().algorithm)).cls]
 
-    def pack(self, options: Config) -> Config | dict[str, Any]:
-        """Plain values where the algorithm is a class that the other ranks have yet to load."""
-        return options.table() if options.name.endswith(".py") else options
-
-    def unpack(self, packed: Config | dict[str, Any]) -> Config:
-        return packed if isinstance(packed, Config) else configure(**packed)
-
     def title(self, options: Config) -> str:
         return Path(options.name).name.removesuffix(".py")  # also of an algorithm that is a file elsewhere
 

@@ -20,7 +20,6 @@ from distadmm.algorithm import Array, find
 from distadmm.data.parties import DataOptions
 from distadmm.data.parts import Parts, check, sparse_or_dense
 from distadmm.files import finite
-from distadmm.flags import build
 from distadmm.methods.sharing import admm, gauss_seidel, jacobi, messages, private, stationary, words
 from distadmm.methods.sharing import price as prices
 from distadmm.methods.sharing.observe import Observer, Watcher
@@ -84,13 +83,6 @@ class SharingADMM(shell.Programme):
     def groups(self, asked: dict[str, Any]) -> list[type]:
         name = str(asked.get("algorithm", ""))
         return [*self.flags, *([find(name, "star").cls] if name.endswith(".py") else [])]
-
-    def pack(self, options: Options) -> Any:
-        """Plain values where the algorithm is a class that the other ranks have yet to load."""
-        return options.table() if options.own is not None else options
-
-    def unpack(self, packed: Any) -> Options:
-        return packed if isinstance(packed, Options) else Options(*build(self.groups(packed), packed))
 
     def prepare(self, options: Options, world: World) -> Prepared:
         return prepare(options, world)

@@ -76,11 +76,12 @@ class Programme:
         return list(self.flags)
 
     def pack(self, options: Any) -> Any:
-        """What travels to the other ranks."""
-        return options
+        """What travels to the other ranks: plain values where an algorithm is a class that they have yet to load."""
+        table = options.table()
+        return table if str(table.get("algorithm")).endswith(".py") else options
 
     def unpack(self, packed: Any) -> Any:
-        return packed
+        return self.form(*build(self.groups(packed), packed)) if isinstance(packed, dict) else packed
 
     def title(self, options: Any) -> str:
         """What run directories are called."""
