@@ -19,11 +19,41 @@ from distadmm.privacy.accounting.accountant import (
     epsilon,
     r_o_r,
 )
+from distadmm.privacy.accounting.pairwise_gaussian import PairwiseGaussian
+from distadmm.privacy.accounting.trust import ANY, Trust
+from distadmm.privacy.ledger import compose
 
 DELTA = 1e-5
 CHEAP = ObjectivePerturbation("gamma", 20, 0.5, 0.2, 0.25, 8.2, 20)
 DEAR = replace(CHEAP, floor=0.5, count=30)
 NODES = {"a": [CHEAP], "b": [DEAR], "c": [CHEAP]}
+
+
+def test_who_shares_noise_with_others_holds_records_of_its_own():
+    edge = PairwiseGaussian(2.0**12, 2.0**14, 2.0**10, (0.2, 0.5, 1.0), coalition=1)
+    here, there = {"a": [edge], "b": [edge]}, {"a": [edge], "b": [CHEAP]}
+    for across in ("parties", "unknown", "moving"):
+        assert math.isinf(combine(here, "replace", DELTA, across).epsilon)
+        assert math.isfinite(combine(there, "replace", DELTA, across).epsilon)
+    twice = {"a": 2, "b": 2}
+    assert math.isinf(combine(here, "replace", DELTA, "person", twice).epsilon)
+    assert math.isinf(
+        max(epsilon(n.spent, DELTA, "replace") for n in compose.blocks([group_of(edge)] * 2, "sum"))
+    )
+
+
+def group_of(event):
+    return compose.Node(compose.spending([event], 2))
+
+
+def test_a_group_keeps_who_may_collude():
+    edge = PairwiseGaussian(2.0**12, 2.0**14, 2.0**10, (0.2, 0.5, 1.0), coalition=0, count=3)
+    for event in (edge, edge.against(Trust(1))):
+        of_two = event.group(2)
+        assert of_two.gdp_mu("replace") == pytest.approx(2 * event.gdp_mu("replace"), rel=1e-12)
+        assert of_two.against(ANY).gdp_mu("replace") == pytest.approx(
+            2 * event.against(ANY).gdp_mu("replace"), rel=1e-12
+        )
 
 
 def test_a_record_at_one_node_costs_what_its_node_costs():

@@ -896,12 +896,8 @@ def test_the_auditor_attacks_second_moments_beside_gradients(
 
 
 def test_the_auditor_takes_nodes_away_whose_absence_was_not_paid_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    share = pairwise_gaussian.PairwiseGaussian._share
-    monkeypatch.setattr(
-        pairwise_gaussian.PairwiseGaussian,
-        "_share",
-        lambda self, colluding: share(self, colluding - self.gone),
-    )
+    nobody_gone = property(lambda self: (*self.shares, self.rest)[min(self.coalition, len(self.shares))])
+    monkeypatch.setattr(pairwise_gaussian.PairwiseGaussian, "share", nobody_gone)
     verdict, _ = attacked(**AWAY)
     assert any(finding.kind == "entry" for finding in verdict.findings), verdict.findings[:3]
 

@@ -423,6 +423,18 @@ def test_bad_requests_are_one_line(tmp_path, capsys, argv, what):
     assert err.count("\n") == 1
 
 
+def test_a_claim_of_a_later_version_is_refused_in_a_line(tmp_path, capsys):
+    ledger = Ledger(
+        tmp_path, 0, adjacency="replace", mode="secure", claim={"scope": "of tomorrow", "verified": []}
+    )
+    ledger.commit([KNorm(3, 1.0, 0.5)])
+    ledger.close()
+    code, _, err = call(capsys, "show", tmp_path)
+    assert (code, "scope is 'of tomorrow'; choose one of" in err) == (2, True)
+    code, out, _ = call(capsys, "merge", tmp_path)
+    assert (code, "a claim unknown here: 'of tomorrow'; update distadmm" in out) == (0, True)
+
+
 def test_a_faulty_ledger_is_not_shown(two_nodes, capsys):
     path = path_of(two_nodes / "ledger", 0)
     path.write_bytes(path.read_bytes().replace(b'"k":3', b'"k":1', 1))

@@ -101,35 +101,27 @@ class Bounds(NamedTuple):
 
 def epsilon(events: Event | Iterable[Event], delta: float, adjacency: Adjacency) -> float:
     """The smallest epsilon >= 0 that is proved for all events together at `delta`; infinite without a proof."""
-    return _epsilon(tuple(_checked(events, delta, adjacency)), delta, adjacency)
-
-
-@lru_cache(maxsize=256)
-def _epsilon(listed: tuple[Event, ...], delta: float, adjacency: Adjacency) -> float:
-    """Kept, because a run asks for it when it plans, when it starts and when it ends."""
-    if not listed:
-        return 0.0
-    if any(e.unbounded for e in listed):
-        return math.inf
-    pure = _pure(listed, adjacency)
-    if delta == 0:
-        return pure
-    mu = _mu(listed, adjacency)
-    if mu is not None:
-        return min(pure, _exact(mu, delta))
-    return min(pure, _renyi(listed, delta, adjacency), _pld(listed, delta, adjacency))
+    return _epsilon(tuple(_checked(events, delta, adjacency)), delta, adjacency, True)
 
 
 def adaptive_epsilon(events: Event | Iterable[Event], delta: float, adjacency: Adjacency) -> float:
     """The same by those bounds alone that hold for releases that were chosen by what came before."""
-    listed = _checked(events, delta, adjacency)
+    return _epsilon(tuple(_checked(events, delta, adjacency)), delta, adjacency, False)
+
+
+@lru_cache(maxsize=256)
+def _epsilon(listed: tuple[Event, ...], delta: float, adjacency: Adjacency, committed: bool) -> float:
+    """Kept, because a run asks for it when it plans, when it starts and when it ends."""
     if any(e.unbounded for e in listed):
         return math.inf
     pure = _pure(listed, adjacency)
     if delta == 0 or not listed:
         return pure
     mu = _mu(listed, adjacency)
-    return min(pure, _renyi(listed, delta, adjacency), math.inf if mu is None else _exact(mu, delta))
+    if mu is not None:  # tight, whatever was chosen by what
+        return min(pure, _exact(mu, delta))
+    renyi = min(pure, _renyi(listed, delta, adjacency))
+    return min(renyi, _pld(listed, delta, adjacency)) if committed else renyi
 
 
 def bounds(events: Event | Iterable[Event], delta: float, adjacency: Adjacency) -> Bounds:

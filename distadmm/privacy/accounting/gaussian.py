@@ -8,10 +8,8 @@ them, chosen adaptively, are exactly sqrt(sum mu_t^2)-Gaussian together (Dong, R
 Discrete Gaussian noise on a grid costs not what the continuous formula says, but never far above it (`discrete`).
 N_Z(0, sigma^2)^n on an integer query of l2 sensitivity Delta.  Three bounds, the smallest of which is used:
 
-* any n (derived for this project; not peer-reviewed).  Draw y ~ N(v, s1^2 I), then x from the discrete Gaussian of
-  width s2 around y, s1^2 + s2^2 = sigma^2: x is a function of a continuous Gaussian release.  By Poisson summation the
-  normaliser of the second draw is within 1 -+ theta of its mean, theta = 2 sum_k exp(-2 pi^2 s2^2 k^2), so in each
-  coordinate  (1 - theta)/(1 + theta) <= N_Z(v, sigma^2) / law(x) <= 1 + theta, and
+* any n (derived for this project; not peer-reviewed: docs/proofs/discrete-gaussian.md).  With s1^2 + s2^2 = sigma^2 and
+  theta = 2 sum_k exp(-2 pi^2 s2^2 k^2) the release is nearly a function of a continuous Gaussian of width s1:
 
       H_gamma <= e^u H_{gamma e^-(u+l)}(continuous, s1),  u = n ln(1 + theta),  l = n ln[(1 + theta)/(1 - theta)].
 
@@ -22,6 +20,7 @@ N_Z(0, sigma^2)^n on an integer query of l2 sensitivity Delta.  Three bounds, th
 
 import math
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -61,10 +60,7 @@ def hockey_stick(mu: float, eps: Array | float, roundings: float = _ROUNDINGS) -
     """delta(eps; mu), never below the true value."""
     eps = np.asarray(eps, dtype=float)
     away = np.minimum(eps, _FURTHEST * mu) / mu  # further out nothing is left either way
-    log_p, log_q = log_ndtr(mu / 2 - away), log_ndtr(-mu / 2 - away)
-    p = np.exp(log_p)
-    exact = p * -np.expm1(np.minimum(eps + log_q - log_p, 0.0))
-    return np.minimum(exact + roundings * (4 + np.abs(log_p) + np.abs(eps)) * p, 1.0)
+    return np.minimum(_above(log_ndtr(mu / 2 - away), log_ndtr(-mu / 2 - away), eps, roundings), 1.0)
 
 
 def hockey_stick_sign_free(mu: float, eps: Array | float) -> Array:
@@ -72,10 +68,14 @@ def hockey_stick_sign_free(mu: float, eps: Array | float) -> Array:
     +-Delta.  Never below the true value."""
     eps = np.asarray(eps, dtype=float)
     x = np.maximum(eps / mu - mu / 2, 0.0)  # Z > eps is |X| > x
-    log_p, log_q = log_ndtr(-x), log_ndtr(-x - mu)
-    p = 2 * np.exp(log_p)
+    return np.minimum(2 * _above(log_ndtr(-x), log_ndtr(-x - mu), eps, _ROUNDINGS), 1.0)
+
+
+def _above(log_p: Any, log_q: Any, eps: Array, roundings: float) -> Array:
+    """p - e^eps q, not below it."""
+    p = np.exp(log_p)
     exact = p * -np.expm1(np.minimum(eps + log_q - log_p, 0.0))
-    return np.minimum(exact + _ROUNDINGS * (4 + np.abs(log_p) + np.abs(eps)) * p, 1.0)
+    return exact + roundings * (4 + np.abs(log_p) + np.abs(eps)) * p
 
 
 def log_tail_moment(mu: float, order: Array, above: float) -> Array:

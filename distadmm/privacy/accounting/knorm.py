@@ -5,9 +5,7 @@ s = alpha Delta, r ~ Gamma(d, 1), t the cosine between b and e_1, (1 + t)/2 ~ Be
 
     L = sqrt(r^2 + 2 r s t + s^2) - r,        h(eps) = P(L > eps) - e^eps P(L < -eps).
 
-*Proof.*  On each line parallel to v the density is log-concave, so the best test is a half-line and the
-hockey-stick of a shift is sup_x [F(x) - gamma F(x - |v|)], which grows with |v|; integrate over the lines and
-rotate.
+Proof: docs/proofs/k-norm.md.
 
 Quadrature.  L > l  iff  r < (s - l)/2  or  (1 - t)/2 < c (1 + (s + l)/(2 r)),  c = (s - l)/(2 s), so one
 integral over r is left.  Its integrand has a kink at r = (s - l)/2 and is a half-integer power beside it:

@@ -19,7 +19,7 @@ import numpy as np
 
 from distadmm.errors import require
 from distadmm.privacy.accounting import accountant, cost, rdp
-from distadmm.privacy.accounting.events import Adjacency, Event, check_adjacency
+from distadmm.privacy.accounting.events import Adjacency, Event, Unbounded, check_adjacency
 
 RULES = {
     "one-node": "a record is held by one node: the node that costs most",
@@ -29,6 +29,19 @@ RULES = {
     "moving": "a record may be replaced by one at another node: removed there and added here, composed",
     "unknown": "who holds what is not known, or the tables overlap: all nodes composed",
 }
+
+
+_SHARED = "a record may be held by several nodes that share noise, of which none was meant for that"
+
+
+def held_by_all(spent: Iterable[Iterable[Event]]) -> list[Event]:
+    """What nodes of one run spend on a record that all of them hold.
+
+    Under noise that they share it moves them together: their mu add up, up to as many times as their squares do.
+    """
+    books = [list(events) for events in spent]
+    several = sum(any(event.shares_noise for event in book) for book in books) > 1
+    return [*(event for book in books for event in book), *([Unbounded(_SHARED)] if several else [])]
 
 
 class Combined(NamedTuple):
@@ -67,10 +80,10 @@ def combine(
             not unknown, f"records names node {unknown[0] if unknown else ''!r}, of which nothing is known"
         )
         held = {node: [e.group(k) for e in spent[node]] for node, k in records.items() if k}
-        events = [e for each in held.values() for e in each]
+        events = held_by_all(held.values())
         return Combined(accountant.epsilon(events, delta, adjacency), RULES["person"], tuple(held))
     if across in ("parties", "unknown"):
-        events = [e for each in spent.values() for e in each]
+        events = held_by_all(spent.values())
         return Combined(accountant.epsilon(events, delta, adjacency), RULES[across], tuple(spent))
     if across == "moving":
         return _moving(spent, adjacency, delta)
@@ -106,7 +119,7 @@ def _moving(spent: Mapping[Hashable, tuple[Event, ...]], adjacency: Adjacency, d
 
 def _moved(removed: tuple[Event, ...], added: tuple[Event, ...], delta: float) -> float:
     """The record is in P at one node and in Q at the other: directed pairs, composed."""
-    both = [*removed, *added]
+    both = held_by_all([removed, added])
     if any(e.unbounded for e in both):
         return math.inf
     pure = math.fsum(e.pure_epsilon("add-remove") for e in both) * (1 + 1e-15)

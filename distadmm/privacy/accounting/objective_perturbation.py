@@ -1,65 +1,35 @@
 """Objective perturbation: a release that is the exact minimiser under a noisy linear term.
 
-Theorem C
----------
-Derived for this project; not peer-reviewed.  A node releases the exact minimiser f of
+Derived for this project; not peer-reviewed.  Proofs, and the hypotheses H1 to H8 that code must have established before
+a number is printed: docs/proofs/objective-perturbation.md (Theorem C), docs/proofs/replace-one.md.
 
-    G_D(f) + b' f,      G_D(f) = w sum_n l(y_n x_n' f) + (linear) + (rest),
-
-and D + z has one more record z = (x, y).  With h the hockey-stick (Theorem A, see `knorm`; or the Gaussian one) of
-the noise shifted by Delta = w, L its loss under the unshifted noise and tau = ln(1 + w c1 / Phi), for all eps >= 0
+A node releases the exact minimiser f of  G_D(f) + b'f,  G_D(f) = w sum_n l(y_n x_n' f) + (linear) + (rest), and D + z
+has one more record z = (x, y).  With h the hockey-stick of the noise shifted by Delta = w (`knorm`, `gaussian`), L its
+loss under the unshifted noise and tau = ln(1 + w c1 / Phi), for all eps >= 0
 
     H(D | D+z)  <=  h(eps),
     H(D+z | D)  <=  E[(1 - e^(eps - tau - max(0, L)))_+]  =  h(eps - tau)  once eps >= tau,
 
 and below gamma = 1 by H_gamma(P|Q) = 1 - gamma + gamma H_{1/gamma}(Q|P).  H is convex and the total variation
-(gamma = 1) is the same both ways, so the lower hull of these bounds holds.
+(gamma = 1) is the same both ways, so the lower hull of these bounds holds, whatever the linear term is.
 
-*Proof.*  f <-> b = -grad G_D(f) is one to one and smooth, so the densities of f under D and D+z are
-nu(b) |det H| and nu(b + s u) |det(H + w l'' x x')|, with u = -+x/|x| fixed (l' has one sign for z), s in [0, w].
-The determinants' ratio 1 + w l'' x'H^-1 x lies in [1, e^tau].  -ln nu(b + s u) is convex in s, so the loss of the
-noise is at most max(0, its value at s = w) = max(0, L), a law that does not depend on u.  From D to D+z the
-determinant helps; back it costs tau.  The bounds hold whatever the linear term is, so adaptive steps compose.
-
-Hypotheses, each of which must be checked by code before a number is printed
-* H1  w = C/B is a public constant (not divided by the actual number of records under add/remove).
-* H2  l(y x'f) with |l'| <= 1, 0 <= l'' <= c1, and l' of one sign for each record: logistic, smoothed hinge; labels
-      exactly -1 or +1.  Without the sign (`one_signed=False`): L is replaced by the larger loss of the shifts
-      +Delta and -Delta, which covers s in [-w, w]; added or removed, tau is paid both ways (more than needed).  A loss
-      that is no function of x'f is not covered at all.
-* H3  each row depends on its own record and public constants only, and is clipped to |x| <= 1.
-* H4  the noise is fresh given all of the past; start, alpha, C, rho and stopping do not depend on data.
-* H5  the linear term may be any function of released values, if the node itself holds Phi, w and alpha.
-* H6  f ranges over R^d, or a public convex constraint or regulariser stands inside the argmin.
-* H7  Phi = rho/N + 2 eta V bounds the curvature of the rest from below at that release.
-* noise: density log-concave, rotation invariant, falling with the radius.
-* minimiser exact; or certified to a gradient norm of t and released with noise of density
-  exp(-a |.|), a = output_epsilon Phi / (2 t), then used in its released form only: `output_epsilon` more a release,
-  the same for every adjacency, because given the exact minimiser both errors lie in a ball of radius t / Phi.
-
-R(level), the power of the best test of a pair, follows from its hockey-sticks, and power functions chain (group privacy
-of Dong, Roth and Su 2022, whose proof needs no symmetry); so does what follows.  Proofs: docs/proofs/replace-one.md.
+Without one sign of l' for each record (`one_signed=False`), L is replaced by the larger loss of the shifts +Delta and
+-Delta; added or removed, tau is paid both ways (more than needed).  A flipped label of a logistic loss adds w y x'f and
+leaves the Hessian: additive noise, Delta = w, no tau.
 
 Replaced: D = C + z, D' = C + z'; x and y may both change.
-* chain    H(D | D')  <=  sup_x R2(R1(x)) - gamma x,  R1 that of C against C + z', R2 that of C + z against C: one of
-           the two steps pays tau, not both.
-* direct   H(D | D')  <=  E[(1 - e^(eps - tau - max(0, L)))_+] for every gamma > 0, L at Delta = 2 w: for -ln nu, the
-           segments [0, 2 w u] and [0, -2 w u'] average to the set of shifts, and by Brunn-Minkowski opposite records
-           are the worst.
-The smaller one at each gamma >= 1 bounds both directions, and so does its hull across gamma = 1 ("profile").  For gamma
-noise no loss exceeds alpha 2 w + tau, because one determinant gains while the other loses.
+* chain    H(D | D')  <=  sup_x R2(R1(x)) - gamma x,  R1 the power function of C against C + z', R2 that of C + z
+           against C: one of the two steps pays tau, not both.
+* direct   H(D | D')  <=  E[(1 - e^(eps - tau - max(0, L)))_+] for every gamma > 0, L at Delta = 2 w.
+The smaller one at each gamma >= 1 bounds both directions, and so does its hull across gamma = 1 ("profile").  k records
+of one person at one node are R o ... o R: added or removed, of one record's R; replaced, of the swap's own.
 
-For committed schedules only. The pair is no filter (f-DP filters of such curves are invalid), and no statement about
-data-dependent stopping, K or eta uses it. Renyi curves, which filters add up, rest on R o R and on tau + max(0, L) as
-a loss that is bounded wherever it is looked at ("pointwise").
+For committed schedules only: the pair is no filter (f-DP filters of such curves are invalid).  Renyi curves, which
+filters add up, rest on R o R, R that of H <= h(eps - tau) both ways ("r-o-r", which is shown beside the above for one
+release, as 0.1 claimed it), and on tau + max(0, L) as a loss that is bounded wherever it is looked at ("pointwise").
 
-k records of one person at one node are R o ... o R: added or removed, k times that of one record; replaced, k times the
-swap's own R (and not 2 k of the add/remove curve).
-
-"r-o-r": R o R with R that of H <= h(eps - tau) both ways, which pays tau twice.  It is what 0.1 claimed for a replaced
-record, is shown beside the above for one release, and is what Renyi curves start from.
-
-A flipped label of a logistic loss adds w y x'f and leaves the Hessian: additive noise, Delta = w, no tau.
+An inexact minimiser is certified to a gradient norm of t and released with noise of density exp(-a |.|), a =
+output_epsilon Phi / (2 t), then used in its released form only: `output_epsilon` more a release.
 """
 
 from __future__ import annotations
@@ -92,7 +62,7 @@ class ObjectivePerturbation(Event):
     to it costs that much more a release.  `one_signed`: l' has one sign for each record, whatever f is.
     `logistic`: l is the logistic loss, so that flipping a label adds a linear function to it; without it
     the label adjacency is priced as a replacement.  `records`: how many records of one person change at
-    once.  See the module's head for the theorem and its hypotheses.
+    once.  See the module's head for the theorem.
     """
 
     noise: str

@@ -21,6 +21,7 @@ Derived for this project; not peer-reviewed.  Proofs: docs/proofs/pairwise-noise
 
 import math
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 from itertools import combinations, islice
 from typing import ClassVar
 
@@ -28,7 +29,7 @@ import numpy as np
 
 from distadmm.algorithm import Array
 from distadmm.errors import require
-from distadmm.privacy.accounting.events import Adjacency, Event, Gaussian, check_adjacency, positive, whole
+from distadmm.privacy.accounting.events import Adjacency, Event, check_adjacency, positive, whole
 from distadmm.privacy.accounting.trust import Trust
 from distadmm.structs import struct
 
@@ -85,10 +86,7 @@ class PairwiseGaussian(Event):
 
     @property
     def share(self) -> float:
-        return self._share(self.coalition)
-
-    def _share(self, colluding: int) -> float:
-        at = colluding + self.gone
+        at = self.coalition + self.gone
         return self.shares[at] if at < len(self.shares) else self.rest
 
     def gdp_mu(self, adjacency: Adjacency) -> float:
@@ -101,16 +99,10 @@ class PairwiseGaussian(Event):
     def against(self, trust: Trust) -> Event:
         """As a coalition of another size sees it; whoever sees what is published alone sees no more than one of 0."""
         others = len(self.shares) if math.isinf(trust.colluding) else int(max(trust.colluding, 0))
-        if others == self.coalition:
-            return self
-        return Gaussian(
-            math.sqrt((self.sigma_grid**2 - 4) / self._share(others)) / self.sensitivity_grid, self.count
-        )
+        return replace(self, coalition=others)
 
     def group(self, records: int) -> Event:
-        if records == 1:  # what it is against others must not be lost
-            return self
-        return Gaussian(math.sqrt(self.count) / (self.gdp_mu("replace") * records), self.count)
+        return replace(self, sensitivity_grid=self.sensitivity_grid * records)
 
     def sample(self, stream, shape=None, sensitivity=None) -> Array:
         """s u_i."""

@@ -14,6 +14,7 @@ Derived for this project; not peer-reviewed.
 """
 
 import math
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -94,9 +95,7 @@ class SharedDiscreteGaussian(Event):
         return Gaussian(1 / (self.gdp_mu("replace") * math.sqrt(worse)))
 
     def group(self, records: int) -> Event:
-        if self.bears_no_label or records == 1:  # what it is against others must not be lost
-            return self
-        return Gaussian(1 / (self.gdp_mu("replace") * records))
+        return replace(self, sensitivity_grid=self.sensitivity_grid * records)
 
     def sample(self, stream, shape=None, sensitivity=None) -> Array:
         """This node's share of the noise."""

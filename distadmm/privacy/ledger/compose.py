@@ -14,8 +14,8 @@ import numpy as np
 
 from distadmm.privacy.accounting import accountant
 from distadmm.privacy.accounting.cost import cost_of, counted
-from distadmm.privacy.accounting.events import Adjacency, Event, Unbounded
-from distadmm.privacy.accounting.nodes import RULES
+from distadmm.privacy.accounting.events import Adjacency, Event
+from distadmm.privacy.accounting.nodes import RULES, held_by_all
 from distadmm.privacy.accounting.rdp import ORDERS, rdp_to_epsilon
 
 #: For each scope of a ledger: how its nodes compose, and the rule in words.
@@ -25,7 +25,6 @@ NODES = {
     "person": ("sum", RULES["parties"]),
     "unknown": ("sum", RULES["unknown"]),
 }
-_SHARED = "a record may be held by several nodes that share noise, of which none was meant for that"
 _COMBINATIONS = 64  # of different nodes over runs that are priced one by one
 
 Spending = tuple[Event, ...]  # what one node spent
@@ -71,18 +70,10 @@ def blocks(nodes: Sequence[Node], rule: str = "max") -> list[Node]:
     """
     groups = [list(range(len(nodes)))] if rule == "sum" else same_rows([node.names for node in nodes])
     found = [[nodes[at] for at in group] for group in groups]
-    return [Node(_added(some), frozenset().union(*(n.names for n in some))) for some in found]
-
-
-def _added(some: Sequence[Node]) -> Spending:
-    """What these nodes of one run spend on a record that all of them hold.
-
-    Under noise that they share it moves them together: their mu add up, up to as many times as their squares do.
-    """
-    spent = [e for node in some for e in node.spent]
-    if sum(any(e.shares_noise for e in node.spent) for node in some) > 1:
-        spent.append(Unbounded(_SHARED))
-    return spending(spent)
+    return [
+        Node(spending(held_by_all(node.spent for node in some)), frozenset().union(*(n.names for n in some)))
+        for some in found
+    ]
 
 
 def over_runs(

@@ -226,7 +226,10 @@ def doubt(tally: Tally, events: Iterable[Event]) -> str:
         return ""
     from distadmm.privacy.accounting.scopes import HYPOTHESES, SCOPES, established
 
+    scope = SCOPES.get(claim["scope"])
+    if scope is None:
+        return f"a claim unknown here: {claim['scope']!r}; update distadmm"
     known = {each.name for each in established(claim) if each.verified}
-    needed = dict.fromkeys((*SCOPES[claim["scope"]].hypotheses, *(h for e in events for h in e.hypotheses)))
+    needed = dict.fromkeys((*scope.hypotheses, *(h for e in events for h in e.hypotheses)))
     missed = [name for name in needed if name not in known and name != "committed-schedule"]
     return f"not verified: {HYPOTHESES[missed[0]]} ({missed[0]})" if missed else ""
