@@ -11,7 +11,6 @@ from distadmm.flags import started
 if __name__ == "__main__":  # one BLAS thread a rank, before numpy is loaded
     raise SystemExit(started("distadmm.funnel"))
 
-from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -144,5 +143,4 @@ class PrivacyFunnel(design.Design):
 PROGRAMME = PrivacyFunnel()
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    return shell.main(PROGRAMME, argv)
+main = partial(shell.main, PROGRAMME)

@@ -215,7 +215,7 @@ def run_open(options: Options, rows: Rows, run: running.Running, repetition: int
     model, every, why = options.model, options.run.observe_every, [""]
 
     def stop() -> bool:
-        run.beat()
+        run.world.dog.beat()
         why[0] = run.asked_to_stop()
         return bool(why[0])
 
@@ -258,7 +258,7 @@ def run_private(options: Options, rows: Rows, price: Price, run: running.Running
     if sound:
         course = fit.sound_course(
             rows.X, rows.y, smooth, price, ledger, source, options.model.penalty, options.data.intercept,
-            kept=run.checkpoint_every is not None,
+            kept=run.flags.checkpoint_every is not None,
         )  # fmt: skip
         if not ledger.events:
             ledger.commit(price.schedule, plan.adjacency)
@@ -372,5 +372,4 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    return shell.main(PROGRAMME, argv)
+main = partial(shell.main, PROGRAMME)

@@ -11,6 +11,7 @@ import importlib
 import math
 from collections.abc import Sequence
 from dataclasses import field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -229,7 +230,7 @@ def _divergence(history: list[Measurement], observer: Observer, run: Running) ->
     return (
         f"no finite numbers after iteration {k} at {len(nodes)} of the nodes (the first: {nodes[0]}; {hosts[0]}), "
         "though models had not grown: a step of theirs failed, look at their rows and files"
-        + (f"; what was saved before stays, {run.going_on}" if run.checkpoint_every else "")
+        + (f"; what was saved before stays, {run.going_on}" if run.flags.checkpoint_every else "")
     )
 
 
@@ -309,8 +310,7 @@ def _of_another(message: str, argv: Sequence[str]) -> str:
     return f"--algorithm {chosen} has no --{flag}; it is a flag of {', '.join(having)}"
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    return shell.main(PROGRAMME, argv)
+main = partial(shell.main, PROGRAMME)
 
 
 def configure(algorithm: str = "radmm", **flags: Any) -> Config:

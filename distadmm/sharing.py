@@ -128,7 +128,7 @@ class SharingADMM(shell.Programme):
             observer = Observer(star, parts, problem, exact=prepared.exact)
         outcome, arrays, nearness = shell.Outcome(), {}, []
         if price.agreed is not None:
-            with run.signals.at_once():
+            with run.world.signals.at_once():
                 trained = private.train(star, parts, problem, price.agreed, out, price.own)
             means = {m: np.zeros(x.size) for m, x in trained.x.items()}
             solution = Solution(trained.x, means, trained.b, 1, True, private=True)

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from distadmm.data.targets import shown
 from distadmm.errors import InputError, require
 from distadmm.problems.loss_check import require_true
 from distadmm.problems.losses import Array, Loss, foreign
@@ -129,12 +130,8 @@ def _check_labels(labels: Array | None, loss: Loss, private: bool) -> None:
         found = np.unique(labels)
         require(
             set(found.tolist()) <= {-1.0, 1.0} and (private or found.size == 2),
-            f"the labels are {_shown(found)}; the loss needs exactly -1 and +1, both present",
+            f"the labels are {shown(found.tolist())}; the loss needs exactly -1 and +1, both present",
         )
-
-
-def _shown(found: Array) -> str:
-    return ", ".join(f"{value:g}" for value in found[:6]) + (", ..." if found.size > 6 else "")
 
 
 def sparse_or_dense(matrix: Any) -> Any:

@@ -19,7 +19,7 @@ def _numbers(values: Sequence[Any] | Array) -> Array | None:
         return None
 
 
-def _shown(values: Sequence[Any], limit: int = 5) -> str:
+def shown(values: Sequence[Any], limit: int = 5) -> str:
     texts = [f"{v:g}" if isinstance(v, float) else str(v) for v in values[:limit]]
     return ", ".join(texts) + (", ..." if len(values) > limit else "")
 
@@ -43,7 +43,7 @@ def conventional(values: Array, task: str, where: str) -> Array:
     found = _distinct(values)
     require(
         any(set(found) <= set(pair) for pair in _FAMILIAR),
-        f"{where} holds {_shown(found)}; what two classes are called is not learnt from private rows or from one "
+        f"{where} holds {shown(found)}; what two classes are called is not learnt from private rows or from one "
         "node's file: write -1 and 1 (or 0 and 1), or give --labels NEGATIVE,POSITIVE",
     )
     return np.where(np.asarray(values, dtype=float) == 1.0, 1.0, -1.0)
@@ -60,18 +60,18 @@ def find_classes(values: Array, task: str, where: str, count: int) -> tuple[Any,
                 return pair
     if len(found) < 2:
         needed = "two classes" if task == "binary" else "two classes or more"
-        raise InputError(f"{where} holds one class only ({_shown(found)}); needed: {needed}; check --target")
+        raise InputError(f"{where} holds one class only ({shown(found)}); needed: {needed}; check --target")
     if task == "binary":
         if len(found) > 2:
             raise InputError(
-                f"{where} holds {len(found)} distinct values ({_shown(found)}); a binary target has two: "
+                f"{where} holds {len(found)} distinct values ({shown(found)}); a binary target has two: "
                 "check --target, or choose a loss for several classes (--loss softmax, radmm alone) or for numbers "
                 "(--loss squared)"
             )
         return tuple(found)
     if len(found) > max(100, count // 10):
         raise InputError(
-            f"{where} holds {len(found)} distinct values in {count} rows ({_shown(found)}); these are "
+            f"{where} holds {len(found)} distinct values in {count} rows ({shown(found)}); these are "
             "no classes: check --target, or give --loss squared"
         )
     return tuple(found)
@@ -113,7 +113,7 @@ def to_targets(values: Array, classes: tuple[Any, ...], task: str, where: str, l
     if (y < 0).any():
         bad = int(np.argmax(y < 0))
         raise InputError(
-            f"{where}, {place(bad)}: {_shown([values[bad]])} is none of the classes {_shown(classes)}; "
+            f"{where}, {place(bad)}: {shown([values[bad]])} is none of the classes {shown(classes)}; "
             "mend the file, or give --labels"
         )
     return 2.0 * y - 1.0 if task == "binary" else y

@@ -211,7 +211,9 @@ class Loop:
             raise
         self.run.world.dog.enter("iterating")
         self.run.start_clock()
-        progress = Progress(self.course.iterations, self.run.progress)
+        progress = Progress(
+            self.course.iterations, self.run.flags.progress if self.run.world.is_root else "none"
+        )
         self._looked = k, time.perf_counter()
         ended = self._finished(k, state)
         try:
@@ -224,7 +226,7 @@ class Loop:
                 state = sitting_out(self.place, before, stepped(self.algorithm, k, before, self.place))
                 ended = self._finished(k, state)
                 self.seconds += time.perf_counter() - began
-                self.run.beat(k)
+                self.run.world.dog.beat(k)
                 self._after(k, state, ended, before, progress)
                 if word := self.algorithm.ended(state):
                     raise Stop(word)
@@ -241,7 +243,7 @@ class Loop:
         self.watcher.uplink.close()
         # A resumed run that went no further leaves the checkpoint as it is: other ranks wrote it, maybe.
         told = end_of(self.ended)
-        wanted = self.run.checkpoint_every and told not in (End.ITERATIONS, End.DIVERGED)
+        wanted = self.run.flags.checkpoint_every and told not in (End.ITERATIONS, End.DIVERGED)
         if (wanted or told in (End.SIGNAL, End.TIME_LIMIT)) and (k > self.began or not k):
             try:
                 self._save(k, state)
@@ -270,7 +272,7 @@ class Loop:
         every, watcher = self.course.every, self.watcher
         phase = "recycle" if self.course.phases == 2 and k % 2 == 0 else "solve"
         looks = self._looks(k)
-        saves = self.run.checkpoint_every and k % self.run.checkpoint_every == 0
+        saves = self.run.flags.checkpoint_every and k % self.run.flags.checkpoint_every == 0
         later = not (looks or saves or k == self.course.iterations)
         new: Sequence[Line] = ()
         if every and (k % every == 0 or k == self.course.iterations):

@@ -5,7 +5,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-from distadmm.ranks.signals import Signals
 from distadmm.ranks.world import World
 from distadmm.run.ends import End
 from distadmm.structs import mutable_struct
@@ -29,10 +28,6 @@ class Running:
     _started: float = 0.0
 
     @property
-    def signals(self) -> Signals:
-        return self.world.signals
-
-    @property
     def going_on(self) -> str:
         """What to type to take it up again."""
         ranks = f"mpiexec -n {self.world.size} " if self.world.size > 1 else ""
@@ -42,23 +37,10 @@ class Running:
     def resumed(self) -> bool:
         return getattr(self.flags, "resume", None) is not None
 
-    @property
-    def checkpoint_every(self) -> int | None:
-        return self.flags.checkpoint_every
-
-    @property
-    def progress(self) -> str:
-        """How this rank shows progress: rank 0 as it was asked to, the others not at all."""
-        return self.flags.progress if self.world.is_root else "none"
-
     def goes_on(self) -> None:
         """Nothing that was left refuses it: ledgers and state are taken up."""
         while self.waits:
             self.waits.pop()()
-
-    def beat(self, k: int | None = None) -> None:
-        """A stretch of work is done on this rank: iteration k, or another."""
-        self.world.dog.beat(k)
 
     def start_clock(self) -> None:
         """What --time-limit allows begins now, or began with an earlier loop of this run."""

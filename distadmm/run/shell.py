@@ -256,7 +256,7 @@ def in_process(
             run = directory.start(programme, options, prepared, price, world, commit)
         else:
             run = unwritten(options.run, world)
-        with run.signals if programme.listens else contextlib.nullcontext():
+        with run.world.signals if programme.listens else contextlib.nullcontext():
             outcome = carry_out(programme, prepared, price, run)
     if end_of(outcome.ended) is End.SIGNAL:
         warnings.warn(
@@ -264,7 +264,7 @@ def in_process(
             "unfinished run",
             stacklevel=3,
         )
-    run.signals.hand_on()
+    run.world.signals.hand_on()
     return outcome
 
 
