@@ -41,7 +41,7 @@ class _Linear(BaseEstimator):
 
     def _scores(self, X: Any) -> Array:
         check_is_fitted(self)
-        return validate_data(self, X, reset=False) @ self.coef_ + self.intercept_  # type: ignore[no-any-return]
+        return validate_data(self, X, reset=False, dtype=float) @ self.coef_ + self.intercept_  # type: ignore[no-any-return]
 
 
 class _Binary(ClassifierMixin, _Linear):
@@ -53,7 +53,7 @@ class _Binary(ClassifierMixin, _Linear):
         return tags
 
     def _rows(self, X: Any, y: Any, classes: Any = None) -> tuple[Array, Array]:
-        X, y = validate_data(self, X, y)
+        X, y = validate_data(self, X, y, dtype=float)
         check_classification_targets(y)
         kind = type_of_target(y, input_name="y", raise_unknown=True)
         if kind != "binary":
@@ -216,7 +216,7 @@ class ISTDPRegressor(RegressorMixin, _Private):
         return tags
 
     def fit(self, X: Any, y: Any) -> Self:
-        X, y = validate_data(self, X, y, y_numeric=True)
+        X, y = validate_data(self, X, y, y_numeric=True, dtype=float)
         return self._train(X, np.asarray(y, dtype=float))  # type: ignore[no-any-return]
 
     def predict(self, X: Any) -> Array:
@@ -336,7 +336,7 @@ class ConsensusClassifier(_Trained):
     def _scores(self, X: Any) -> Array:
         """Of rows cut as those of the training were."""
         check_is_fitted(self)
-        X = validate_data(self, X, reset=False)
+        X = validate_data(self, X, reset=False, dtype=float)
         length = np.sqrt((X**2).sum(axis=1) / (self.row_norm or 1.0) ** 2 + self.fit_intercept)
         cut = np.maximum(1.0, length) if self.row_norm is not None else 1.0
         return (X @ self.coef_ + self.intercept_) / cut  # type: ignore[no-any-return]

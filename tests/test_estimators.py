@@ -197,3 +197,11 @@ def test_under_mpi_every_rank_has_the_model_of_one_process(rows, tmp_path):
     lines = done.stdout.split("\n")
     for line in filter(None, alone):
         assert lines.count(line) == 2
+
+
+def test_columns_of_words_are_refused_as_scikit_learn_refuses_them():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"age": [1.0, 2, 3, 4], "sex": pandas.Categorical(["f", "m", "f", "m"])})
+    for estimator in (ConsensusClassifier("ring:3"), SharingClassifier()):
+        with pytest.raises(ValueError, match="could not convert string to float"):
+            estimator.fit(frame, [0, 1, 0, 1])

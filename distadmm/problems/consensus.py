@@ -272,9 +272,10 @@ class Problem:
         A node's first solve begins at `start_i`, any other where its last one ended; where the problem is not `warm`,
         every solve begins at `start_i`.
 
-        Q_i is quadratic[i], a number (standing for a multiple of the identity) or a matrix.
+        Q_i is quadratic[i], a number (standing for a multiple of the identity) or a matrix; one number is that of all.
         """
         began = time.perf_counter()
+        quadratic = np.full((len(start), 1), quadratic) if np.ndim(quadratic) == 0 else quadratic
         f = np.empty_like(start)
         for rows, block in self.blocks:
             f[rows], self.residual[rows] = block.minimise(
