@@ -571,6 +571,10 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert keys_command.main([str(one), "--make", "0-2"]) == 0
     assert keys_command.main([str(two), "--make", "3,4"]) == 0
     assert keys_command.main([str(one), "--join", str(two / "peers.json")]) == 0
+    known = (one / "peers.json").read_bytes()
+    assert keys_command.main([str(one), "--make", "5,3"]) == 2  # another owner's node
+    assert (one / "peers.json").read_bytes() == known
+    assert not list(one.glob("node-000[35].key"))
     for own in two.glob("*.key"):  # here one rank hosts all nodes
         (one / own.name).write_text(own.read_text())
     return one
@@ -581,7 +585,9 @@ def test_pinned_keys_are_checked_and_said(keys: Path, tmp_path: Path, capsys: An
     assert any("Keys are pinned." in line for line in run.said)
     assert (keys / "node-0001.key").stat().st_mode & 0o077 == 0
     assert keys_command.main([str(keys), "--make", "1"]) == 2  # a node keeps its key
-    assert "is there already" in capsys.readouterr().err
+    assert keys_command.main([str(keys), "--make", "5-3"]) == 2
+    assert keys_command.main([str(keys), "--make", "0-99999999999"]) == 2
+    assert "has a key of node 1 already" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("how", ["another's key", "no key", "no key of its own", "not a file of keys"])

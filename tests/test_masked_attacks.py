@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,6 +21,7 @@ from distadmm.privacy.accounting.statements import BESIDES
 from distadmm.privacy.ledger import chain
 from distadmm.ranks.world import World
 from distadmm.run import shell
+from distadmm.run.setup import prepare
 
 FLAGS = ["--data", "tiny", "--topology", "er5", "--epsilon", "8", "--adjacency", "replace", "--trust", "coalition:2",
          "--anyway", "--progress", "none"]  # fmt: skip
@@ -102,6 +104,23 @@ def test_a_ledger_that_was_put_back_pays_for_what_the_others_paid_for(tmp_path: 
     spent = [math.fsum(entry["mu2"] for entry in charged(run, node)) for node in range(5)]
     assert len(charged(run)) == len(charged(run, 1)) == 15
     assert spent[0] == pytest.approx(spent[1], rel=1e-12)
+
+
+@pytest.mark.parametrize(("adjacency", "lost"), [("replace", 3), ("label", 1)])
+def test_a_run_that_goes_on_enters_all_that_its_budget_still_allows(adjacency: str, lost: int) -> None:
+    """Lost rounds change what is asked: the rest of the schedule is less than what may yet be spent."""
+    config = radmm.configure(
+        "masked", data="tiny", topology="er5", epsilon=8.0, adjacency=adjacency, trust="coalition:2", anyway=True,
+        rng="simulation",
+    )  # fmt: skip
+    plan = private.plan_of(prepare(config, World()))
+    assert private.to_come(plan, []) == plan.schedule
+    charged = [replace(plan.schedule[0], round=r) for r in range(lost)]
+    mus = [event.gdp_mu(adjacency) for event in (*charged, *private.to_come(plan, charged))]
+    assert 1 - 1e-9 <= math.fsum(mu**2 for mu in mus) / plan.mu**2 < 1
+    spent = next(event for event in plan.schedule if event.gdp_mu(adjacency))
+    whole = replace(spent, sensitivity_grid=plan.mu / spent.gdp_mu(adjacency) * spent.sensitivity_grid)
+    assert private.to_come(plan, [whole]) == []
 
 
 def test_an_old_copy_of_a_run_is_refused(

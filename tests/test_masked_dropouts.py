@@ -97,6 +97,10 @@ def test_gradients_that_lost_their_centre_are_whole_ones_at_the_same_price() -> 
     before = Learner(of)
     before.take(None, 0, True)  # nothing was centred yet
     assert not before.plain
+    never = Learner(of)
+    never._squares = never._curvature = True
+    never.take(None, 0)  # half of the gradients' budget is gone, and no node
+    assert never.ask() == whole
 
 
 @pytest.mark.mpi(min_size=2, sizes=[3])

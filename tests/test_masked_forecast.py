@@ -120,6 +120,15 @@ def test_check_tells_what_a_run_will_send_and_cost(capsys, tmp_path) -> None:
     assert table.strip() in capsys.readouterr().out
 
 
+def test_check_tells_the_least_roster_and_the_least_nodes_of_the_adjacency(capsys) -> None:
+    words = "--algorithm masked --epsilon 8 --trust coalition:2 --topology er20 --rows 400 --columns 5"
+    shared = words.split()
+    assert check.main([*shared, "--adjacency", "label"]) == 0
+    assert "fewer than 20 of 20 nodes" in capsys.readouterr().out
+    assert check.main([*shared, "--adjacency", "node"]) == 0
+    assert "below 15 refused" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [("--trust coalition:5", "coalition:0 to coalition:4"), ("", "--trust is not given"),

@@ -56,7 +56,7 @@ def lines(options: Options) -> list[str]:
     rule = replace(trained, evaluation=told * SHRINK)
     tree = spanning(topology.indptr, topology.indices, list(range(topology.n)))
     mu = float((gaussian.mu_at(options.epsilon, options.delta) ** 2 + told**2) ** 0.5)
-    least = least_roster(rule.nodes, options.min_roster)
+    least = least_roster(rule.nodes, options.min_roster, options.adjacency)
     degree, up = mask_degree(rule.nodes, rule.colluding, least), 2 * (rule.nodes - 1)
     size = up * sum(8 * rule.words(kind) + _MARK for kind in rule.kinds)
     kinds = {kind: rule.kinds.count(kind) for kind in rule.kinds}
@@ -71,7 +71,7 @@ def lines(options: Options) -> list[str]:
     rows = [
         ("network", f"{options.topology}: {rule.nodes} nodes; tree of height {height} at node {tree.root}"),
         ("rule", f"{rule.name}: {rule.rows} rows of {rule.columns} columns, b = {rule.bits} bits; "
-         f"n mu/(sqrt(d) nf) = {rule.hope:.3g} (below 10 refused, below {rule.doubtful} doubtful)"),
+         f"n mu/(sqrt(d) nf) = {rule.hope:.3g} (below {rule.hopeless:g} refused, below {rule.doubtful} doubtful)"),
         ("rounds", f"at most {rule.most_rounds}: " + ", ".join(f"{n} of {kind}" for kind, n in kinds.items())),
         ("messages", f"{up} a round, {up * rule.most_rounds} in all, {size / 1e6:.2f} MB, {2 * height} hops a round; "
          "set-up besides"),
@@ -103,7 +103,7 @@ def _doubt(rule: Rule) -> str:
 
 
 def _noise(rule: Any, kind: str) -> str:
-    """Standard deviation of one node's share, and of all honest ones, in units of the sum."""
+    """Standard deviation of one node's share, and of all nodes' together, in units of the sum."""
     variance = rule.share_variances(kind, 1, rule.nodes)
     if kind == "curvature":
         variance = variance[diagonal(rule.columns)]

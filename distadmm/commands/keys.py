@@ -10,6 +10,8 @@ from distadmm.flags import flag, flag_group, positional
 from distadmm.privacy.noise.signing import PEERS, own_key_path, public_keys, require_cryptography
 from distadmm.ranks.launch import say
 
+_MOST = 100_000  # nodes of one --make
+
 
 @flag_group("keys")
 class Keys:
@@ -28,20 +30,26 @@ def numbers(text: str) -> list[int]:
     with told(f"--make is {text!r}; needed: numbers of nodes such as 0-19, or 0,4,7", ValueError):
         for part in text.split(","):
             first, _, last = part.partition("-")
-            found += range(int(first), int(last or first) + 1)
-    require(found, f"--make is {text!r}; needed: at least one node")
+            some = range(int(first), int(last or first) + 1)
+            require(0 < len(some) <= _MOST, f"--make is {text!r}; needed: 1 to {_MOST} nodes, upwards")
+            found += some
     return found
 
 
 def made(folder: Path, nodes: Sequence[int]) -> None:
-    """A signing key a node, readable by its owner alone; one that is there is kept."""
+    """A signing key a node, readable by its owner alone; refused where one is known, of whichever owner."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     folder.mkdir(parents=True, exist_ok=True)
     known = public_keys(folder / PEERS) if (folder / PEERS).exists() else {}
     for node in nodes:
         path = own_key_path(folder / PEERS, node)
-        require(not path.exists(), f"{path} is there already; a node that changes its key is another node")
+        require(
+            node not in known and not path.exists(),
+            f"{folder} has a key of node {node} already; a node that changes its key is another node",
+        )
+    for node in nodes:
+        path = own_key_path(folder / PEERS, node)
         key = Ed25519PrivateKey.generate()
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(handle, "w") as file:

@@ -79,7 +79,7 @@ class Learner:
         """A total, in units of 1, over so many nodes, or nothing; `fewer`: some of them are gone since.
 
         The centre of the gradients belongs to the roster that it came from, and half of their budget went into it:
-        what is left does not pay for another one.
+        what is left does not pay for another one, also where it never came.
         """
         ask = self.ask()
         if total is None:
@@ -92,7 +92,8 @@ class Learner:
             self._take_gradient(ask, total.reshape(self.w.shape))
         else:
             self.evaluation = total, roster
-        if fewer and self.rule.centre and ask.kind == "gradient":
+        lost = fewer or (ask.first and total is None and not self.rule.of_labels)
+        if lost and self.rule.centre and ask.kind == "gradient":
             self.centre, self.plain = None, True
         self._count()
 

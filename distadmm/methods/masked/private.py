@@ -5,6 +5,7 @@ A hypothesis that nobody established makes epsilon infinite, under its name; non
 
 import math
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -238,9 +239,8 @@ def armed(prepared: Prepared, plan: Plan, run: Running) -> Node:
     with world.together():
         books = consensus.books_of(prepared, plan, run, source, contents)
     node = prepared.node
-    tried = max(sum(not event.free for event in ledger.events) for ledger in books.ledgers)
-    todo: list[Event] = [Unbounded(plan.unverified)] if plan.unverified else [*plan.schedule[tried:]]
-    consensus.enter(prepared, run, books, [todo] * len(books), contents)
+    todo = [to_come(plan, ledger.events) for ledger in books.ledgers]
+    consensus.enter(prepared, run, books, todo, contents)
     for ledger in books.ledgers:
         ledger.account = None  # the whole budget is entered, and the ledger's own filter admits no more
     consensus.note_sanitised(prepared, books)
@@ -252,6 +252,23 @@ def armed(prepared: Prepared, plan: Plan, run: Running) -> Node:
     armed = node.having(release=release)
     release.watch(node.network, node.start, file)
     return armed
+
+
+def to_come(plan: Plan, charged: Sequence[Event]) -> Sequence[Event]:
+    """What a ledger may yet be charged: the schedule, and of a run that goes on all that is left of the budget, for
+    lost rounds change what is asked."""
+    if plan.unverified:
+        return [Unbounded(plan.unverified)]
+    paid = [event for event in charged if isinstance(event, SharedDiscreteGaussian)]
+    if not paid:
+        return plan.schedule
+    adjacency = plan.rule.adjacency
+    left = SHRINK * plan.mu**2 - math.fsum(event.gdp_mu(adjacency) ** 2 for event in paid)  # type: ignore[arg-type]
+    one = max(plan.schedule, key=lambda event: event.sensitivity_grid)
+    if left <= 0:
+        return []
+    share = math.sqrt(left) / one.gdp_mu(adjacency)  # type: ignore[arg-type]
+    return [replace(one, sensitivity_grid=share * one.sensitivity_grid)]
 
 
 def set_up(node: Node, plan: Plan, source: Source, books: Any) -> dict[int, Member]:

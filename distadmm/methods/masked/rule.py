@@ -232,6 +232,11 @@ class Rule:
         return count * self.mu / (math.sqrt(self.columns) * self.excess(self.nodes))
 
     @property
+    def hopeless(self) -> float:
+        """Below which Z a run is refused."""
+        return _HOPELESS_NODES if self.of_nodes else _HOPELESS
+
+    @property
     def doubtful(self) -> int:
         """Below which Z runs were seen to be no better than the base rate (`benchmarks/masked_cases.py`)."""
         return 60 if self.momentum else 40
@@ -254,7 +259,7 @@ class Rule:
             self.least_share >= _LEAST_SD**2,
             "a node's share of noise is below 2^13 grid units; lower --epsilon",
         )
-        z, least = self.hope, _HOPELESS_NODES if self.of_nodes else _HOPELESS
+        z, least = self.hope, self.hopeless
         what = f"{self.nodes} nodes" if self.of_nodes else f"{self.rows} rows"
         require(
             z >= least or force,
