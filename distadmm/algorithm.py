@@ -310,6 +310,10 @@ def spelled(name: str, known: Iterable[str]) -> str:
 
 def find(name: str, family: str = "graph") -> Entry:
     """The algorithm registered as `name`, or the one that the file `name` (ending in .py) registers."""
+    require(
+        isinstance(name, str),
+        f"the algorithm is {called(name)}; needed: its name, or a file of yours ending in .py",
+    )
     if name.endswith(".py"):
         return _from_file(Path(name), family)
     name, known = spelled(name, names(family)), _REGISTERED[family]

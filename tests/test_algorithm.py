@@ -117,6 +117,11 @@ def test_what_an_algorithm_leaves_out_stands_in_the_defaults() -> None:
     assert find("mine").cls().claims_optimum(None)
 
 
+def test_an_algorithm_is_asked_for_by_its_name() -> None:
+    with pytest.raises(InputError, match="the algorithm is a type; needed: its name, or a file of yours"):
+        find(RADMM)  # type: ignore[arg-type]
+
+
 def test_the_families_do_not_see_each_other() -> None:
     register("mine", family="star")(dataclass(frozen=True)(type("Mine", (Two,), {})))
     assert "mine" in names("star")

@@ -440,6 +440,7 @@ def test_other_coalitions_have_other_sentences() -> None:
     assert "Against any one other node: (" in said(coalition=0)
     assert "here one rank holds up to 4" in said(hosted=4)
     assert "Keys are pinned." in said(pinned=True)
+    assert "is (1.0000, 1e-05)-DP for" in said(epsilon=0.01)  # what mu costs, whatever stands beside it
     spent = [SharedDiscreteGaussian(2**20, 1, 2.0**10, "gradient", 3, 5, 20, 18, 0)]
     claim = scopes.claim("masked", scopes.SCOPES["masked"].hypotheses, sums=SUMS)
     over = masked_statements.of_masked("certificate", claim, spent, "replace", 1e-5)

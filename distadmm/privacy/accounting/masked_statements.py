@@ -33,7 +33,8 @@ def of_masked(
     spent = [event.gdp_mu(adjacency) for event in listed if not (event.unbounded or event.free)]
     if any(mu is None for mu in spent) or math.fsum((mu or 0.0) ** 2 for mu in spent) > sums["mu"] ** 2:
         reasons.append("more was charged than the budget of masked sums")
-    epsilon = sums["epsilon"] if delta == sums["delta"] else gaussian.epsilon(sums["mu"], delta)
+    epsilon = gaussian.epsilon(sums["mu"], delta)  # of what may be charged, whatever else the header says
+    epsilon = max(epsilon, sums["epsilon"]) if delta == sums["delta"] else epsilon
     text = sentence(sums, shares_of(sums, delta), epsilon, delta, adjacency)
     text += circumstances(adjacency, bool(claim.get("dealt")), str(claim.get("observed", "")))
     kind: Kind = "certificate"
