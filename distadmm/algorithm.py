@@ -169,7 +169,7 @@ def register(
 
     def note(cls: C) -> C:
         _refuse_incomplete(name, cls, family)
-        said = _said(cls, "phases")
+        said = getattr(cls, "phases", None)
         require(
             phases in (None, 1, 2) and said in (None, 1, 2) and (None in (phases, said) or phases == said),
             f"{cls.__name__} has phases = {said} and is registered with phases={phases}; needed: 1, or 2 when every "
@@ -179,7 +179,7 @@ def register(
         if phases is not None:
             cls.phases = phases  # type: ignore[attr-defined]
         for member, default in vars(Defaults).items():
-            if not member.startswith("_") and _said(cls, member) is None:
+            if not member.startswith("_") and getattr(cls, member, None) is None:
                 setattr(cls, member, default)
         entry = Entry(name, cls, family, _file_of(name, cls, family))
         require(
@@ -203,10 +203,6 @@ and draw its noise in `step`, solve with it, and seal what leaves (docs/algorith
     f = node.release.seal(k, f, node.problem.residual)"""
 
 
-def _said(cls: type, member: str) -> Any:
-    return getattr(cls, member, None)
-
-
 def _refuse_incomplete(name: str, cls: Any, family: str) -> None:
     """An `InputError` that names the class, what it lacks and the lines to write."""
     known = ", ".join(repr(each) for each in FAMILIES)
@@ -228,7 +224,7 @@ def _refuse_incomplete(name: str, cls: Any, family: str) -> None:
         "init": f"    def init(self, {place}): ...  # the first state: a NamedTuple of arrays",
         "step": f"    def step(self, k, st, {place}): ...  # the k-th state, k = 1, 2, ...",
     }
-    missing = {member: line for member, line in missing.items() if not callable(_said(cls, member))}
+    missing = {member: line for member, line in missing.items() if not callable(getattr(cls, member, None))}
     require(
         not missing,
         f"{what}, registered as {name!r}, has no {' and no '.join(missing)}; write\n\n"

@@ -180,13 +180,9 @@ class WholeSource(Source):
         require(found, f"--deal column:{name}: no such column; there are: {known[:200]}")
         return found
 
-    def rows(self, positions: Array, *, sparse: bool = False) -> tuple[Matrix, Array]:
-        """X and y of the training rows at `positions`; reads only these where the format allows it."""
-        X, y = self.read(self.training[positions], sparse=sparse)
-        return self.finish(X, sparse=sparse), y
-
     def node(self, node: int, n_nodes: int, *, sparse: bool = False) -> tuple[Matrix, Array]:
-        return self.rows(self.shards(n_nodes)[node], sparse=sparse)
+        X, y = self.read(self.training[self.shards(n_nodes)[node]], sparse=sparse)
+        return self.finish(X, sparse=sparse), y
 
     def content(self, node: int, n_nodes: int, key: bytes) -> Content:
         from distadmm.data.content import of_public
