@@ -263,6 +263,25 @@ def test_people_whom_one_party_lacks_are_refused_or_left_out(companies, capsys):
     assert {line["id"] for line in scores(companies / "some")} == {line.split(",")[0] for line in lines[1:6]}
 
 
+def test_an_exported_module_encodes_raw_rows_as_predict_does(folder, capsys):
+    pytest.importorskip("sklearn")
+    out = folder / "whole_model.py"
+    assert call(capsys, "export", folder / "radmm", "--format", "sklearn", "--out", out)[0] == 0
+    place = importlib.util.spec_from_file_location("whole_model", out)
+    module = importlib.util.module_from_spec(place)
+    place.loader.exec_module(module)
+    scorer = Scorer.of(model.read(folder / "radmm"))
+    table = write(folder / "raw.csv", ["c", "a", "b"], [[line[2], *line[:2]] for line in rows(12, seed=9)])
+    X = module.encode(scores(table))  # read as dictionaries of cells
+    np.testing.assert_array_equal(X, scorer.read(table))
+    assert (module.estimator().predict(X) == scorer.predictions(X)).all()
+    for cell, said in (("9", "outside the bounds"), ("", "could not convert")):
+        with pytest.raises(ValueError, match=said):
+            module.encode([{"a": cell, "b": "1", "c": "x"}])
+    with pytest.raises(ValueError, match="row 2, c: 'w' is not among"):
+        module.encode([{"a": "1", "b": "1", "c": "?"}, {"a": "1", "b": "1", "c": "w"}])
+
+
 def test_a_column_names_the_rows_of_a_table_of_scores(folder, capsys):
     lines = [[f"P{i}", *line[:3]] for i, line in enumerate(rows(3, seed=5))]
     table = write(folder / "named.csv", ["who", "a", "b", "c"], lines)

@@ -8,6 +8,7 @@ import pprint
 from pathlib import Path
 
 from distadmm.commands.predict import Predict
+from distadmm.data.schema import Schema
 from distadmm.errors import require, sense_of
 from distadmm.files import write_json, write_text
 from distadmm.flags import again, flag, flag_group, positional
@@ -28,7 +29,7 @@ class Export:
 MODULE = '''"""A linear model, trained by distadmm.
 
     from {stem} import estimator
-    estimator().predict(X)        # X: the columns of FEATURES, in that order
+    estimator().predict(X)        # X: the columns of FEATURES, in that order{usage}
 """
 
 import numpy as np
@@ -47,7 +48,7 @@ ROW_NORM = {norm}  # longer rows are shortened to it, as the training's were; No
 INTERCEPT = {intercept}  # "inside": a last column of ones that counts into the norm; "outside": beyond it
 
 
-def columns(X):
+{encode}def columns(X):
     X = np.asarray(X, dtype=float)
     if INTERCEPT == "inside":
         X = np.hstack([X, np.ones((len(X), 1))])
@@ -68,6 +69,38 @@ def estimator():
     return make_pipeline(FunctionTransformer(columns), model)
 '''
 
+USAGE = """
+
+    import csv
+    from {stem} import encode, estimator
+    rows = csv.DictReader(open("new.csv", newline="", encoding="utf-8-sig"))
+    estimator().predict(encode(rows))"""
+ENCODE = '''def encode(rows):
+    """Raw rows (dictionaries of cells, such as frame.to_dict("records")) as the columns of FEATURES, by SCHEMA."""
+    columns = SCHEMA["columns"]
+    return np.array([[x for one in columns for x in _encoded(one, row, at)] for at, row in enumerate(rows, 1)])
+
+
+def _encoded(column, row, at):
+    name, value, cell = column["name"], column.get("missing"), row[column["name"]]
+    text = "" if cell is None or cell != cell else str(cell).strip()
+    gone = not text or text in SCHEMA["missing"]
+    if "domain" in column:
+        if text in column["domain"]:
+            value = text
+        elif not gone or (not text and value is None):
+            raise ValueError(f"row {at}, {name}: {text!r} is not among {column['domain']}")
+        return [float(value == each) for each in column["domain"]]
+    if not gone or value is None:
+        value = float(text)
+    low, high = column["min"], column["max"]
+    if not low <= value <= high:
+        raise ValueError(f"row {at}, {name}: {value} is outside the bounds {low} to {high}")
+    return [(value - low) / (high - low)] + [float(gone)] * column.get("missing_indicator", False)
+
+
+'''
+
 
 def family(link: str) -> str:
     """The linear model of scikit-learn whose predictions are this one's."""
@@ -84,7 +117,9 @@ def module(scorer: scoring.Scorer, stem: str) -> str:
     }  # fmt: skip
     # Names come from files: they are written as literals, never as code.
     literals = {name: pprint.pformat(value, width=100, compact=True) for name, value in values.items()}
-    return MODULE.format(stem=stem, family=family(told["link"]), **literals)
+    raw = values["schema"] and list(Schema.of_json(values["schema"]).feature_names) == values["features"]
+    more = {"usage": USAGE.format(stem=stem), "encode": ENCODE} if raw else {"usage": "", "encode": ""}
+    return MODULE.format(stem=stem, family=family(told["link"]), **more, **literals)
 
 
 def exported(asked: Export) -> str:
