@@ -332,6 +332,8 @@ def parse(prog: str, description: str, classes: Sequence[type], argv: Sequence[s
         options = [o for action in seen for o in action.option_strings]
         near = nearest(unknown[0].split("=")[0], options) if unknown[0].startswith("-") else None
         hint = f"did you mean {near}?" if near else f"see: {parser.prog} --help"
+        if not unknown[0].startswith("-"):
+            hint = f"several values of one flag stand with commas between them; {hint}"
         raise InputError(f"unknown argument {unknown[0]!r}; {hint}")
     flags = vars(given)
     config = flags.pop("config")

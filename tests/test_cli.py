@@ -42,7 +42,7 @@ BAD = {
     "a rate as others call it": (["--lr", "1", "--algorithm", str(EXAMPLE)], "did you mean --rate?"),
     "an algorithm as papers write it": (["--algorithm", "MR-ADMM"], "did you mean mradmm"),
     "unknown algorithm": (["--algorithm", "rdmm"], "did you mean radmm"),
-    "a word too many": (["extra"], "unknown argument 'extra'; see: "),
+    "a word too many": (["extra"], "several values of one flag stand with commas between them; see: "),
     "flag of another algorithm": (
         ["--algorithm", "admm", "--gamma", "1"],
         "--algorithm admm has no --gamma; it is a flag of radmm, mradmm",
