@@ -19,6 +19,7 @@ from distadmm.problems.losses import Array, Loss, task_of
 # Below this share of non-zeros, and above this many entries, gradients use the sparse form of the data.
 _SPARSE_SHARE = 0.3
 _SPARSE_ENTRIES = 400_000
+_ONE = np.ones(1)  # the target of rows that labels are folded into: many nodes share it
 # Entries of rows that are copied for a Hessian: all, or of more so many at once.
 _WHOLE, _AT_ONCE = 1 << 20, 1 << 18
 _ENOUGH = 64  # rows a column from which a sample of them will do
@@ -96,7 +97,7 @@ class GeneralisedLinear(Linear):
         # With labels +-1 the loss depends on y f.x alone: fold y into the rows once.
         if loss.labels:
             folded = np.multiply(X, y[:, None], out=X if own else None)
-            self.A, targets = np.ascontiguousarray(folded), np.ones(1)
+            self.A, targets = np.ascontiguousarray(folded), _ONE
         else:
             self.A, targets = np.ascontiguousarray(X), np.asarray(y, dtype=float)
         super().__init__(self.A, self.A.T, targets, loss, **shared)

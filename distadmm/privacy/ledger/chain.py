@@ -74,6 +74,8 @@ def plain(value: Any) -> Any:
     """`value` as JSON can hold it; an infinity or NaN becomes its name."""
     if type(value) in (str, int):  # most of all there is
         return value
+    if type(value) in (list, tuple):
+        return [item if type(item) in (str, int) else plain(item) for item in value]
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if hasattr(value, "tolist"):  # numpy arrays and numbers

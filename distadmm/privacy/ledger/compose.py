@@ -68,12 +68,20 @@ def blocks(nodes: Sequence[Node], rule: str = "max") -> list[Node]:
 
     `rule` "sum": a record is at every node.
     """
-    groups = [list(range(len(nodes)))] if rule == "sum" else same_rows([node.names for node in nodes])
-    found = [[nodes[at] for at in group] for group in groups]
+    found = [[nodes[at] for at in group] for group in groups([node.names for node in nodes], rule)]
     return [
-        Node(spending(held_by_all(node.spent for node in some)), frozenset().union(*(n.names for n in some)))
-        for some in found
+        Node(added([n.spent for n in some]), frozenset().union(*(n.names for n in some))) for some in found
     ]
+
+
+def groups(names: Sequence[Collection[str]], rule: str) -> list[list[int]]:
+    """Which of these nodes, by the names of their rows, may hold one record together."""
+    return [list(range(len(names)))] if rule == "sum" else same_rows(names)
+
+
+def added(some: Sequence[Spending]) -> Spending:
+    """What nodes of one run that spend this each spend on a record that all of them hold."""
+    return spending(held_by_all(some))
 
 
 def over_runs(

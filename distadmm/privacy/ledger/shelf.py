@@ -81,7 +81,9 @@ class Shelf(Sequence[rules.MemoryLedger]):
 
     def __getitem__(self, at: Any) -> Any:
         return (
-            [Shelved(self, i) for i in range(len(self))[at]] if isinstance(at, slice) else Shelved(self, at)
+            [Shelved(self, i) for i in range(len(self))[at]]
+            if isinstance(at, slice)
+            else Shelved(self, range(len(self))[at])
         )
 
     def __iter__(self) -> Iterator[rules.MemoryLedger]:
@@ -236,7 +238,7 @@ class Shelved(file.Written):
     version = chain.SHELF
 
     def __init__(self, shelf: Shelf, at: int):
-        self.shelf, self.at = shelf, range(len(shelf))[at]
+        self.shelf, self.at = shelf, at
         self.node = shelf.nodes[self.at]
 
     def begin(self, **header: Any) -> None:

@@ -91,12 +91,13 @@ class Entered:
 
     def blocks(self, adjacency: Adjacency) -> list[tuple[Event, ...]]:
         """What those release together who may hold one record, in each way in which that can be."""
-        nodes = [
-            compose.Node(tuple(restated(e, s.adjacency, adjacency) for e in s.events), frozenset(s.names))
-            for s in self.nodes.values()
-        ]
-        sums = any(compose.NODES[s.scope][0] == "sum" for s in self.nodes.values())
-        return [*{block.spent for block in compose.blocks(nodes, "sum" if sums else "max")}]
+        kinds: dict[Any, int] = {}  # many nodes spend alike, and are looked at once
+        of = [kinds.setdefault((s.adjacency, s.events), len(kinds)) for s in self.nodes.values()]
+        spent = [tuple(restated(e, change, adjacency) for e in events) for change, events in kinds]
+        sums = any(compose.NODES[scope][0] == "sum" for scope in {s.scope for s in self.nodes.values()})
+        groups = compose.groups([s.names for s in self.nodes.values()], "sum" if sums else "max")
+        together = dict.fromkeys(tuple(of[at] for at in group) for group in groups)
+        return [*{compose.added([spent[kind] for kind in some]) for some in together}]
 
     def cost(self, adjacency: Adjacency) -> Cost:
         """Of the record that the run costs most, order by order."""
