@@ -41,8 +41,9 @@ def test_assumption_1_of_sharing_holds_or_fails_by_the_numbers(capsys) -> None:
 def test_the_line_search_of_istdp_keeps_its_bound_without_noise_alone(capsys) -> None:
     said = _told(capsys, "istdp", "--data", "tiny", "--measured", "40")
     bound = int(re.search(r"m_k <= (\d+) halvings", said)[1])
-    rows = re.findall(r"^ +([\d.]+) +(\d+) +(\d+) of 40", said, flags=re.M)
-    assert [float(sigma) for sigma, _, _ in rows] == [0.0, 0.01, 1.0]
+    rows = re.findall(r"^ +([\d.]+) +(\d+) +(\d+) of 40 +([\d.]+)", said, flags=re.M)
+    assert [float(sigma) for sigma, *_ in rows] == [0.0, 0.01, 1.0]
+    assert float(rows[0][3]) > 1  # accepted, though the proof of Theorem 3.4 needs alpha L < 1
     assert int(rows[0][1]) <= bound
     assert int(rows[0][2]) == 0
     assert int(rows[2][2]) > 5  # sigma = 1: about half of the iterations accept nothing

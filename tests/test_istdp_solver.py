@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from distadmm.data import rows as synthetic
 from distadmm.methods.istdp.solver import solve
 from distadmm.problems.concave import L1, MCP, PENALTIES, WithIntercept, make
-from distadmm.problems.losses import Logistic, Squared
+from distadmm.problems.losses import HuberHinge, Logistic, SmoothHinge, Squared
 
 LOSSES = {"logistic": Logistic(), "squared": Squared()}
 
@@ -185,3 +185,21 @@ def test_a_line_search_that_never_accepts_ends():
     assert not found.converged
     assert not found.theta.any()
     assert found.iterations == 0
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(("seed", "name", "alpha"), [(776, "mcp", 3.6851), (781, "scad", 4.1001)])
+def test_where_nothing_curves_the_end_is_reached_all_the_same(seed, name, alpha):
+    """Rows beyond the kink of a rounded hinge under a penalty that is flat there: the Hessian is zero."""
+    rng, loss = np.random.default_rng(seed), {"mcp": HuberHinge(), "scad": SmoothHinge()}[name]
+    X = rng.normal(size=(int(rng.integers(5, 14)), 2))
+    y = np.sign(rng.normal(size=len(X)) * 0.5 + X[:, 0])
+    penalty = make(name, 0.3 * rng.random(), alpha)
+    found = solve(X, y, loss, penalty)
+    assert found.converged
+
+    def F(theta):
+        return float(loss.value(X @ theta, y).mean()) + penalty.value(theta)
+
+    around = [found.theta + 1e-4 * np.array([np.cos(t), np.sin(t)]) for t in np.linspace(0, 6.3, 40)]
+    assert min(map(F, around)) >= F(found.theta) - 1e-9

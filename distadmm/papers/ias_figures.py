@@ -168,10 +168,10 @@ def _gradient_says(rows: list[Row]) -> Told:
         if alpha == 5e-5:
             seen = f"F {F[3 * len(F) // 4]:.5f} at three quarters of the way, {F[-1]:.5f} at the end"
             seen += f"; optimum {own[0]['optimum']:.5f}"
-            yield Verdict(
-                f"it converges at step 5e-5, {of}", rises(F) and settles(F, 3 * len(F) // 4, 0.01), seen
-            )
-            yield Verdict(f"to less than the optimum, {of}", F[-1] < own[0]["optimum"] - 1e-4, seen)
+            settled = rises(F) and settles(F, 3 * len(F) // 4, 0.01)
+            yield Verdict(f"it converges at step 5e-5, {of}", settled, seen)
+            less, still = F[-1] < own[0]["optimum"] - 1e-4, "" if settled else "it has not converged"
+            yield Verdict(f"to less than the optimum, {of}", settled and less, seen, still)
 
 
 # -- Fig. 6 ---------------------------------------------------------------------------------------------------

@@ -51,16 +51,17 @@ class Panel(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """A statement of the paper, and whether the curves bear it out; computed from them and from nothing else."""
+    """A statement, of the paper unless said, and whether the curves bear it out; computed from nothing else."""
 
     says: str
     holds: bool
     seen: str
     open: str = ""  # why nothing can be concluded from these curves, if so
+    by: str = "The paper"
 
     def text(self) -> str:
         word = f"OPEN, {self.open}" if self.open else "agrees" if self.holds else "does not agree"
-        return f"- The paper: {self.says}.  Here: {word} ({self.seen})."
+        return f"- {self.by}: {self.says}.  Here: {word} ({self.seen})."
 
 
 @dataclass(frozen=True)

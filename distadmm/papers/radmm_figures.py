@@ -81,8 +81,9 @@ def _privacy(rows: list[Row], tag: str) -> Panel:
         lines.append(Line(label, panels.column(own, "t"), panels.column(own, "P_published")))
         shown = panels.column(exact, "t"), panels.column(exact, "epsilon_tight")
         lines.append(Line("the same, tight bound at delta = 1e-5", *shown, "o--", hue=label))
-    y = "privacy loss"
-    return Panel(f"{tag}: P(t) and tight bound", "iteration", y, lines, yscale="log", whole=True)
+    ends = [line.y[-1] for line in lines if not line.hue]
+    title = f"{tag}: P(t), to {min(ends):.4g} .. {max(ends):.4g}, and tight"  # curves that lie on each other
+    return Panel(title, "iteration", "privacy loss", lines, yscale="log", whole=True)
 
 
 def _errors(rows: list[Row]) -> Panel:

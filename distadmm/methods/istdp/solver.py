@@ -165,4 +165,6 @@ def _direction(H: Array, slope: Array, bold: bool) -> tuple[Array, float]:
             return slope, 0.0
     curvature, basis = np.linalg.eigh(H)
     size = np.abs(curvature)
+    if not size.any():  # F is linear here, and goes down as far as thresholding steps like
+        return slope, 0.0
     return -basis @ ((basis.T @ slope) / np.maximum(size, _FLAT * size.max())), 1.0
