@@ -1,10 +1,11 @@
 # ruff: noqa: E402 - threads are set before numpy is imported
 """What `plan istdp` and `plan sharing` forecast, beside what the same plans cost on the rows themselves.
 
-    python benchmarks/plans.py {istdp,sharing} [--epsilon 1] [--public ROWS] [a9a adult FILE.npz ...]
+    python benchmarks/plans.py {istdp,sharing} [a9a adult FILE.npz ...] [--epsilon 1] [--public ROWS ...]
 
 The private rows are read here, and only here: the plan is made before.  With --public it is made from so many of the
-table's test rows (of a file: of every fifth row, which then is not among the private ones).  A file has X, y and names.
+table's test rows (of a file: of every fifth row, which then is not among the private ones), with 0
+from synthetic ones.  A file has X, y and names.
 """
 
 from __future__ import annotations
@@ -35,27 +36,30 @@ def main() -> None:
     parser.add_argument("programme", choices=("istdp", "sharing"))
     parser.add_argument("tables", nargs="*", default=["a9a", "adult"])
     parser.add_argument("--epsilon", type=float, default=1.0)
-    parser.add_argument("--public", type=int, default=0, metavar="ROWS")
+    parser.add_argument("--public", type=int, nargs="+", default=[0], metavar="ROWS")
     asked = parser.parse_intermixed_args()
     for name in asked.tables:
         compare(asked.programme, name, asked.epsilon, asked.public)
 
 
-def compare(programme: str, name: str, epsilon: float, most: int) -> None:
+def compare(programme: str, name: str, epsilon: float, counts: list[int]) -> None:
     private, public, names = read(name, 1.0 if programme == "istdp" else None)
-    some = np.linspace(0, len(public[1]) - 1, min(most or len(public[1]), len(public[1]))).astype(int)
-    public = public[0][some], public[1][some]  # all along the file: rows may stand in order of time
-    rows, columns, told = len(private[1]), len(names), len(public[1]) if most else "none"
-    print(f"{name}: {rows} rows, {columns} columns; public rows: {told}")
+    rows, columns = len(private[1]), len(names)
     given: dict[str, Any] = {"epsilon": epsilon, "adjacency": "replace", "rows": rows, "columns": columns}
-    given["public_data"] = name if most else None
-    # The columns keep their names, of which a plan reads the attributes.
-    with (
-        patch.object(plan_istdp, "named_shape", lambda _: (rows, names)),
-        patch.object(plan_sharing, "named_shape", lambda _: (rows, names)),
-        patch.object(plan_public, "read", lambda *_: public),
-    ):
-        {"istdp": thresholding, "sharing": sharing}[programme](given, private, names)
+    real: np.ndarray | None = None
+    for most in counts:
+        some = np.linspace(0, len(public[1]) - 1, min(most or 1, len(public[1]))).astype(int)
+        told = public[0][some], public[1][some]  # all along the file: rows may stand in order of time
+        print(f"{name}: {rows} rows, {columns} columns; public rows: {len(some) if most else 'none'}")
+        given["public_data"] = name if most else None
+        # The columns keep their names, of which a plan reads the attributes.
+        with (
+            patch.object(plan_istdp, "named_shape", lambda _: (rows, names)),
+            patch.object(plan_sharing, "named_shape", lambda _: (rows, names)),
+            patch.object(plan_public, "read", lambda *_, told=told: told),
+        ):
+            made = {"istdp": thresholding, "sharing": sharing}[programme](given, private, names, real)
+        real = made
 
 
 def read(name: str, norm: float | None) -> tuple[Table, Table, tuple[str, ...]]:
@@ -73,43 +77,47 @@ def read(name: str, norm: float | None) -> tuple[Table, Table, tuple[str, ...]]:
     return (found.X, signs), (Z, np.where(u > 0, 1.0, -1.0)), found.names
 
 
-def thresholding(given: dict[str, Any], private: Table, names: tuple[str, ...]) -> None:
+def thresholding(
+    given: dict[str, Any], private: Table, names: tuple[str, ...], real: np.ndarray | None
+) -> np.ndarray:
+    """The mean losses measured on the private rows, once for all plans of them."""
     X, y = private
     found = plan_istdp.forecasts(plan_istdp.Options(**given), World()) or []
     least = plan_istdp.mean_loss(X, y, plan_istdp.best_model(X, y))
-    real = [
-        np.mean(
-            [plan_istdp.mean_loss(X, y, plan_istdp.simulate(X, y, one.of, (seed, 1))) for seed in seeds(y)]
-        )
-        for one in found
-    ]
-    words, said = (
-        [f"T {one.of.iterations:4d}  C {one.of.clip:<5g}" for one in found],
-        [one.excess for one in found],
-    )
-    table(words, said, np.array(real), least, int(np.argmin(said)), int(np.argmin(real)))
+    if real is None:
+        runs = plan_istdp.simulate(X, y, [one.of for one in found], (0, 1), len(seeds(y)))
+        losses = [plan_istdp.mean_loss(X, y, f) for f in runs]
+        real = np.mean(np.reshape(losses, (-1, len(found))), axis=0)
+    said = [one.excess for one in found]
+    words = [f"T {one.of.iterations:4d}  C {one.of.clip:<5g}" for one in found]
+    table(words, said, real, least, int(np.argmin(said)), int(np.argmin(real)))
+    return real
 
 
 def seeds(y: np.ndarray) -> range:
     """Of the runs on the private rows: where rows are few their noise differs by more than plans do."""
-    return range(8 if len(y) > FEW else 64)
+    return range(3 if len(y) > FEW else 64)
 
 
-def sharing(given: dict[str, Any], private: Table, names: tuple[str, ...]) -> None:
+def sharing(
+    given: dict[str, Any], private: Table, names: tuple[str, ...], real: np.ndarray | None
+) -> np.ndarray:
     X, y = private
     options = plan_sharing.Options(**given)
     found = plan_sharing.forecasts(options, World()) or []
-    private_rows = plan_sharing.Table(options, X, y, names, (0, 1))
-    least = plan_sharing.mean_loss(X, y, *private_rows.whole)
-    real = [
-        np.mean([plan_sharing.mean_loss(X, y, *private_rows.model(one.of, seed)) for seed in seeds(y)])
-        for one in found
-    ]
+    rows = plan_sharing.Table(options, X, y, names, (0, 1))
+    least = plan_sharing.mean_loss(X, y, *rows.whole)
+    if real is None:
+        losses = [
+            [plan_sharing.mean_loss(X, y, *rows.model(one.of, seed)) for seed in seeds(y)] for one in found
+        ]
+        real = np.mean(losses, axis=1)
     words = [f"{one.of.mechanism} {one.of.rounds}" if one.of else "alone" for one in found]
     within = [at for at, one in enumerate(found) if one.of is None or one.of.covered]
     best = min(within, key=lambda at: real[at])
     chosen = found.index(plan_sharing.chosen(found))
-    table(words, [one.excess for one in found], np.array(real), least, chosen, best)
+    table(words, [one.excess for one in found], real, least, chosen, best)
+    return real
 
 
 def table(

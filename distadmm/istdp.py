@@ -98,7 +98,7 @@ class _Watcher:
         return []
 
     def measure(self, k: int, phase: str, state: Any, before: Any, seconds: float, later: bool) -> list[Line]:
-        own = [self.objective(state.theta)] if self.objective else []
+        own = [self.objective(state.model)] if self.objective else []
         return [Line((*fit.line(k, state), self.repetition, *own))]
 
 
@@ -297,7 +297,7 @@ def run_private(options: Options, rows: Rows, price: Price, run: running.Running
             "halvings. As printed it has no other end; here theta stayed and the run went on."
         )
     return Fit(
-        state.theta + 0.0, loop.ended, k, loop.seconds, facts, watcher.columns, loop.history,
+        state.model + 0.0, loop.ended, k, loop.seconds, facts, watcher.columns, loop.history,
         [*([loop.reason] if loop.reason else []), *said], sentence, not stuck, loop.began, closing,
     )  # fmt: skip
 

@@ -8,9 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from distadmm import istdp
+from distadmm.data import rows as synthetic
 from distadmm.data.source import open_source
 from distadmm.errors import InputError
-from distadmm.methods.istdp import printed, private
+from distadmm.methods.istdp import printed, private, release
+from distadmm.privacy.ledger.rules import MemoryLedger
 from distadmm.problems.concave import L1, MCP
 from distadmm.problems.losses import Logistic, Squared
 
@@ -172,3 +175,24 @@ def test_the_line_search_gives_one_record_away(n, least, tolerance):
     assert below[1] == 0
     assert share == pytest.approx(expected, abs=tolerance)
     assert stuck / trials == pytest.approx(0.5, abs=0.05)  # the printed loop would not have ended
+
+
+def test_the_model_is_the_mean_of_the_tail_and_costs_what_the_last_iterate_costs():
+    problem = synthetic.problem("logistic", 300, 12, seed=1)
+    how = {"epsilon": 1.0, "adjacency": "replace", "iterations": 9, "lam": 0.0, "seed": 4}
+    thetas = []
+    last = istdp.solve_private(problem.X, problem.y, watch=lambda k, theta: thetas.append(theta), **how)
+    mean = istdp.solve_private(problem.X, problem.y, tail=0.5, **how)
+    assert (thetas[-1] == last.theta).all()
+    np.testing.assert_allclose(mean.theta, np.mean(thetas[-4:], axis=0), rtol=1e-12)  # round(.5 x 9) = 4
+    assert (mean.epsilon, mean.sigma) == (last.epsilon, last.sigma)
+    assert mean.ledger.events == last.ledger.events
+
+
+def test_an_older_checkpoint_s_model_is_its_theta():
+    state = private.State(*(np.array([float(at)] * 2) for at in range(3)), 4.0, np.zeros(2))
+    desk = release.Desk(release.Paid(MemoryLedger(adjacency="replace", mode="simulation"), None))
+    kept = desk.keep(state)
+    assert (desk.take_up([kept], state).model == 0).all()
+    del kept["model"]
+    assert (desk.take_up([kept], state).model == state.theta).all()

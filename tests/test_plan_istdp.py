@@ -12,7 +12,10 @@ from distadmm import istdp
 from distadmm.commands import compare, plan, plan_istdp
 from distadmm.data import synthetic
 from distadmm.errors import DONE, USAGE
+from distadmm.methods.istdp import private
 from distadmm.privacy.accounting import gaussian
+from distadmm.problems.concave import make
+from distadmm.problems.losses import Logistic
 from distadmm.ranks.world import World
 
 SMALL = ["--epsilon", "2", "--adjacency", "replace", "--rows", "600", "--columns", "3", "--runs", "1"]
@@ -169,3 +172,41 @@ def test_a_stated_width_takes_the_place_of_theirs(tmp_path, capsys) -> None:
     words = ["istdp", "--epsilon", "1", "--adjacency", "replace", "--runs", "1", "--columns", "4"]
     assert plan.main([*words, "--data", str(tmp_path / "t.svm")]) == DONE
     assert "18 rows, 4 columns" in capsys.readouterr().out
+
+
+def test_runs_in_step_are_the_runs_one_by_one() -> None:
+    X, y = synthetic.coded(["s=a", "s=b", "age", "t<=1", "t>1"], 300, 0)
+    options = plan_istdp.Options(epsilon=1.0, adjacency="replace", rows=300, columns=5, lambda_=0.01)
+    plans = [plan_istdp.plan_of(options, 300, 5, T, C) for T, C in ((7, 1.0), (3, 0.5), (12, 1.0))]
+    together = plan_istdp.simulate(X, y, plans, (4,), 2)
+    for at, plan_ in enumerate(plans * 2):
+        rng, thetas = np.random.default_rng((4, at)), []
+        exact = private.ClippedGradient(X, y, Logistic(), plan_.clip, 300)
+        steps = private.iterate(
+            lambda k, theta, p=plan_, rng=rng, exact=exact: exact(theta) + p.sigma * rng.standard_normal(5),
+            np.zeros(5), make("mcp", plan_.lam, plan_.alpha), plan_.steps,
+        )  # fmt: skip
+        thetas = [next(steps).theta for _ in range(plan_.iterations)]
+        last = max(1, round(plan_.iterations * plan_istdp.TAIL))
+        assert together[at] == pytest.approx(np.mean(thetas[-last:], axis=0), abs=1e-9)
+
+
+def test_the_plan_loses_least_as_a_share_of_what_the_best_loses() -> None:
+    """A table on which all plans cost much has no more to say than one on which they cost little."""
+    made = [np.array([0.5, 0.51, 0.6]), np.array([0.04, 0.01, 0.02])]  # tables x plans
+    found = [plan_istdp.Forecast(at, np.array(own), True) for at, own in enumerate(zip(*made))]
+    assert min(found, key=lambda one: one.excess).of == 1
+    assert found[0].excess == pytest.approx(np.sqrt(0.5 * 0.04))
+    assert plan_istdp.Forecast(0, np.array([0.5, 0.04])).excess == pytest.approx(0.27)
+
+
+def test_columns_tell_apiece_as_much_or_by_how_far_they_vary() -> None:
+    names = ["s=a", "s=b", *"abcdef"]
+    tells = {}
+    for apiece in (False, True):
+        X, y = synthetic.coded(names, 20_000, 3, spread=4.0, steep=60.0, apiece=apiece)
+        f = plan_istdp.best_model(X, y)
+        tells[apiece] = (
+            np.abs(f[2:] * X[:, 2:].std(axis=0)).mean() / np.abs(f[:2] * X[:, :2].std(axis=0)).mean()
+        )
+    assert tells[True] > 3 * tells[False]

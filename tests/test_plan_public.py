@@ -49,8 +49,8 @@ def test_the_loss_is_forecast_from_public_rows_of_the_same_kind(T: int) -> None:
     options = plan_istdp.Options(epsilon=2.0, adjacency="replace", rows=6000, columns=len(NAMES))
     least = plan_istdp.mean_loss(*private, plan_istdp.best_model(*private))
     chosen = plan_istdp.plan_of(options, 6000, len(NAMES), T, 1.0)
-    cost = [plan_istdp.mean_loss(*private, plan_istdp.simulate(*private, chosen, (s, 7))) for s in range(6)]
-    found = plan_istdp.PublicRows(*public, 0).excess(chosen)
+    cost = [plan_istdp.mean_loss(*private, f) for f in plan_istdp.simulate(*private, [chosen], (7,), 6)]
+    found = plan_istdp.by_public_rows([chosen], *public, 0, World())[:, 0]
     assert found.mean() == pytest.approx(np.mean(cost) - least, rel=0.25 if T == 10 else 0.5)
     assert abs(found.mean() - np.mean(cost) + least) < 3 * plan_public.error(found)
 
@@ -105,13 +105,15 @@ def test_public_rows_of_another_kind_or_too_few_are_refused(rows, names, told, t
 
 def test_among_few_rows_noise_is_drawn_anew_for_every_forecast(monkeypatch) -> None:
     assert [len(plan_public.draws(n)) for n in (50, 125, 500, 1000, 1001, 40_000)] == [16, 16, 4, 2, 1, 1]
-    rng, seeds = np.random.default_rng(0), []
+    rng, asked = np.random.default_rng(0), []
     simulate = plan_istdp.simulate
-    monkeypatch.setattr(
-        plan_istdp, "simulate", lambda X, y, plan, seed: seeds.append(seed) or simulate(X, y, plan, seed)
-    )
-    rows = plan_istdp.PublicRows(rng.normal(size=(500, 2)) / 3, rng.choice([-1.0, 1.0], 500), 0)
+    monkeypatch.setattr(plan_istdp, "simulate", lambda *given: asked.append(given) or simulate(*given))
+    X, y = rng.normal(size=(500, 2)) / 3, rng.choice([-1.0, 1.0], 500)
     options = plan_istdp.Options(epsilon=1.0, adjacency="replace", rows=500, columns=2)
-    rows.excess(plan_istdp.plan_of(options, 500, 2, 5, 1.0))
-    noises = {tuple(np.random.default_rng(seed).normal(size=2)) for seed in seeds}
-    assert len(noises) == len(seeds) == plan_public.FOLDS * 4
+    plans = [plan_istdp.plan_of(options, 500, 2, T, 1.0) for T in (5, 10)]
+    found = plan_istdp.by_public_rows(plans, X, y, 0, World())
+    assert found.shape == (plan_public.FOLDS, 2)
+    assert [given[4] for given in asked] == [4] * plan_public.FOLDS
+    assert len({given[3] for given in asked}) == plan_public.FOLDS
+    models = simulate(X, y, plans, (0, 0), 4)
+    assert len(np.unique(models, axis=0)) == 8  # each plan's noise is its own, each time

@@ -5,7 +5,7 @@ synthetic rows of these columns, or on those of --public-data; the excess over t
 ranks them.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -16,8 +16,9 @@ from distadmm.data import synthetic
 from distadmm.data.source import open_source
 from distadmm.errors import DONE, require
 from distadmm.flags import again, flag, flag_group
+from distadmm.methods.istdp.gist import barzilai_borwein
 from distadmm.methods.istdp.plan import Plan, make_plan
-from distadmm.methods.istdp.private import ADJACENCIES, ClippedGradient, iterate
+from distadmm.methods.istdp.private import ADJACENCIES, ClippedGradient
 from distadmm.problems.concave import make
 from distadmm.problems.losses import Array, Logistic
 from distadmm.ranks.launch import with_flags
@@ -25,15 +26,21 @@ from distadmm.ranks.world import World
 from distadmm.run.groups import Budget, Shared
 
 PROG = "distadmm plan istdp"
-ITERATIONS, NORMS = (5, 10, 20, 50, 100, 200, 400, 800), (1.0, 0.5)
-# Of surrogates, in turn: the spread of the true scores, from columns that tell little to some that tell much, and how
-# far numbers rise together.
-KINDS = tuple((spread, alike) for alike in (0.0, 0.8) for spread in (1.0, 2.0, 4.0))
+ITERATIONS, NORMS = (5, 10, 20, 50, 100, 200, 400, 800, 1600), (1.0, 0.5)
+TAIL = 0.5  # of the iterations make the model: what is too large a T then costs little
+# Of surrogates, in turn: the spread of the true scores, from columns that tell little to some that tell much; whether
+# most numbers are small; whether columns tell apiece as much.
+KINDS: tuple[dict[str, Any], ...] = tuple(
+    {"spread": spread, "steep": steep, "apiece": apiece}
+    for apiece in (False, True)
+    for steep in (4.0, 40.0)
+    for spread in (1.0, 2.0, 4.0)
+)
 ROWS = 3_000  # of a surrogate at most; noise is that of all rows
+FLOOR = 1e-6  # excess below which two plans cost the same
 CAVEAT = (
-    "Synthetic rows: the loss is no forecast of yours, and with few rows not even the plan is sure.  At epsilon 1 it\n"
-    "cost .0135 on a9a where .0177 stands here, and .0334 on Adult where .0109 does; --public-data knows better\n"
-    "(docs/istdp.md)."
+    "Synthetic rows: the loss is no forecast of yours, and the plan is the one that costs least over tables of many\n"
+    "kinds; --public-data knows better (docs/istdp.md)."
 )
 
 
@@ -51,7 +58,7 @@ class Options:
         Shared, "lambda_", default=0.0, at_least=0, note="; above 0 it costs loss and leaves columns out"
     )
     public_data: str | None = flag(None, help=plan_public.HELP)
-    runs: int = flag(6, help="surrogate runs", at_least=1)
+    runs: int = flag(len(KINDS), help="surrogate runs", at_least=1)
     seed: int = flag(0, help="seed of the surrogate", at_least=0)
 
     def __post_init__(self) -> None:
@@ -62,9 +69,14 @@ class Options:
 class Forecast(NamedTuple):
     of: Any  # a plan; in `plan sharing` a candidate, None for party 1 alone
     excesses: Array  # mean loss above that of the best model without noise, by run
+    unlike: bool = False  # the runs are of tables so unlike that each counts by the share it loses
 
     @property
     def excess(self) -> float:
+        if (
+            self.unlike
+        ):  # of all plans that with the least excess as a multiple of the best one's, in the mean of logs
+            return float(np.exp(np.log(np.maximum(self.excesses, FLOOR)).mean()))
         return float(self.excesses.mean())
 
 
@@ -76,15 +88,20 @@ def _work(options: Options, world: World) -> int:
 
 
 def forecasts(options: Options, world: World) -> list[Forecast] | None:
-    """Of every (T, C), shared out to the ranks; on rank 0."""
+    """Of every (T, C); tables, or ways to leave public rows out, are shared out to the ranks; on rank 0."""
     rows, names = named_shape(options)
-    made: list[_Table | PublicRows]
-    if options.public_data is not None:
-        made = [PublicRows(*plan_public.read(options.public_data, names, 1.0), options.seed)]
-    else:
-        made = [_Table(names, rows, options.seed, run) for run in range(options.runs)]
     plans = [plan_of(options, rows, len(names), T, C) for T in ITERATIONS for C in NORMS]
-    return world.share_out(lambda plan: Forecast(plan, np.hstack([t.excess(plan) for t in made])), plans)
+    if options.public_data is not None:
+        excesses = by_public_rows(
+            plans, *plan_public.read(options.public_data, names, 1.0), options.seed, world
+        )
+    else:
+        of = partial(_by_synthetic_rows, plans, names, min(rows, ROWS), options.seed)
+        parts = world.share_out(of, range(options.runs))
+        excesses = None if parts is None else np.array(parts)
+    if excesses is None:
+        return None
+    return [Forecast(plan, own, options.public_data is None) for plan, own in zip(plans, excesses.T)]
 
 
 def named_shape(options: Any) -> tuple[int, tuple[str, ...]]:
@@ -101,65 +118,85 @@ def named_shape(options: Any) -> tuple[int, tuple[str, ...]]:
 def plan_of(options: Options, rows: int, columns: int, T: int, C: float) -> Plan:
     return make_plan(
         epsilon=options.epsilon, delta=options.delta, adjacency=options.adjacency, dimension=columns, rows=rows,  # type: ignore[arg-type]
-        divisor=rows, loss=Logistic(), clip=C, iterations=T, lam=options.lambda_,
+        divisor=rows, loss=Logistic(), clip=C, iterations=T, lam=options.lambda_, tail=TAIL,
     )  # fmt: skip
 
 
-class _Table:
-    """One surrogate and its best model without noise."""
-
-    def __init__(self, names: tuple[str, ...], rows: int, seed: int, run: int):
-        spread, alike = KINDS[run % len(KINDS)]
-        self.X, self.y = synthetic.coded(names, min(rows, ROWS), seed, run, spread=spread, alike=alike)
-        self.noise, self.least = (seed, run), mean_loss(self.X, self.y, best_model(self.X, self.y))
-
-    def excess(self, plan: Plan) -> float:
-        models = (simulate(self.X, self.y, plan, (*self.noise, n)) for n in plan_public.draws(len(self.y)))
-        return float(np.mean([mean_loss(self.X, self.y, theta) for theta in models])) - self.least
+def _by_synthetic_rows(
+    plans: Sequence[Plan], names: tuple[str, ...], rows: int, seed: int, run: int
+) -> Array:
+    """What each plan costs on one table above the best model without noise."""
+    X, y = synthetic.coded(names, rows, seed, run, **KINDS[run % len(KINDS)])
+    cost = [mean_loss(X, y, f) for f in simulate(X, y, plans, (seed, run), len(plan_public.draws(rows)))]
+    return np.mean(np.reshape(cost, (-1, len(plans))), axis=0) - mean_loss(X, y, best_model(X, y))  # type: ignore[no-any-return]
 
 
-class PublicRows:
-    """Rows that need no protection, of the kind of the private ones; the plan's noise is that of all private rows."""
+def by_public_rows(plans: Sequence[Plan], X: Array, y: Array, seed: int, world: World) -> Array | None:
+    """The same of rows that need no protection, of the kind of the private ones: ways to leave some out x plans."""
+    draws, parts = len(plan_public.draws(len(y))), list(plan_public.folds(len(y), seed))
 
-    def __init__(self, X: Array, y: Array, seed: int):
-        self.X, self.y, self.seed = X, y, seed
-        floors = [self._of(partial(self._fitted, ridge)) for ridge in plan_public.RIDGES]
-        self.least = min(floors, key=np.mean)
+    def of(at: int) -> Array:
+        """The losses, half-way between rows trained on and rows left out, without noise and of every plan."""
+        inside, outside = parts[at]
+        models = [best_model(X[inside], y[inside], ridge) for ridge in plan_public.RIDGES]
+        models += list(simulate(X[inside], y[inside], plans, (seed, at), draws))
+        halves = [[mean_loss(X[rows], y[rows], f) for f in models] for rows in (inside, outside)]
+        return np.mean(halves, axis=0)  # type: ignore[no-any-return]
 
-    def _fitted(self, ridge: float, rows: Array, _: int) -> Array:
-        return best_model(self.X[rows], self.y[rows], ridge)
-
-    def excess(self, plan: Plan) -> Array:
-        def drawn(n: int) -> Array:
-            return self._of(lambda i, at: simulate(self.X[i], self.y[i], plan, (self.seed, at, n)))
-
-        return np.mean([drawn(n) for n in plan_public.draws(len(self.y))], axis=0) - self.least
-
-    def _of(self, train: Callable[[Array, int], Array]) -> Array:
-        """The losses, half-way between rows trained on and rows left out, of models that `train` makes of some rows."""
-        X, y = self.X, self.y
-
-        def loss(at: int, inside: Array, outside: Array) -> tuple[float, float]:
-            f = train(inside, at)
-            return mean_loss(X[inside], y[inside], f), mean_loss(X[outside], y[outside], f)
-
-        return plan_public.halfway(loss, len(y), self.seed)
+    found = world.share_out(of, range(len(parts)))
+    if found is None:
+        return None
+    free, noisy = np.split(np.array(found), [len(plan_public.RIDGES)], axis=1)
+    least = free[:, [int(free.mean(axis=0).argmin())]]
+    return noisy.reshape(len(parts), draws, len(plans)).mean(axis=1) - least  # type: ignore[no-any-return]
 
 
 def mean_loss(X: Array, y: Array, f: Array, b: float = 0.0) -> float:
     return float(Logistic().value(X @ f + b, y).mean())
 
 
-def simulate(X: Array, y: Array, plan: Plan, seed: Sequence[int]) -> Array:
-    """The last theta of a run with this plan's noise: the rows stand for all n' of the plan."""
-    rng, gradient = np.random.default_rng(seed), ClippedGradient(X, y, Logistic(), plan.clip, len(y))
-    states = iterate(
-        lambda k, theta: gradient(theta) + plan.sigma * rng.standard_normal(theta.size),
-        np.zeros(X.shape[1]), make("mcp", plan.lam, plan.alpha), plan.steps,
-    )  # fmt: skip
-    for _ in range(plan.iterations):
-        state = next(states)
-    return state.theta
+def simulate(X: Array, y: Array, plans: Sequence[Plan], seed: Sequence[int], draws: int = 1) -> Array:
+    """The models of runs with these plans' noise, one after the other and that `draws` times.
+
+    The rows stand for all n' of a plan.
+    """
+    every = list(plans) * draws
+    models = np.empty((len(every), X.shape[1]))
+    for C in {plan.clip for plan in every}:
+        own = [at for at, plan in enumerate(every) if plan.clip == C]
+        rngs = [np.random.default_rng((*seed, at)) for at in own]
+        models[own] = _in_step(X, y, [every[at] for at in own], rngs).T
+    return models
+
+
+def _in_step(X: Array, y: Array, plans: Sequence[Plan], rngs: Sequence[np.random.Generator]) -> Array:
+    """Of runs that differ in T and sigma alone, a column each: one pass through the rows serves them all.
+
+    The steps of `private.Thresholding`.
+    """
+    of = plans[0]
+    gradient, penalty = ClippedGradient(X, y, Logistic(), of.clip, len(y)), make("mcp", of.lam, of.alpha)
+    T, sigma, alone = np.array([[plan.iterations, plan.sigma, plan.alone] for plan in plans]).T
+    theta, step = np.zeros((X.shape[1], len(plans))), np.full(len(plans), of.steps.first)
+    model, before, xi_before = theta.copy(), theta, theta
+    for k in range(1, int(T.max()) + 1):
+        on = np.flatnonzero(k <= T)
+        noise = np.stack([rngs[int(at)].standard_normal(X.shape[1]) for at in on], axis=1)
+        xi, moved = theta.copy(), theta.copy()
+        xi[:, on] = gradient(theta[:, on]) + sigma[on] * noise
+        if k > 1:
+            d_theta = (theta - before)[:, on]
+            bend = np.sum(d_theta * (xi - xi_before)[:, on], axis=0)
+            pairs = zip(np.sum(d_theta * d_theta, axis=0), bend)
+            step[on] = [barzilai_borwein(*pair, of.steps.shortest, of.steps.longest) for pair in pairs]
+        moved[:, on] -= step[on] * xi[:, on]
+        if of.lam:
+            for at in on:
+                moved[:, at] = penalty.prox(moved[:, at], step[at])
+        theta, before, xi_before = moved, theta, xi
+        counted = np.maximum(1.0, k - alone[on])
+        model[:, on] += np.where(counted == 1, theta[:, on] - model[:, on], (theta - model)[:, on] / counted)
+    return model
 
 
 def best_model(X: Array, y: Array, ridge: float = 1e-6) -> Array:
@@ -176,17 +213,21 @@ def best_model(X: Array, y: Array, ridge: float = 1e-6) -> Array:
     return f
 
 
-def told(options: Any, excesses: Array) -> tuple[str, str]:
+def told(options: Any, found: Forecast) -> tuple[str, str]:
     """What a plan's excess is called, and how far it may be off."""
     if options.public_data is not None:
-        error = plan_public.error(excesses)
+        error = plan_public.error(found.excesses)
         return "forecast ", f"standard error {error:.4f}, from the rows of {options.public_data}"
-    return "surrogate", f"{excesses.min():.4f} to {excesses.max():.4f} in {options.runs} runs"
+    means = ", geometric mean" * found.unlike
+    return (
+        "surrogate",
+        f"{found.excesses.min():.4f} to {found.excesses.max():.4f} in {options.runs} runs{means}",
+    )
 
 
 def lines(options: Options, rows: int, names: tuple[str, ...], found: Sequence[Forecast]) -> list[str]:
     best = min(found, key=lambda one: one.excess)
-    plan, (word, how) = best.of, told(options, best.excesses)
+    plan, (word, how) = best.of, told(options, best)
     table = [f"              T {''.join(f'{T:>9}' for T in ITERATIONS)}"]
     for C in NORMS:
         cells = [one.excess for one in found if one.of.clip == C]
@@ -198,13 +239,14 @@ def lines(options: Options, rows: int, names: tuple[str, ...], found: Sequence[F
         f"shape       {rows} rows, {len(names)} columns",
         f"plan        T = {plan.iterations}, C = {plan.clip:g}, sigma = {plan.sigma:.4g}, steps "
         f"{plan.steps.shortest:.4g} to {plan.steps.longest:.4g}, lambda = {plan.lam:g}",
+        f"model       the mean of the last {plan.iterations - plan.alone:g} iterates",
         f"{word}   mean loss {best.excess:.4f} above the best linear model's ({how})",
         "others      the same for every T and C",
         *table,
         f"run it      python -m distadmm.istdp{where} --epsilon {options.epsilon:g} --delta {options.delta:g} "
         f"--adjacency {options.adjacency}{public} --iterations {plan.iterations} --gradient-norm {plan.clip:g} "
         f"--shortest {plan.steps.shortest:.6g} --longest {plan.steps.longest:.6g} --lambda {plan.lam:g} "
-        f"--reach {plan.alpha:.6g}",
+        f"--reach {plan.alpha:.6g} --tail {plan.tail:g}",
         *(["", CAVEAT] if options.public_data is None else []),
     ]
 

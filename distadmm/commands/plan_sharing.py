@@ -214,8 +214,7 @@ def by_synthetic_rows(
     options: Options, names: tuple[str, ...], rows: int, run: int
 ) -> Callable[[Candidate | None], float]:
     """Mean loss above that of the model of all features in one place, of the rows that were trained on."""
-    spread, alike = KINDS[run % len(KINDS)]
-    X, y = synthetic.coded(names, rows, options.seed, run, norm=None, spread=spread, alike=alike)
+    X, y = synthetic.coded(names, rows, options.seed, run, norm=None, **KINDS[run % len(KINDS)])
     table = Table(options, X, y, names, (options.seed, run))
     least = mean_loss(X, y, *table.whole)
 
@@ -261,7 +260,7 @@ def lines(options: Options, found: Sequence[Forecast]) -> list[str]:
     rows, names = named_shape(options)
     alone, best = found[0], chosen(found)
     parties = [str(part.stop - part.start) for part in cut(options.split, len(names), options.members)]
-    word, how = told(options, best.excesses)
+    word, how = told(options, best)
     candidates = [_words(one.of) for one in found]
     return [
         f"budget      epsilon {options.epsilon:g} at delta {options.delta:g} of each answering party, "

@@ -1,12 +1,10 @@
 """Rows that nobody owns, of a shape like that of real tables: to plan by, where private rows must not be looked at."""
 
-import math
 import re
 from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.special import ndtr
 
 from distadmm.data.table import Array
 
@@ -43,37 +41,31 @@ def coded(
     *,
     norm: float | None = 1.0,
     spread: float = CODED,
-    alike: float = 0.0,
+    steep: float = 4.0,
+    apiece: bool = False,
 ) -> tuple[Array, Array]:
     """Rows for columns of these names: those of one attribute (`sex=Male`, `age<=25`) are one-hot, others numbers.
 
-    Cases are as frequent as Zipf's law has words; numbers lie in [0, 1] and mostly low, and rise together by a share
-    `alike`; rows are cut to `norm`; and labels come of a random logistic model, whose scores have that `spread`: a
-    quarter of them +1.
+    Cases are as frequent as Zipf's law has words; numbers lie in [0, 1], the lower the more `steep`; rows are cut
+    to `norm`; and labels come of a random logistic model, whose scores have that `spread`: a quarter of them +1.
+    Columns tell `apiece` as much, or else each by how far it varies.
     """
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_PURPOSE, run, 1)))
     sizes = Counter(re.split(r"<=|=|>", name)[0] for name in names)
-    parts, common = [], rng.normal(size=(rows, 1)) if alike else None
+    parts = []
     for size in sizes.values():
         often = 1.0 / np.arange(1, size + 1)
         cases = np.eye(size)[rng.choice(size, rows, p=often / often.sum())]
-        parts.append(cases if size > 1 else _numbers(rng, rows, alike, common))
+        parts.append(cases if size > 1 else rng.beta(1, steep, size=(rows, 1)))
     X = np.hstack(parts)
     if norm is not None:
         X /= np.maximum(1.0, np.linalg.norm(X, axis=1, keepdims=True) / norm)
-    return X, _labels(rng, X, spread)
+    return X, _labels(rng, X, spread, X.std(axis=0) if apiece else None)
 
 
-def _labels(rng: np.random.Generator, X: Array, spread: float) -> Array:
-    scores = X @ rng.normal(size=X.shape[1])
+def _labels(rng: np.random.Generator, X: Array, spread: float, unit: Array | None = None) -> Array:
+    weights = rng.normal(size=X.shape[1])
+    scores = X @ (weights if unit is None else weights / np.maximum(unit, 1e-6))
     scores *= spread / max(float(scores.std()), 1e-9)
     scores -= np.quantile(scores, _RARE)
     return np.where(rng.random(len(X)) < 1 / (1 + np.exp(-scores)), 1.0, -1.0)
-
-
-def _numbers(rng: np.random.Generator, rows: int, alike: float, common: Array | None) -> Array:
-    """A column of Beta(1, 4) numbers."""
-    if common is None:
-        return rng.beta(1, 4, size=(rows, 1))
-    normal = math.sqrt(alike) * common + math.sqrt(1 - alike) * rng.normal(size=(rows, 1))
-    return np.asarray(1.0 - ndtr(-normal) ** 0.25)

@@ -124,7 +124,7 @@ def solve_private(
 
     Without a `seed` the noise is secure; with one it is a simulation, which protects nothing.  `ledger`
     must be of that mode.  `planned` are the keywords of `plan.make_plan`: clip, divisor, iterations, lam,
-    alpha, rule, first, shortest, longest.  `watch(k, theta)` sees every iterate; what it makes of private
+    alpha, rule, first, shortest, longest, tail.  `watch(k, theta)` sees every model; what it makes of private
     rows is not covered.  What secure noise spends is entered in the account of the rows (`account`: a file that is
     shared), and a warning says what was spent on them before; `unsaid`: why the caller will say that it has no bound.
     """
@@ -144,7 +144,7 @@ def solve_private(
     state, history = _run(course, watch)
     said = said_of(ledger, delta)
     words, spent = f"{said.text} {said.not_covered}", math.inf if file else price.epsilon
-    return PrivateSolution(state.theta + 0.0, history, plan, price.sigma, spent, words, ledger)
+    return PrivateSolution(state.model + 0.0, history, plan, price.sigma, spent, words, ledger)
 
 
 def _enter(
@@ -179,7 +179,7 @@ def sound_course(
     plan = price.plan
     X, chosen = _free(X, make(penalty, plan.lam, plan.alpha), intercept)
     xi = (GridGradient if source.mode == "secure" else NoisyGradient)(X, y, loss, plan, Noise(ledger, source))
-    method = private.Thresholding(chosen, plan.steps, plan.dimension)
+    method = private.Thresholding(chosen, plan.steps, plan.dimension, plan.alone)
     return Course(method, Desk(Paid(ledger, xi, **kept)), plan.iterations)
 
 
@@ -211,7 +211,7 @@ def _run(course: Course, watch: Callable[[int, Array], None] | None = None) -> t
         state = course.method.step(k, state, course.place)
         history.append(line(k, state))
         if watch is not None:
-            watch(k - 1, state.theta)
+            watch(k - 1, state.model)
     return state, history
 
 
@@ -246,7 +246,7 @@ def solve_printed(
     ledger = _ledger(ledger, adjacency, mode, "paper")
     state, history = _run(printed_course(X, y, smooth, price, ledger, source_of(mode, seed), inner))
     said, stuck = refuted(epsilon, delta, printed.REFUTED), tuple(state.stuck.tolist())
-    return PrivateSolution(state.theta + 0.0, history, price.plan, price.sigma, math.inf, said, ledger, stuck)
+    return PrivateSolution(state.model + 0.0, history, price.plan, price.sigma, math.inf, said, ledger, stuck)
 
 
 def printed_price(
@@ -330,7 +330,7 @@ def checked(X: Any, y: Any, loss: str) -> tuple[Array, Array, Loss]:
 
 
 def line(k: int, state: Any) -> Step:
-    theta = state.theta
+    theta = state.model
     return Step(k, state.step, int(np.count_nonzero(theta)), float(np.sqrt(theta @ theta)))
 
 

@@ -77,6 +77,10 @@ class Privacy(Budget):
     step: float | None = flag(None, help="first step, or the fixed one (default: --shortest)")
     shortest: float | None = flag(None, help="alpha_min (default: 1/(c1 C^2), c1 the loss's curvature)")
     longest: float | None = flag(None, help="alpha_max (default: 20 times the shortest)")
+    tail: float = flag(
+        0.0, help="share of the iterations, the last, whose mean is the model (default: the last alone)",
+        at_least=0, at_most=1,
+    )  # fmt: skip
     form: str = again(Shared, "form", note="; paper: Algorithm 1, whose claim is refuted")
     budget_epsilon: float | None = again(Filtered, "budget_epsilon")
     budget_delta: float | None = again(Filtered, "budget_delta")
@@ -103,7 +107,7 @@ class Privacy(Budget):
         return {
             "clip": self.gradient_norm, "divisor": self.public_rows, "rule": self.steps, "first": self.step,
             "shortest": self.shortest, "longest": self.longest, "epsilon": self.epsilon, "delta": self.delta,
-            "adjacency": self.adjacency,
+            "adjacency": self.adjacency, "tail": self.tail,
         }  # fmt: skip
 
 

@@ -35,6 +35,12 @@ class Plan:
     steps: NoisySteps
     lam: float
     alpha: float
+    tail: float = 0.0
+
+    @property
+    def alone(self) -> float:
+        """Iterations before those whose theta are averaged; infinite where the last is the model."""
+        return self.iterations - max(1, round(self.tail * self.iterations)) if self.tail else math.inf
 
     @property
     def sensitivity(self) -> float:
@@ -63,6 +69,7 @@ def make_plan(
     longest: float | None = None,
     lam: float | None = None,
     alpha: float | None = None,
+    tail: float = 0.0,
 ) -> Plan:
     """The plan with what was not given filled in from public numbers.
 
@@ -76,6 +83,7 @@ def make_plan(
     require(0 < epsilon < math.inf, f"epsilon is {epsilon:g}; needed: a finite number above 0")
     require(iterations >= 1, f"iterations is {iterations}; needed: at least 1")
     require_few(iterations)
+    require(0 <= tail <= 1, f"tail is {tail:g}; needed: a share of the iterations, 0 to 1")
     require(
         adjacency is not None,
         "a private run needs an adjacency and there is no default: replace (one record another, the number of rows "
@@ -98,4 +106,6 @@ def make_plan(
         lam = noise_level_lambda(multiplier * sensitivity(clip, public, adjacency), dimension)
     if alpha is None:
         alpha = max(_LEAST, _FIRM * (high if rule == "bb" else steps.first))
-    return Plan(epsilon, delta, adjacency, clip, public, iterations, dimension, multiplier, steps, lam, alpha)
+    return Plan(
+        epsilon, delta, adjacency, clip, public, iterations, dimension, multiplier, steps, lam, alpha, tail
+    )

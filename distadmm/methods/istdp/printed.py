@@ -60,6 +60,10 @@ class State(NamedTuple):
     accepted: bool  # False: the printed loop would not have ended (theta stays)
     stuck: Array  # the iterations k in which it would not have
 
+    @property
+    def model(self) -> Array:
+        return self.theta
+
 
 def noise_scale(epsilon: float, delta: float, T: int, U: float) -> float:
     """sigma of Theorem 3.3, for gradients bounded by U and T iterations."""

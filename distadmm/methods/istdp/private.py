@@ -4,6 +4,8 @@
     alpha_k   = fixed, or <d_theta, d_theta> / <d_theta, d_xi> in [alpha_min, alpha_max]
     theta^k+1 = prox_{alpha_k R}(theta^k - alpha_k xi^k)                                        (4)
 
+The model is the last theta, or the mean of those of the last iterations: it swings less, so that T may be large.
+
 Invariant that guards privacy: `Thresholding` never sees a record.  Steps, thresholds and the number of
 iterations are functions of the xi already released, so they are post-processing and cost nothing.  A line
 search on the true objective (step 1.3.2 of the paper) or a step from exact gradients (step 1.2) is not,
@@ -54,6 +56,7 @@ class State(NamedTuple):
     before: Array  # theta^k-1
     xi: Array  # the noisy gradient there
     step: float  # alpha_k-1, which led here
+    model: Array  # theta^k, or the mean of the theta that count
 
 
 @dataclass(frozen=True)
@@ -63,10 +66,13 @@ class Thresholding(Defaults):
     penalty: Penalty
     steps: NoisySteps
     dimension: int
+    alone: float = (
+        math.inf
+    )  # theta counts towards the mean after so many iterations; until then each is the model
 
     def init(self, place: Any) -> State:
         nothing = np.zeros(self.dimension)
-        return State(nothing, nothing, nothing, self.steps.first)
+        return State(nothing, nothing, nothing, self.steps.first, nothing)
 
     def step(self, k: int, st: State, place: Any) -> State:
         xi, step = place.release(k - 1, st.theta), st.step
@@ -74,14 +80,21 @@ class Thresholding(Defaults):
             d_theta = st.theta - st.before
             moved, bend = float(d_theta @ d_theta), float(d_theta @ (xi - st.xi))
             step = barzilai_borwein(moved, bend, self.steps.shortest, self.steps.longest)
-        return State(self.penalty.prox(st.theta - step * xi, step), st.theta, xi, step)
+        theta = self.penalty.prox(st.theta - step * xi, step)
+        counted = max(1.0, k - self.alone)
+        model = theta if counted == 1 else st.model + (theta - st.model) / counted
+        return State(theta, st.theta, xi, step, model)
 
 
 def iterate(
-    xi: Callable[[int, Array], Array], start: Array, penalty: Penalty, steps: NoisySteps
+    xi: Callable[[int, Array], Array],
+    start: Array,
+    penalty: Penalty,
+    steps: NoisySteps,
+    alone: float = math.inf,
 ) -> Iterator[State]:
     """theta^1, theta^2, ... for a gradient of one's own; `xi(k, theta)` is asked once for each."""
-    method, place = Thresholding(penalty, steps, len(start)), SimpleNamespace(release=xi)
+    method, place = Thresholding(penalty, steps, len(start), alone), SimpleNamespace(release=xi)
     state = method.init(place)._replace(theta=np.array(start, dtype=float))
     for k in count(1):
         state = method.step(k, state, place)
@@ -89,7 +102,7 @@ def iterate(
 
 
 class ClippedGradient:
-    """1/n' sum_i of the records' gradients, each shortened to norm C.
+    """1/n' sum_i of the records' gradients, each shortened to norm C; at one theta, or at each column of a table.
 
     grad l_i = l'(z_i) x_i has norm |l'(z_i)| |x_i|, so clipping it is clipping the slope to -+ C / |x_i|:
     no gradient of a single record is ever formed.
@@ -103,10 +116,10 @@ class ClippedGradient:
         self.blocks = [(X[rows], y[rows], bound[rows]) for rows in blocks(*X.shape)]
 
     def __call__(self, theta: Array) -> Array:
-        total = np.zeros(len(theta))
+        total, each = np.zeros_like(theta), (-1,) + (1,) * (theta.ndim - 1)
         for X, y, bound in self.blocks:
-            slope = self.loss.slope(X @ theta, y)
-            total += np.clip(slope, -bound, bound) @ X
+            slope, most = self.loss.slope(X @ theta, y.reshape(each)), bound.reshape(each)
+            total += (np.clip(slope, -most, most).T @ X).T
         return total / self.divisor
 
 

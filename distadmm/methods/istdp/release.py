@@ -188,5 +188,6 @@ class Desk:
             "the ledger is shorter than it was at the checkpoint, or another one: restore it from a backup, or start "
             "a new run",
         )
+        kept = {"model": kept["theta"], **kept}  # older checkpoints know the last theta alone
         found = (kept[name] for name in state._fields)
         return type(state)(*(value if value.ndim else value.item() for value in found))
