@@ -88,6 +88,12 @@ def _rows(path: Path) -> object:
     return source.node(0, 2), source.node(1, 2)
 
 
+def _parquet(path: Path) -> None:
+    from pyarrow import parquet, table
+
+    parquet.write_table(table({"a": _X[:, 0], "b": _X[:, 1], "y": _Y}), path)
+
+
 def _with_schema(path: Path) -> object:
     schema = path.parent / "schema.toml"
     schema.write_text(_SCHEMA)
@@ -225,6 +231,7 @@ READERS: dict[str, Reader] = {
     "csv": Reader(_written("rows.csv", _CSV.replace("cook", "1").replace("pilot", "2")), refused(_rows)),
     "csv with a schema": Reader(_written("rows.csv", _CSV), refused(_with_schema)),
     "libsvm": Reader(_written("rows.libsvm", _LIBSVM), refused(_rows)),
+    "parquet": Reader(_saved("rows.parquet", _parquet), refused(_rows)),
     "npz": Reader(_saved("rows.npz", lambda path: np.savez(path, X=_X, y=_Y)), refused(_rows)),
     "schema": Reader(_written("schema.toml", _SCHEMA), refused(read_schema)),
     "toml": Reader(_written("run.toml", _TOML), _dry),
