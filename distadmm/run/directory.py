@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from distadmm.errors import require, told
+from distadmm.errors import require, sense_of, told
 from distadmm.files import read_json, write_json, write_npz
 from distadmm.ranks.world import World
 from distadmm.run import checkpoint, history, model, vouch
@@ -82,7 +82,8 @@ def _whole(folder: Path, described: dict[str, Any], *, needed: bool) -> str:
     """The name of the run that is taken up, if all that is left of it belongs together."""
     before, place = read_json(folder / "config.json"), folder / "checkpoint"
     history.written(folder)  # refused here if it is none
-    _same_inputs(before, described, f"--resume {folder}")
+    with sense_of(folder / "config.json"):
+        _same_inputs(before, described, f"--resume {folder}")
     names = {"its ledgers": earlier_name(folder), "config.json": str(before.get("run", ""))}
     if needed or checkpoint.is_there(place):
         _require_heads(folder / "ledger", checkpoint.heads(checkpoint.load(place)))

@@ -73,6 +73,14 @@ def test_a_resume_of_parties_that_nobody_counts(tmp_path: Path, capsys) -> None:
     refused(sharing.main(["--resume", str(run)]), capsys, "config.json holds something else")
 
 
+def test_a_resume_of_a_run_whose_network_is_not_described(run: Path, tmp_path: Path, capsys) -> None:
+    copy = shutil.copytree(run, tmp_path / "copy")
+    told = json.loads((copy / "config.json").read_text())
+    (copy / "config.json").write_text(json.dumps({**told, "graph": None}))
+    capsys.readouterr()
+    refused(radmm.main(["--resume", str(copy)]), capsys, "config.json holds something else")
+
+
 def test_a_sweep_over_a_damaged_record(tmp_path: Path, capsys) -> None:
     (tmp_path / "sweep.json").write_text('{"runs": {"a": 3}}')
     words = ["--data", "tiny", "--iterations", "2", "--seed", "0", "--out", str(tmp_path)]
