@@ -21,8 +21,9 @@ from distadmm.privacy.accounting import pairwise_gaussian
 EFFORT, MOST = 3e6, 1e8
 _NORMS = (16, 256)
 _LOOKS = 200  # at most, under each norm
-# s^2 beside that of noise which nobody shares: whom the trust does not cover learns at most eight times as much.
+# s^2 beside that of noise which nobody shares: whom the trust does not cover learns about eight times as much at most.
 _LEAST = 2.0**-6
+_STEP = np.log(2.0) / 64
 _WEAKEST, _STRONGEST = 2.0**-10, 2.0**12  # c^2; where less is best, nothing is shared
 
 
@@ -59,12 +60,14 @@ def weighed(A: Array, psi: Array, need: Array, colluding: int) -> tuple[Array, A
         return float(np.log(spent.sum()) + np.log(most) + np.log(total) / norm), slope
 
     logs = np.zeros(n + len(i))
-    limits = [(np.log(_LEAST), 0.0)] * n + [(np.log(_WEAKEST), np.log(_STRONGEST))] * len(i)
+    limits = np.log([(_LEAST, 1.0)] * n + [(_WEAKEST, _STRONGEST)] * len(i))
     for norm in _NORMS:
         found = minimize(
             target, logs, (norm,), "L-BFGS-B", jac=True, bounds=limits, options={"maxiter": _LOOKS}
         )
-        logs = found.x
-    own, pairs = noise(logs)
-    # All of it has one grid.
+        # A common factor changes nothing but what the limits mean.
+        factor = (need * pairwise_gaussian.exposures(*noise(found.x), colluding)).max()
+        logs = np.clip(found.x + np.log(factor), *limits.T)
+    # Rounded, so that a search on another machine, which takes up a run, ends at the same weights; and on one grid.
+    own, pairs = noise(np.rint(logs / _STEP) * _STEP)
     return own, np.where(pairs > 1.5 * _WEAKEST, np.minimum(pairs, _STRONGEST * own.max()), 0.0)

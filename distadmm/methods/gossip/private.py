@@ -127,7 +127,7 @@ def plan_of(prepared: Prepared) -> Plan:
         budget = float(privacy.epsilon or 0.0), privacy.delta
     multiplier = _once(world, "gaussian_noise_multiplier", *budget, steps) * _ABOVE
     with world.together():
-        reach = np.concatenate(world.allgather(sensitivities(prepared, 1.0)))  # of all nodes
+        reach = _everywhere(prepared, sensitivities(prepared, 1.0))
     A = forecast.adjacency(node.network) if n <= forecast.LARGEST else None
     opened = _opened(prepared, opening)
 
@@ -158,7 +158,7 @@ def _opened(prepared: Prepared, opening: int) -> list[rule.Constants]:
         return [plain]
     budget = float(privacy.epsilon or 0.0), privacy.delta
     once = _once(prepared.world, "gaussian_noise_multiplier", *budget, 1)
-    moved = np.concatenate(prepared.world.allgather(moments_moved(prepared)))
+    moved = _everywhere(prepared, moments_moved(prepared))
     sd = once * float(np.sqrt(np.mean(moved**2) / 2))  # of a number beside the diagonal
     long = node.facts.max_curvature * 2 * sd * float(np.sqrt(rule.width_of(node) / node.facts.n_nodes))
     return [plain._replace(share=q, damping=long / q**0.5) for q in algorithm.shares]
@@ -171,6 +171,15 @@ def _once(world: World, function: str, *given: float) -> float:
         return getattr(gaussian, function)(*asked)  # type: ignore[no-any-return]
 
     return world.each_once(value, [given], Kept(function))[given]
+
+
+def _everywhere(prepared: Prepared, here: Array) -> Array:
+    """A number of each node here, of all nodes in their order: ranks may host them in another."""
+    network = prepared.node.network
+    found = np.empty(network.n_nodes)
+    for nodes, values in network.world.allgather((network.nodes, here)):
+        found[nodes] = values
+    return found
 
 
 def _deviation(prepared: Prepared, multiplier: float, reach: Array) -> Callable[[float], float]:
@@ -248,8 +257,7 @@ def _shared(prepared: Prepared, use: rule.Constants, steps: int, noise: rule.Noi
     mu = _once(world, "mu_at", float(privacy.epsilon or 0.0), privacy.delta)
 
     def made(reach: Array, share: float, times: int, numbers: int) -> tuple[Paired, ...]:
-        everywhere = np.concatenate(world.allgather(reach))
-        return paired(everywhere, mu * share**0.5, times, numbers, noise, q, spare)
+        return paired(_everywhere(prepared, reach), mu * share**0.5, times, numbers, noise, q, spare)
 
     every = made(sensitivities(prepared, use.clip), 1 - use.share, steps, node.problem.dimension)
     first = made(moments_moved(prepared), use.share, 1, width * (width + 1) // 2) if use.share else ()
