@@ -50,6 +50,8 @@ class Bench:
         self.comm = self.world.comm
         folder = self.comm.bcast(folder)
         self.nodes, self.folder, self.iterations = nodes, Path(folder), ITERATIONS[nodes]
+        # An account of its own: the user's would grow, and be read in every turn.
+        os.environ["XDG_STATE_HOME"] = folder
         self.eta = ETA[data, nodes]
         if data == "synthetic":
             flags = self.world.on_root(lambda: setting.write(self.folder, nodes))
