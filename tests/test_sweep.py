@@ -165,7 +165,7 @@ def test_the_file_that_comes_with_the_package_is_a_grid() -> None:
         (["--config", "empty.toml"], "seed has no value"),
         (["--config", "own.toml"], "[[run]] 1: jobs is the sweep's own"),
         (["--config", "single.toml"], "under [[run]], in double brackets"),
-        (["--alpha", "1", "--algorithm", "radmm"], "--adjacency is None"),
+        (["--alpha", "1", "--algorithm", "radmm"], "--adjacency is needed"),
         (["--seed", "1", "--launcher", "nowhere-at-all -n 3"], "cannot start nowhere-at-all -n 3"),
         (["--seed", "1", "--launcher", "'srun"], "No closing quotation"),
     ],

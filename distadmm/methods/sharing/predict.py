@@ -26,7 +26,7 @@ from distadmm.ranks.launch import launch
 from distadmm.ranks.star import Array, Star
 from distadmm.ranks.world import World
 from distadmm.run import directory, groups, kinds, scoring, spending
-from distadmm.run.model import read
+from distadmm.run.model import BLANK, FILE, read
 
 
 @flag_group("predict")
@@ -74,10 +74,12 @@ def work(options: tuple[DataOptions, PredictOptions], world: World) -> int:
     rows = _agreed(star, _rows(matrices))
     arrived = star.up(sent, rows)
     if arrived is not None:
-        centre = read(run)
+        centre = (
+            read(run).told if (run / FILE).is_file() else BLANK
+        )  # version 0.1 told nothing of its targets
         b = float(read(run / "models" / "centre.json").arrays["intercept"])
         scores = sum(arrived.values(), np.full(rows, b))
-        write_csv(Path(wanted.scores), *scoring.table_of(centre.told, scores[:, None], named))
+        write_csv(Path(wanted.scores), *scoring.table_of(centre, scores[:, None], named))
         print(f"{rows} scores by {len(widths)} parties, one message each: {wanted.scores}")
         for line in said:
             print(line)
@@ -105,11 +107,16 @@ def _new_records(
     found = {}
     for m, told in trained.items():
         path = Path(data.party_files[m - 1] if data.party_files else data.data)
-        cells = kind(path) in CELLS
-        reading = Reading(features=data.features or edges[-1])
-        file = cell_file(path, targetless=True) if cells else reading.open(path, targetless=True)
+        encoded = kind(path) in CELLS and told["encoding"] is not None  # version 0.1 kept no encoding
+        reading, drop = (
+            Reading(features=data.features or edges[-1]),
+            [n for n in (data.key, data.target) if n],
+        )
+        file: Any = (
+            cell_file(path, targetless=True) if encoded else reading.open(path, drop=drop, targetless=True)
+        )
         keys = keys_of(file, data.key) if data.party_files and data.key else []
-        if cells:
+        if encoded:
             X = scoring.Scorer(told, np.zeros((1, widths[m - 1])), f"party {m}").read(path)
         else:
             X = _by_place(file, told["features"], range(*edges[m - 1 : m + 1]), edges[-1])
