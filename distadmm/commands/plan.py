@@ -233,9 +233,8 @@ def affordable(prepared: Prepared, plan: Plan) -> Plan | None:
 def best_end(draft: _Draft, recipe: Any) -> tuple[float, Smoothing]:
     """The least expected excess loss of the nodes' own models, and what follows the last solve for it."""
     config, node = draft.config, draft.node
-    factor = np.ravel(
-        np.broadcast_to(config.algorithm.noise_factor(draft.eta, node.degree), node.degree.shape)
-    )
+    quadratic = 2 * draft.eta * node.degree
+    factor = np.ravel(np.broadcast_to(config.algorithm.noise_factor(quadratic), node.degree.shape))
     noise = factor**2 * ((recipe.dimension + 1) if recipe.noise == "gamma" else 1.0) / recipe.alpha[0] ** 2
     A = forecast.adjacency(node.network)
     assert A is not None
