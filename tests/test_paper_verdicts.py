@@ -402,7 +402,7 @@ def test_panels_are_whole_and_quick_is_written_on_them(name: str) -> None:
     panels = figure.panels(rows)
     made = drawn(panels, QUICK)
     assert made.get_suptitle() == QUICK
-    (legend,) = made.legends
+    (legend,) = made.legends or filter(None, (axis.get_legend() for axis in made.axes[len(panels) :]))
     shown = {text.get_text() for text in legend.get_texts()}
     for axis, panel in zip(made.axes, panels):
         assert axis.get_legend() is None
@@ -438,3 +438,18 @@ def test_long_names_of_places_are_turned() -> None:
     assert {label.get_rotation() for label in axis.get_xticklabels()} == {30.0}
     axis = drawn([Panel("", "x", "y", [Line("a", range(3), range(3))], ticks=("0", "3", "10"))]).axes[0]
     assert {label.get_rotation() for label in axis.get_xticklabels()} == {0.0}
+
+
+def test_lines_are_told_apart_without_their_colours_and_the_legend_takes_the_place_that_is_free():
+    hues = [f"arm {at}" for at in range(11)]
+    lines = [Line(hue, range(9), [at] * 9) for at, hue in enumerate(hues)]
+    dashed = [Line("dashed", range(9), [at + 0.5] * 9, "o--", hue=hue) for at, hue in enumerate(hues)]
+    for count, inside in ((7, True), (6, False)):  # two places of the last row are free, or none
+        made = drawn([Panel(str(at), "x", "y", [*lines, *dashed]) for at in range(count)])
+        first, *others = [[line.get_marker() for line in axis.lines] for axis in made.axes[:count]]
+        assert len(set(first[:11])) == 11
+        assert first[:11] == first[11:]
+        assert all(marks == first for marks in others)
+        legends = [axis.get_legend() for axis in made.axes if axis.get_legend()] + made.legends
+        assert [[text.get_text() for text in legend.get_texts()] for legend in legends] == [[*hues, "dashed"]]
+        assert bool(made.legends) != inside

@@ -128,6 +128,9 @@ def test_nothing_at_all_is_a_number_and_a_problem_that_rows_replace_is_none(tmp_
     _, rows, _, _ = reported(capsys, tmp_path, "--out", "none")
     assert rows[0]["I(S;Y)"] == rows[0]["proven lower"] == "0.00000000"
     assert ["problem" in row["setting"] for row in rows[:2]] == [False, True]
+    for name, tabled in (("own", True), ("built", False)):  # a column of nothing is left out
+        told = report.sections([report_runs.read(tmp_path / name)])
+        assert (">data</th>" in report_page.page(report.MARK, told)) == tabled
 
 
 def test_a_long_statement_is_a_note_and_the_cell_its_beginning(runs: Path) -> None:
@@ -263,6 +266,7 @@ def test_the_page_stands_alone_and_is_the_same_each_time(runs: Path, tmp_path: P
     assert "prefers-color-scheme: dark" in text
     assert "@media print" in text
     assert str(runs / "noisy" / "e4s2") in text
+    assert text.count(">iterations</th>") == 1  # said of all runs, by the table and by their settings
     assert reported(capsys, runs / "noisy", "--out", page)[0] == 0  # a report is replaced
     assert page.read_text() == text
 
@@ -335,6 +339,17 @@ def test_a_browser_shows_the_page_without_a_sideways_scroll(runs: Path, tmp_path
     if found is None:
         pytest.skip(f"Chromium does not start here: {shown.stderr[-200:]}")
     assert int(found[1]) <= 390
+
+
+def test_iterations_are_counted_in_whole_numbers(runs: Path) -> None:
+    found = report_runs.groups([report_runs.read(runs / "plain" / "star5")])
+    for picture in report_figures.pictures(found):
+        figure, axis = report_page.plotting.pyplot().subplots()
+        picture.draw(axis)
+        if picture.title.endswith("over iteration"):
+            axis.set_xlim(0, 20)  # where steps of 2.5 would do
+            assert all(place == int(place) for place in axis.get_xticks())
+        report_page.plotting.pyplot().close(figure)
 
 
 def test_names_are_text_and_not_markup(runs: Path, tmp_path: Path) -> None:

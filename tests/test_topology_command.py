@@ -65,6 +65,22 @@ def test_a_picture_has_every_name(tmp_path, capsys):
     assert all(name in picture for name in load("florentine").names)
 
 
+def test_a_picture_names_its_ranks_and_nodes_do_not_hide_each_other(tmp_path, capsys):
+    for ranks, named in ((3, True), (1, False), (9, False)):  # nine ranks share six colours
+        assert main(["karate", "--draw", str(tmp_path / "k.svg"), "--ranks", str(ranks)]) == 0
+        assert (">rank 2<" in (tmp_path / "k.svg").read_text()) == named, ranks
+        assert ("rank 0" in (tmp_path / "k.svg").read_text()) == named, ranks
+    network = load("barbell:12:8")
+    place = draw.placed(network)
+    figure, axes = draw.figures.pyplot().subplots(figsize=(6, 6))
+    axes.set_position((0, 0, 1, 1))
+    draw.draw_on(axes, network, place)
+    axes.apply_aspect()
+    points = 72 / figure.dpi * axes.transData.transform(place)
+    apart = np.linalg.norm(points[:, None] - points[None], axis=2) + 999 * np.eye(network.n)
+    assert axes.collections[-1].get_sizes()[0] ** 0.5 <= apart.min() < 17  # points: nodes would be 17 wide
+
+
 @pytest.mark.parametrize("spec", ["ring:12", "grid:4x4", "path:9", "complete:5", "star:12", "er20"])
 def test_a_layout_keeps_all_nodes_apart_and_edges_short(spec):
     network = load(spec)

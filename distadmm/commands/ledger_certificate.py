@@ -98,6 +98,7 @@ def _folder(books: Sequence[Book]) -> Path:
 
 def _run(folder: Path, books: Sequence[Book], told: dict[str, Any], delta: float) -> Iterable[str]:
     together, found = told["together"], kinds.find(folder)
+    programme = [found.kind, *filter(None, [found.config.get("algorithm")])] if found else []
     published = together["published_epsilon"]
     bound = together["epsilon"] if told["statement"] == "certificate" else math.inf
     yield f"<h2>Run {escape(str(told['run']))}</h2>"
@@ -119,7 +120,7 @@ def _run(folder: Path, books: Sequence[Book], told: dict[str, Any], delta: float
             ["where", str(folder)],
             ["data, by their keyed name", ", ".join(told["dataset"])],
             ["table", str((found and found.config.get("data")) or "-")],
-            ["programme", f"{found.kind} {found.config.get('algorithm', '')}" if found else "-"],
+            ["programme", " ".join(dict.fromkeys(programme)) or "-"],
             ["epsilon", f"{cell(bound)} at delta {exactly(delta)}"],
             ["epsilon as published", cell(published) if math.isfinite(published) else "no published bound"],
             ["neighbouring data", f"{told['adjacency_words']} ({told['adjacency']})"],
@@ -145,7 +146,8 @@ def _plainly(epsilon: float, delta: float) -> str:
     return (
         "In plain words, if all it rests on holds: whatever those whom the bound is against conclude from what they "
         f"see, the chance of that conclusion is at most {times} what it would be with neighbouring data, plus "
-        f"{exactly(delta)}. The closer to 1.00 times, the less can be learnt about one record."
+        f'<span class="number">{exactly(delta)}</span>. The closer to 1.00 times, the less can be learnt about one '
+        "record."
     )
 
 

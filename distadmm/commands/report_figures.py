@@ -86,6 +86,8 @@ def _curves(found: Sequence[Group], curve: Curve) -> Picture | None:
                 axis.fill_between(x, y.min(axis=0), y.max(axis=0), color=style["color"], alpha=0.15, lw=0)
         if curve.logarithmic:
             axis.set_yscale("log")
+        if curve.x == "iteration":
+            axis.xaxis.get_major_locator().set_params(integer=True)
         axis.set(xlabel=x_label, ylabel=curve.y_label)
 
     return Picture(f"{curve.y_label} over {x_label}", text, draw)

@@ -27,7 +27,7 @@ div.wide { overflow-x: auto }
 table { border-collapse: collapse; font-size: 0.85rem; margin: 1rem 0 }
 caption { text-align: left; font-weight: 600; padding: 0.25rem 0 }
 th, td { padding: 0.25rem 0.5rem; text-align: right; border-bottom: 1px solid var(--rule); vertical-align: top }
-td { white-space: nowrap } td.text { white-space: normal }
+td, span.number { white-space: nowrap } td.text { white-space: normal }
 th { font-weight: 600 } thead th { vertical-align: bottom }
 th:first-child, table.words td, table.words th { text-align: left; white-space: normal; min-width: 9rem }
 table.words td { overflow-wrap: anywhere }
@@ -85,7 +85,7 @@ def page(mark: str, told: Sequence[Told]) -> str:
     ]
     at = 0
     for one in told:
-        same = [*one.same, *common(one.runs)]
+        same = list(dict([*one.same, *common(one.runs)]).items())
         drawn = figures(one.runs, at)
         at += len(drawn)
         parts += [
@@ -98,6 +98,10 @@ def page(mark: str, told: Sequence[Told]) -> str:
             "</section>",
         ]
     heads, lines, alike = shared(["setting", "directory", "seed", "data"], _sources(groups))
+    told = [
+        at for at, _ in enumerate(heads) if any(line[at] for line in lines)
+    ]  # all but the data of no table
+    heads, lines = [heads[at] for at in told], [[line[at] for at in told] for line in lines]
     said = "; ".join(f"{head} {value}" for head, value in alike if value)
     parts += [
         '<section aria-labelledby="sources">\n<h2 id="sources">Where it comes from</h2>',

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.spatial.distance import pdist
 
 from distadmm.errors import require
 from distadmm.graphs import figures
@@ -56,7 +57,7 @@ def _circle(n: int) -> Array:
 
 
 def draw(topology: Topology, path: Path, caption: str, owner: Array | None = None) -> None:
-    """Write the picture; `owner`, if given, is each node's rank, and colours it."""
+    """Write the picture; `owner`, if given, is each node's rank, and colours it; a few ranks are named below."""
     require(
         path.suffix.lower() in ENDINGS,
         f"--draw {path}: cannot write {path.suffix or 'a file without ending'}; give one of: {', '.join(ENDINGS)}",
@@ -69,10 +70,16 @@ def draw(topology: Topology, path: Path, caption: str, owner: Array | None = Non
     figures.demand("--draw")
     plt, place = figures.pyplot(), placed(topology)
     width, height = np.ptp(place, axis=0) + 2 * RIM
-    figure: Any = plt.figure(figsize=(6.4, 6.4 * height / width + 0.5))
-    axes = figure.add_axes((0.0, 0.0, 1.0, 1.0 - 0.5 / figure.get_figheight()))
-    colour = "#2f6f9f" if owner is None else plt.colormaps["tab10"](owner % 10)
-    draw_on(axes, topology, place, colour)
+    ranks = [] if owner is None else sorted({int(rank) for rank in owner})
+    below = 0.3 if 1 < len(ranks) <= len(figures.INKS) else 0.0
+    figure: Any = plt.figure(figsize=(6.4, 6.4 * height / width + 0.5 + below))
+    tall = figure.get_figheight()
+    axes = figure.add_axes((0.0, below / tall, 1.0, 1.0 - (0.5 + below) / tall))
+    inks = np.array(figures.INKS)
+    draw_on(axes, topology, place, "#2f6f9f" if owner is None else inks[owner % len(inks)])
+    if below:
+        named = [axes.scatter([], [], c=inks[rank % len(inks)], s=60, label=f"rank {rank}") for rank in ranks]
+        figure.legend(handles=named, loc="lower center", ncols=len(ranks), fontsize=9)
     figure.text(0.02, 1.0 - 0.15 / figure.get_figheight(), caption, va="top", fontsize=9, color="#222222")
     figures.save(figure, path, dpi=150, bbox_inches=None)
 
@@ -100,9 +107,10 @@ def draw_on(
     width, height = np.ptp(place, axis=0)
     axes.set(aspect="equal", xlim=(-RIM, width + RIM), ylim=(-RIM, height + RIM))
     axes.axis("off")
-    look: dict[str, Any] = {"linewidths": 1.0}
+    thick = 70 / max(len(topology.edges), 1)  # the edges of a dense graph would fill the circle
+    look: dict[str, Any] = {"linewidths": np.clip(3 * thick, 0.3, 1.0)}
     if carried is not None:
-        most = np.clip(70 / len(carried), 0.4, 3.4)  # the edges of a dense graph would fill the circle
+        most = np.clip(thick, 0.4, 3.4)
         look = {
             "linewidths": 0.3 + most * carried,
             "linestyles": ["-" if share else ":" for share in carried],
@@ -111,6 +119,9 @@ def draw_on(
     named = topology.n <= NAMED_MOST * scale and max(map(len, topology.names)) <= 14
     short = named and max(map(len, topology.names)) <= 3
     size = (300 if short else 60 if topology.n <= 200 else 12) * scale
+    if short:  # nodes do not hide each other
+        apart = pdist(place).min(initial=1.0) * 432 * scale / (max(width, height) + 2 * RIM)  # points
+        size = np.clip(apart**2, 64, size)
     axes.scatter(*place.T, s=size, c=colour, edgecolors="white", linewidths=1.0, zorder=2)
     if named:
         for name, (x, y) in zip(topology.names, place):
@@ -123,5 +134,5 @@ def draw_on(
             style, gap = (inside, (0, 0)) if short else (above, (0, 6))
             axes.annotate(
                 name, (x, y), gap, textcoords="offset points", ha="center", zorder=3, parse_math=False,
-                fontsize=8 if scale > 0.8 else 6, **style,
+                fontsize=max(4.5, 0.46 * size**0.5) if short else 8 if scale > 0.8 else 6, **style,
             )  # fmt: skip

@@ -116,7 +116,7 @@ def _panels(rows: list[Row]) -> list[Panel]:
         by, first = grouped(own, "method"), own[0]
         dots = (("ms", 2), ("alpha", 0.25))
         lines = [
-            Line(label, column(by[(label,)], "I_XY"), column(by[(label,)], "I_SY"), ".", more=dots)
+            Line(label, column(by[(label,)], "I_XY"), column(by[(label,)], "I_SY"), "o", more=dots)
             for label in (ENDS, DC_ENDS)
         ]
         for method, (style, label, steps) in STYLES.items():
@@ -124,16 +124,16 @@ def _panels(rows: list[Row]) -> list[Panel]:
             how = (("drawstyle", steps),)
             lines.append(Line(label, column(kept, "R"), column(kept, "I_SY"), style, more=how))
         corner = "I(X;Y) = H(X), I(S;Y) = I(S;X)"
-        lines.append(Line(corner, [first["H_X"]], [first["I_SX"]], "*", more=(("color", "black"), ("ms", 8))))
+        star = (("color", "black"), ("mfc", "black"), ("marker", "*"), ("ms", 8))
+        lines.append(Line(corner, [first["H_X"]], [first["I_SX"]], "o", more=star))
         if first["R0"] > 0:
             sure = (
                 ("R0: perfect privacy up to here", "-")
                 if first["R0_exact"]
                 else ("perfect privacy at least", ":")
             )
-            lines.append(
-                Line(sure[0], [first["R0"]] * 2, [0, first["I_SX"]], sure[1], more=(("color", "0.6"),))
-            )
+            bare = (("color", "0.6"), ("marker", ""))
+            lines.append(Line(sure[0], [first["R0"]] * 2, [0, first["I_SX"]], sure[1], more=bare))
         found.append(Panel(TITLES[name], "R, bound on I(X;Y) (nats)", "I(S;Y) (nats)", lines))
     return found
 

@@ -1,7 +1,7 @@
 """What a figure is: panels of lines, and what the paper says of them, both made of the rows that go into its CSV.
 
-A paper's module declares; everything that matplotlib is asked for is asked for here.  One legend stands below all
-panels, a label has one colour in all of them, and a figure made with --quick says so on itself.
+A paper's module declares; everything that matplotlib is asked for is asked for here.  One legend stands for all
+panels, a label has one colour and one mark in all of them, and a figure made with --quick says so on itself.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from distadmm.files import write_csv, write_text
-from distadmm.graphs.figures import grouped, in_plain_numbers, pyplot, save
+from distadmm.graphs.figures import grouped, in_plain_numbers, ink, pyplot, save
 
 _FEW, _SHORT = 8, 100.0  # places on an axis that all get a tick; what a short logarithmic axis spans
 Row = dict[str, Any]
@@ -28,7 +28,7 @@ class Line(NamedTuple):
     style: str = "-"
     low: Numbers | None = None  # with `high`: the range over seeds, as a band or as bars
     high: Numbers | None = None
-    hue: str = ""  # lines of one hue have one colour; the label unless given
+    hue: str = ""  # lines of one hue have one colour and mark; the label unless given
     bars: bool = False
     more: tuple[tuple[str, Any], ...] = ()  # for Axes.plot
 
@@ -145,38 +145,48 @@ def drawn(panels: Sequence[Panel], note: str = "") -> Any:
     figure, axes = plt.subplots(
         depth, columns, figsize=(max(width, 5.6), 3.2 * depth + 0.4), layout="constrained", squeeze=False
     )
-    hues = dict.fromkeys(line.hue or line.label for panel in panels for line in panel.lines)
-    colours = {hue: f"C{at}" if at < 10 else plt.get_cmap("tab20b")(at % 20) for at, hue in enumerate(hues)}
+    hues = list(dict.fromkeys(line.hue or line.label for panel in panels for line in panel.lines))
     handles: dict[str, Any] = {}
     for axis, panel in zip(axes.flat, panels):
         for line in panel.lines:
-            handles.setdefault(line.label, _line(axis, line, colours[line.hue or line.label]))
+            handles.setdefault(line.label, _line(axis, line, hues.index(line.hue or line.label)))
         _frame(axis, panel)
-    for axis in axes.flat[len(panels) :]:
-        axis.set_axis_off()
     handles.pop("", None)
-    longest = max(map(len, handles), default=1)
-    ncols = int(np.clip(max(width, 5.6) // (0.6 + 0.068 * longest), 1, 5))
-    figure.legend(
-        handles.values(), handles, loc="outside lower center", ncols=ncols, fontsize=8, frameon=False
-    )
+    _legend(figure, axes.flat[len(panels) :], handles)
     if note:
         figure.suptitle(note, fontsize=8, color="tab:red")
     return figure
 
 
-def _line(axis: Any, line: Line, colour: Any) -> Any:
-    more = {"color": colour, "lw": 1.2, "ms": 4, **dict(line.more)}
+def _legend(figure: Any, spare: Sequence[Any], handles: dict[str, Any]) -> None:
+    """In the places that panels leave free in the last row, if it fits, else below."""
+    for axis in spare:
+        axis.set_axis_off()
+    longest = 0.6 + 0.068 * max(map(len, handles), default=1)  # inches
+    inside = int(4.1 * len(spare) // longest)
+    if inside and len(handles) <= 12 * inside:
+        how = {"loc": "upper left", "bbox_to_anchor": (0.0, 1.0), "ncols": min(inside, 2)}
+        spare[0].legend(handles.values(), handles, fontsize=9, **how).set_in_layout(False)
+        return
+    ncols = int(np.clip(figure.get_figwidth() // longest, 1, 5))
+    figure.legend(handles.values(), handles, loc="outside lower center", ncols=ncols, fontsize=8)
+
+
+def _line(axis: Any, line: Line, at: int) -> Any:
+    """Of the at-th hue.  Its mark stands at every point where the style has an `o`, else at a few."""
+    told = ink(at)
     if not len(line.x):
-        return axis.axhline(line.y[0], ls=line.style, color=colour, lw=1.2)
+        return axis.axhline(line.y[0], ls=line.style, color=told["color"], lw=1.2)
+    few = {} if "o" in line.style else {"markevery": (0.03 * (at % 8), 0.24)}  # not all at one place
+    told |= {"ls": line.style.replace("o", "") or "none", "lw": 1.2, "ms": 4, **few, **dict(line.more)}
     x, y = np.asarray(line.x, dtype=float), np.asarray(line.y, dtype=float)
     if line.low is None or line.high is None:
-        return axis.plot(x, y, line.style, **more)[0]
+        return axis.plot(x, y, **told)[0]
     low, high = np.asarray(line.low, dtype=float), np.asarray(line.high, dtype=float)
     if line.bars:
-        return axis.errorbar(x, y, (y - low, high - y), fmt=line.style, capsize=3, **more)
-    axis.fill_between(x, low, high, color=colour, alpha=0.15, lw=0)
-    return axis.plot(x, y, line.style, **more)[0]
+        return axis.errorbar(x, y, (y - low, high - y), capsize=3, **told)
+    axis.fill_between(x, low, high, color=told["color"], alpha=0.15, lw=0)
+    return axis.plot(x, y, **told)[0]
 
 
 def _frame(axis: Any, panel: Panel) -> None:

@@ -80,7 +80,7 @@ def _privacy(rows: list[Row], tag: str) -> Panel:
         exact = [row for row in own if np.isfinite(row["epsilon_tight"])]
         lines.append(Line(label, panels.column(own, "t"), panels.column(own, "P_published")))
         shown = panels.column(exact, "t"), panels.column(exact, "epsilon_tight")
-        lines.append(Line("the same, tight bound at delta = 1e-5", *shown, "o--", hue=label))
+        lines.append(Line("dashed: the same, tight bound at delta = 1e-5", *shown, "o--", hue=label))
     ends = [line.y[-1] for line in lines if not line.hue]
     title = f"{tag}: P(t), to {min(ends):.4g} .. {max(ends):.4g}, and tight"  # curves that lie on each other
     return Panel(title, "iteration", "privacy loss", lines, yscale="log", whole=True)
@@ -88,9 +88,10 @@ def _privacy(rows: list[Row], tag: str) -> Panel:
 
 def _errors(rows: list[Row]) -> Panel:
     labels = list(dict.fromkeys(row["curve"] for row in rows if row["curve"] != PLAIN))
-    lines = []
-    for tag in tags(rows):
-        found = [(labels.index(c.label), c) for c in curves(rows, tag).values() if c.label != PLAIN]
+    lines, each = [], tags(rows)
+    for place, tag in enumerate(each):
+        aside = 0.2 * (place - (len(each) - 1) / 2)  # so that ranges do not lie on each other
+        found = [(labels.index(c.label) + aside, c) for c in curves(rows, tag).values() if c.label != PLAIN]
         x, y = [at for at, _ in found], [100 * c.error for _, c in found]
         low, high = ([100 * c.error_range[end] for _, c in found] for end in (0, 1))
         lines.append(Line(f"test error, {tag}", x, y, "o", low, high, bars=True))
@@ -122,7 +123,7 @@ def _rho(rows: list[Row]) -> list[Panel]:
     chosen = [100 * c.error for c in found if c.label == "0.22"]
     return [
         Panel(
-            "", "rho", "test error, %", [line, Line("the paper's choice", [0.22], chosen, "D")], xscale="log"
+            "", "rho", "test error, %", [line, Line("the paper's choice", [0.22], chosen, "o")], xscale="log"
         )
     ]
 
