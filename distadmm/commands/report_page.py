@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from html import escape
+from itertools import compress
 from typing import TYPE_CHECKING
 
 from distadmm.commands.report_figures import Picture, pictures
@@ -98,10 +99,8 @@ def page(mark: str, told: Sequence[Told]) -> str:
             "</section>",
         ]
     heads, lines, alike = shared(["setting", "directory", "seed", "data"], _sources(groups))
-    told = [
-        at for at, _ in enumerate(heads) if any(line[at] for line in lines)
-    ]  # all but the data of no table
-    heads, lines = [heads[at] for at in told], [[line[at] for at in told] for line in lines]
+    known = [any(cells) for cells in zip(*lines)]  # made-up problems have no data
+    heads, *lines = (list(compress(line, known)) for line in (heads, *lines))
     said = "; ".join(f"{head} {value}" for head, value in alike if value)
     parts += [
         '<section aria-labelledby="sources">\n<h2 id="sources">Where it comes from</h2>',
