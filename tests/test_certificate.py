@@ -61,6 +61,7 @@ def test_it_says_the_sentence_and_the_number_of_the_ledgers(runs, capsys):
     assert "no published bound" not in page
     factor = float(re.search(r"at most ([0-9.]+) times what it would be", page)[1])
     assert np.exp(float(epsilon)) <= factor < np.exp(float(epsilon)) + 0.02
+    assert 'plus <span class="number">1e-05</span>. The closer' in page
     assert re.search(r">programme</th><td[^>]*>radmm<", page)  # the algorithm of that name
     assert "ledger verify" in page
     assert page.count("<section>") == page.count("</section>") == 4

@@ -12,7 +12,7 @@ from typing import Any
 
 from distadmm.commands import ledger_report
 from distadmm.commands.ledger_report import Book, cell
-from distadmm.commands.report_page import STYLE, table
+from distadmm.commands.report_page import STYLE, prose, table
 from distadmm.commands.report_runs import shared
 from distadmm.errors import require
 from distadmm.privacy.accounting.scopes import established
@@ -110,7 +110,7 @@ def _run(folder: Path, books: Sequence[Book], told: dict[str, Any], delta: float
     )
     yield f"<blockquote>{escape(told['sentence'] or nothing)}</blockquote>"
     if math.isfinite(bound):
-        yield f"<p>{_plainly(bound, delta)}</p>"
+        yield f"<p>{prose(_plainly(bound, delta))}</p>"
     began = min(str(book.header["t"]) for book in books)
     source = told["rng"]["source"]
     yield table(
@@ -146,8 +146,7 @@ def _plainly(epsilon: float, delta: float) -> str:
     return (
         "In plain words, if all it rests on holds: whatever those whom the bound is against conclude from what they "
         f"see, the chance of that conclusion is at most {times} what it would be with neighbouring data, plus "
-        f'<span class="number">{exactly(delta)}</span>. The closer to 1.00 times, the less can be learnt about one '
-        "record."
+        f"{exactly(delta)}. The closer to 1.00 times, the less can be learnt about one record."
     )
 
 

@@ -70,6 +70,7 @@ p.note { border-left: 4px solid var(--mark); padding-left: 0.75rem }
 
 TEXT = ' class="text"'  # a cell that may be broken
 _NUMBERS = re.compile(r"[-+0-9.,e]+( \[[-+0-9.,e ]+\])?( \([0-9]+ of [0-9]+\))?")
+_POWER = re.compile(r"[0-9.]+e-[0-9]+")  # which a browser would break at its minus
 _HASH = re.compile(r"^([0-9a-f]{12})[0-9a-f]{20,}")  # so much of it tells tables apart
 
 
@@ -91,7 +92,7 @@ def page(mark: str, told: Sequence[Told]) -> str:
         at += len(drawn)
         parts += [
             f'<section aria-labelledby="{one.kind}">\n<h2 id="{one.kind}">Runs of {one.kind}</h2>',
-            *(f'<p class="note">{escape(note)}</p>' for note in one.notes),
+            *(f'<p class="note">{prose(note)}</p>' for note in one.notes),
             table(one.header, one.rows, f"{one.kind}: what each setting reached"),
             f"<p>{escape(_reading(one))}</p>",
             *(['<div class="figures">', *drawn, "</div>"] if drawn else []),
@@ -109,6 +110,11 @@ def page(mark: str, told: Sequence[Told]) -> str:
         "</section>",
     ]
     return "\n".join(parts) + "\n</main>\n</body>\n</html>\n"
+
+
+def prose(text: str) -> str:
+    """Escaped, with no line's end within a number."""
+    return _POWER.sub(r'<span class="number">\g<0></span>', escape(text))
 
 
 def _alike(one: Told) -> str:
@@ -178,5 +184,5 @@ def _figure(picture: Picture, name: str) -> str:
     title = f'<title id="{name}-title">{escape(picture.title)}</title>'
     told = f'{title}<desc id="{name}-desc">{escape(picture.text)}</desc>'
     begin += f' role="img" aria-labelledby="{name}-title" aria-describedby="{name}-desc"'
-    caption = f"<figcaption>{escape(picture.title)}. {escape(picture.text)}</figcaption>"
+    caption = f"<figcaption>{escape(picture.title)}. {prose(picture.text)}</figcaption>"
     return f"<figure>{begin}>{told}{end}{caption}</figure>"
