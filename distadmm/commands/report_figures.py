@@ -214,6 +214,7 @@ def _graph(trace: Trace, network: str, algorithm: str) -> Picture | None:
     )
 
     def draw(axis: Any) -> None:
-        drawing.draw_on(axis, graph, drawing.placed(graph), "#444444", 0.6, carried / most)
+        scale = min(0.6, axis.figure.get_figwidth() / 8)  # a column's axes are narrower
+        drawing.draw_on(axis, graph, drawing.placed(graph), "#444444", scale, carried / most)
 
     return Picture(f"bytes on the edges: {algorithm} on {network}", text, draw, legend=False)
