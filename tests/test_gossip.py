@@ -32,13 +32,13 @@ from distadmm.methods.gossip import optimised, rule
 from distadmm.methods.gossip.accelerated import Accelerated
 from distadmm.methods.gossip.gossip import Gossip
 from distadmm.methods.gossip.private import moments_moved, plan_of, sensitivities
-from distadmm.methods.gossip.release import Gradients
+from distadmm.methods.gossip.release import Gradients, paired
 from distadmm.privacy.accounting import accountant, gaussian, pairwise_gaussian
 from distadmm.privacy.accounting.events import Gaussian, event_from_json
 from distadmm.privacy.accounting.objective_perturbation import ObjectivePerturbation
 from distadmm.privacy.accounting.statements import rounded_up
 from distadmm.privacy.accounting.trust import ANY, Trust, common, restated
-from distadmm.privacy.ledger import compose
+from distadmm.privacy.ledger import compose, shelves
 from distadmm.privacy.noise import masks, pairwise
 from distadmm.privacy.noise.sources import Simulation
 from distadmm.problems.consensus import GeneralisedLinear, Softmax
@@ -682,6 +682,39 @@ def test_no_other_weights_do_better_than_those_that_are_found(seed: int, n: int,
             other = own * np.exp(spread * stream.normal(size=n))
             limited = np.clip(other, 2.0**-6, 1.0)
             assert found <= cost(limited, pairs * np.sqrt(twist * twist.T)) * 1.02
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_weights_are_priced_where_a_coalition_cuts_nodes_off(seed: int) -> None:
+    """Then it knows of a node what all others know, and rounding must not make it more."""
+    stream = np.random.default_rng(seed)
+    ring = np.roll(np.eye(6), 1, axis=1) + np.roll(np.eye(6), -1, axis=1)
+    for _ in range(20):
+        own, reach = np.exp(np.rint(stream.uniform(-4, 0, 6) * 90) / 90), 1 / stream.integers(50, 1000, 6)
+        need = (reach / reach.max()) ** 2
+        exposed = pairwise_gaussian.by_size(own, 0.1 * ring, 2)
+        noise = rule.Noise.of(ring, own, 0.1 * ring, exposed, need, 1, need.mean())._replace(level=False)
+        for each in paired(reach, 1.0, 10, 5, noise, 1):
+            cut_off, all_others = each.event.against(Trust(2)), each.event.against(ANY)
+            assert cut_off.gdp_mu("replace") == pytest.approx(all_others.gdp_mu("replace"), rel=1e-12)
+
+
+def test_a_run_goes_on_with_the_noise_that_it_reserved(tmp_path: Path, monkeypatch: Any) -> None:
+    """One that began before there were weights for the graph is not given them on its way."""
+    flags = {**SMALL, "topology": "path:6", "trust": "coalition:1", "epsilon": 1.0}
+    monkeypatch.setattr(optimised, "EFFORT", 0.0)
+    radmm.solve("gossip", out=tmp_path / "old", **flags)
+    monkeypatch.undo()
+    radmm.solve("gossip", out=tmp_path / "new", **flags)
+    reserved = []
+    for name in ("old", "new"):
+        again = radmm.configure("gossip", resume=str(tmp_path / name), **flags)
+        plan = plan_of(prepare(again, World()))
+        ledger: Any = shelves.of_nodes(tmp_path / name / "ledger", [0])[0].entries
+        committed = next(each["events"] for each in ledger if each["kind"] == "commit")
+        reserved.append(plan.events[0])
+        assert reserved[-1] == tuple(map(event_from_json, committed))
+    assert reserved[0] != reserved[1]
 
 
 def test_weights_of_ones_own_cost_what_was_asked_at_every_node(tmp_path: Path, capsys: Any) -> None:

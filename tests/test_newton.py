@@ -241,6 +241,20 @@ def test_nodes_with_many_rows_begin_with_some_and_end_where_a_quasi_newton_metho
     assert sum(part.value(found[-1].f[0]) for part in parts) <= other.fun * (1 + 1e-12)
 
 
+@pytest.mark.parametrize("ridge", [0.1, 1e-7, 0.0])
+def test_a_sample_of_one_class_is_left_after_two_rounds(ridge: float) -> None:
+    """It has no optimum of its own that steps could come near."""
+    X, y = rows(6000, 4, 7)
+    X, y[::8] = np.abs(X), 1.0
+    blocks = np.split(np.arange(6000), [2000, 4000])
+    parts = [GeneralisedLinear(X[b], y[b], LOSSES["logistic"], weight=1000.0, ridge=ridge) for b in blocks]
+    found = states(node_of(parts))
+    assert sum(bool(state.few.all()) for state in found) == 2
+    assert len(found) <= 20
+    assert found[-1].over.all()
+    assert np.linalg.norm(sum(part.grad(found[-1].f[0]) for part in parts)) < 1e-5
+
+
 def test_the_end_is_that_of_all_rows_where_one_node_has_many_and_a_column_that_its_sample_misses() -> None:
     X, y = rows(4000, 6, 5)
     X[:, 5] = 0.0

@@ -88,9 +88,8 @@ def problem(name: str) -> Table:
     names = {"age": AGES, "income": ("<=50K", ">50K"), "sex": ("Female", "Male")}
     names["education-num"] = tuple(str(n) for n in range(1, 17))
     table = counted(codes, names, *ADULT, source="Adult, the 32561 rows of adult.data")
-    return replace(
-        table, alphabets=table.cells.shape
-    )  # names of a documentation, whether a row has them or not
+    # Its names are those of a documentation, whether a row has them or not.
+    return replace(table, alphabets=table.cells.shape)
 
 
 def heart(private: Sequence[str], public: Sequence[str]) -> Table:

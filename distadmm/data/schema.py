@@ -59,9 +59,8 @@ class Schema:
     labels: tuple[str, ...] = ()
     missing: frozenset[str] = frozenset()
     ignore: tuple[str, ...] = ()
-    trained: bool = field(
-        default=False, repr=False
-    )  # a model was trained with it: new rows have to keep to it
+    # A model was trained with it: new rows have to keep to it.
+    trained: bool = field(default=False, repr=False)
 
     @property
     def feature_names(self) -> tuple[str, ...]:

@@ -75,13 +75,11 @@ class Network:
         self.n_local = len(self.nodes)
         degrees = np.diff(roster.indptr)[self.nodes]
         self.degree: Array = degrees.astype(float)[:, None]
-        self.indptr = np.concatenate(
-            ([0], np.cumsum(degrees))
-        )  # of this rank's nodes, as `roster.indptr` of all
+        # Of this rank's nodes, as `roster.indptr` of all.
+        self.indptr = np.concatenate(([0], np.cumsum(degrees)))
         # Where the entries of `indices` stand in the neighbour lists of the whole network.
-        self.slots = np.repeat(roster.indptr[self.nodes] - self.indptr[:-1], degrees) + np.arange(
-            self.indptr[-1]
-        )
+        first = np.repeat(roster.indptr[self.nodes] - self.indptr[:-1], degrees)
+        self.slots = first + np.arange(self.indptr[-1])
         self.indices = roster.indices[self.slots].astype(np.int64)
         self.conditions: Conditions | None = None  # None: every message arrives, every edge stays
         self._moment: Moment | None = None

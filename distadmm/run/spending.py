@@ -93,9 +93,8 @@ def enter(
         if owners:
             with run.world.together():
                 written = write(*mine) if ledgers else None
-            with (
-                run.world.together()
-            ):  # a rank 0 that releases nothing says what the others have entered by now
+            # A rank 0 that releases nothing says what the others have entered by now.
+            with run.world.together():
                 found = (written or write(*mine)) if run.world.is_root else None
         else:
             parts = run.world.gather(mine) or []

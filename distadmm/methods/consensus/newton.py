@@ -13,9 +13,9 @@ S, the first B, is a matrix that no Hessian exceeds, where the loss has such a b
 For the logistic loss it is the Hessian at 0, and mu stays 0; a loss that is flat in places, as a rounded hinge is,
 needs it.  A Hessian is asked for after each step that left more than 3/20 of (g.B^-1 g)^1/2.  It travels in single
 precision, and far from the end in whole 16 bits of what a unit diagonal leaves, unless B is so ill-conditioned that
-the rounding would show.  Nodes with rows enough begin with sums over one row in eight; with the first sums over all
-rows v_best is forgotten.  The end is where g.B^-1 g says that nothing is left which the rounding of the value would
-not hide; f is f_best then.
+the rounding would show.  Nodes with rows enough begin with one or two sums over one row in eight; with the first sums
+over all rows v_best is forgotten.  The end is where g.B^-1 g says that nothing is left which the rounding of the value
+would not hide; f is f_best then.
 
 Nothing here is private: a node sees the sums over all nodes below it in the tree; of a leaf, what that leaf has.
 It is linearised consensus ADMM with the matrix penalty (B + mu S)/N, whose duals the sums make needless.
@@ -186,7 +186,8 @@ def advance(f: Array, old: Memory, sums: tuple[Array, ...]) -> tuple[Array, int,
         mu = max(_MORE * mu, _FIRST)
     p, pivot = solved(B + mu * S, -g)
     now = float(np.sqrt(max(-(g @ p), 0.0)))
-    few = bool(samples and mu == 0.0 and now * now > _FAR * abs(value))
+    # Twice at most: rows that a sample can tell apart, as those of one class, stay far from an end for ever.
+    few = bool(samples and left < 0 and mu == 0.0 and now * now > _FAR * abs(value))
     # What all rows say comes next then, and compares with nothing that is known.
     kept = Memory(best, g, B, S, np.array([np.inf if samples and not few else value, now, mu]))
     if now * now <= np.finfo(float).eps * abs(value) and not samples:

@@ -123,9 +123,7 @@ class Plan:
     recipe: Recipe
     node: Node  # with the penalty that was chosen
     releases: Sequence[Planned]  # what the algorithm's schedule asks for
-    events: Sequence[
-        tuple[Event, ...]
-    ]  # what each node here reserves: empty where nothing has a proved price
+    events: Sequence[tuple[Event, ...]]  # what each node here reserves: empty without a proved price
     choice: sizing.Choice | None = None  # made for the budget; None: all as given
 
     @property
@@ -315,10 +313,8 @@ def books_of(
 ) -> Books:
     """The ledgers of the nodes here, opened or taken up again; `plan` is that of the algorithm's house."""
     config, network = prepared.config, prepared.node.network
-    nodes, ghosts = (
-        network.nodes,
-        [] if config.algorithm.tree else network.ghosts.tolist(),
-    )  # whose heads come here
+    nodes = network.nodes
+    ghosts = [] if config.algorithm.tree else network.ghosts.tolist()  # whose heads come here
     adjacency = "replace" if plan is None else config.privacy.adjacency
     mode, generator = (source.mode, source.name) if source is not None else ("simulation", "no noise")
     dataset = run.data_id or config.problem.data

@@ -5,6 +5,7 @@ A hypothesis that nobody established makes epsilon infinite, under its name; non
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, Self, cast
 
 import numpy as np
@@ -133,6 +134,8 @@ def plan_of(prepared: Prepared) -> Plan:
 
     def chosen() -> tuple[rule.Constants, rule.Noise, float]:
         noises, improve = _noises(algorithm, A, reach)
+        if algorithm.noise_model == "auto" and _began_unweighed(config.loop.resume):
+            improve = None
         return rule.choose(
             algorithm, node.facts, node.problem.dimension, rule.mixing(A), _deviation(prepared, multiplier, reach),
             steps, algorithm.unit(node), [clip_of(config)], _afters(algorithm, A), noises,
@@ -148,6 +151,23 @@ def plan_of(prepared: Prepared) -> Plan:
     )  # fmt: skip
     hosted = max(world.allgather(node.network.n_local))
     return Plan(recipe, node, expected, constants.words(algorithm.unit(node)) + noise.words, hosted)
+
+
+def _began_unweighed(folder: str | None) -> bool:
+    """Whether a run that goes on began with noise that was not weighed for its graph, which older versions never did:
+    its ledgers say so, and it keeps the noise that they reserved."""
+    if folder is None:
+        return False
+    from distadmm.privacy.ledger import shelves
+
+    entries = shelves.of_nodes(Path(folder) / "ledger", [0])[0].entries
+    event = next((each["events"][-1] for each in entries if each["kind"] == "commit"), None)
+    if event is None:
+        return False
+    pair = event.get("pair_grid")
+    if pair is None:
+        return True
+    return isinstance(pair, float) and any(np.isclose(pair / event["sigma_grid"], rule.RATIOS, rtol=1e-9))
 
 
 def _opened(prepared: Prepared, opening: int) -> list[rule.Constants]:

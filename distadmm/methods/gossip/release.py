@@ -61,10 +61,11 @@ def paired(
     same = len(np.unique(own)) == len(np.unique(c[c > 0])) == 1
     for i, far in enumerate(moved):
         worst = (moved / far) ** 2 * own[i]
+        shares = (exposed * worst).max(axis=1)
         event = PairwiseGaussian(
             sigma[i], c.max() if same else tuple((int(j), c[i, j]) for j in np.flatnonzero(c[i])), far,
-            tuple((exposed * worst).max(axis=1)), coalition=q, dimension=dimension, gone=gone,
-            rest=max(1.0, (worst / own).max()),
+            tuple(shares), coalition=q, dimension=dimension, gone=gone,
+            rest=max(1.0, (worst / own).max(), shares.max()),  # of a node that is cut off the same, but for rounding
         )  # fmt: skip
         found.append(Paired(float(reach[i]), dimension, spacing, event))
     return tuple(found)

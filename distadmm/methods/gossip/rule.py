@@ -70,9 +70,8 @@ class Constants(NamedTuple):
 class Noise(NamedTuple):
     """One way to make noise of one budget, as a forecast sees it."""
 
-    shares: Array = np.ones(
-        1
-    )  # u'Su/N beside each eigenvalue of W, S beside the variance of noise that nobody shares
+    # u'Su/N beside each eigenvalue of W, S beside the variance of noise that nobody shares
+    shares: Array = np.ones(1)
     # Of what edges share, to a common factor:
     own: Array | None = None  # s^2 of each node; None: nothing is shared
     pairs: Array | None = None  # c^2 of each edge

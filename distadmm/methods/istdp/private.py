@@ -66,9 +66,7 @@ class Thresholding(Defaults):
     penalty: Penalty
     steps: NoisySteps
     dimension: int
-    alone: float = (
-        math.inf
-    )  # theta counts towards the mean after so many iterations; until then each is the model
+    alone: float = math.inf  # so many iterations, each theta is the model; later ones count towards the mean
 
     def init(self, place: Any) -> State:
         nothing = np.zeros(self.dimension)

@@ -127,8 +127,6 @@ def agree(star: Star) -> dict[int, Member]:
     if not own:  # of the centre alone: it sees what travels, and needs none of it
         return {}
     heard = {m: told[at * size : (at + 1) * size] for at, m in enumerate(sorted(star.home))}
-    publics, nonces = (
-        {m: words[16:] for m, words in heard.items()},
-        {m: words[:16] for m, words in heard.items()},
-    )
+    publics = {m: words[16:] for m, words in heard.items()}
+    nonces = {m: words[:16] for m, words in heard.items()}
     return members_of(own, publics, nonces, b"sharing", degree=0, least=star.parties)

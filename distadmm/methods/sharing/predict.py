@@ -74,9 +74,8 @@ def work(options: tuple[DataOptions, PredictOptions], world: World) -> int:
     rows = _agreed(star, _rows(matrices))
     arrived = star.up(sent, rows)
     if arrived is not None:
-        centre = (
-            read(run).told if (run / FILE).is_file() else BLANK
-        )  # version 0.1 told nothing of its targets
+        # Version 0.1 told nothing of its targets.
+        centre = read(run).told if (run / FILE).is_file() else BLANK
         b = float(read(run / "models" / "centre.json").arrays["intercept"])
         scores = sum(arrived.values(), np.full(rows, b))
         write_csv(Path(wanted.scores), *scoring.table_of(centre, scores[:, None], named))
@@ -86,9 +85,8 @@ def work(options: tuple[DataOptions, PredictOptions], world: World) -> int:
     return DONE
 
 
-Records = dict[
-    int, tuple[Any, list[str]]
-]  # of each party here: its columns of the new records, and their keys
+# Of each party here: its columns of the new records, and their keys.
+Records = dict[int, tuple[Any, list[str]]]
 
 
 def _new_records(
@@ -108,13 +106,12 @@ def _new_records(
     for m, told in trained.items():
         path = Path(data.party_files[m - 1] if data.party_files else data.data)
         encoded = kind(path) in CELLS and told["encoding"] is not None  # version 0.1 kept no encoding
-        reading, drop = (
-            Reading(features=data.features or edges[-1]),
-            [n for n in (data.key, data.target) if n],
-        )
-        file: Any = (
-            cell_file(path, targetless=True) if encoded else reading.open(path, drop=drop, targetless=True)
-        )
+        file: Any
+        if encoded:
+            file = cell_file(path, targetless=True)
+        else:
+            drop = [name for name in (data.key, data.target) if name]
+            file = Reading(features=data.features or edges[-1]).open(path, drop=drop, targetless=True)
         keys = keys_of(file, data.key) if data.party_files and data.key else []
         if encoded:
             X = scoring.Scorer(told, np.zeros((1, widths[m - 1])), f"party {m}").read(path)

@@ -43,9 +43,8 @@ class PairwiseGaussian(Event):
     """One release of `dimension` integers of a node under its own noise and that of its edges."""
 
     sigma_grid: float  # s
-    pair_grid: (
-        float | tuple[tuple[int, float], ...]
-    )  # c; or (j, c) of each neighbour j that something is shared with
+    # c; or (j, c) of each neighbour j that something is shared with
+    pair_grid: float | tuple[tuple[int, float], ...]
     sensitivity_grid: float
     shares: tuple[float, ...]  # mu^2 when 0, 1, 2, ... collude, beside that of this node's own noise alone
     coalition: int  # how many are priced
@@ -149,9 +148,8 @@ def bound(own: Array, pairs: Array, q: int) -> float:
     slowest = float(np.linalg.eigvalsh(np.diag(A.sum(axis=1)) - A)[1]) - q
     if slowest <= 1e-9 or m <= 1:
         return 1 / least
-    ratio = (
-        float(pairs[pairs > 0].min()) / least
-    )  # more noise on other edges, or at other nodes, hides no less
+    # More noise on other edges, or at other nodes, hides no less.
+    ratio = float(pairs[pairs > 0].min()) / least
     return (1 / m + (1 - 1 / m) / (1 + ratio * slowest)) / least
 
 

@@ -39,9 +39,8 @@ class Entered:
     where: str
     marks: frozenset[int] = frozenset()
     nodes: dict[int, Spender] = field(default_factory=dict)
-    began: dict[int, Spender] = field(
-        default_factory=dict
-    )  # nodes that were entered again, as they were at first
+    # Nodes that were entered again, as they were at first.
+    began: dict[int, Spender] = field(default_factory=dict)
     heads: dict[int, str] = field(default_factory=dict)
     priced: tuple[Adjacency, Cost] | None = None  # what was worked out when it was entered
 
