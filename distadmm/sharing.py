@@ -110,7 +110,8 @@ class SharingADMM(shell.Programme):
             planned = [words.size_of(star, parts)]
         else:
             planned = [words.outlook(star, parts, model.name, prepared.iterations)]
-        return "\n".join([*planned, *([""] if price.agreed else []), *price.said, *_masks(prepared)])
+        doubt = [text] if (text := stationary.doubt(prepared.problem)) else []
+        return "\n".join([*planned, *([""] if price.agreed else []), *price.said, *_masks(prepared), *doubt])
 
     def describe(self, prepared: Prepared, price: prices.Price) -> dict[str, Any]:
         star = prepared.star
@@ -121,6 +122,8 @@ class SharingADMM(shell.Programme):
 
     def solve(self, prepared: Prepared, price: prices.Price, run: running.Running) -> shell.Outcome:
         options, star, parts, problem = prepared.options, prepared.star, prepared.parts, prepared.problem
+        if star.is_centre and (doubt := stationary.doubt(problem)):
+            print(doubt, file=sys.stderr, flush=True)
         out = prices.opened(price, options.privacy, star, parts, options.run.seed, run)
         every, seen = options.run.observe_every, prepared.exact or prepared.public
         observer = None

@@ -9,9 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distadmm.data import rows as synthetic
+from distadmm.data.tiny.table import table
+from distadmm.methods.istdp.gist import Steps
 from distadmm.methods.istdp.solver import solve
 from distadmm.problems.concave import L1, MCP, PENALTIES, WithIntercept, make
-from distadmm.problems.losses import HuberHinge, Logistic, SmoothHinge, Squared
+from distadmm.problems.losses import HuberHinge, Logistic, Sigmoid, SmoothHinge, Squared
 
 LOSSES = {"logistic": Logistic(), "squared": Squared()}
 
@@ -203,3 +205,17 @@ def test_where_nothing_curves_the_end_is_reached_all_the_same(seed, name, alpha)
 
     around = [found.theta + 1e-4 * np.array([np.cos(t), np.sin(t)]) for t in np.linspace(0, 6.3, 40)]
     assert min(map(F, around)) >= F(found.theta) - 1e-9
+
+
+def test_a_loss_that_is_not_convex_does_not_end_where_it_is_flat():
+    """Steps without a bound rest at a stationary point of F as well, which calls every row the more frequent class."""
+    rows = table()
+    X, y, penalty = np.column_stack([rows.X, np.ones(len(rows.y))]), rows.y, MCP(0.002, 300.0)
+    found, unbounded = (solve(X, y, Sigmoid(), penalty, steps=steps) for steps in (None, Steps()))
+    frequent = max((y > 0).mean(), (y < 0).mean())
+    right = [(np.where(X @ end.theta >= 0, 1.0, -1.0) == y).mean() for end in (found, unbounded)]
+    assert found.converged
+    assert unbounded.converged
+    assert (np.diff(found.history) <= 1e-14).all()
+    assert right[0] > 0.93
+    assert right[1] < frequent + 0.05

@@ -21,7 +21,7 @@ from distadmm.methods.sharing.seat import Seat
 from distadmm.problems.columns import Columns, minimise
 from distadmm.problems.concave import MCP
 from distadmm.problems.loss_check import require_true
-from distadmm.problems.losses import LOSSES, Logistic, Sigmoid, Squared, least_curvature
+from distadmm.problems.losses import LOSSES, Logistic, Sigmoid, Squared, least_curvature, smoothness
 from distadmm.problems.prox import prox
 from distadmm.problems.regularisers import Box, Regulariser, Whole, regulariser_named
 from distadmm.ranks.star import Star
@@ -47,7 +47,7 @@ def _slopes(seat: Seat) -> dict:
 @settings(QUIET, max_examples=50)
 @given(st.floats(-30, 30), st.sampled_from([-1.0, 1.0]), st.floats(1.001, 50), st.floats(-50, 50))
 def test_the_z_update_of_a_loss_that_is_not_convex_is_a_global_minimum(n, y, times, start) -> None:
-    rho, grid = times * stationary.smoothness(SIGMOID), np.linspace(-60, 60, 40_001)
+    rho, grid = times * smoothness(SIGMOID), np.linspace(-60, 60, 40_001)
     label = np.array([y])
     z = prox(SIGMOID, label, rho, np.array([n]), np.array([start]))
 
@@ -120,6 +120,36 @@ def test_where_it_rests_is_a_stationary_point_of_the_objective_itself(form, reg:
             slope = 0.6 * seat.problem.reg.folded.derivatives(x)[0]
             assert np.all(np.where(x == 0, np.abs(pull) <= 0.6 + 2e-2, np.abs(pull + slope) < 2e-2))
     assert stationary.measure(seat.problem, seat.labels, state, state.x, _slopes(seat)) < 1e-3
+
+
+def test_at_a_kink_v_takes_the_nearest_subgradient() -> None:
+    """Records rest at the hinge's kink with duals inside (-1, 0): `slope`, one end of that, is never near them."""
+    seat = _instance(Problem(LOSSES["hinge"], 0.4, regulariser_named("mcp"), intercept=True))
+    form = Corrected(rho=0.3, tolerance=0.0)
+    state = form.init(seat)
+    for k in range(1, 1001):
+        state = form.step(k, state, seat)
+    u = state.y + state.rho * (state.total - state.z)
+    inside = (np.abs(u) > 1e-3) & (np.abs(u) < 1 - 1e-3)
+    assert inside.sum() > 2
+    assert np.abs(1 - seat.labels * state.z)[inside].max() < 1e-12
+    assert stationary.measure(seat.problem, seat.labels, state, state.x, _slopes(seat)) < 1e-3
+    assert np.sum((seat.problem.loss.slope(state.z, seat.labels) - u)[inside] ** 2) > 0.02
+    off = state._replace(z=np.where(inside, state.z + 0.01, state.z))
+    assert stationary.measure(seat.problem, seat.labels, off, state.x, _slopes(seat)) > 0.1
+
+
+def test_a_kink_under_a_folded_penalty_is_named_before_the_start(tmp_path, capsys) -> None:
+    asked = ["--data", "tiny", "--reg", "scad", "--iterations", "2", "--out", str(tmp_path / "r")]
+    assert sharing.main([*asked, "--loss", "hinge", "--dry-run"]) == DONE
+    assert "this loss has a kink" in capsys.readouterr().out
+    assert sharing.main([*asked, "--loss", "hinge"]) == DONE
+    shown = capsys.readouterr()
+    assert shown.err.startswith("Assumption 1 of the paper")
+    assert "rho above inf" not in shown.out
+    for covered in (["--loss", "smooth-hinge"], ["--loss", "hinge", "--reg", "l1"]):
+        assert sharing.main([*asked, *covered, "--dry-run"]) == DONE
+        assert "kink" not in "".join(capsys.readouterr())
 
 
 @settings(QUIET, max_examples=10)

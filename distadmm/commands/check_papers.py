@@ -33,7 +33,7 @@ from distadmm.methods.sharing import messages, setup, stability, stationary
 from distadmm.methods.sharing.seat import Seat
 from distadmm.problems.concave import make
 from distadmm.problems.loss_check import SCORES
-from distadmm.problems.losses import least_curvature
+from distadmm.problems.losses import least_curvature, smoothness
 from distadmm.ranks.world import World
 
 
@@ -62,7 +62,7 @@ def of_sharing(parts: tuple[Any, ...]) -> list[str]:
     least = {m: float(b.spectrum[0][0]) if b.rank == b.width else 0.0 for m, b in blocks.items()}
     # The proof takes a bound of theta; power iteration comes to it from below.
     found = stationary.rate(problem, state.rho, state.tau, float(star.parties), squares, rows)
-    L, w = stationary.smoothness(problem.loss), -least_curvature(problem.loss)
+    L, w = smoothness(problem.loss), -least_curvature(problem.loss)
     moduli = {m: problem.lam * (problem.reg.l2 - problem.reg.dent) + state.rho * least[m] for m in blocks}
     short = {m: 2.0 * squares[m] - moduli[m] for m in blocks}
     ranks = ", ".join(f"{b.rank} of {b.width}" for b in blocks.values())

@@ -233,6 +233,11 @@ def least_curvature(loss: Any) -> float:
     return min(0.0, float(getattr(loss, "min_curvature", 0.0)))
 
 
+def smoothness(loss: Any) -> float:
+    """L, the Lipschitz constant of l'."""
+    return max(float(loss.max_curvature), -least_curvature(loss))
+
+
 def loss_named(text: str, *, kinks: bool = False, several: bool = False, dents: bool = False) -> Loss:
     """The loss of that name, or the user's own, `FILE.py:Name`.
 

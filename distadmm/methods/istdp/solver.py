@@ -26,7 +26,7 @@ import numpy as np
 
 from distadmm.methods.istdp.gist import Steps, iterate
 from distadmm.problems.concave import Penalty, WithIntercept
-from distadmm.problems.losses import Array, Loss
+from distadmm.problems.losses import Array, Loss, least_curvature, smoothness
 
 _BOLD = 32  # patience from which Newton steps are bold
 
@@ -63,7 +63,7 @@ def solve(
     `stop` is asked after each iteration whether to leave it at that.
     """
     theta = np.zeros(X.shape[1]) if start is None else np.array(start, dtype=float)
-    rule = Steps() if steps is None else steps
+    rule = _steps_for(X, loss) if steps is None else steps
     free = [len(theta) - 1] if isinstance(penalty, WithIntercept) else []
     target, patience = tol * penalty.lam, 1 if newton else iterations
     stopped = False
@@ -99,6 +99,19 @@ def solve(
         rule = replace(rule, first=state.step)
     theta, settled_at = state.theta + 0.0, state.residual <= target  # no negative zeros
     return Solution(theta, state.F, np.array(history), np.array(taken), state.residual, settled_at)
+
+
+def _steps_for(X: Array, loss: Loss) -> Steps:
+    """Of a loss that is not convex none longer than 1/L: where it curves downwards Barzilai-Borwein takes the longest.
+
+    That may land where the loss is flat, at a stationary point that calls every row the more frequent class.
+    """
+    if least_curvature(loss) == 0:
+        return Steps()
+    n, d = X.shape
+    largest = float(np.linalg.eigvalsh(X @ X.T if d > n else X.T @ X).max(initial=0.0)) / n
+    longest = min(Steps.longest, 1 / max(smoothness(loss) * largest, 1e-300))
+    return Steps(first=min(Steps.first, longest), longest=longest)
 
 
 _STEPS = 20

@@ -82,6 +82,8 @@ def nearness(
             f"proved: rho = {solution.rho:.4g} lowers the Lagrangian in every iteration, and V is below that after at "
             f"most {found.K * least / max(V, 1e-300):.2g} (loose)",
         ]
+    if stationary.doubt(problem):
+        return lines
     need = stationary.least_descending(problem.loss)
     return [
         *lines,
