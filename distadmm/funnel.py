@@ -128,7 +128,7 @@ class PrivacyFunnel(design.Design):
         if short:
             unsettled = f"{len(short)} of {len(found)} R cannot be promised: see the table"
         said = report.head(joint, known) + report.table(joint, found) + report.promises(rates, found, sure)
-        outcome = self.outcome(run, report.summary(joint, found, known, sure), said, files, unsettled)
+        outcome = self.outcome(run, report.summary(joint, found, known, rates, sure), said, files, unsettled)
         outcome.descriptions = design.described(stems, column, joint.public)
         return outcome
 

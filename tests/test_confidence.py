@@ -226,13 +226,17 @@ def test_the_funnel_promises_its_rate(tmp_path: Path, capsys) -> None:
     assert funnel.main([*words, "--rates", "1.0,1.1", "--out", str(tmp_path / "run")]) == 0
     points = json.loads((tmp_path / "run" / "summary.json").read_text())["points"]
     for R, point in zip((1.0, 1.1), points):
-        assert point["confidence"]["I_YU"][0] >= R
+        assert point["confidence"]["I_YU"][0] >= R == point["confidence"]["R"]
+        assert point["confidence"]["promised"]
         assert point["R"] < R + 0.05
         assert point["confidence"]["I_SU"][1] >= point["I_SY"]
     # Nothing can promise as much as the rows themselves seem to hold.
     joint = funnel.from_joint(np.loadtxt(_table(tmp_path), delimiter=","))
     words += ["--rates", repr(joint.HX), "--strict", "--out", str(tmp_path / "all")]
     assert funnel.main(words) == 4
+    assert not json.loads((tmp_path / "all" / "summary.json").read_text())["points"][0]["confidence"][
+        "promised"
+    ]
     assert "NOT PROMISED, too few rows" in capsys.readouterr().out
 
 

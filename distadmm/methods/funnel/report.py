@@ -82,13 +82,17 @@ def write_curve(joint: Joint, solutions: Sequence[Solution], path: Path) -> None
 
 
 def summary(
-    joint: Joint, solutions: Sequence[Solution], known: Perfect, sure: Sequence[Bounds] = ()
+    joint: Joint,
+    solutions: Sequence[Solution],
+    known: Perfect,
+    rates: Sequence[float] = (),
+    sure: Sequence[Bounds] = (),
 ) -> dict[str, Any]:
     perfect = {"R0": known.R0, "exact": known.exact, "upper_bound": known.upper}
     points = [finite(dict(zip(HEADER, row(joint, one)))) for one in solutions]
     facts = {"source": joint.source, "S": joint.K, "X": joint.M, "H_X": joint.HX, "I_SX": joint.ISX}
-    for point, bounds in zip(points, sure):
-        point["confidence"] = bounds.summary()
+    for point, R, bounds in zip(points, rates, sure):  # a point's own R is what was asked of the estimate
+        point["confidence"] = {"R": R, "promised": bounds.I_YU.low >= R, **bounds.summary()}
     return {"problem": facts, "perfect_privacy": perfect, "units": "nats", "points": points}
 
 
