@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from distadmm import radmm
@@ -657,6 +657,7 @@ def test_where_a_node_can_be_cut_off_nothing_is_gained_and_it_is_said() -> None:
 
 
 @settings(max_examples=15, deadline=None)
+@example(seed=353, n=4, q=2)  # nothing is gained there, and the search ends before it sees so
 @given(seed=st.integers(0, 10**6), n=st.integers(4, 8), q=st.integers(1, 2))
 def test_no_other_weights_do_better_than_those_that_are_found(seed: int, n: int, q: int) -> None:
     """Neither scaled at random nor edge by edge, under the exact price; uniform ones among them."""

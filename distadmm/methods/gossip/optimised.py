@@ -70,4 +70,9 @@ def weighed(A: Array, psi: Array, need: Array, colluding: int) -> tuple[Array, A
         logs = np.clip(found.x + np.log(factor), *limits.T)
     # Rounded, so that a search on another machine, which takes up a run, ends at the same weights; and on one grid.
     own, pairs = noise(np.rint(logs / _STEP) * _STEP)
-    return own, np.where(pairs > 1.5 * _WEAKEST, np.minimum(pairs, _STRONGEST * own.max()), 0.0)
+    pairs = np.where(pairs > 1.5 * _WEAKEST, np.minimum(pairs, _STRONGEST * own.max()), 0.0)
+    worst = (need * pairwise_gaussian.exposures(own, pairs, colluding)).max()
+    alone = np.maximum(need, _LEAST)
+    if worst * (costs @ np.concatenate([own, pairs[i, j]])) > costs[:n] @ alone:  # the search ended too early
+        return alone, 0.0 * A
+    return own, pairs

@@ -94,14 +94,15 @@ class Noise(NamedTuple):
         """With words for weights that differ."""
         assert self.own is not None
         assert self.pairs is not None
-        own, shared = (np.sqrt(self.factor * each) for each in (self.own / need, self.pairs[self.pairs > 0]))
-        words = f", noise weighed for the graph: a node's own {own.min():.2g} to {own.max():.2g} times what it would be"
-        words += (
-            f" alone, what edges share {shared.min():.2g} to {shared.max():.2g} times"
-            if len(shared)
-            else " alone"
-        )
+        own = _range(np.sqrt(self.factor * self.own / need))
+        words = f", noise weighed for the graph: a node's own {own} times what it would be alone"
+        if (self.pairs > 0).any():
+            words += f", what edges share {_range(np.sqrt(self.factor * self.pairs[self.pairs > 0]))} times"
         return self._replace(words=words, level=False)
+
+
+def _range(values: Array) -> str:
+    return " to ".join(dict.fromkeys(f"{end:.2g}" for end in (values.min(), values.max())))
 
 
 def along(A: Array, S: Array) -> Array:
