@@ -33,6 +33,7 @@ from distadmm.privacy.accounting import accountant, gaussian, masked_statements,
 from distadmm.privacy.accounting.shared_discrete_gaussian import SharedDiscreteGaussian, factor, table
 from distadmm.privacy.accounting.trust import CENTRE, Trust
 from distadmm.privacy.ledger import chain
+from distadmm.privacy.ledger.account import Account, standing
 from distadmm.privacy.ledger.filter import GaussianFilter
 from distadmm.privacy.ledger.rules import MemoryLedger
 from distadmm.privacy.noise import masks, signing
@@ -553,6 +554,8 @@ def test_a_killed_run_goes_on_in_a_new_session_on_other_ranks(
         time.sleep(0.01)
     os.killpg(job.pid, signal.SIGKILL)
     job.wait()
+    spent = lambda: standing([*Account(tmp_path / "account").read().runs.values()], 1e-5).epsilon  # noqa: E731
+    before = spent()
     options = radmm.PROGRAMME.read(["--resume", str(out), "--progress", "none"])
     assert shell.work(radmm.PROGRAMME, options, World()) == 0
     budget = gaussian.mu_at(8.0, 1e-5) ** 2
@@ -563,6 +566,7 @@ def test_a_killed_run_goes_on_in_a_new_session_on_other_ranks(
         assert sum(e["mu2"] for e in charged) <= budget
         assert len({e["params"]["transcript"] for e in charged}) == len(charged)  # no masks are used again
     assert read_npz(out / "models.npz")["models"].shape == (5, 30)
+    assert spent() == before  # the budget, and not what was charged besides
 
 
 @pytest.fixture(scope="module")

@@ -62,12 +62,13 @@ def enter(
     delta: float,
     *,
     owners: bool = False,
+    held: bool = True,
     say: Callable[[str], None] | None = None,
 ) -> None:
     """Write down what this run is about to release, before it does, and say what was spent on its rows; every rank.
 
-    `owners`: each rank has rows of its own.  A run that goes on is entered with what it has spent already.  One that is
-    refused leaves its directory to the next.
+    `owners`: each rank has rows of its own.  A run that goes on is entered with what it has spent already, unless the
+    plans are of all that it may ever spend (not `held`).  One that is refused leaves its directory to the next.
     """
     from distadmm.data.content import smallest
     from distadmm.privacy.ledger.account import Account, Entered
@@ -79,7 +80,7 @@ def enter(
             return book.enter(Entered(run.name, _place(run), marks, {s.node: s for s in spenders}), delta)
 
         mine = (
-            [spender(ledger, ledger.events, plan) for ledger, plan in zip(ledgers, plans)],
+            [spender(ledger, ledger.events if held else (), plan) for ledger, plan in zip(ledgers, plans)],
             smallest(content.marks for content in contents),
         )
         if run.resumed:
@@ -87,7 +88,7 @@ def enter(
         purse = Purse(book, run.name, _place(run), delta)
         for ledger in ledgers:
             ledger.account = purse
-        kept = all(ledger.affords(plan) for ledger, plan in zip(ledgers, plans))
+        kept = not held or all(ledger.affords(plan) for ledger, plan in zip(ledgers, plans))
         if not all(run.world.allgather(kept)):
             return  # the run's own budget refuses the schedule, so nothing of it is going to be spent
         if owners:

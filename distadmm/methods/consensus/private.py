@@ -271,12 +271,25 @@ def contents_of(prepared: Prepared) -> dict[int, Content]:
 
 
 def enter(
-    prepared: Prepared, run: Running, books: Books, plans: Sequence[Any], contents: dict[int, Content]
+    prepared: Prepared,
+    run: Running,
+    books: Books,
+    plans: Sequence[Any],
+    contents: dict[int, Content],
+    *,
+    held: bool = True,
 ) -> None:
     if contents:
         privacy, owners = prepared.config.privacy, not prepared.source.pooled_allowed
         spending.enter(
-            run, privacy.account, books.ledgers, plans, contents.values(), privacy.delta, owners=owners
+            run,
+            privacy.account,
+            books.ledgers,
+            plans,
+            contents.values(),
+            privacy.delta,
+            owners=owners,
+            held=held,
         )
 
 

@@ -239,8 +239,8 @@ def armed(prepared: Prepared, plan: Plan, run: Running) -> Node:
     with world.together():
         books = consensus.books_of(prepared, plan, run, source, contents)
     node = prepared.node
-    todo = [to_come(plan, ledger.events) for ledger in books.ledgers]
-    consensus.enter(prepared, run, books, todo, contents)
+    most = [at_most(plan, ledger.events) for ledger in books.ledgers]
+    consensus.enter(prepared, run, books, most, contents, held=False)
     for ledger in books.ledgers:
         ledger.account = None  # the whole budget is entered, and the ledger's own filter admits no more
     consensus.note_sanitised(prepared, books)
@@ -254,21 +254,19 @@ def armed(prepared: Prepared, plan: Plan, run: Running) -> Node:
     return armed
 
 
-def to_come(plan: Plan, charged: Sequence[Event]) -> Sequence[Event]:
-    """What a ledger may yet be charged: the schedule, and of a run that goes on all that is left of the budget, for
-    lost rounds change what is asked."""
+def at_most(plan: Plan, charged: Sequence[Event]) -> Sequence[Event]:
+    """All that a ledger may ever be charged: the schedule and what it leaves of the budget, whatever was `charged` of
+    it by a run that goes on, for lost rounds change what is asked."""
     if plan.unverified:
         return [Unbounded(plan.unverified)]
-    paid = [event for event in charged if isinstance(event, SharedDiscreteGaussian)]
-    if not paid:
-        return plan.schedule
     adjacency = plan.rule.adjacency
-    left = SHRINK * plan.mu**2 - math.fsum(event.gdp_mu(adjacency) ** 2 for event in paid)  # type: ignore[arg-type]
-    one = max(plan.schedule, key=lambda event: event.sensitivity_grid)
+    beside = [event for event in charged if not isinstance(event, SharedDiscreteGaussian)]
+    left = SHRINK * plan.mu**2 - math.fsum(event.gdp_mu(adjacency) ** 2 for event in plan.schedule)  # type: ignore[arg-type]
     if left <= 0:
-        return []
+        return [*beside, *plan.schedule]
+    one = max(plan.schedule, key=lambda event: event.gdp_mu(adjacency))  # type: ignore[arg-type]
     share = math.sqrt(left) / one.gdp_mu(adjacency)  # type: ignore[arg-type]
-    return [replace(one, sensitivity_grid=share * one.sensitivity_grid)]
+    return [*beside, *plan.schedule, replace(one, sensitivity_grid=share * one.sensitivity_grid)]
 
 
 def set_up(node: Node, plan: Plan, source: Source, books: Any) -> dict[int, Member]:
