@@ -142,7 +142,7 @@ class Consensus(shell.Programme):
 
             owners, seeded = not prepared.source.pooled_allowed, prepared.config.privacy.rng != "secure"
             outcome.closing = leave(run, release.books.ledgers, owners=owners, seeded=seeded)
-        outcome.said = _house(prepared.config, "words").said(prepared, price, node, outcome.iterations)
+        outcome.said = _house(prepared.config, "words").said(prepared, price, node, outcome)
         return _summed_up(prepared, price, outcome, run)
 
 

@@ -650,6 +650,24 @@ def test_pairwise_noise_costs_what_was_asked_and_more_against_more(tmp_path: Pat
     assert "by who may collude: centre 0." in shown
 
 
+def test_what_a_continued_run_says_at_its_end_is_what_its_ledgers_say(tmp_path: Path, capsys) -> None:
+    flags = {**SMALL, "topology": "complete:8", "trust": "coalition:1", "noise_model": "pairwise"}
+    asked = [word for name, value in flags.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    kept = ["--out", str(tmp_path / "run"), "--account", str(tmp_path / "a"), "--checkpoint-every", "5"]
+    assert radmm.main(["--algorithm", "gossip", *asked, *kept]) == 0
+    capsys.readouterr()
+    assert radmm.main(["--resume", str(tmp_path / "run"), "--iterations", str(flags["iterations"] + 2)]) == 0
+    closing = capsys.readouterr().out.splitlines()
+    assert ledger_command.main(["show", str(tmp_path / "run")]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    for words in ("any 1 of the 8 nodes together", "by who may collude"):
+        (told,) = [line for line in closing if words in line]
+        assert told in shown
+    (spent,) = [line for line in closing if line.startswith("privacy loss")]
+    assert f"coalition:1 {spent.split()[3]}" in told  # more than --epsilon
+    assert float(spent.split()[3]) > flags["epsilon"]
+
+
 def test_where_a_node_can_be_cut_off_nothing_is_gained_and_it_is_said() -> None:
     run = radmm.solve("gossip", **{**SMALL, "topology": "ring:6", "trust": "coalition:2"})
     assert run.summary["trust"] == "any"

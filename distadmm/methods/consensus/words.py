@@ -70,7 +70,7 @@ def _planned_loss(prepared: Prepared, plan: Plan | None) -> str:
     return planned_loss(worst, delta, adjacency, published, count)
 
 
-def said(prepared: Prepared, plan: Plan | None, node: Any, iterations: int) -> list[str]:
+def said(prepared: Prepared, plan: Plan | None, node: Any, outcome: Any) -> list[str]:
     """Sentences below the closing table: none."""
     return []
 

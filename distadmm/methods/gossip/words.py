@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from distadmm.methods.consensus import words as consensus
 from distadmm.methods.consensus.words import beyond, not_covered, on_a_wide_area_network
-from distadmm.privacy.accounting.statements import by_trust, of_claim
+from distadmm.privacy.accounting.statements import told
 from distadmm.run.setup import Prepared
 
 if TYPE_CHECKING:
@@ -35,17 +36,12 @@ def note(prepared: Prepared, plan: Plan | None = None) -> str:
     return "; ".join(said)
 
 
-def said(prepared: Prepared, plan: Plan | None, node: Any, iterations: int) -> list[str]:
-    """Whom pairwise noise holds against, and what is left against others."""
-    if plan is None or not plan.recipe.pairwise:
+def said(prepared: Prepared, plan: Plan | None, node: Any, outcome: Any) -> list[str]:
+    """Whom pairwise noise holds against, and what is left against others: of what the ledgers hold, not of the plan."""
+    if plan is None or not plan.recipe.pairwise or not outcome.sentence:
         return []
-    from distadmm.methods.consensus.private import circumstances_of
-
-    delta, adjacency = prepared.config.privacy.delta, plan.recipe.adjacency
-    claim = plan.header["claim"] | circumstances_of(prepared)
-    reading: Any = "certificate" if prepared.config.privacy.rng == "secure" else "simulation"
-    found = of_claim(reading, claim, plan.events[0], adjacency, delta, committed=True)
-    return [found.text, *by_trust([plan.events[0]], adjacency, delta)]
+    seen = told(outcome.epsilons, prepared.config.privacy.delta) if math.isfinite(outcome.epsilon) else []
+    return [outcome.sentence, *seen]
 
 
 def closing(summary: dict[str, Any], optimum: float | None) -> list[tuple[str, str]]:

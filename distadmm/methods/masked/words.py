@@ -86,7 +86,7 @@ def note(prepared: Prepared, plan: Plan | None = None) -> str:
     return f"{plan.doubt}; {own}" if plan is not None and plan.doubt else own
 
 
-def said(prepared: Prepared, plan: Plan | None, node: Any, iterations: int) -> list[str]:
+def said(prepared: Prepared, plan: Plan | None, node: Any, outcome: Any) -> list[str]:
     """Sentences below the closing table; called by every rank."""
     sent = prepared.world.gather((prepared.node.tree.setup.messages, prepared.node.tree.setup.bytes))
     if sent is None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from distadmm.errors import require
 from distadmm.privacy.accounting.events import Adjacency, Event, check_adjacency
-from distadmm.privacy.accounting.trust import ADJACENCY_WORDS, ANY, CENTRE, Trust
+from distadmm.privacy.accounting.trust import ADJACENCY_WORDS, ANY, TOLD, Trust
 from distadmm.structs import struct
 
 if TYPE_CHECKING:
@@ -242,13 +242,21 @@ def by_trust(spent: Iterable[Sequence[Event]], adjacency: Adjacency, delta: floa
 
     books = {tuple(event for event in events if not event.free) for events in spent}
     found = {
-        str(trust): max(
-            (accountant.epsilon([e.against(trust) for e in book], delta, adjacency) for book in books),
+        name: max(
+            (
+                accountant.epsilon([e.against(Trust.parse(name)) for e in book], delta, adjacency)
+                for book in books
+            ),
             default=0.0,
         )
-        for trust in (CENTRE, Trust(1), Trust(2), ANY)
+        for name in TOLD
     }
-    words = ", ".join(f"{trust} {rounded_up(epsilon)}" for trust, epsilon in found.items())
+    return told(found, delta)
+
+
+def told(by_trust: Mapping[str, float], delta: float) -> list[str]:
+    """The same in words, from the least trust that is broken to the most."""
+    words = ", ".join(f"{trust} {rounded_up(by_trust[trust])}" for trust in reversed(TOLD))
     return [f"epsilon at delta {exactly(delta)} by who may collude: {words}"]
 
 
