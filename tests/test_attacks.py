@@ -334,7 +334,7 @@ def test_scores_add_to_what_the_training_cost(tmp_path: Path, capsys: Any) -> No
         out = tmp_path / f"{asked}.csv"
         given = ["predict", str(run), "--data", "tiny", "--release", "noise:0.5", "--scores", str(out)]
         assert sharing.main(given) == 0
-        told.append(np.loadtxt(out, delimiter=",", skiprows=1)[:, 1])
+        told.append(np.genfromtxt(out, delimiter=",", names=True)["score"])
     for one, two in ((0, 1), (0, 2), (1, 2)):
         assert not np.any(told[one] == told[two])
     scores = Tally.of(chain.read(run / "ledger" / "scores" / "node-0002.jsonl").entries)

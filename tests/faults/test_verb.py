@@ -173,7 +173,7 @@ def test_a_state_that_a_resume_changes_is_found(tried, monkeypatch) -> None:
 
 
 def test_a_hang_is_found(tried, monkeypatch) -> None:
-    monkeypatch.setattr(loop.Loop, "_reason_to_stop", lambda self, k, seen: time.sleep(100) or "")
+    monkeypatch.setattr(loop.Loop, "_reason_to_stop", lambda *_: time.sleep(100) or "")
     assert "hang" in tried("SIGTERM to a rank", "admm", limit=2).wrong
 
 
