@@ -71,6 +71,7 @@ class Watchdog:
         self.survives = False  # the fabric iterates without a rank that is stopped: it is not missed
         self.remedy = "nothing was begun; start it again"  # what to do once the job is ended
         self._board: Any | None = None
+        self._file = -1  # of the board
         self._looks = _thread.allocate_lock()  # held by the thread that looks
         self._phase = self._k = self._moves = self._waits = self._heard = 0
         self._hosts = b""
@@ -178,9 +179,12 @@ class Watchdog:
         handle = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
         try:
             os.ftruncate(handle, size)  # the same size from every rank
-            return mmap.mmap(handle, size)
-        finally:
+            board = mmap.mmap(handle, size)
+        except BaseException:
             os.close(handle)
+            raise
+        self._file = handle  # stays open, to be locked
+        return board
 
     # -- the thread that looks -------------------------------------------------------------------------
 
@@ -238,9 +242,15 @@ class Watchdog:
         """Whether this rank is the first of its host to say why the job ends here."""
         if self._board is None:
             return True
+        import fcntl
+
         last = _SLOT.size * self.size
+        with contextlib.suppress(OSError):  # no locks here: two may speak at the same moment
+            fcntl.flock(self._file, fcntl.LOCK_EX)
         first = not _FIRST.unpack_from(self._board, last)[0]
         _FIRST.pack_into(self._board, last, 1)
+        with contextlib.suppress(OSError):
+            fcntl.flock(self._file, fcntl.LOCK_UN)
         return first
 
     def _end(self, at: dict[int, At], lost: list[int], silence: float) -> None:

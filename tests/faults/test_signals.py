@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from distadmm.ranks.watch import Watchdog
 from tests.conftest import mpiexec_command
 from tests.faults.test_ranks import finish, listens, ranks_of
 from tests.faults.test_watchdog import DRIVER
@@ -58,6 +61,21 @@ def test_a_signal_in_start_up_ends_the_job_and_nothing_is_begun(number: int, tmp
     assert (code, said) == (128 + number, ""), err
     assert err.count("before anything was begun") == 1
     assert not out.exists()
+
+
+def test_ranks_that_are_told_at_the_same_moment_do_not_both_speak(tmp_path: Path) -> None:
+    one, two = (Watchdog(1.0, rank, 2) for rank in range(2))
+    for dog in (one, two):
+        dog._board = dog._shared_board(str(tmp_path / "board"))
+    fcntl.flock(one._file, fcntl.LOCK_EX)  # it is about to say that it speaks
+    said: list[bool] = []
+    other = threading.Thread(target=lambda: said.append(two.speaks()))
+    other.start()
+    other.join(0.2)
+    assert not said
+    assert one.speaks()
+    other.join(5)
+    assert said == [False]
 
 
 @pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGTERM])
