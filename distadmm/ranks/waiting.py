@@ -19,7 +19,10 @@ _YIELDING = {
     "OMPI_MCA_mpi_yield_when_idle": ("0", "1"),
     "I_MPI_THREAD_YIELD": ("0", "3"),
 }
-_LATE = 1 / 8  # by this share of a wait, at most, a rank that sleeps hears later
+_BRIEF = (
+    0.05  # seconds for which a rank only steps aside: an iteration's usual waits, which sleep would lengthen
+)
+_LATE = 1 / 8  # by this share of a longer wait, at most, a rank that sleeps hears later
 _LOCAL_RANKS = ("MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE", "PMI_SIZE")
 
 
@@ -51,7 +54,11 @@ def asleep(done: Callable[[], bool]) -> None:
         return
     began = time.monotonic()
     while not done():
-        time.sleep(min(max((time.monotonic() - began) * _LATE, 2e-5), 5e-3))
+        waited = time.monotonic() - began
+        if waited < _BRIEF:
+            os.sched_yield()
+        else:
+            time.sleep(min(waited * _LATE, 5e-3))
 
 
 def until_read(*files: int, limit: float = 1.0) -> None:
