@@ -12,6 +12,7 @@ from scipy import stats
 from distadmm import radmm
 from distadmm.algorithm import find, names
 from distadmm.audit import noises as level_zero
+from distadmm.audit import report
 from distadmm.audit.noises import LEVEL, Noise, Verdict, judge
 from distadmm.commands import audit
 from distadmm.methods.consensus.recycled import RADMM
@@ -263,6 +264,19 @@ def test_a_tenth_too_little_noise_is_seen_in_fifty_messages() -> None:
     assert min(t.p for t in tested) <= LEVEL
     tested, _ = judge(noises(rng, "gaussian", 105, 50))
     assert min(t.p for t in tested) > LEVEL
+
+
+def test_the_figure_says_refuted_where_the_verdict_does() -> None:
+    """One length of five with a p-value that three tests of a level of 1e-6 would refute, and four do not; and less."""
+    found = [Noise(0, k, np.array([1.0]), ObjectivePerturbation("gaussian", 1, 1.0, 1.0, 0.25, 1.0), 1.0)
+             for k in range(4)]  # fmt: skip
+    for tail, refuted in ((6e-8, False), (4e-8, True)):
+        tested, p = judge([*found, found[0]._replace(b=stats.norm.isf([tail / 4]))])
+        lengths = [t for t in tested if t.finding.kind == "scale" and t.finding.iteration >= 0]
+        verdict = Verdict(5, 0, 1.0, p, [t.finding for t in lengths if t.p <= LEVEL])
+        (axes,) = report.draw(report.Audit("", "", [], None, None, verdict)).axes
+        (line,) = [one for one in axes.lines if one.get_label() == "refuted below"]
+        assert verdict.refuted == refuted == (p.min() <= line.get_ydata()[0])
 
 
 def test_the_claim_of_output_noise_is_its_multiple_of_the_sensitivity() -> None:

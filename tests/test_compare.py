@@ -164,6 +164,17 @@ def test_what_all_runs_share_tells_no_methods_apart_and_hides_no_difference() ->
     assert compare.margin(ranked([0.25, 0.4, 0.6])[:1]) == ""
 
 
+def test_methods_are_set_against_each_other_on_the_same_tables_alone() -> None:
+    """A run that is missing shifts no other's partner, and one that diverged is no loss of nothing."""
+    best = Line("a", [{}, *({"test_loss": loss} for loss in (0.4, 0.6, 0.8))])
+    second = Line("b", [{"test_loss": loss} for loss in (0.9, 0.41, 0.61, 0.82)])
+    assert "lower by 0.0133" in compare.margin([best, second])
+    assert best.cell("test_loss") == "0.6000 ±0.4968 (3 of 4)"
+    diverged = Line("c", [{"test_loss": 0.01}, *[{"test_loss": None}] * 3])
+    assert [line.name for line in compare.ranked([diverged, second, best])] == ["a", "b", "c"]
+    assert compare.margin([best, Line("d", [{"test_loss": 0.5}, {}, {}, {}])]) == ""
+
+
 def test_tables_to_forecast_by_are_of_numbers_and_of_categories() -> None:
     for columns in (5, 21, 40):
         for run in range(4):

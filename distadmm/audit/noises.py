@@ -17,7 +17,7 @@ from scipy import special
 from distadmm.privacy.accounting.events import Array, Event
 
 LEVEL = 1e-6  # of all tests of a run together
-_TESTS = 4
+TESTS = 4  # each at this share of it
 _COMPARED = 500  # noises of one size that are compared with each other
 
 
@@ -80,7 +80,7 @@ def judge(noises: Sequence[Noise]) -> tuple[list[Tested], Array]:
     text = f"{len(noises)} noises together have {mean_ratio(noises):.4g} times the length claimed (p = {together:.2g})"
     tested.append(Tested(together, Finding("scale", -1, -1, text)))
     tested += [*_shapes(noises, shape, x), *_angles(noises)]
-    return [Tested(min(1.0, _TESTS * t.p), t.finding) for t in tested], p
+    return [Tested(min(1.0, TESTS * t.p), t.finding) for t in tested], p
 
 
 def multiplier(event: Event) -> float:
@@ -156,7 +156,7 @@ def _angles(noises: Sequence[Noise]) -> list[Tested]:
         one, two = np.tril_indices(len(some), -1)
         cosine = (U @ U.T)[one, two]
         p = _angle_p(cosine, size[one] / size[two], d)
-        for at in np.flatnonzero(p <= max(float(p.min(initial=1.0)), LEVEL / (_TESTS * pairs))).tolist():
+        for at in np.flatnonzero(p <= max(float(p.min(initial=1.0)), LEVEL / (TESTS * pairs))).tolist():
             late, early = some[one[at]], some[two[at]]
             whose = "" if late.node == early.node else f" of node {early.node}"
             text = f"its noise repeats that{whose} of iteration {early.iteration} (cosine {cosine[at]:.6f})"

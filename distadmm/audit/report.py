@@ -8,7 +8,7 @@ import numpy as np
 
 from distadmm.audit.bounds import Claim, Outcome
 from distadmm.audit.draws import REPEATED
-from distadmm.audit.noises import LEVEL, Array, Verdict
+from distadmm.audit.noises import LEVEL, TESTS, Array, Verdict
 from distadmm.files import write_json, write_npz
 from distadmm.graphs import figures
 from distadmm.privacy.accounting.statements import rounded_down, rounded_up
@@ -185,7 +185,7 @@ def _p_values(found: Audit, ax: Any) -> None:
     expected = (np.arange(len(p)) + 0.5) / len(p)
     ax.plot(expected, np.maximum(p, 1e-30), ".", color="C0", markersize=4)
     ax.plot([expected[0], 1], [expected[0], 1], color="0.6", linewidth=1)
-    limit = LEVEL / (3 * len(p))
+    limit = LEVEL / (TESTS * len(p))
     ax.axhline(limit, color="C3", linewidth=1, label="refuted below")
     ax.set(xscale="log", yscale="log", ylim=(max(min(p[0], limit), 1e-30) / 10, 2))
     ax.set(xlabel="expected p-value", ylabel="p-value of a release's noise")

@@ -206,7 +206,11 @@ class Line(NamedTuple):
     """One method, over its runs."""
 
     name: str
-    summaries: list[dict[str, Any]]
+    runs: list[dict[str, Any]]  # the summary of each; empty of one that did not come to its end
+
+    @property
+    def summaries(self) -> list[dict[str, Any]]:
+        return [one for one in self.runs if one]
 
     def interval(self, figure: str) -> tuple[float, float]:
         """Mean over the runs, and half the width of its 95 % interval; NaN of one run."""
@@ -220,7 +224,8 @@ class Line(NamedTuple):
 
     def cell(self, figure: str, show: str = "{:.4f}", unit: float = 1.0) -> str:
         told = [show.format(unit * value) for value in self.interval(figure) if not math.isnan(value)]
-        return " ±".join(told) or "-"
+        known = sum(one.get(figure) is not None for one in self.runs)
+        return (" ±".join(told) or "-") + f" ({known} of {len(self.runs)})" * (0 < known < len(self.runs))
 
     def spent(self, trust: str) -> str:
         """By the run that has spent most."""
@@ -262,7 +267,8 @@ def _lines(options: Options, request: sweep.Request) -> list[Line]:
     out, found = Path(request.options.out), []
     for name in (Path(method).stem for method in options.methods):
         folders = [point.folder(out) for point in request.points if point.name.rpartition("_s")[0] == name]
-        found.append(Line(name, [read_json(f / "summary.json") for f in folders if sweep.is_finished(f)]))
+        runs = [read_json(f / "summary.json") if sweep.is_finished(f) else {} for f in folders]
+        found.append(Line(name, runs))
     return found
 
 
@@ -301,21 +307,25 @@ def told(options: Options, lines: Sequence[Line], made_up: Sequence[Line]) -> li
 
 
 def margin(ranked: Sequence[Line]) -> str:
-    """By how much the first is better than the second, run by run; empty where one of them has no figure."""
-    if len(ranked) < 2 or math.isnan(ranked[1].interval("test_loss")[0]):
+    """By how much the first is better than the second, run by run; empty where no run of both has a figure."""
+    if len(ranked) < 2:
         return ""
     best, second = ranked[:2]
-    by = [b["test_loss"] - a["test_loss"] for a, b in zip(best.summaries, second.summaries)]
-    apart = Line("", [{"test_loss": each} for each in by])
+    pairs = [(a.get("test_loss"), b.get("test_loss")) for a, b in zip(best.runs, second.runs)]
+    apart = Line("", [{"test_loss": b - a} for a, b in pairs if a is not None and b is not None])
+    if not apart.runs:
+        return ""
     (mean, half), told = apart.interval("test_loss"), apart.cell("test_loss")
     told = f"its loss is lower by {told} than {second.name}'s"
     return told if mean > half else f"{told}, which does not tell them apart"
 
 
 def ranked(lines: Sequence[Line]) -> list[Line]:
+    """The least loss first; last a method of which a run has none, as one that diverged."""
+
     def loss(line: Line) -> float:
-        mean = line.interval("test_loss")[0]
-        return math.inf if math.isnan(mean) else mean
+        known = all(one.get("test_loss") is not None for one in line.summaries)
+        return line.interval("test_loss")[0] if known else math.inf
 
     return sorted((line for line in lines if line.summaries), key=loss)
 
