@@ -80,8 +80,8 @@ def test_a_mark_is_a_number_where_nothing_says_what_it_stands_for(files):
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
-        (", missing = 40, missing_indicator = true", "", ("line 3, column 'age': the cell is empty", "age = { max")),
-        ('["?", "NA"]', '["?"]', ("line 5, column 'age': 'NA' stands for no", 'missing = ["NA"] and age = { max')),
+        (", missing = 40, missing_indicator = true", "", ("line 3, column 'age': the cell is empty", "age = { min = 0, max")),
+        ('["?", "NA"]', '["?"]', ("line 5, column 'age': 'NA' stands for no", 'missing = ["NA"] and age = { min = 0, max')),
         (", missing_indicator = true }\nw", " }\nw", ("line 5, column 'job': the cell is empty", "job = { values")),
         ("missing = 75", "missing = 175", ("column 'weight': missing is 175", "from 50 to 100")),
         ("missing = 75", 'missing = "75"', ("missing is '75'", "needed: a number")),
@@ -165,7 +165,10 @@ def test_what_names_rows_or_dates_them_is_no_column_to_learn_from(files):
 def test_numbers_and_texts_that_cannot_be_read_say_how_they_could_be(files, capsys):
     (files / "comma.csv").write_text("a;y\n" + "1,5;0\n2,5;1\n" * 3)
     assert verbs.main(["radmm", "--data", "comma.csv", "--topology", "ring:3"]) == 2
-    assert "'1,5' is not a number; mend it, with a point before its decimals, or" in capsys.readouterr().err
+    assert (
+        "'1,5' is not a number; mend it (a point before decimals, no other mark), or"
+        in capsys.readouterr().err
+    )
     (files / "s.toml").write_text('[columns]\n"a b" = ["u", "v"]\n')
     (files / "odd.csv").write_text("a b,y\nu,0\nw,1\nu,1\n")
     assert verbs.main(["radmm", "--data", "odd.csv", "--topology", "ring:3", "--schema", "s.toml"]) == 2

@@ -389,7 +389,7 @@ def test_a_column_is_sanitised_and_then_scored(tmp_path, capsys):
         (
             ["a", "b", "c"],
             [["1", "", "x"]],
-            "the model has no value for such a cell; mend the cell, or leave",
+            "the model has no value for such a cell; mend it or leave",
         ),
         (["a", "b", "c"], [], "no rows"),
     ],
@@ -399,6 +399,66 @@ def test_rows_that_the_model_cannot_score_are_named(folder, capsys, header, line
     code, _, error = call(capsys, "predict", folder / "radmm", "--data", table, "--out", out)
     assert (code, error.count("\n"), out.exists()) == (2, 1, False)
     assert said in error
+
+
+BAD = {
+    2: "cell is empty",
+    3: "'x,y' is not",
+    5: "has 5 cells, the header has 4",
+    6: "7 is outside",
+    8: "'w' is not",
+}
+
+
+@pytest.fixture
+def messy(folder) -> tuple[Path, list[list[str]]]:
+    """Nine new rows, of which five have something bad; and all of them before that was done."""
+    lines = [[*line[:2], line[2].replace("?", "x"), f"P{i}"] for i, line in enumerate(rows(9, seed=6), 1)]
+    bad = [line[:] for line in lines]
+    bad[1][0], bad[2][0], bad[4], bad[5][1], bad[7][2] = "", '"x,y"', [*bad[4], "more"], "7", "w"
+    return write(folder / "messy.csv", ["a", "b", "c", "who"], bad), lines
+
+
+def test_bad_rows_are_counted_before_anything_is_written(folder, messy, capsys):
+    out = folder / "none.csv"
+    code, _, error = call(capsys, "predict", folder / "radmm", "--data", messy[0], "--out", out)
+    assert (code, error.count("\n"), out.exists()) == (2, 1, False)
+    assert "messy.csv line 3, column 'a': the cell is empty" in error
+    assert "5 of 9 rows cannot be scored (lines 3, 4, 6, 7, 9)" in error
+    assert error.endswith("or score the others by --bad-rows empty\n")
+
+
+@pytest.mark.parametrize("key", [None, "who"])
+def test_bad_rows_get_a_reason_and_the_others_their_scores(folder, messy, capsys, key):
+    table, lines = messy
+    whole, words = write(folder / "whole.csv", ["a", "b", "c", "who"], lines), ["--key", key] if key else []
+    bearing = ["--bad-rows", "empty", "--out", folder / "some.csv"]
+    code, said, _ = call(capsys, "predict", folder / "radmm", "--data", table, *words, *bearing)
+    assert code == 0
+    assert said.startswith("4 rows scored")
+    assert "5 of 9 rows not scored" in said
+    call(capsys, "predict", folder / "radmm", "--data", whole, *words, "--out", folder / "all.csv")
+    found, every = scores(folder / "some.csv"), scores(folder / "all.csv")
+    for number, (line, right) in enumerate(zip(found, every, strict=True), 1):
+        reason = line.pop("reason")
+        if number in BAD:
+            assert BAD[number] in reason
+            assert line == {**dict.fromkeys(right, ""), (key or "row"): right[key or "row"]}
+        else:
+            assert (reason, line) == ("", right)
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [("hopeless.csv", "2 of 2 rows cannot be scored"), ("some.npz", "is for tables of cells (.csv")],
+)
+def test_a_job_of_no_score_is_refused_however_it_is_asked(folder, capsys, data, said):
+    write(folder / "hopeless.csv", ["a", "b", "c"], [["", "1", "x"], ["1", "", "y"]])
+    asked = ["--data", folder / data, "--bad-rows", "empty", "--out", folder / "never.csv"]
+    code, _, error = call(capsys, "predict", folder / "radmm", *asked)
+    assert (code, error.count("\n"), (folder / "never.csv").exists()) == (2, 1, False)
+    assert said in error
+    assert "--bad-rows empty\n" not in error
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,13 @@ from pathlib import Path
 
 import numpy as np
 
+from distadmm.data.formats import kind
 from distadmm.data.parties import DataOptions
+from distadmm.data.reading import CELLS
 from distadmm.data.session import cell_file
 from distadmm.data.source import BUNDLED, open_source
-from distadmm.data.table import dense
-from distadmm.errors import DONE, require, sense_of
+from distadmm.data.table import Matrix, dense
+from distadmm.errors import DONE, require, sense_of, told
 from distadmm.files import write_csv
 from distadmm.flags import again, flag, flag_group, positional
 from distadmm.methods.sharing import predict
@@ -30,6 +32,12 @@ class Predict:
     key: str | None = flag(
         None, help="column of the new rows that names each in the scores (default: its number)"
     )
+    bad_rows: str = flag(
+        "refuse",
+        choices=("refuse", "empty"),
+        help="new rows with a cell that cannot be read: refuse writes nothing and names them, empty scores the others "
+        "and adds a column reason",
+    )
     party_files: tuple[str, ...] = again(DataOptions, "party_files", note=" (sharing)")
     join: str = again(DataOptions, "join", note=" (sharing)")
     release: str = again(predict.PredictOptions, "release", note=" (sharing)")
@@ -40,19 +48,36 @@ class Predict:
 
 def scored(asked: Predict, found: kinds.RunDirectory) -> list[str]:
     """Write the scores; what is to be said of them."""
-    described = model.read(found.path)
+    described, bearing = model.read(found.path), asked.bad_rows == "empty"
+    require(
+        not bearing or asked.data in BUNDLED or kind(Path(asked.data)) in CELLS,
+        f"--bad-rows empty is for tables of cells ({', '.join(CELLS)}); {asked.data} is read as a whole: leave it out",
+    )
     with sense_of(described.path):
         scorer = scoring.Scorer.of(described, asked.node)
-        X = _bundled(asked.data, described) if asked.data in BUNDLED else scorer.read(asked.data)
-        names = (
-            (asked.key, cell_file(Path(asked.data), targetless=True).column(asked.key)) if asked.key else None
-        )
-        table = scoring.table_of(described.told, scorer.scores(X), names)
-    write_csv(Path(asked.out), *table)
-    lines = [f"{X.shape[0]} rows scored by {scorer.whose}: {asked.out}"]
+        refused: dict[int, str] = {}
+        if asked.data in BUNDLED:
+            X: Matrix = _bundled(asked.data, described)
+        else:
+            with told("REASON, or score the others by --bad-rows empty", scoring.BadRows):
+                X = scorer.read(asked.data, refused if bearing else None)
+        table = scoring.table_of(described.told, scorer.scores(X), _names(asked) if asked.key else None)
+    write_csv(Path(asked.out), *(scoring.without(table, refused) if bearing else table))
+    scored = X.shape[0] - len(refused)
+    lines = [f"{scored} rows scored by {scorer.whose}: {asked.out}"]
+    if refused:
+        lines.append(f"{len(refused)} of {X.shape[0]} rows not scored: the column reason says why")
     if sentence := described.told.get("sentence"):
         lines.append(f"of the training's rows a score tells no more than the model does: {sentence}")
     return lines
+
+
+def _names(asked: Predict) -> tuple[str, list[str]]:
+    """The head and the cells of the column that names rows."""
+    file = cell_file(Path(asked.data), targetless=True)
+    if asked.bad_rows == "empty":
+        file.refused = {}
+    return str(asked.key), file.column(str(asked.key))
 
 
 def _bundled(name: str, described: model.Model) -> np.ndarray:
@@ -80,6 +105,11 @@ def work(asked: Predict, world: World) -> int:
     found = world.on_root(lambda: kinds.opened(asked.run, "predict"))
     if found.kind == "sharing":
         require(asked.node is None, "a run of sharing has parties, no nodes; leave out --node")
+        require(
+            asked.bad_rows == "refuse",
+            "--bad-rows empty is for models that one reader scores by; parties of sharing each read their own columns "
+            "of a row: leave it out of all their files",
+        )
         return predict.work(predict.options([asked.run, *_of_parties(asked, found)]), world)
     require(
         not asked.party_files,

@@ -17,9 +17,10 @@ from distadmm.errors import InputError, require
 
 LARGE = 32 << 20  # bytes of a file from which on it is worth the start of pyarrow, where that is installed
 _AT_ONCE = 1 << 20  # bytes that pyarrow is given
-MEND = "mend the cell, or leave the row out"
+MEND = "mend it or leave the row out"
 _DISTINCT = 10_000  # target cells of which equal ones are kept once
 
+Refused = dict[int, str] | None
 Cells = Sequence[str] | Array  # of one column: texts, or numbers where they are known to be
 
 
@@ -36,6 +37,7 @@ class CsvFile:
 
     feature_names: tuple[str, ...]
     schema_word = "--schema"
+    refused: Refused = None  # rows of bad cells, which become zeros, and why; None: the first one is an error
 
     def __init__(
         self,
@@ -86,9 +88,12 @@ class CsvFile:
                 f"{self.path} line 1 holds numbers, not names; needed: a header line such as x1,x2,y"
             )
         where = f"{self.path} line 1"
-        require(
-            all(self.header), f"{where}: a column has no name; needed: a header line with a name for each"
+        way = (
+            "give it one"
+            if self.header[0]
+            else "leave row numbers out, in pandas by to_csv(..., index=False)"
         )
+        require(all(self.header), f"{where}: column {[*self.header, ''].index('') + 1} has no name; {way}")
         for name in self.header:
             once = self.header.count(name) == 1
             require(once, f"{where} has two columns named {name!r}; give each column its own name")
@@ -110,7 +115,8 @@ class CsvFile:
         sure = [c.name for c in self.schema.columns if isinstance(c, Number) and c.missing is None]
         exact = set() if texts else set(sure)
         for places, numbers, found in self._records.batches(rows + 1, self._split.at_once):
-            yield Some(places, numbers - 1, self._split.columns(self.header, exact, names, numbers, found))
+            columns = self._split.columns(self.header, exact, names, numbers, found, self.refused)
+            yield Some(places, numbers - 1, columns)
 
     def column(self, name: str) -> list[str]:
         """One column of all rows, as text."""
@@ -163,10 +169,23 @@ class CsvFile:
             X = np.empty((len(numbers), len(self.names(symbols))))
             at = 0
             for column in self.schema.columns:
-                block = self._block(column, numbers, cells.get(column.name, ()), symbols.get(column.name))
+                block = self._bearing(column, numbers, cells.get(column.name, ()), symbols.get(column.name))
                 X[:, at : at + block.shape[1]] = block
                 at += block.shape[1]
             yield places, X, self._targets(cells[self.target] if self.target else [""] * len(numbers))
+
+    def _bearing(self, column: Number | Category, rows: Array, cells: Cells, new: Replaced | None) -> Array:
+        """`_block`; where bad cells do not end it, rows are halved until each one that has some stands alone."""
+        try:
+            return self._block(column, rows, cells, new)
+        except InputError as error:
+            if self.refused is None:
+                raise
+            if len(rows) == 1:
+                self.refused.setdefault(int(rows[0]), str(error).removesuffix(f"; {MEND}"))
+                return np.zeros((1, len(column.labels)))
+        halves = (slice(len(rows) // 2), slice(len(rows) // 2, None))
+        return np.concatenate([self._bearing(column, rows[half], cells[half], new) for half in halves])
 
     def _block(self, column: Number | Category, rows: Array, cells: Cells, new: Replaced | None) -> Array:
         """The columns of X that a column of the file becomes."""
@@ -194,12 +213,12 @@ class CsvFile:
         try:
             return np.array([code[cell] for cell in texts], dtype=np.int64)
         except KeyError:
-            bad = next(i for i, cell in enumerate(texts) if cell not in code)
-            where, cell = self._cell(rows[bad], column.name), texts[bad]
+            bad, cell = next((i, cell) for i, cell in enumerate(texts) if cell not in code)
+            where = self._cell(rows[bad], column.name)
             domain = ", ".join(map(repr, [*code][:8])) + ", ..." * (len(code) > 8)
             if self.schema.trained:
                 found = f"{cell!r} is not in its domain" if cell else "the cell is empty"
-                raise InputError(f"{where}: {found}; the model knows {domain}: {MEND}") from None
+                raise InputError(f"{where}: {found}; the model knows {domain}; {MEND}") from None
             require(
                 cell,
                 f"{where}: the cell is empty; fill it in, or write {_key(column.name)} = {{ values = [...], "
@@ -222,12 +241,12 @@ class CsvFile:
             values = np.asarray(cells, float) if known else np.fromiter(map(float, cells), float, len(cells))
         except ValueError:
             bad = next(i for i, cell in enumerate(cells) if not is_number(cell))
-            raise InputError(self._not_a_number(rows[bad], column.name, _texts(cells)[bad])) from None
+            raise InputError(self._not_a_number(rows[bad], column, _texts(cells)[bad])) from None
         finite = np.isfinite(values)
         if not finite.all():
             bad = int(np.argmin(finite))
             cell = self._said(rows[bad], column.name, cells[bad])
-            require(cell not in MARKS, self._not_a_number(rows[bad], column.name, cell))
+            require(cell not in MARKS, self._not_a_number(rows[bad], column, cell))
             raise InputError(
                 f"{self._cell(rows[bad], column.name)}: the value is {cell}; "
                 "needed: a finite number; fill it in or leave the row out"
@@ -249,20 +268,21 @@ class CsvFile:
 
     def _said(self, row: int, name: str, cell: Any) -> str:
         """A cell as the file has it, where only its number was read."""
-        if not isinstance(cell, str):
+        if not isinstance(cell, str) and self.refused is None:
             for some in self.some([name], np.array([row]), texts=True):
                 cell = some.columns[name][0]
         return str(cell).strip()
 
     def _cell(self, row: int, name: str) -> str:
-        return f"{self.path} {self.place(int(row))}, column {name!r}"
+        where = f"{self.path} {self.place(int(row))}, " if self.refused is None else ""
+        return f"{where}column {name!r}"
 
     @property
     def _a_schema(self) -> str:
         return f"a {self.schema_word}{' file' if self.schema_word.startswith('-') else ''}"
 
-    def _not_a_number(self, row: int, name: str, cell: str) -> str:
-        where = self._cell(row, name)
+    def _not_a_number(self, row: int, column: Number, cell: str) -> str:
+        where = self._cell(row, column.name)
         if not cell or cell in (*self.schema.missing, *MARKS):
             found = f"{cell!r} stands for no number" if cell else "the cell is empty"
             if self.schema.trained:
@@ -270,15 +290,15 @@ class CsvFile:
             listed = (
                 f"missing = [{json.dumps(cell)}] and " if cell and cell not in self.schema.missing else ""
             )
-            written = (
-                f"{listed}{_key(name)} = {{ max = MAX, missing = VALUE }}, numbers known without the rows,"
-            )
+            bounds = "max = MAX" if column.high is None else f"min = {column.low:g}, max = {column.high:g}"
+            name = _key(column.name)
+            written = f"{listed}{name} = {{ {bounds}, missing = VALUE }}, numbers known without the rows,"
             return f"{where}: {found}; fill it in, leave out the row, or write {written} in {self._a_schema}"
         if self.schema.trained:
             return f"{where}: {cell!r} is not a number; {MEND}"
-        point = ", with a point before its decimals," if re.fullmatch(r"-?[0-9]+,[0-9]+", cell) else ","
+        point = " (a point before decimals, no other mark)" if re.match(r"-?[0-9.,' ]+$", cell) else ""
         return (
-            f"{where}: {cell!r} is not a number; mend it{point} or describe a text column by its public domain in "
+            f"{where}: {cell!r} is not a number; mend it{point}, or describe a text column by its public domain in "
             f"{self._a_schema}"
         )
 
@@ -300,7 +320,13 @@ class _Split:
         self.at_once = PIECE if self.arrow is None else _AT_ONCE
 
     def columns(
-        self, header: list[str], exact: set[str], names: Sequence[str], numbers: Array, found: Any
+        self,
+        header: list[str],
+        exact: set[str],
+        names: Sequence[str],
+        numbers: Array,
+        found: Any,
+        refused: Refused,
     ) -> dict[str, Cells]:
         """The columns `names` of these records; those of `exact` as numbers, where that can be."""
         if self.arrow is not None and not isinstance(found[0], list):
@@ -310,10 +336,12 @@ class _Split:
         records = self.records.cells(numbers, found)
         for i, record in enumerate(records):
             if len(record) != len(header):
-                where = f"{self.records.path} line {self.records.line(int(numbers[i]))}"
-                raise InputError(
-                    f"{where} has {len(record)} cells, the header has {len(header)}; mend that line"
-                )
+                said = f"has {len(record)} cells, the header has {len(header)}"
+                if refused is None:
+                    where = f"{self.records.path} line {self.records.line(int(numbers[i]))}"
+                    raise InputError(f"{where} {said}; mend that line")
+                refused[int(numbers[i]) - 1] = f"the line {said}"
+                records[i] = [*record, *[""] * len(header)][: len(header)]
         wanted = {name: j for j, name in enumerate(header) if name in names}
         return {name: [record[j] for record in records] for name, j in wanted.items()}
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from distadmm.data.adult.table import SCHEMA
+from distadmm.data.csvfile import MEND, CsvFile
 from distadmm.data.formats import kind
 from distadmm.data.reading import CELLS, Reading
 from distadmm.data.schema import Category, Number, Schema
@@ -22,6 +23,10 @@ from distadmm.errors import InputError, require
 from distadmm.run.model import Model
 
 Table = tuple[list[str], list[tuple[Any, ...]]]
+
+
+class BadRows(InputError):
+    """Some of the rows have cells that cannot be read."""
 
 
 class Scorer(NamedTuple):
@@ -62,8 +67,12 @@ class Scorer(NamedTuple):
 
     # -- from rows to columns ---------------------------------------------------------------------------
 
-    def read(self, rows: Any) -> Matrix:
-        """The columns of the model, of a file, a DataFrame or an array; a target is neither needed nor looked at."""
+    def read(self, rows: Any, refused: dict[int, str] | None = None) -> Matrix:
+        """The columns of the model, of a file, a DataFrame or an array; a target is neither needed nor looked at.
+
+        Rows with a cell that cannot be read are an error that counts them; or zeros, and `refused` says why, unless
+        these are all rows.
+        """
         wanted, encoding = self.told["features"], self.told["encoding"] or {}
         framed = hasattr(rows, "columns")
         if not (framed or isinstance(rows, str | Path) or encoding.get("schema")):
@@ -77,6 +86,7 @@ class Scorer(NamedTuple):
             )
             return file.read()[0]
         given = cell_file(path, targetless=True)
+        given.refused = {}  # what is bad in other columns does not matter
         there = given.header
         schema = self._schema(set(there))
         missing = [repr(column.name) for column in schema.columns if column.name not in there]
@@ -97,7 +107,12 @@ class Scorer(NamedTuple):
                     f"{path}: column {column.name!r} is not sanitised, as it was for this model; do so by: python -m "
                     f"distadmm apply MAPPING --column {column.name} --data {path}",
                 )
-        X = dense(cell_file(path, schema=schema.of_new_rows(there), targetless=True).read()[0])
+        file = cell_file(path, schema=schema.of_new_rows(there), targetless=True)
+        file.refused = {} if refused is None else refused
+        X = dense(file.read()[0])
+        if file.refused and (refused is None or len(refused) == file.n_rows):
+            kind_of_error = BadRows if refused is None else InputError
+            raise kind_of_error(_refusal(file, file.refused))
         return X if names == wanted else X[:, [names.index(name) for name in wanted]]
 
     def _schema(self, there: set[str]) -> Schema:
@@ -153,6 +168,21 @@ class Scorer(NamedTuple):
         return table_of(self.told, self.scores(X))
 
 
+def _refusal(file: CsvFile, reasons: Mapping[int, str]) -> str:
+    """Why the first of these rows cannot be scored, how many there are, and where the first ones stand."""
+    rows = sorted(reasons)
+    kind_of_place, first = file.place(rows[0]).split()
+    said = f"{file.path} {kind_of_place} {first}, {reasons[rows[0]]}"
+    if len(rows) == 1:
+        return f"{said}; {MEND}"
+    places = ", ".join([first, *(file.place(row).split()[1] for row in rows[1:6])])
+    more = ", ..." if len(rows) > 6 else ""
+    return (
+        f"{said}; {len(rows)} of {file.n_rows} rows cannot be scored ({kind_of_place}s {places}{more}): mend them or "
+        "leave them out"
+    )
+
+
 def _probabilities(told: Mapping[str, Any], z: Array) -> Array:
     link = told["link"]
     require(link in ("logistic", "softmax"), f"--loss {told['loss']} has no probabilities; use scores")
@@ -167,6 +197,16 @@ def _predictions(told: Mapping[str, Any], z: Array) -> Array:
         return z[:, 0]
     which = z.argmax(axis=1) if told["link"] == "softmax" else (z[:, 0] > 0).astype(int)
     return np.array(told["classes"])[which]
+
+
+def without(table: Table, refused: Mapping[int, str]) -> Table:
+    """A file of scores in which these rows have none, and a last column says why."""
+    heads, lines = table
+    blank = ("",) * (len(heads) - 1)
+    kept = [
+        (line[0], *blank, refused[row]) if row in refused else (*line, "") for row, line in enumerate(lines)
+    ]
+    return [*heads, "reason"], kept
 
 
 def table_of(told: Mapping[str, Any], z: Array, named: tuple[str, Sequence[str]] | None = None) -> Table:
