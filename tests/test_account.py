@@ -25,6 +25,8 @@ from distadmm.data.table import Sparse
 from distadmm.errors import BudgetExhausted, InputError
 from distadmm.privacy.accounting import accountant
 from distadmm.privacy.accounting.events import Gaussian, KNorm, Unbounded
+from distadmm.privacy.accounting.pairwise_gaussian import PairwiseGaussian
+from distadmm.privacy.accounting.shared_discrete_gaussian import SharedDiscreteGaussian
 from distadmm.privacy.accounting.statements import rounded_up
 from distadmm.privacy.accounting.trust import ANY, Trust
 from distadmm.privacy.ledger.account import Account, Entered, Limit, Spender
@@ -34,6 +36,10 @@ from distadmm.radmm import main as radmm
 KEY = b"the owner's, carried between hosts"
 DELTA = 1e-5
 STEP = Gaussian(8.0)
+SHARED = [
+    PairwiseGaussian(1000.0, 4000.0, 100.0, (0.2, 0.4, 0.9), coalition=1),
+    SharedDiscreteGaussian(2**20, 4, 300.0, "gradient", 3, 1, 5, 5, 0),
+]  # what one other node makes of it, and all
 
 
 def spent(
@@ -147,6 +153,25 @@ def test_changes_and_adversaries_compose_by_what_all_cover(account):
     _, after = account.enter(spent("b", [STEP]), DELTA)
     assert (after.adjacency, str(after.trust)) == ("replace", "coalition:2")
     assert after.epsilon == pytest.approx(accountant.epsilon([Gaussian(4.0), STEP], DELTA, "replace"))
+
+
+@pytest.mark.parametrize("shared", SHARED)
+def test_runs_for_the_same_adversaries_add_up_as_those_see_them(account, shared):
+    """And not as all others would, who may know far more."""
+    alone, everybody = (
+        accountant.epsilon([event], DELTA, "replace") for event in (shared, shared.against(ANY))
+    )
+    assert everybody > 1.2 * alone
+    for run in "ab":
+        before, after = account.enter(spent(run, [shared], trust=Trust.parse("coalition:1")), DELTA)
+    assert before.epsilon == pytest.approx(alone)
+    assert after.epsilon == pytest.approx(accountant.epsilon([shared.times(2)], DELTA, "replace"))
+    account.limit(Limit(after.epsilon * 1.001, DELTA, "replace", Trust.parse("coalition:1"), None))
+    with pytest.raises(BudgetExhausted):
+        account.enter(spent("c", [shared], trust=Trust.parse("coalition:1")), DELTA)
+    account.limit(Limit(1e3, DELTA, "replace", Trust.parse("coalition:2"), None))
+    with pytest.raises(BudgetExhausted, match="bounds nothing against"):
+        account.enter(spent("c", [shared], trust=Trust.parse("coalition:1")), DELTA)
 
 
 def test_what_has_no_bound_is_never_counted_as_finite(account, capsys):

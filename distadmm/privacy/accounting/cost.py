@@ -60,17 +60,17 @@ def nothing(orders: Array) -> Cost:
 
 
 def of_event(event: Event, orders: Array | None, adjacency: Adjacency) -> Cost:
-    """What all releases of one event cost, whoever colludes."""
+    """What all releases of one event cost, as it stands."""
     mu = event.gdp_mu(adjacency)
     mu2 = math.inf if mu is None else math.nextafter(mu * mu, math.inf) if mu else 0.0
     return Cost(event.pure_epsilon(adjacency), event.rdp(orders, adjacency), mu2)
 
 
 def cost_of(events: Iterable[Event], orders: Array, adjacency: Adjacency, trust: Trust | None = None) -> Cost:
-    """What `events` cost together."""
+    """What `events` cost together, against `trust`; without one each as it stands, against whom it is stated for."""
     total = nothing(orders)
     for event in events:
-        total = total.plus(event.price(adjacency, trust, orders))
+        total = total.plus(of_event(event if trust is None else event.against(trust), orders, adjacency))
     return total
 
 
