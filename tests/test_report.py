@@ -311,6 +311,17 @@ def test_edges_carry_what_the_run_sent_and_a_tree_uses_its_own(runs: Path, tmp_p
             assert len(set(zip(kept["sender"].tolist(), kept["receiver"].tolist()))) == len(kept["bytes"])
 
 
+def test_methods_that_load_a_network_alike_share_its_picture(tmp_path: Path, capsys) -> None:
+    short = ("--topology", "er5", "--iterations", "3", "--observe", "none")
+    made = [run(tmp_path / name, "--algorithm", name, *short) for name in ("admm", "gossip", "newton")]
+    assert reported(capsys, *made, "--out", tmp_path / "page.html")[0] == 0
+    page = (tmp_path / "page.html").read_text()
+    assert {*re.findall(r">bytes on the edges: ([^<.]*)<", page)} == {"admm, gossip on er5", "newton on er5"}
+    for folder in made:
+        sent = 1e-6 * json.loads((folder / "summary.json").read_text())["bytes"]
+        assert re.search(rf"{folder.name} [^;]* MB, {sent:.3g} in all", page)
+
+
 def test_a_browser_shows_the_page_without_a_sideways_scroll(runs: Path, tmp_path: Path) -> None:
     browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if browser is None:

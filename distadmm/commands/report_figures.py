@@ -13,7 +13,7 @@ from distadmm.errors import InputError, sense_of
 from distadmm.files import read_npz
 from distadmm.graphs import draw as drawing
 from distadmm.graphs.figures import column, ink, save_for_paper
-from distadmm.graphs.topology import load_changing
+from distadmm.graphs.topology import Topology, load_changing
 from distadmm.privacy.accounting.statements import rounded_up
 
 LOWEST = 1e-16  # a smaller gap is rounding, and is drawn here
@@ -180,17 +180,23 @@ def _beside(worst: dict[str, float]) -> list[tuple[float, list[str]]]:
 
 
 def _graphs(found: Sequence[Group]) -> list[Picture]:
-    """Of the first run of each setting, what its edges carried: one picture a network and way of sending."""
-    made: dict[tuple[str, str], Picture] = {}
+    """Of the first run of each setting, what its edges carried: one picture for all that share it alike."""
+    made: dict[tuple[str, bytes], tuple[Topology, Array, dict[str, str]]] = {}
     for group in found:
         trace = group.traces[0]
-        name = str(trace.config.get("topology")), file_name(trace.config.get("algorithm"))
-        if name not in made and len(made) < GRAPHS_MOST and (picture := _graph(trace, *name)):
-            made[name] = picture
-    return list(made.values())
+        network, algorithm = str(trace.config.get("topology")), file_name(trace.config.get("algorithm"))
+        carried = _carried(trace, network)
+        if carried is None:
+            continue
+        graph, each = carried
+        parts = each / each.max()
+        alike = made.setdefault((network, np.round(parts, 2).tobytes()), (graph, parts, {}))
+        alike[2].setdefault(algorithm, _in_megabytes(each))
+    return [_graph(network, *alike) for (network, _), alike in [*made.items()][:GRAPHS_MOST]]
 
 
-def _graph(trace: Trace, network: str, algorithm: str) -> Picture | None:
+def _carried(trace: Trace, network: str) -> tuple[Topology, Array] | None:
+    """Megabytes on each edge, both ways; nothing where none are known."""
     if not (trace.folder / "traffic.npz").is_file() or trace.nodes > NODES_MOST:
         return None
     try:
@@ -204,17 +210,24 @@ def _graph(trace: Trace, network: str, algorithm: str) -> Picture | None:
         if not (both < np.inf).all() or (both < 0).any():
             raise ValueError("bytes that are no numbers")
     carried = 1e-6 * (both + both.T)[graph.edges[:, 0], graph.edges[:, 1]]
-    most, idle = float(carried.max(initial=0)), int((carried == 0).sum())
-    if most == 0:
-        return None
-    least, most_said = (f"{value:.3g}" for value in (carried[carried > 0].min(), most))
-    text = f"An edge's width is what it carried, both ways: {least}{f' to {most_said}' * (least != most_said)} MB"
-    text += (
-        f"; {idle} of {len(carried)} edges, dotted, nothing." if idle else f", {carried.sum():.3g} MB in all."
+    return (graph, carried) if carried.max(initial=0) > 0 else None
+
+
+def _in_megabytes(carried: Array) -> str:
+    least, most = (f"{value:.3g}" for value in (carried[carried > 0].min(), carried.max()))
+    return f"{least}{f' to {most}' * (least != most)} MB, {carried.sum():.3g} in all"
+
+
+def _graph(network: str, graph: Topology, parts: Array, told: dict[str, str]) -> Picture:
+    text = (
+        f"An edge's width is what it carried, both ways: {'; '.join(f'{a} {mb}' for a, mb in told.items())}."
     )
+    if idle := int((parts == 0).sum()):
+        text += f" {idle} of {len(parts)} edges, dotted, carried nothing."
 
     def draw(axis: Any) -> None:
         scale = min(0.6, axis.figure.get_figwidth() / 8)  # a column's axes are narrower
-        drawing.draw_on(axis, graph, drawing.placed(graph), "#444444", scale, carried / most)
+        drawing.draw_on(axis, graph, drawing.placed(graph), "#444444", scale, parts)
 
-    return Picture(f"bytes on the edges: {algorithm} on {network}", text, draw, legend=False)
+    methods = ", ".join(told) if len(told) < 4 else f"{len(told)} methods"
+    return Picture(f"bytes on the edges: {methods} on {network}", text, draw, legend=False)
