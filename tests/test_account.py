@@ -29,6 +29,7 @@ from distadmm.privacy.accounting.pairwise_gaussian import PairwiseGaussian
 from distadmm.privacy.accounting.shared_discrete_gaussian import SharedDiscreteGaussian
 from distadmm.privacy.accounting.statements import rounded_up
 from distadmm.privacy.accounting.trust import ANY, Trust
+from distadmm.privacy.ledger import chain
 from distadmm.privacy.ledger.account import Account, Entered, Limit, Spender
 from distadmm.privacy.ledger.file import Ledger
 from distadmm.radmm import main as radmm
@@ -256,8 +257,9 @@ def test_limits_are_set_raised_and_taken_back(account, capsys):
 
 
 def _many(number: int) -> None:
+    account = Account()  # which remembers what it read, between what the others write
     for k in range(5):
-        Account().enter(spent(f"{number}-{k}", [STEP]), DELTA)
+        account.enter(spent(f"{number}-{k}", [STEP]), DELTA)
 
 
 def test_concurrent_runs_are_all_counted(account):
@@ -326,6 +328,72 @@ def test_an_account_that_was_edited_or_cannot_be_written_is_refused(account, tmp
         account.enter(spent("b", [STEP]), DELTA)
     with pytest.raises(InputError, match="--account FILE"):
         Account(tmp_path).enter(spent("b", [STEP]), DELTA)
+
+
+def held(account: Account) -> dict:
+    return {name: (run.nodes, run.began, run.marks, run.heads) for name, run in account.read().runs.items()}
+
+
+def test_what_was_read_before_is_not_parsed_again(account, monkeypatch):
+    parsed, parse = {}, chain.parse
+
+    def noted(content, path, after=None):
+        parsed[reader] = parsed.get(reader, 0) + len(content)
+        return parse(content, path, after)
+
+    monkeypatch.setattr(chain, "parse", noted)
+    one, two = Account(), Account()
+    for at in range(4):
+        reader = one
+        one.enter(spent("a", [STEP]), DELTA, more=True)
+        reader = two
+        two.enter(spent(f"b{at}", [Gaussian(9.0)]), DELTA)
+    two_held = held(two)
+    reader = one
+    assert held(one) == two_held
+    assert parsed[one] == parsed[two] == account.path.stat().st_size
+    reader = None
+    assert held(account) == two_held  # as who reads it for the first time
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda lines: b"".join(lines).replace(b'"count":7', b'"count":1'), "line 2: .* it was edited"),
+        (lambda lines: b"".join([lines[0], *lines[2:]]), "lines are missing or moved"),
+        (lambda lines: b"".join(lines)[:-1].replace(b'"b"', b'"c"'), "line 3: .* it was edited"),
+    ],
+)
+def test_a_change_of_what_was_read_before_is_noticed(account, change, why):
+    account.enter(spent("a", [STEP.times(7)]), DELTA)
+    account.enter(spent("b", [STEP.times(2)]), DELTA)
+    account.read()
+    account.path.write_bytes(change(account.path.read_bytes().splitlines(keepends=True)))
+    with pytest.raises(InputError, match=why):
+        account.enter(spent("a", [STEP]), DELTA, more=True)
+
+
+def test_an_account_that_was_put_back_or_cut_is_read_from_its_start(account):
+    account.enter(spent("a", [STEP]), DELTA)
+    before = account.path.read_bytes()
+    account.enter(spent("b", [STEP.times(2)]), DELTA)
+    account.read()
+    account.path.write_bytes(before)  # an older copy: as any process finds it
+    account.enter(spent("a", [STEP]), DELTA, more=True)
+    assert held(account) == held(Account())
+    assert account.read().runs.keys() == {"a"}
+    account.path.unlink()
+    assert account.read().runs == {}
+
+
+def test_what_a_limit_refused_is_not_remembered_as_spent(account):
+    account.limit(Limit(1.0, DELTA, "replace", ANY, None))
+    account.enter(spent("a", [Gaussian(100.0)]), DELTA)
+    for _ in range(2):
+        with pytest.raises(BudgetExhausted):
+            account.enter(spent("a", [STEP.times(90)]), DELTA, more=True)
+    assert account.read().runs["a"].nodes[0].events == (Gaussian(100.0),)
+    account.enter(spent("a", [Gaussian(100.0)]), DELTA, more=True)
 
 
 # -- runs ---------------------------------------------------------------------------------------------

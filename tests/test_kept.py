@@ -69,6 +69,16 @@ def test_what_another_user_wrote_is_not_believed(monkeypatch: pytest.MonkeyPatch
     assert not Kept("price").find([1])
 
 
+def test_what_another_machine_wrote_is_not_believed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A folder that was handed over: its files may say of any noise that it is enough."""
+    Kept("price").keep({1: 2.0})
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "other"))
+    assert not Kept("price").find([1])
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "file"))  # no place for a key
+    assert Kept("price").one(1, lambda item: 3.0 * item) == 3.0
+
+
 def test_without_a_place_nothing_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for place in ("off", str(tmp_path / "file")):

@@ -9,6 +9,7 @@ from distadmm import sharing
 from distadmm.files import read_npz
 from distadmm.methods.sharing.messages import one_hot_bound
 from distadmm.privacy.ledger import chain
+from distadmm.privacy.ledger.file import Ledger
 
 A9A = ["--data", "a9a", "--split", "66,57", "--stated", "bounds"]
 
@@ -233,3 +234,29 @@ def test_scores_of_a_private_run_are_refused_priced_or_named_for_what_they_are(p
 def test_unknown_ways_to_release_scores(kind, private_run, capsys):
     assert run("predict", private_run, "--data", "a9a", "--release", kind) == 2
     assert "choose one of" in capsys.readouterr().err
+
+
+def test_a_run_without_noise_spends_no_secret_noise_and_force_takes_its_place(tmp_path, capsys):
+    for more in ((), ("--force",)):
+        assert run("--data", "tiny", "--iterations", 2, *more, "--out", tmp_path / "plain") == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["plain"]
+    for ledger in (tmp_path / "plain" / "ledger").glob("*.jsonl"):
+        opened = json.loads(ledger.read_bytes().splitlines()[0])
+        assert opened["rng"] == {"mode": "simulation", "source": "no noise"}
+    capsys.readouterr()
+
+
+def test_a_run_without_noise_whose_ledgers_say_secure_goes_on(tmp_path, monkeypatch):
+    """As version 0.1.0 wrote them."""
+    made = Ledger.__init__
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            Ledger, "__init__", lambda self, *at, **header: made(self, *at, **{**header, "mode": "secure"})
+        )
+        assert run("--iterations", 2, "--checkpoint-every", 2, "--out", tmp_path / "r") == 0
+    assert run("--resume", tmp_path / "r", "--iterations", 4) == 0
+    for path in (tmp_path / "r" / "ledger").glob("*.jsonl"):
+        entries = chain.read(path).entries
+        assert [entry["rng"]["mode"] for entry in entries if entry["kind"] in ("open", "resume")] == [
+            "secure"
+        ] * 2

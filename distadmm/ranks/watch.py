@@ -19,8 +19,8 @@ from typing import Any, NamedTuple, Self
 from distadmm.errors import STALLED
 from distadmm.ranks.waiting import patiently, until_read
 
-# What a rank is at, and how many times --stall-timeout the ranks of a host may go without a move in it.  A solve
-# tells of no moves: there it is one that a rank takes processor time.
+# What a rank is at, and how many times --stall-timeout the ranks of a host may go without a move in it: where that is
+# not once, at least `LEAST`, however short an iteration is.  What tells of no moves moves by taking processor time.
 PHASES = {
     "start-up": 10.0,
     "reading rows": 10.0,
@@ -31,6 +31,8 @@ PHASES = {
     "writing": 10.0,
     "leaving": 10.0,
 }
+LEAST = 10.0  # seconds
+_BY_TIME = ("reading rows", "pricing", "solving", "writing")
 _NAMES = tuple(PHASES)
 _LEAVING = _NAMES.index("leaving")
 _SLOT = struct.Struct("=qqqqqqq80s")  # `At`; looks is the watching thread's, the rest the rank's
@@ -215,7 +217,7 @@ class Watchdog:
             # A job that was suspended (Ctrl-Z, scontrol suspend) has been silent for one look, however long.
             passed = min(looked - before, 2 * pause)
             moved = any(at[rank][2:] != latest[rank][2:] if rank in latest else True for rank in at)
-            before_that, worked = worked, {rank: _ticks(at[rank].process) for rank in at if _solves(at[rank])}
+            before_that, worked = worked, {rank: _ticks(at[rank].process) for rank in at if _works(at[rank])}
             moved |= any(ticks != before_that.get(rank) for rank, ticks in worked.items())
             silence = 0.0 if moved else silence + passed
             asleep = [
@@ -226,7 +228,7 @@ class Watchdog:
             lost = [
                 rank for rank, long in still.items() if long > self.timeout and not self._spared(at[rank])
             ]
-            if lost or silence > self.timeout * max(PHASES[each.phase_name] for each in at.values()):
+            if lost or silence > max(_allowed(self.timeout, each) for each in at.values()):
                 self._end(at, lost, silence)
 
     def _spared(self, at: At) -> bool:
@@ -312,8 +314,14 @@ def _stopped(process: int) -> bool:
         return False
 
 
-def _solves(at: At) -> bool:
-    return at.phase_name == "solving" and not at.waits
+def _works(at: At) -> bool:
+    return at.phase_name in _BY_TIME and not at.waits
+
+
+def _allowed(timeout: float, at: At) -> float:
+    """How long the ranks of a host may go without a move where one of them is."""
+    times = PHASES[at.phase_name]
+    return timeout if times == 1 else max(timeout * times, LEAST)
 
 
 def _ticks(process: int) -> int:

@@ -128,12 +128,12 @@ class World:
         if self.size == 1:
             assert values is not None
             return values[0]
-        return self.comm.scatter(values, root=0)
+        return self._wait(self.comm.scatter, values)
 
     def broadcast_array(self, array: Any) -> Any:
         """Rank 0's numpy `array`, in place, on every rank (same shape everywhere)."""
         if self.size > 1:
-            self.comm.Bcast(array, root=0)
+            self._wait(self.comm.Bcast, array)
         return array
 
     def rows_order(self, numbers: Any) -> Any:
@@ -150,13 +150,13 @@ class World:
         import numpy as np
 
         if self._counts is None:
-            self._counts = self.comm.allgather(count)
+            self._counts = self.allgather(count)
         rows = np.ascontiguousarray(rows, dtype=float)
         if not self.is_root:
-            self.comm.Gatherv(rows, None, root=0)
+            self._wait(self.comm.Gatherv, rows, None)
             return None
         whole = np.empty((sum(self._counts), rows.shape[1]))
-        self.comm.Gatherv(rows, (whole, [n * rows.shape[1] for n in self._counts]), root=0)
+        self._wait(self.comm.Gatherv, rows, (whole, [n * rows.shape[1] for n in self._counts]))
         return whole
 
     def allgather(self, value: T) -> list[T]:

@@ -101,6 +101,32 @@ def test_a_solve_that_tells_nothing_is_known_by_the_processor_time_it_takes(
     assert ("least far: rank 1 at solving" in said) == bool(code)
 
 
+@pytest.mark.parametrize("timeout", ["0.1", pytest.param("1", marks=pytest.mark.slow)])
+def test_reading_that_takes_processor_time_is_not_stopped_however_short_an_iteration_may_be(
+    timeout: str, tmp_path: Path
+) -> None:
+    """Longer than ten times the timeout; at 1 s longer than the least that is allowed, too."""
+    busy = 2 if timeout == "0.1" else 12
+    code, said = run(
+        f"1 busy:{busy} reading 1",
+        SHARING,
+        "--stall-timeout",
+        timeout,
+        "--observe",
+        "none",
+        "--out",
+        str(tmp_path / "o"),
+    )
+    assert "reading rows" not in said
+    assert code == 0 or "iterating" in said, said
+
+
+@pytest.mark.slow
+def test_reading_that_sleeps_is_stopped(tmp_path: Path) -> None:
+    code, said = run("1 doze:60 reading 1", SHARING, "--stall-timeout", "0.5", "--out", str(tmp_path / "o"))
+    assert (code, "least far: rank 1 at reading rows" in said) == (75, True), said
+
+
 @pytest.mark.slow
 def test_of_fifty_healthy_runs_with_a_slow_rank_none_is_stopped(tmp_path: Path) -> None:
     """A rank that takes ten times as long for an iteration as the others, under a timeout of some thirty of them."""

@@ -231,12 +231,16 @@ def opened(
 ) -> dict[int, Releases]:
     """The ledgers and the noise of the parties hosted here; those of an earlier process are taken up again."""
     from distadmm.privacy.ledger.books import open_ledger
+    from distadmm.privacy.ledger.file import path_of
 
     if run.folder is None:
         require(not any(each.queries for each in price.accounts.values()), "a private run needs a directory")
         return {}
-    folder, mode, out = run.folder / "ledger", privacy.noise, {}
-    contents = _contents(price, privacy, star, parts)
+    folder, out = run.folder / "ledger", {}
+    here = any(query.sigma > 0 for account in price.accounts.values() for query in account.queries)
+    noisy = any(star.world.allgather(here))
+    contents = _contents(price, privacy, star, parts, noisy)
+    mode = privacy.noise if noisy else "simulation"
     with star.world.together():
         source = source_of(mode, seed if mode == "simulation" else None)
         for m, account in price.accounts.items():
@@ -244,14 +248,17 @@ def opened(
             limit = None
             if account.epsilon and events:
                 limit = budget(account.epsilon, privacy.delta, events, adjacency=account.adjacency)
+            earlier = run.resumed and path_of(folder, m).exists()
             ledger = open_ledger(
-                folder, m, resume=None if run.resumed else False, held=True, adjacency=account.adjacency, mode=mode,
-                dataset=(parts.dataset or {}).get(m), source=source.name,
+                folder, m, resume=earlier, held=True, adjacency=account.adjacency,
+                mode=mode if noisy or not earlier else None,  # without noise version 0.1.0 wrote either
+                dataset=(parts.dataset or {}).get(m), source=source.name if noisy else "no noise",
                 scope=account.scope, budget=limit, claim=account.claim, run=run.name,
                 rows=contents[m].names if m in contents else (),
             )  # fmt: skip
             leaks = [Leakage(*one) for one in (parts.leakage or {}).get(m, ())]
-            out[m] = Releases(ledger, source, leaks, again=run.resumed)
+            of_it = source if ledger.mode == mode else source_of("secure")
+            out[m] = Releases(ledger, of_it, leaks, again=run.resumed)
     for each in out.values():  # all of them are as they were left
         each.ledger.go_on()
     if star.world.allgather(bool(contents)).count(True):
@@ -271,15 +278,11 @@ def opened(
     return out
 
 
-def _contents(price: Price, privacy: PrivacyOptions, star: Star, parts: Parts) -> dict[int, Content]:
+def _contents(
+    price: Price, privacy: PrivacyOptions, star: Star, parts: Parts, noisy: bool
+) -> dict[int, Content]:
     """Which rows the parties here have, where that is to be entered in an account: not of what a seed makes
     repeatable, nor of bundled tables without noise."""
-    noisy = any(
-        query.sigma > 0
-        for some in star.world.allgather(price.accounts)
-        for each in some.values()
-        for query in each.queries
-    )
     if privacy.noise != "secure" if noisy else parts.public:
         return {}
     from distadmm.privacy.ledger.account import Account as Book

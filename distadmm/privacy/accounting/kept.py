@@ -7,12 +7,14 @@ Invariants that guard privacy
 -----------------------------
 * A price stands under the hash of what it is of, of the code that made it, of the versions of numpy and scipy and of
   the host, so what is found is what would be worked out, to the bit.
-* A file that is not as it was written, under its own name and by this user, is passed over, and the price is worked out
-  anew.
+* A file that is not as it was written, under its own name, by this user and with this machine's key, is passed over,
+  and the price is worked out anew: a folder that somebody hands over changes no noise.
 * Noise is chosen by what is found here; the costs that ledgers and accounts keep beside their events, and what a run
   says at its end, may be found here too.  `ledger show` and `certificate` price events anew, and never read here.
 """
 
+import contextlib
+import hmac
 import json
 import os
 import sys
@@ -25,6 +27,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from distadmm.data.table import local_key
 from distadmm.errors import InputError
 from distadmm.files import write_bytes
 
@@ -44,7 +47,10 @@ class Kept:
         folder = _folder()
         if folder is None or not folder.is_dir():
             return {}
-        found = {item: _read(folder / self._name(item)) for item in items}
+        found: dict[T, Any] = {}
+        with contextlib.suppress(InputError):  # no place for a key: nothing can be believed
+            key = local_key()
+            found = {item: _read(folder / self._name(item), key) for item in items}
         return {item: price for item, price in found.items() if price is not None}
 
     def one(self, item: T, function: Callable[[T], Any]) -> Any:
@@ -60,15 +66,15 @@ class Kept:
         folder = _folder()
         if folder is None or not prices:
             return
-        try:
+        # No room, or not ours: it is worked out anew next time.
+        with contextlib.suppress(OSError, InputError):
+            key = local_key()
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             for item, price in prices.items():
                 text = json.dumps(price, default=lambda array: array.tolist()).encode()
                 name = self._name(item)
-                write_bytes(folder / name, b"%b %b\n" % (_digest(name, text), text), secret=True)
+                write_bytes(folder / name, b"%b %b\n" % (_digest(key, name, text), text), secret=True)
             _thin_out(folder)
-        except (OSError, InputError):
-            pass  # no room, or not ours: it is worked out anew next time
 
     def _name(self, item: Any) -> str:
         text = repr((_made_by(), self._asked, item))
@@ -86,11 +92,11 @@ def _folder() -> Path | None:
     ).expanduser()
 
 
-def _digest(name: str, text: bytes) -> bytes:
-    return sha256(name.encode() + text).hexdigest().encode()
+def _digest(key: bytes, name: str, text: bytes) -> bytes:
+    return hmac.digest(key, name.encode() + text, "sha256").hex().encode()
 
 
-def _read(path: Path) -> Any:
+def _read(path: Path, key: bytes) -> Any:
     try:
         with open(path, "rb") as file:
             if os.fstat(file.fileno()).st_uid != os.geteuid():
@@ -98,7 +104,7 @@ def _read(path: Path) -> Any:
             digest, _, text = file.read().rstrip(b"\n").partition(b" ")
     except OSError:
         return None
-    return _tuples(json.loads(text)) if text and digest == _digest(path.name, text) else None
+    return _tuples(json.loads(text)) if text and digest == _digest(key, path.name, text) else None
 
 
 def _tuples(value: Any) -> Any:

@@ -31,6 +31,7 @@ import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,7 @@ class Account:
         named = path or os.environ.get(ENVIRONMENT)
         self.named = bool(named)
         self.path = Path(named) if named else default_path()
+        self._known: tuple[int, bytes, State] | None = None  # what was read: its length, its hash, its sum
 
     def key(self) -> bytes:
         """By which rows are named: the owner's own on this machine, or the one that lies beside the named file."""
@@ -73,20 +75,29 @@ class Account:
     def read(self) -> State:
         """As it stands; without a file nothing was spent."""
         if not self.path.exists():
-            return State(None, {}, [], self.named)
+            return State(self.named)
         with self._locked(os.O_RDONLY) as file:
             return self._fold(file)
 
     def _fold(self, file: int) -> State:
-        return State.of(self._parsed(file), self.named)
-
-    def _parsed(self, file: int) -> chain.Chain:
-        content = b""
-        while part := os.pread(file, 1 << 20, len(content)):
-            content += part
-        found = chain.parse(content, str(self.path))
+        """What all lines say; those read before are not parsed again while they are the same to the byte."""
+        os.lseek(file, 0, os.SEEK_SET)
+        with open(file, "rb", closefd=False) as whole:
+            content = whole.read()
+        length, digest, state = self._known or (0, chain.sha256().digest(), State(self.named))
+        self._known = None
+        earlier, later = chain.sha256(content[:length]), content[length:]
+        same = earlier.digest() == digest
+        found = chain.parse(later, str(self.path), state.last) if same else None
+        if length and (found is None or found.fault):
+            return self._fold(file)  # from the start, to name the line
+        assert found is not None
         require(found.fault is None, f"the account {found.fault}; restore it from a backup")
-        return found
+        state.take(found)
+        if not found.torn and not found.unended:
+            earlier.update(later)
+            self._known = len(content), earlier.digest(), state
+        return state
 
     # -- writing ----------------------------------------------------------------------------------------
 
@@ -102,14 +113,13 @@ class Account:
             state, fresh = self._fold(file), True
             if rows_of in state.runs:
                 run.marks |= state.runs[rows_of].marks
-            known = state.runs.get(run.run)
-            if known is not None:  # it goes on
-                before = dict(known.nodes), known.marks
+            if known := state.runs.get(run.run):  # it goes on
+                whole = replace(
+                    known, marks=known.marks | run.marks, nodes={**known.nodes}, began={**known.began}
+                )
                 for spender in run.nodes.values():
-                    known.add(spender, more=more)
-                known.marks |= run.marks
-                run, fresh = known, (known.nodes, known.marks) != before
-            state.runs[run.run] = run
+                    whole.add(spender, more=more)
+                run, fresh = whole, (whole.nodes, whole.marks) != (known.nodes, known.marks)
             others = state.sharing(run)
             if not run.nodes:  # it spends nothing of what is kept here
                 return standing(others, delta), standing(others, delta)
@@ -121,7 +131,7 @@ class Account:
                     f"{why}; nothing was drawn or sent; see: python -m distadmm ledger account"
                 )
             if fresh:
-                self._append(file, state.found, _line(run, state.runs.values()))
+                self._append(file, state, _line(run, state.runs.values()))
             return standing(others, delta), standing([*others, run], delta)
 
     def limit(self, limit: Limit) -> None:
@@ -134,18 +144,17 @@ class Account:
 
     def _note(self, entry: dict[str, Any]) -> None:
         with self._locked(os.O_RDWR | os.O_CREAT) as file:
-            self._append(file, self._parsed(file), entry)
+            self._append(file, self._fold(file), entry)
 
-    def _append(self, file: int, chained: chain.Chain | None, entry: dict[str, Any]) -> None:
-        entries = [entry]
-        if chained is not None and chained.torn:
-            entries.insert(0, chain.fragment_entry(chained.torn))
-        if chained is None or not chained.entries:
+    def _append(self, file: int, state: State, entry: dict[str, Any]) -> None:
+        entries, last = [entry], state.last
+        if state.torn:
+            entries.insert(0, chain.fragment_entry(state.torn))
+        if last is None:
             os.ftruncate(file, 0)  # what a kill left of the first line
-            chained, entries = None, [{"kind": "open"}, entry]
-        head = chained.head if chained else chain.GENESIS
-        seq = len(chained.entries) if chained else 0
-        lines = [b"\n" if chained and (chained.torn or chained.unended) else b""]
+            entries = [{"kind": "open"}, entry]
+        head, seq = (last["h"], last["seq"] + 1) if last else (chain.GENESIS, 0)
+        lines = [b"\n" if last and (state.torn or state.unended) else b""]
         for each in entries:
             whole = {"v": chain.VERSION, "seq": seq, "prev": head, "t": rules.now(), **each}
             line, digest = chain.sealed(chain.canonical(whole))
@@ -155,7 +164,7 @@ class Account:
             os.lseek(file, 0, os.SEEK_END)
             chain.write_all(file, b"".join(lines))
             os.fsync(file)
-            if chained is None:
+            if last is None:
                 sync_folder(self.path.parent)
 
     @contextmanager
@@ -182,22 +191,24 @@ _ELSEWHERE = f"make it writable, or name another by --account FILE or {ENVIRONME
 class State:
     """What the lines of an account add up to."""
 
-    found: chain.Chain | None  # as it was read; None: there is no file
-    runs: dict[str, Entered]
-    limits: list[Limit]
     named: bool
+    runs: dict[str, Entered] = field(default_factory=dict)
+    limits: list[Limit] = field(default_factory=list)
+    last: chain.Entry | None = None  # the last whole line; what follows it:
+    torn: bytes = b""
+    unended: bool = False
 
-    @classmethod
-    def of(cls, found: chain.Chain, named: bool) -> State:
-        state = cls(found, {}, [], named)
+    def take(self, found: chain.Chain) -> None:
+        """Add the lines of `found`, which follow the last."""
         for entry in found.entries:
-            fold = getattr(state, f"_{entry['kind']}", None)
+            fold = getattr(self, f"_{entry['kind']}", None)
             require(
                 fold is not None,
                 f"the account {found.path} has an entry of unknown kind {entry['kind']!r}; update distadmm",
             )
             fold(entry)  # type: ignore[misc]
-        return state
+            self.last = entry
+        self.torn, self.unended = found.torn, found.unended
 
     def _open(self, entry: chain.Entry) -> None: ...
 
@@ -225,23 +236,24 @@ class State:
 
     def sharing(self, run: Entered) -> list[Entered]:
         """The other runs whose rows are these, directly or through others."""
+        rest = [other for other in self.runs.values() if other.run != run.run]
         if self.named:
-            return [other for other in self.runs.values() if other is not run]
-        near, rest = [run], [other for other in self.runs.values() if other is not run]
+            return rest
+        near = [run]
         for one in near:
             met = [other for other in rest if one.meets(other)]
             near += met
             rest = [other for other in rest if other not in met]
-        inside = {id(other) for other in near[1:]}
-        return [other for other in self.runs.values() if id(other) in inside]
+        inside = {other.run for other in near[1:]}
+        return [other for other in self.runs.values() if other.run in inside]
 
     def tables(self) -> list[list[Entered]]:
         """All runs, those on the same rows together."""
         found: list[list[Entered]] = []
         for run in self.runs.values():
             if run.nodes and not any(run is other for table in found for other in table):
-                near = {id(other) for other in (run, *self.sharing(run))}
-                found.append([other for other in self.runs.values() if id(other) in near])
+                near = {other.run for other in (run, *self.sharing(run))}
+                found.append([other for other in self.runs.values() if other.run in near])
         return found
 
     def limits_of(self, runs: Iterable[Entered]) -> list[Limit]:
@@ -261,7 +273,7 @@ def _line(run: Entered, known: Iterable[Entered]) -> dict[str, Any]:
         [s.node, list(s.names), plans.setdefault(s.events, len(plans)), s.adjacency, s.scope, str(s.trust)]
         for s in run.nodes.values()
     ]
-    same = next((other.run for other in known if other is not run and other.marks == run.marks), "")
+    same = next((other.run for other in known if other.run != run.run and other.marks == run.marks), "")
     run.priced = run.adjacency, run.cost(run.adjacency)
     return {
         "kind": "run", "of": run.run, "where": run.where, "as": same, "marks": "" if same else _packed(run.marks),

@@ -28,7 +28,7 @@ def open_ledger(
     folder: str | Path | None,
     node: int,
     *,
-    mode: str,
+    mode: str | None,
     adjacency: Adjacency,
     resume: bool | None = False,
     held: bool = False,
@@ -38,9 +38,9 @@ def open_ledger(
 ) -> MemoryLedger:
     """The one way to a ledger: in memory without a folder, else a new file or that of an earlier run.
 
-    `resume` True: the file must be there; None: it is taken up if it is there.  `header` holds what a new one is
-    told (see `MemoryLedger`): scope, run, claim, trust and budget, which one that is taken up keeps as it has them.
-    `held`: of one that is taken up nothing is written before its `go_on`.
+    `resume` True: the file must be there; None: it is taken up if it is there.  `mode` None: whatever it has.
+    `header` holds what a new one is told (see `MemoryLedger`): scope, run, claim, trust and budget, which one that is
+    taken up keeps as it has them.  `held`: of one that is taken up nothing is written before its `go_on`.
     """
     known: dict[str, Any] = {"mode": mode, "adjacency": adjacency, "dataset": dataset, "source": source}
     if folder is None:

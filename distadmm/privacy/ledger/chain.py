@@ -172,15 +172,15 @@ def _accounts_for(entry: Entry | str, fragment: bytes) -> bool:
     return isinstance(entry, dict) and fragment_entry(fragment).items() <= entry.items()
 
 
-def parse(content: bytes, path: str = "ledger") -> Chain:
-    """The entries of a ledger file, its torn lines, and its first fault."""
+def parse(content: bytes, path: str = "ledger", after: Entry | None = None) -> Chain:
+    """The entries of a ledger file, its torn lines, and its first fault; or of what follows its entry `after`."""
     lines = content.split(b"\n")
     tail = lines.pop()  # what follows the last newline
     entries: list[Entry] = []
     fragments: list[tuple[int, bytes]] = []
     at = 0
     while at < len(lines):
-        previous = entries[-1] if entries else None
+        previous = entries[-1] if entries else after
         entry = _parsed(lines[at], previous)
         if isinstance(entry, str):
             # A torn line is accounted for by the next whole one.
@@ -193,7 +193,7 @@ def parse(content: bytes, path: str = "ledger") -> Chain:
         entries.append(entry)
         at += 1
     if tail:
-        entry = _parsed(tail, entries[-1] if entries else None)
+        entry = _parsed(tail, entries[-1] if entries else after)
         if isinstance(entry, dict):
             return Chain(path, [*entries, entry], fragments, b"", True, None)
         if entry != NOT_WHOLE:

@@ -111,7 +111,7 @@ class Written(MemoryLedger):
         self,
         found: chain.Chain,
         *,
-        mode: str,
+        mode: str | None,
         adjacency: str | None = None,
         dataset: str | None = None,
         source: str = "",
@@ -150,7 +150,7 @@ class Written(MemoryLedger):
             pending, self._pending = self._pending, None
             self._continue(*pending)
 
-    def _matches(self, tally: Tally, mode: str, adjacency: str | None, dataset: str | None) -> None:
+    def _matches(self, tally: Tally, mode: str | None, adjacency: str | None, dataset: str | None) -> None:
         of = tally.header
         require(
             of["node"] == self.node,
