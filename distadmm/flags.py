@@ -164,8 +164,7 @@ def _parser(prog: str, description: str) -> Any:
     return parser
 
 
-# What other tools call it.
-ELSEWHERE = {
+ELSEWHERE = {  # what other tools call it
     "--eps": "--epsilon", "--lr": "--rate", "--learning-rate": "--rate", "--tol": "--stop-tolerance",
     "--iters": "--iterations", "--epochs": "--iterations", "--max-iter": "--iterations", "--graph": "--topology",
     "--dataset": "--data", "--output": "--out", "--l2": "--rho",
@@ -330,10 +329,12 @@ def parse(prog: str, description: str, classes: Sequence[type], argv: Sequence[s
     if unknown:
         seen = [a for a in parser._actions if a.help != "==SUPPRESS=="]  # no word of the last release
         options = [o for action in seen for o in action.option_strings]
-        near = nearest(unknown[0].split("=")[0], options) if unknown[0].startswith("-") else None
-        hint = f"did you mean {near}?" if near else f"see: {parser.prog} --help"
-        if not unknown[0].startswith("-"):
-            hint = f"several values of one flag stand with commas between them; {hint}"
+        word = unknown[0].split("=")[0]
+        near, meant = nearest(word, options) if word.startswith("-") else None, ELSEWHERE.get(word)
+        other = f"its name is {meant}, which other algorithms or commands have; " if meant else ""
+        if not word.startswith("-"):
+            other = "several values of one flag stand with commas between them; "
+        hint = f"did you mean {near}?" if near else f"{other}see: {parser.prog} --help"
         raise InputError(f"unknown argument {unknown[0]!r}; {hint}")
     flags = vars(given)
     config = flags.pop("config")

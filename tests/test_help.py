@@ -14,6 +14,7 @@ import pytest
 from distadmm import __main__, files
 from distadmm.commands.ledger import VERBS as LEDGER
 from distadmm.papers.command import PAPERS
+from distadmm.testing import __main__ as contract
 from tests.page_names import NEW
 
 LINES = (Path(files.__file__).parent / "data" / "examples.txt").read_text().splitlines()
@@ -32,6 +33,17 @@ def test_a_help_page_ends_with_two_examples(verb: list[str], capsys) -> None:
     assert len(kept) == 2
     own = f"distadmm.{name}" if f"distadmm.{name}" in kept[0] else f"distadmm {name}"
     assert all(own in line or verb in ([], ["reproduce"], ["ledger"]) for line in kept)
+
+
+@pytest.mark.parametrize(
+    ("word", "said"), [("--help", "testing gossip --momentum 0.5"), ("--version", "distadmm ")]
+)
+def test_the_contracts_say_how_they_are_called(word: str, said: str, capsys) -> None:
+    with pytest.raises(SystemExit) as left:
+        contract.read([word])
+    shown = capsys.readouterr().out.splitlines()
+    assert left.value.code == 0
+    assert said in shown[-1]
 
 
 @pytest.mark.slow

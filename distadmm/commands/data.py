@@ -7,6 +7,7 @@ from datetime import datetime
 from pathlib import Path
 
 from distadmm.data import options, schema, session
+from distadmm.data.csvfile import toml_key
 from distadmm.errors import require
 from distadmm.files import write_text
 from distadmm.flags import again, flag, flag_group, positional
@@ -84,7 +85,7 @@ def propose(path: str | Path, target: str | None = None) -> str:
         if found is None:
             left.append(name)
         else:
-            said.append(f"{_text(name)} = {found}")
+            said.append(f"{toml_key(name)} = {found}")
     if gone:
         lines.append(f"missing = {_list(gone)}  # read as empty cells")
     if left:
@@ -116,9 +117,9 @@ def _column(name: str, cells: Sequence[str], *, lost: bool) -> str | None:
     low, high = min(-_outward(-values[0], size), 0.0), max(_outward(values[-1], size), 0.0)
     if values[0] > 0.5 * values[-1]:  # far from zero: beside the others it would hardly vary
         low = -_outward(-values[0], values[-1] - values[0])
-    bounds = f"max = {high!r}" if low == 0 else f"min = {low!r}, max = {high!r}"
-    middle = float(f"{values[len(values) // 2]:.3g}")
-    filled = f", missing = {min(max(middle, low), high)!r}, missing_indicator = true" if lost else ""
+    bounds = f"max = {_number(high)}" if low == 0 else f"min = {_number(low)}, max = {_number(high)}"
+    middle = min(max(float(f"{values[len(values) // 2]:.3g}"), low), high)
+    filled = f", missing = {_number(middle)}, missing_indicator = true" if lost else ""
     return f"{{ {bounds}{filled} }}"
 
 
@@ -134,6 +135,11 @@ def _outward(value: float, scale: float) -> float:
     """`value`, or a little more: a multiple of a tenth of the power of ten below `scale`."""
     step = 10.0 ** (math.floor(math.log10(scale)) - 1)
     return max(value, float(f"{math.ceil(value / step) * step:.12g}"))
+
+
+def _number(value: float) -> str:
+    """As people write it: 90, not 90.0."""
+    return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)
 
 
 def _list(values: Sequence[str]) -> str:

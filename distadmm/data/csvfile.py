@@ -221,7 +221,7 @@ class CsvFile:
                 raise InputError(f"{where}: {found}; the model knows {domain}; {MEND}") from None
             require(
                 cell,
-                f"{where}: the cell is empty; fill it in, or write {_key(column.name)} = {{ values = [...], "
+                f"{where}: the cell is empty; fill it in, or write {toml_key(column.name)} = {{ values = [...], "
                 f"missing_indicator = true }}, or one of the values as missing, in the {self.schema_word}",
             )
             raise InputError(
@@ -291,7 +291,7 @@ class CsvFile:
                 f"missing = [{json.dumps(cell)}] and " if cell and cell not in self.schema.missing else ""
             )
             bounds = "max = MAX" if column.high is None else f"min = {column.low:g}, max = {column.high:g}"
-            name = _key(column.name)
+            name = toml_key(column.name)
             written = f"{listed}{name} = {{ {bounds}, missing = VALUE }}, numbers known without the rows,"
             return f"{where}: {found}; fill it in, leave out the row, or write {written} in {self._a_schema}"
         if self.schema.trained:
@@ -303,7 +303,7 @@ class CsvFile:
         )
 
 
-def _key(name: str) -> str:
+def toml_key(name: str) -> str:
     """A column as the key of a TOML table."""
     return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name, ensure_ascii=False)
 

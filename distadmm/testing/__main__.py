@@ -15,15 +15,24 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from distadmm import __version__
 from distadmm.errors import DONE, FAILURE, require
+from distadmm.files import examples
 from distadmm.ranks.launch import launch
 from distadmm.ranks.world import World
 from distadmm.testing import contracts
 
 PROG = "distadmm.testing"
+USAGE = f"""usage: python -m {PROG} FILE.py|NAME [--flag value ...]
+
+Ask of an algorithm, with flags of its own, what every algorithm has to keep: the same bits on any number of ranks,
+exact resume, one release for each step that reads data, nothing on the wire but the stated messages."""
 
 
 def read(words: list[str]) -> tuple[str, dict[str, str]]:
+    if words[:1] in (["-h"], ["--help"], ["--version"]):
+        print(f"distadmm {__version__}" if words == ["--version"] else f"{USAGE}\n\n{examples(PROG)}")
+        raise SystemExit(DONE)
     require(words and not words[0].startswith("-"), "which algorithm? a name, or FILE.py; then its flags")
     require(len(words) % 2, f"{words[-1]!r} stands alone; needed: --flag value")
     keys = [word.removeprefix("--").replace("-", "_") for word in words[1::2]]
