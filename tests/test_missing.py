@@ -159,7 +159,7 @@ def test_what_names_rows_or_dates_them_is_no_column_to_learn_from(files):
     (files / "ids.csv").write_text("\n".join(["row,day,pay,y", *lines]) + "\n")
     proposed = propose("ids.csv")
     assert 'ignore = ["row", "day"]' in proposed
-    assert '\npay = ' in proposed  # whole numbers that differ, but far apart
+    assert "\npay = " in proposed  # whole numbers that differ, but far apart
 
 
 def test_numbers_and_texts_that_cannot_be_read_say_how_they_could_be(files, capsys):
