@@ -24,6 +24,8 @@ CMD ["mpiexec", "-n", "20", "python", "-m", "distadmm.radmm"]
 FROM job AS host
 RUN apt-get update && apt-get install -y --no-install-recommends openssh-server && rm -rf /var/lib/apt/lists/*
 COPY --chmod=755 launch/hosts/container /usr/local/bin/host
+# A new volume mounted there gets its owner.
+RUN install -d -o runner -g runner /keys
 USER runner
 ENTRYPOINT ["host"]
 CMD []

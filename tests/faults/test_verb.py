@@ -209,6 +209,17 @@ def test_what_is_honest_is_not_accused(tried) -> None:
     assert not tried("SIGKILL rank 0", "radmm, secret noise").wrong
 
 
+def test_of_two_lives_the_one_that_had_the_lock_first_is_judged_first(tmp_path: Path) -> None:
+    """The second to be started may be the first to go on: what it sends again was paid then, not later."""
+    late, soon, refused = (tmp_path / name for name in ("1", "2", "3"))
+    late.write_text('[3, "", "b", 2]\n')
+    soon.write_text('[3, "", "a", 1]\n[3, "", "b", 2]\n')
+    os.utime(soon, (1, 1))
+    turns = [tap.read(path) for path in tap.in_turn((late, soon, refused))]
+    assert not judge.sent(turns, tmp_path)
+    assert judge.sent(turns[::-1], tmp_path).keys() == {"uncharged"}
+
+
 def test_a_tap_reads_ledgers_by_itself(tmp_path: Path) -> None:
     folder = tmp_path / "ledger"
     folder.mkdir()

@@ -8,7 +8,7 @@ nothing that wrote it: whoever judges does not trust the code that is judged.
 import contextlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -57,6 +57,11 @@ def read(path: Path) -> list[Message]:
         with contextlib.suppress(ValueError, TypeError):
             found.append(Message(*json.loads(line)))
     return found
+
+
+def in_turn(paths: Iterable[Path]) -> list[Path]:
+    """What lives wrote that had the lock of a run one after the other, whichever was started first."""
+    return sorted((path for path in paths if path.exists()), key=lambda path: path.stat().st_mtime_ns)
 
 
 @contextlib.contextmanager

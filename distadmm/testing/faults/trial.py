@@ -205,7 +205,7 @@ def two_at_once(stage: Stage, fault: Fault) -> Verdict:
             wrong["words"] = judge.last_line(life)
     if DONE not in [life.code for life in ends]:
         wrong["lost"] = "neither of the two went on"
-    wrong |= judge.sent([tap.read(log) for log in (killed.with_suffix(".tap"), *logs)], folder)
+    wrong |= judge.sent([tap.read(log) for log in (killed.with_suffix(".tap"), *tap.in_turn(logs))], folder)
     if not wrong:
         wrong |= compared(folder, stage.reference(fault.case) if case.repeats and case.as_before else None)
     return Verdict(fault, RESUMED, wrong)
