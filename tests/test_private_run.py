@@ -14,7 +14,7 @@ import pytest
 
 from distadmm import istdp, radmm, sharing
 from distadmm.commands import ledger_report
-from distadmm.errors import BUDGET, DONE, USAGE
+from distadmm.errors import BUDGET, DONE, USAGE, InputError
 from distadmm.files import read_npz
 from distadmm.methods.consensus import private as protect
 from distadmm.privacy.accounting import accountant
@@ -162,6 +162,14 @@ def test_the_number_of_rows_is_written_only_where_it_is_public(tmp_path: Path) -
         out = tmp_path / adjacency
         radmm.solve("radmm", **{**PRIVATE, "adjacency": adjacency, "public_rows": 91, "out": out})
         assert ("rows" in json.loads((out / "config.json").read_text())["data"]) is public
+
+
+def test_a_run_is_not_begun_anew_where_it_should_go_on(tmp_path: Path) -> None:
+    """In this process alone nothing would be taken up, and the budget be spent a second time."""
+    radmm.solve("radmm", **PRIVATE, out=tmp_path / "run")
+    for more in ({}, {"out": tmp_path / "run"}):
+        with pytest.raises(InputError, match=r"python -m distadmm.radmm --resume DIR"):
+            radmm.solve("radmm", **PRIVATE, resume=str(tmp_path / "run"), **more)
 
 
 @pytest.mark.mpi(min_size=2)

@@ -245,6 +245,10 @@ def in_process(
     """
     from threadpoolctl import threadpool_limits
 
+    require(
+        getattr(options.run, "resume", None) is None,
+        f"resume takes its flags from the run, which only the command does: python -m {programme.prog} --resume DIR",
+    )
     world = world or World()
     with threadpool_limits(1, user_api="blas"):
         prepared = programme.prepare(options, world)
