@@ -67,9 +67,8 @@ class Plan:
         recipe, network = self.recipe, self.node.network
         edges = None
         if recipe.pairwise:
-            # Of a simulation the keys stay what they were, for its bits are those of a run in one piece.
-            resumes = [ledger.tally.resumes * (source.mode == "secure") for ledger in books.ledgers]
-            own = {i: masks.drawn(i, source, True, r) for i, r in zip(books.nodes, resumes)}
+            # Real keys are drawn anew; those of a simulation stay, for its bits are those of a run in one piece.
+            own = {i: masks.drawn(i, source, True, 0) for i in books.nodes}
             edges = pairwise.agreed(network, own, recipe.terms)
         made = Gradients(cast(Any, recipe), books, source, network, phases)
         made.edges, made.conditions = edges, network.conditions
