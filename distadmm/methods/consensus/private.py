@@ -227,7 +227,8 @@ def armed(prepared: Prepared, plan: Plan | None, run: Running) -> Node:
     if plan is not None and any(event.shares_noise for events in plan.events for event in events):
         spending.require_rows_of_their_own(world, contents)
     with world.together():
-        books = books_of(prepared, plan, run, source, contents)
+        budgets = _budgets(config, plan, node.network.n_local)
+        books = books_of(prepared, plan, run, source, contents, budgets)
     if plan is None or source is None:
         enter(prepared, run, books, [[Unbounded(NO_NOISE)]] * len(books), contents)
         bare = Unprotected(books)
@@ -322,7 +323,12 @@ def noise_source(config: Config) -> Source:
 
 
 def books_of(
-    prepared: Prepared, plan: Any, run: Running, source: Source | None, contents: Mapping[int, Content]
+    prepared: Prepared,
+    plan: Any,
+    run: Running,
+    source: Source | None,
+    contents: Mapping[int, Content],
+    budgets: Sequence[Filter | None],
 ) -> Books:
     """The ledgers of the nodes here, opened or taken up again; `plan` is that of the algorithm's house."""
     config, network = prepared.config, prepared.node.network
@@ -340,7 +346,6 @@ def books_of(
     if plan is not None:
         header["claim"] |= circumstances_of(prepared)
     header["rows"] = {node: content.names for node, content in contents.items()}
-    budgets = plan.budgets if hasattr(plan, "budgets") else _budgets(config, plan, network.n_local)
     folder = None if run.folder is None else run.folder / "ledger"
     return Books.open(folder, nodes, ghosts, budgets=budgets, **header)
 

@@ -47,6 +47,7 @@ class Plan:
     node: Node
     forecast: float  # expected excess of the nodes' mean loss, by public facts alone
     words: str  # of the constants
+    events: Sequence[tuple[Event, ...]]  # what each node here reserves: empty without a proved price
     hosted: int = 1  # nodes of one rank, at most
     releases: tuple[Any, ...] = ()
     penalty: None = None
@@ -73,13 +74,6 @@ class Plan:
         made = Gradients(cast(Any, recipe), books, source, network, phases)
         made.edges, made.conditions = edges, network.conditions
         return made
-
-    @property
-    def events(self) -> Sequence[tuple[Event, ...]]:
-        recipe = self.recipe
-        if recipe.unverified:
-            return [()] * len(recipe.queries)
-        return [tuple(recipe.planned(i)) for i in range(len(recipe.queries))]
 
     @property
     def header(self) -> dict[str, Any]:
@@ -149,7 +143,8 @@ def plan_of(prepared: Prepared) -> Plan:
         constants=constants, trust=algorithm.trust if noise.pairs is not None else "any", unverified=missed, **made,
     )  # fmt: skip
     hosted = max(world.allgather(node.network.n_local))
-    return Plan(recipe, node, expected, constants.words(algorithm.unit(node)) + noise.words, hosted)
+    events = [() if missed else tuple(recipe.planned(i)) for i in range(len(recipe.queries))]
+    return Plan(recipe, node, expected, constants.words(algorithm.unit(node)) + noise.words, events, hosted)
 
 
 def _began_unweighed(folder: str | None) -> bool:

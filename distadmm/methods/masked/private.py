@@ -237,7 +237,7 @@ def armed(prepared: Prepared, plan: Plan, run: Running) -> Node:
         contents = consensus.contents_of(prepared)
     require_rows_of_their_own(world, contents)
     with world.together():
-        books = consensus.books_of(prepared, plan, run, source, contents)
+        books = consensus.books_of(prepared, plan, run, source, contents, plan.budgets)
     node = prepared.node
     most = [at_most(plan, ledger.events) for ledger in books.ledgers]
     consensus.enter(prepared, run, books, most, contents, held=False)
