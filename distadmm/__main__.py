@@ -80,17 +80,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def page() -> str:
     lines = [f"  {'list':<11} algorithms, data sets and networks that come with the package"]
     lines += [f"  {verb:<11} {VERBS[verb][1]}" for verb in VERBS]
-    said = [
-        (__doc__ or "").strip(),
-        "",
-        "verbs:",
-        *lines,
-        "",
-        f"Exit codes: {EXIT_CODES}.",
-        "",
-        examples("distadmm"),
-    ]
-    return "\n".join(said)
+    paragraphs = ["\n".join(["verbs:", *lines]), f"Exit codes: {EXIT_CODES}.", examples("distadmm")]
+    return "\n\n".join([(__doc__ or "").strip(), *paragraphs])
 
 
 def listing() -> str:

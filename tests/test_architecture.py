@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import importlib
 import subprocess
 import sys
+import typing
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import distadmm
@@ -117,6 +120,87 @@ def test_folders_say_what_they_hold_and_do_nothing() -> None:
         if path.parent != HOME:
             (only,) = ast.parse(path.read_text()).body
             assert isinstance(only, ast.Expr), path
+
+
+# The values that rooms hand to each other: where each is made, and what it says.
+VALUES = {
+    "distadmm.privacy.noise.seal:Seal": "node round purpose event digest dtype shape uses",
+    "distadmm.privacy.accounting.trust:Trust": "colluding",
+    "distadmm.privacy.accounting.scopes:Hypothesis": "name by",
+    "distadmm.privacy.accounting.statements:Statement": (
+        "kind reading text epsilon delta adjacency published assumptions unverified declared listed would_be "
+        "not_covered"
+    ),
+    "distadmm.algorithm:Planned": "k quadratic factor",
+    "distadmm.ranks.graph_network:Roster": "indptr indices owner",
+    "distadmm.data.public:Fact": "value source why",
+    "distadmm.data.public:PublicFacts": "classes columns bounds norm mappings deal reader",
+    "distadmm.run.model:Model": "path told held",
+}
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_what_rooms_hand_to_each_other_is_a_value_that_nobody_changes(name: str) -> None:
+    module, _, kind = name.partition(":")
+    made = getattr(importlib.import_module(module), kind)
+    names = getattr(made, "_fields", None) or tuple(each.name for each in dataclasses.fields(made))
+    assert names == tuple(VALUES[name].split())
+    one = made(*range(len(names)))
+    with pytest.raises(AttributeError):
+        setattr(one, names[0], None)
+
+
+def test_a_schedule_is_worked_out_once_and_not_looked_up_again() -> None:
+    """What a private run reserves is a field of its plan: a property would price it anew at every look."""
+    from distadmm.methods.consensus.private import Plan
+    from distadmm.methods.gossip.private import Plan as Gossip
+
+    for plan in (Plan, Gossip):
+        assert {"recipe", "node", "releases", "events"} <= {each.name for each in dataclasses.fields(plan)}
+
+
+def test_both_families_have_the_fabric_that_the_loop_knows() -> None:
+    from distadmm.ranks.graph_network import Network, Roster
+    from distadmm.ranks.star import Star
+    from distadmm.run.loop import Fabric
+
+    line = Roster.alone(np.array([0, 1, 2]), np.array([1, 0]))
+    for fabric in (Network(line), Star(parties=2)):
+        known = {name for name in vars(Fabric) if not name.startswith("_")}
+        assert known == {"absent", "begin", "close"}
+        for name in known | {"memory", "restore"}:
+            assert hasattr(fabric, name), (fabric, name)
+        assert fabric.absent is None
+        assert fabric.guard is None  # type: ignore[attr-defined]  # it is given one; ranks know no ledger
+        fabric.begin(1)
+        fabric.close()
+
+
+def test_statements_are_of_four_kinds_and_ends_have_one_code_each() -> None:
+    from distadmm.privacy.accounting.statements import Kind
+    from distadmm.run.ends import End, end_of, exit_code
+
+    assert typing.get_args(Kind) == ("certificate", "conditional", "claimed", "unbounded")
+    words = [end.word for end in End]
+    assert len({*words}) == len(words)
+    for end in End:
+        ended = f"{end.word} 15" if end is End.SIGNAL else end.word
+        assert end_of(ended) is end
+        assert exit_code(ended) == end.value[1] + 15 * (end is End.SIGNAL)
+        assert isinstance(end.value[2], bool)
+
+
+def test_draws_belong_to_a_purpose_a_node_and_a_round() -> None:
+    from distadmm.privacy.noise.sources import Simulation
+
+    source = Simulation(7)
+    drawn = {
+        at: source.at(*at).words(3).tobytes()
+        for at in ((0, 1, 1), (1, 1, 1), (0, 2, 1), (0, 1, 2))  # node, purpose, round
+    }
+    assert len({*drawn.values()}) == 4
+    for at in reversed(drawn):  # whatever was drawn before
+        assert source.at(*at).words(3).tobytes() == drawn[at]
 
 
 MODULE_LINES, FUNCTION_LINES = 400, 70

@@ -281,6 +281,8 @@ def test_an_edit_is_found(tmp_path_factory, data) -> None:
     faults = verified([path], Account(folder / "account")).faults
     twice_said = how == "twice" and lines[at].startswith(b'{"kind":"text"')
     assert bool(faults) != twice_said  # a text that is said twice says nothing else
-    if faults:
+    # The last line of node 2 became that of a node which nobody takes up.
+    lost_tail = at >= len(lines) - 3 and b'"node":3' in lines[at]
+    if faults and not lost_tail:
         with pytest.raises(InputError, match="line"):
             Books.resume(folder, range(3), mode="secure")

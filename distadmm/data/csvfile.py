@@ -88,11 +88,8 @@ class CsvFile:
                 f"{self.path} line 1 holds numbers, not names; needed: a header line such as x1,x2,y"
             )
         where = f"{self.path} line 1"
-        way = (
-            "give it one"
-            if self.header[0]
-            else "leave row numbers out, in pandas by to_csv(..., index=False)"
-        )
+        pandas = "leave row numbers out, in pandas by to_csv(..., index=False)"
+        way = "give it one" if self.header[0] else pandas
         require(all(self.header), f"{where}: column {[*self.header, ''].index('') + 1} has no name; {way}")
         for name in self.header:
             once = self.header.count(name) == 1
@@ -149,15 +146,11 @@ class CsvFile:
 
     def names(self, symbols: Mapping[str, Replaced]) -> tuple[str, ...]:
         """The names of X's columns, where these symbols stand in the place of categories."""
-        return tuple(
-            name
-            for column in self.schema.columns
-            for name in (
-                symbol_names(column.name, symbols[column.name].size)
-                if column.name in symbols
-                else column.labels
-            )
-        )
+        found: list[str] = []
+        for column in self.schema.columns:
+            new = symbols.get(column.name)
+            found += column.labels if new is None else symbol_names(column.name, new.size)
+        return tuple(found)
 
     def blocks(
         self, rows: Array | None = None, symbols: Mapping[str, Replaced] | None = None

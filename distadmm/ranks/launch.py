@@ -30,10 +30,10 @@ def _ahead(argv: Sequence[str]) -> tuple[str, float | None]:
     if path is not None and None in (given, limit):
         with contextlib.suppress(InputError):  # rank 0 will say what is wrong with the file
             table = read_config(path)
-    with contextlib.suppress(TypeError, ValueError):
-        found = float(limit or table["stall_timeout"]) if limit or "stall_timeout" in table else None
-        return given or str(table.get("yield", "auto")), found
-    return given or str(table.get("yield", "auto")), None
+    found = None
+    with contextlib.suppress(TypeError, ValueError, KeyError):
+        found = float(limit or table["stall_timeout"])
+    return given or str(table.get("yield", "auto")), found
 
 
 def reader_left() -> int:

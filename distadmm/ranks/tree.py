@@ -309,14 +309,7 @@ class Tree:
     def flood(self, said: Mapping[int, bytes]) -> dict[int, bytes]:
         """What all nodes say, passed on over every edge; refused where one is said to have said two things."""
         here = [int(i) for i in self.network.nodes if int(i) in self.shape.parent]
-        near = {
-            i: [
-                j
-                for j in self.indices[self.indptr[i] : self.indptr[i + 1]].tolist()
-                if j in self.shape.parent
-            ]
-            for i in here
-        }
+        near = {i: [j for j in self._near(i) if j in self.shape.parent] for i in here}
         known = {i: {i: said[i]} for i in here}
         fresh = {i: dict(known[i]) for i in here}
         for _ in range(self._sweeps):
@@ -352,14 +345,7 @@ class Tree:
         members = sorted(self.shape.parent)
         if len(members) > _MANY:
             return 2 * self.shape.height[self.shape.root]
-        near = {
-            i: [
-                j
-                for j in self.indices[self.indptr[i] : self.indptr[i + 1]].tolist()
-                if j in self.shape.parent
-            ]
-            for i in members
-        }
+        near = {i: [j for j in self._near(i) if j in self.shape.parent] for i in members}
         longest = 0
         for start in members:
             depth, order = {start: 0}, [start]

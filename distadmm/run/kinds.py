@@ -22,6 +22,7 @@ _EXACT = (
     "which claims no epsilon: its leakage is an average, and exact; what it is: python -m distadmm report"
 )
 _MAPS = "which designs a mapping, and no model; python -m distadmm apply sanitises a column by it"
+_APART = "whose parts stay with their parties; python -m distadmm predict scores by all of them"
 _SCORES = "whose model scores rows: python -m distadmm predict"
 # (command, kind): why the command has no meaning for such a run, and what to do instead
 HOLES = {
@@ -35,10 +36,7 @@ HOLES = {
     ("audit", "funnel"): _EXACT,
     **{(verb, kind): _MAPS for verb in ("predict", "export") for kind in ("ias", "funnel")},
     **{("apply", kind): _SCORES for kind in ("radmm", "istdp", "sharing")},
-    (
-        "export",
-        "sharing",
-    ): "whose parts stay with their parties; python -m distadmm predict scores by all of them",
+    ("export", "sharing"): _APART,
 }
 UNBOUNDED = "no noise was asked for"
 REFUTED = "claimed by the paper, refuted"

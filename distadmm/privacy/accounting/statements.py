@@ -241,17 +241,12 @@ def by_trust(spent: Iterable[Sequence[Event]], adjacency: Adjacency, delta: floa
     from distadmm.privacy.accounting import accountant
 
     books = {tuple(event for event in events if not event.free) for events in spent}
-    found = {
-        name: max(
-            (
-                accountant.epsilon([e.against(Trust.parse(name)) for e in book], delta, adjacency)
-                for book in books
-            ),
-            default=0.0,
-        )
-        for name in TOLD
-    }
-    return told(found, delta)
+
+    def against(trust: Trust) -> float:
+        seen = [[event.against(trust) for event in book] for book in books]
+        return max((accountant.epsilon(events, delta, adjacency) for events in seen), default=0.0)
+
+    return told({name: against(Trust.parse(name)) for name in TOLD}, delta)
 
 
 def told(by_trust: Mapping[str, float], delta: float) -> list[str]:

@@ -16,7 +16,7 @@ neither are filters on privacy-loss distributions.  A filter must not depend on 
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
@@ -61,14 +61,23 @@ class Filter(Protocol):
     def to_json(self) -> dict[str, Any]: ...
 
 
-def _text(name: str, epsilon: float, delta: float) -> str:
-    return f"epsilon = {exactly(epsilon)}" + (f" at delta = {exactly(delta)}" if delta else "") + f" ({name})"
+class _Described:
+    """What all filters say of themselves; `kept` is what stays below the budget."""
+
+    epsilon: float
+    delta: float
+    kept: ClassVar[str]
+
+    def describe(self) -> str:
+        at = f" at delta = {exactly(self.delta)}" if self.delta else ""
+        return f"epsilon = {exactly(self.epsilon)}{at} ({self.kept})"
 
 
 @struct
-class PureFilter:
+class PureFilter(_Described):
     epsilon: float
     delta: float = 0.0
+    kept: ClassVar[str] = "sum of pure epsilons"
 
     def admits(self, proposal: Proposal) -> bool:
         return proposal.after.pure <= self.epsilon * _DIGITS
@@ -76,19 +85,17 @@ class PureFilter:
     def used(self, spent: Cost) -> float:
         return spent.pure / self.epsilon
 
-    def describe(self) -> str:
-        return _text("sum of pure epsilons", self.epsilon, 0.0)
-
     def to_json(self) -> dict[str, Any]:
         return {"filter": "pure", "epsilon": self.epsilon}
 
 
 @struct
-class GaussianFilter:
+class GaussianFilter(_Described):
     epsilon: float
     delta: float
     mu: float  # the largest mu that is (epsilon, delta)-DP
     exact: bool = False  # kept to without the nine digits' grace
+    kept: ClassVar[str] = "sum of mu^2"
 
     def admits(self, proposal: Proposal) -> bool:
         return proposal.after.mu2 <= self.mu * self.mu * (1.0 if self.exact else _DIGITS)
@@ -96,19 +103,17 @@ class GaussianFilter:
     def used(self, spent: Cost) -> float:
         return spent.mu2 / self.mu**2
 
-    def describe(self) -> str:
-        return _text("sum of mu^2", self.epsilon, self.delta)
-
     def to_json(self) -> dict[str, Any]:
         line = {"filter": "gaussian", "epsilon": self.epsilon, "delta": self.delta, "mu": self.mu}
         return {**line, "exact": True} if self.exact else line
 
 
 @struct
-class RenyiFilter:
+class RenyiFilter(_Described):
     epsilon: float
     delta: float
     curve: Array  # B, at the ledger's orders
+    kept: ClassVar[str] = "Renyi curve, every order"
 
     __eq__ = object.__eq__  # arrays do not compare
     __hash__ = object.__hash__
@@ -120,18 +125,16 @@ class RenyiFilter:
         bounded = np.isfinite(self.curve)
         return float(np.max(spent.rdp[bounded] / self.curve[bounded]))
 
-    def describe(self) -> str:
-        return _text("Renyi curve, every order", self.epsilon, self.delta)
-
     def to_json(self) -> dict[str, Any]:
         return plain({"filter": "renyi", "epsilon": self.epsilon, "delta": self.delta, "curve": self.curve})
 
 
 @struct
-class ScheduleFilter:
+class ScheduleFilter(_Described):
     epsilon: float
     delta: float
     schedule: str  # its hash
+    kept: ClassVar[str] = "the committed schedule alone"
 
     def admits(self, proposal: Proposal) -> bool:
         asked = proposal.schedule
@@ -139,9 +142,6 @@ class ScheduleFilter:
 
     def used(self, spent: Cost) -> float:
         return float(spent.rdp.any())
-
-    def describe(self) -> str:
-        return _text("the committed schedule alone", self.epsilon, self.delta)
 
     def to_json(self) -> dict[str, Any]:
         return {"filter": "schedule", "epsilon": self.epsilon, "delta": self.delta, "schedule": self.schedule}

@@ -190,12 +190,7 @@ class MemoryLedger:
 
     @property
     def statement_kind(self) -> str:
-        """What a number computed from this ledger is: "certificate", "odometer" or "simulation".
-
-        A certificate bounds the whole run: its releases were committed before the first, or a proved filter
-        keeps them below the budget.  An odometer reads what was spent so far; after stopping for what the
-        data said, it is not a guarantee.  Noise that a seed can repeat guarantees nothing.
-        """
+        """What a number computed from this ledger is; see `tally.statement_kind`."""
         return statement_kind(self.tally)
 
     def _common(self) -> dict[str, Any]:

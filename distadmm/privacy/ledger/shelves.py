@@ -31,10 +31,7 @@ def is_shelf(path: Path) -> bool:
     """Whether the file at `path` holds the ledgers of many nodes."""
     if path.stem.startswith("nodes-"):
         return True
-    with (
-        told(f"cannot read the ledger {path}: REASON; give a .jsonl file or a run directory"),
-        open(path, "rb") as file,
-    ):
+    with told(_UNREADABLE.format(path)), open(path, "rb") as file:
         return file.read(len(chain.TEXT)) == chain.TEXT
 
 
