@@ -90,7 +90,9 @@ def thresholding(
         real = np.mean(np.reshape(losses, (-1, len(found))), axis=0)
     said = [one.excess for one in found]
     words = [f"T {one.of.iterations:4d}  C {one.of.clip:<5g}" for one in found]
-    table(words, said, real, least, int(np.argmin(said)), int(np.argmin(real)))
+    at = int(np.argmin(said))
+    table(words, said, real, least, at, int(np.argmin(real)))
+    doubts(plan_istdp.Options(**given), found[at])
     return real
 
 
@@ -117,7 +119,14 @@ def sharing(
     best = min(within, key=lambda at: real[at])
     chosen = found.index(plan_sharing.chosen(found))
     table(words, [one.excess for one in found], real, least, chosen, best)
+    doubts(options, found[chosen])
     return real
+
+
+def doubts(options: Any, found: plan_istdp.Forecast) -> None:
+    """What the plan says of itself."""
+    how = plan_istdp.told(options, found)[1]
+    print(f"  {how}", *plan_istdp.doubt(options, found), sep="\n  ", flush=True)
 
 
 def table(

@@ -38,6 +38,15 @@ def test_assumption_1_of_sharing_holds_or_fails_by_the_numbers(capsys) -> None:
     assert re.search(r"theta = 1\.9\d+ of at most 2: 1 \+ tau = 1 >= .* FAILS; alone above rho", paper)
 
 
+@pytest.mark.parametrize("reg", ["l2", "scad:3.7"])
+def test_of_a_loss_with_a_kink_no_rho_is_asked_for(reg: str, capsys) -> None:
+    said = _told(capsys, "sharing", "--data", "tiny", "--loss", "hinge", "--reg", reg, "--measured", "3")
+    assert "inf" not in said
+    assert re.search(r"1   smooth loss, full column rank +FAILS  ranks .*; the loss has a kink", said)
+    assert re.search(r"2c  .*FAILS  whatever rho: at the kink l' jumps", said)
+    assert "none: it needs a smooth loss, whatever rho and tau are" in said
+
+
 def test_the_line_search_of_istdp_keeps_its_bound_without_noise_alone(capsys) -> None:
     said = _told(capsys, "istdp", "--data", "tiny", "--measured", "40")
     bound = int(re.search(r"m_k <= (\d+) halvings", said)[1])

@@ -149,6 +149,7 @@ def test_files_of_the_user(tmp_path):
         (["--lambda", "nan"], "lambda"),
         (["--penalty", "ridge"], "choose"),
         (["--loss", "hinge"], "choose"),
+        (["--loss", "sigmoid", "--epsilon", "1", "--adjacency", "replace"], "the loss must be convex"),
         (["--public-rows", "100"], "--epsilon"),
         (["--form", "paper"], "--epsilon"),
         (["--form", "paper", "--epsilon", "1", "--adjacency", "replace"], "--lambda"),

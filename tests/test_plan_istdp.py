@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from distadmm import istdp
-from distadmm.commands import compare, plan, plan_istdp
+from distadmm.commands import compare, plan, plan_istdp, plan_public
 from distadmm.data import synthetic
 from distadmm.errors import DONE, USAGE
 from distadmm.methods.istdp import private
@@ -210,3 +210,25 @@ def test_columns_tell_apiece_as_much_or_by_how_far_they_vary() -> None:
             np.abs(f[2:] * X[:, 2:].std(axis=0)).mean() / np.abs(f[:2] * X[:, :2].std(axis=0)).mean()
         )
     assert tells[True] > 3 * tells[False]
+
+
+def test_where_noise_costs_much_synthetic_rows_say_that_they_cannot_tell(capsys) -> None:
+    asked = ["istdp", "--epsilon", "2", "--adjacency", "replace", "--columns", "3", "--runs", "2"]
+    for rows, doubted in ((150, True), (60_000, False)):
+        assert plan.main([*asked, "--rows", str(rows)]) == DONE
+        said = capsys.readouterr().out
+        assert float(re.search(r"mean loss ([\d.]+) above", said)[1]) > plan_istdp.SURE or not doubted
+        assert ("doubt       cannot tell the best T and C" in said) == doubted
+
+
+def test_a_forecast_by_few_public_rows_says_that_it_cannot_tell() -> None:
+    options = plan_istdp.Options(epsilon=1.0, adjacency="replace", rows=10, columns=2, public_data="rows.csv")
+    near, far = (
+        plan_istdp.Forecast(None, 0.04 + spread * np.array([1.0, -1.0] * 4)) for spread in (0.005, 0.02)
+    )
+    assert plan_public.error(near.excesses) == pytest.approx(0.01 / np.sqrt(7))
+    assert plan_istdp.doubt(options, near) == []
+    (said,) = plan_istdp.doubt(options, far)
+    assert "cannot tell the excess within a quarter by so few public rows; 3.6 times as many might" in said
+    none = plan_istdp.Forecast(None, np.array([0.01, -0.02] * 4))
+    assert "far more might" in plan_istdp.doubt(options, none)[0]

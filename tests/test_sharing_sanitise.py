@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from distadmm import sharing
+from distadmm.commands import ledger
 from distadmm.data.adult.domains import DOMAINS
 from distadmm.data.mapping import Mapping
 
@@ -36,6 +37,25 @@ def test_the_party_that_holds_the_column_lists_what_it_leaks(mapping: Path, tmp_
     assert sorted(len(found) for found in leaks.values()) == [0, 1]
     (leak,) = leaks[1] + leaks[2]
     assert leak["params"]["nats"] == pytest.approx(Mapping.load(mapping).leakage().nats)
+
+
+def test_symbols_at_several_parties_are_bounded_together(mapping: Path, tmp_path: Path, capsys) -> None:
+    domain = tuple(DOMAINS["sex"])
+    matrix = np.array([[0.7, 0.3], [0.3, 0.7]])
+    other, out = Mapping(matrix, values=domain, column="sex"), tmp_path / "run"
+    other.save(tmp_path / "sex.npz")
+    words = ["--data", "adult", "--parties", "2", "--iterations", "2", "--observe", "none", "--out", str(out)]
+    washed = f"sex={tmp_path / 'sex.npz'},relationship={mapping}"
+    assert sharing.main([*words, "--sanitise", washed]) == 0
+    leaks = {m: [e["params"] for e in entries(out, m) if e.get("mech") == "leakage"] for m in (1, 2)}
+    assert [len(found) for found in leaks.values()] == [2, 2]  # its own, and those of both
+    (second, both), (first, again) = leaks.values()
+    assert both == again
+    assert both["nats"] == pytest.approx(first["nats"] + second["nats"])
+    assert first["nats"] == pytest.approx(other.leakage().nats)
+    capsys.readouterr()
+    assert ledger.main(["show", str(out)]) == 0
+    assert capsys.readouterr().out.count("sex, relationship by all their symbols together, at most") == 1
 
 
 def test_a_private_reply_keeps_its_certificate(mapping: Path, tmp_path: Path, capsys) -> None:

@@ -67,14 +67,16 @@ def of_sharing(parts: tuple[Any, ...]) -> list[str]:
     short = {m: 2.0 * squares[m] - moduli[m] for m in blocks}
     ranks = ", ".join(f"{b.rank} of {b.width}" for b in blocks.values())
     enough, rho, weight = stationary.least_descending(problem.loss), state.rho, 1.0 + state.tau
+    smooth = math.isfinite(L)
     assumed = [
-        ("1", "smooth loss, full column rank", math.isfinite(L) and all(least.values()), f"ranks {ranks}"),
+        ("1", "smooth loss, full column rank", smooth and all(least.values()),
+         f"ranks {ranks}" + "; the loss has a kink" * (not smooth)),
         ("2a", "subproblems strongly convex", min(moduli.values()) > 0 and rho > w,
          f"moduli {min(moduli.values()):.3g} (x), {rho - w:.3g} (z)"),
         ("2b", "x-modulus >= 2 sigma_max", max(short.values()) <= 0,
          f"by {-max(short.values()):.3g}; Lemma 4 drops rho/2: rho sigma_max is what it needs, whatever rho"),
         ("2c", "rho gamma > 2 L^2 and rho >= L", rho * (rho - w) > 2 * L * L and rho >= L,
-         f"from rho = {enough:.4g} on"),
+         f"from rho = {enough:.4g} on" if smooth else "whatever rho: at the kink l' jumps"),
         ("3", "bounded below", _lowest(problem.loss) >= 0, "by 0, on a grid of scores"),
         ("4", "regulariser smooth or convex", not problem.reg.folded,
          "folded: weakly convex" if problem.reg.folded else "convex"),
@@ -87,10 +89,13 @@ def of_sharing(parts: tuple[Any, ...]) -> list[str]:
     if found.proved:
         asks = found.K * start / asked.bound_for
         bound = f"K = {found.K:.3g}, Lag_0 = {start:.4g}: V <= {asked.bound_for:g} after at most {asks:.3g} iterations"
+    elif not smooth:
+        bound = "none: it needs a smooth loss, whatever rho and tau are (smooth-hinge and huber are smooth)"
     else:
         bound = f"none: it needs 1 + tau above theta/2 (theta <= {star.parties}) and rho above {enough:.4g}"
     return [
-        f"problem     {rows} records, {star.parties} parties, l'' from {-w:.4g}, L = {L:.4g}",
+        f"problem     {rows} records, {star.parties} parties, "
+        + (f"l'' from {-w:.4g}, L = {L:.4g}" if smooth else "a loss with a kink: no bound L of l''"),
         f"penalty     rho = {rho:.4g} at the start, tau = {state.tau:.4g}",
         "",
         "Assumption 1, as printed",

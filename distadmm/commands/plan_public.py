@@ -6,6 +6,7 @@ what it would show of many rows.  So every loss is that mean, over ways to leave
 least that many rows allow is the least such mean over a range of ridges, as the fullest models swing too far.
 """
 
+import math
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -18,6 +19,7 @@ FOLDS = 8
 HELP = "rows of the same kind that need no protection (of a bundled table its test rows): forecast the loss from them"
 RIDGES = np.logspace(-6, -2, 9)
 LEAST = 50  # rows; fewer say nothing
+SURE = 0.2  # standard error, as a share of a forecast that is believed: see docs/istdp.md
 SIMULATED, MOST = 2_000, 16  # rows that are simulated at least, with noise drawn anew; how often at most
 
 
@@ -34,6 +36,15 @@ def draws(rows: int) -> range:
 def error(halfways: Array) -> float:
     """Standard error of their mean: what sets them apart are nearly alone the rows left out, which count half."""
     return float(2 * halfways.std(ddof=1) / np.sqrt(halfways.size))
+
+
+def doubt(halfways: Array) -> list[str]:
+    """A line that says so where the rows are too few for a forecast."""
+    short = error(halfways) / (SURE * max(float(halfways.mean()), 1e-9))
+    if short <= 1:
+        return []
+    many = f"{math.ceil(10 * short**2) / 10:g} times as many" if short < 10 else "far more"
+    return [f"doubt       cannot tell the excess within a quarter by so few public rows; {many} might"]
 
 
 def folds(rows: int, seed: int) -> Iterator[tuple[Array, Array]]:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from distadmm.commands import compare, plan_public
-from distadmm.commands.plan_istdp import KINDS, Forecast, mean_loss, named_shape, told
+from distadmm.commands.plan_istdp import KINDS, Forecast, doubt, mean_loss, named_shape, told
 from distadmm.data import synthetic
 from distadmm.data.parties import DataOptions
 from distadmm.data.parts import cut, split
@@ -269,6 +269,7 @@ def lines(options: Options, found: Sequence[Forecast]) -> list[str]:
         f"plan        {_words(best.of) if best.of else 'none: what others add is not worth a budget'}",
         f"{word}   mean loss {best.excess:.4f} above the model of all features in one place ({how}); "
         f"{ALONE} {alone.excess:.4f}",
+        *doubt(options, best),
         "others      the same for every candidate",
         *(f"  {words:<22}{one.excess:9.4f}" for words, one in zip(candidates, found)),
         *([f"run it      {command(options, best.of)}"] if best.of else []),

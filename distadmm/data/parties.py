@@ -137,11 +137,12 @@ def load(
 
 
 def _leaks(washed: dict[str, Any], names: tuple[str, ...]) -> tuple[Any, ...]:
-    """What the mappings of a party's own columns leak on average, for its ledger."""
-    from distadmm.data.together import releases
+    """What the mappings of a party's own columns leak on average, for its ledger, and those of all parties together."""
+    from distadmm.data.together import releases, together
 
     held = [column for column in washed if any(name.startswith(f"{column}~") for name in names)]
-    return releases({column: washed[column] for column in held}, seeded=True)
+    own = releases({column: washed[column] for column in held}, seeded=True)
+    return (*own, together(washed).release(seeded=True)) if 0 < len(held) < len(washed) else own
 
 
 def _matrix(X: Any) -> Any:

@@ -21,6 +21,7 @@ Item = tuple[Any, ...]
 K, EPS, RHO = 11, 1e-4, 1.0  # |U| of the paper; its eps and rho are not stated
 BETAS = {"2": (2.0, 0.6), "3": (2.0, 0.6), "4": (2.0, 0.6), "5": (2.0, 0.6), "7": (8.0, 0.6)}
 GA_STEPS = {"4": (1e-4,), "5": (5e-5, 1e-2, 0.05, 0.5)}
+ROUNDING, DRAWN = 1e-12, 75  # a fall of F is more; how many of them a curve shows beside its even steps
 TABLE_STEPS = (0.05, 0.07, 0.1, 0.15, 0.2)  # of Table I
 SIX = (0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4, 1.6, 1.8, 2.0)
 SIGNS = {"corrected": admm.CORRECTED, "as printed": admm.PRINTED}
@@ -84,20 +85,20 @@ def outer(measure: str, beta: float, steps: int, inner_steps: int) -> list[Row]:
 
 
 def gradient(beta: float, alpha: float, projection: str, iterations: int) -> list[Row]:
-    """Figs. 4 and 5: gradient ascent from the same start, F at every 20th iteration."""
+    """Figs. 4 and 5: gradient ascent from the same start, F at every 20th iteration and where it falls."""
     objective = objective_of("js", beta)
     how: dict[str, Any] = {"alpha": alpha, "projection": projection}
     run = ga.ascend(
         objective, start_of(objective)[None], EPS, iterations=iterations, tolerance=0.0, trace=True, **how
     )
     F = np.array(run.history)[:, 0]
-    known = {"drops": _drops(F), "optimum": optimum("js", beta)}
-    shown = range(0, len(F), max(1, len(F) // 150))
-    return [{"beta": beta, **how, "iteration": k, "F": float(F[k]), **known} for k in shown]
+    best, fell = optimum("js", beta), np.flatnonzero(np.diff(F) < -ROUNDING)[:DRAWN].tolist()
+    shown = sorted({*range(0, len(F), max(1, len(F) // 150)), *fell, *(k + 1 for k in fell)})
+    return [{"beta": beta, **how, "iteration": k, "F": float(F[k]), "optimum": best} for k in shown]
 
 
 def _drops(F: np.ndarray) -> int:
-    return int((np.diff(F) < -1e-12).sum())
+    return int((np.diff(F) < -ROUNDING).sum())
 
 
 def leakage(beta: float, method: str, repeats: int) -> list[Row]:

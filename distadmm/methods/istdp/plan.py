@@ -13,7 +13,7 @@ from distadmm.errors import InputError, require
 from distadmm.methods.istdp.private import NoisySteps, noise_level_lambda, sensitivity
 from distadmm.privacy.accounting.events import Adjacency
 from distadmm.privacy.accounting.schedule import require_few
-from distadmm.problems.losses import Loss
+from distadmm.problems.losses import Loss, least_curvature
 
 _LONGEST = 20.0  # alpha_max over alpha_min where none is given
 _FIRM = 2.5  # alpha over the longest step where none is given: every threshold is firm, none is hard
@@ -83,6 +83,11 @@ def make_plan(
     require(0 < epsilon < math.inf, f"epsilon is {epsilon:g}; needed: a finite number above 0")
     require(iterations >= 1, f"iterations is {iterations}; needed: at least 1")
     require_few(iterations)
+    require(
+        least_curvature(loss) == 0,
+        "with --epsilon the loss must be convex: noisy gradients of one that is not come to rest where it is flat, at "
+        "a model that calls every row the more frequent class; choose logistic, or leave --epsilon out",
+    )
     require(0 <= tail <= 1, f"tail is {tail:g}; needed: a share of the iterations, 0 to 1")
     require(
         adjacency is not None,
