@@ -31,6 +31,11 @@ Array = np.ndarray
 FOUND = "the names of the two classes were found in y, which one record can change; give fit(X, y, classes=(NO, YES))"
 
 
+def _seed(random_state: Any) -> int | None:
+    """Of noise that can be repeated; None, of secret noise, stays None."""
+    return None if random_state is None else int(check_random_state(random_state).randint(2**31 - 1))
+
+
 class _Linear(BaseEstimator):
     """What the linear models share: coefficients, an intercept, and validated rows."""
 
@@ -147,13 +152,10 @@ class _Private(_Linear):
         for name, choices in (("epsilon", "the budget of this fit"), ("adjacency", "replace or add-remove")):
             if getattr(self, name) is None:
                 raise ValueError(f"{name} is None and has no default; give {name}: {choices}")
-        seed = None
-        if self.random_state is not None:
-            seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         try:
             found = fit.solve_private(
                 X, y, epsilon=self.epsilon, delta=self.delta, adjacency=self.adjacency,  # type: ignore[arg-type]
-                loss=self._loss, penalty=self.penalty, intercept=self.fit_intercept, seed=seed,
+                loss=self._loss, penalty=self.penalty, intercept=self.fit_intercept, seed=_seed(self.random_state),
                 divisor=self.divisor, clip=self.clip, lam=self.lam, alpha=self.gamma, rule=self.steps,
                 shortest=self.shortest, longest=self.longest, iterations=self.max_iter, account=self.account,
                 unsaid=unsaid,
@@ -266,8 +268,7 @@ class _Trained(_Binary):
             asked |= {"epsilon": self.epsilon, "delta": self.delta, "adjacency": self.adjacency}
         elif self.adjacency is not None:
             raise ValueError("adjacency is given and epsilon is None; give epsilon: the budget of this fit")
-        if self.random_state is not None:
-            seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        if (seed := _seed(self.random_state)) is not None:
             asked |= {"seed": seed, "rng": "simulation"}
         given = {"account": self.account, "out": self.out, **(self.flags or {})}
         return asked | {name: value for name, value in given.items() if value is not None}

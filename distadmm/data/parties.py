@@ -113,11 +113,10 @@ def load(
     with star.world.together():
         washed = mapping.named_mappings(data.sanitise)
         source = open_source(data.data, clip=None, seed=seed, sanitise=washed or None, **reading)
-        require(
-            isinstance(source, WholeSource),
-            f"--data {data.data} is a file a rank; for a file a party give --party-files and --key",
-        )
-        assert isinstance(source, WholeSource)
+        if not isinstance(source, WholeSource):
+            raise InputError(
+                f"--data {data.data} is a file a rank; for a file a party give --party-files and --key"
+            )
         if private:
             columns = public.Fact(sum(data.split), "flag") if data.split else source.facts.columns
             replace(source.facts, columns=columns).require_public(data.data)

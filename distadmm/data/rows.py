@@ -14,7 +14,7 @@ import numpy as np
 from distadmm.data.content import of_public
 from distadmm.data.public import PublicFacts
 from distadmm.data.table import local_key
-from distadmm.errors import require
+from distadmm.errors import InputError, require
 from distadmm.problems.losses import Array, Loss, task_of
 
 _PURPOSE = 0x53594E5448  # of the random streams below
@@ -126,11 +126,10 @@ def load(text: str, *, loss: Loss, row_norm: float | None, seed: int, **reading:
 
 def _made_up(text: str, loss: Loss, seed: int) -> Rows:
     matched = re.fullmatch(r"synthetic:(\d+)(?:x(\d+))?", text)
-    require(
-        matched,
-        f"--data is {text!r}; needed: synthetic:ROWS or synthetic:ROWSxCOLUMNS, as synthetic:4000x200",
-    )
-    assert matched
+    if matched is None:
+        raise InputError(
+            f"--data is {text!r}; needed: synthetic:ROWS or synthetic:ROWSxCOLUMNS, as synthetic:4000x200"
+        )
     n, d = int(matched[1]), int(matched[2] or 200)
     kind = "logistic" if loss.labels else "squared"
     truth = problem(kind, n, d, support=min(10, d), seed=seed)

@@ -40,7 +40,7 @@ def pyplot(salt: str = "distadmm") -> Any:
     matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": salt, "font.size": 9})
     matplotlib.rcParams.update({"pdf.fonttype": 42, "ps.fonttype": 42})  # whole fonts, which journals ask for
     matplotlib.rcParams.update(
-        {"axes.spines.top": False, "axes.spines.right": False, "legend.frameon": False}
+        dict.fromkeys(("axes.spines.top", "axes.spines.right", "legend.frameon"), False)
     )
     from matplotlib import pyplot as plt
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from distadmm.errors import require
+from distadmm.errors import InputError, require
 from distadmm.problems.concave import MCP, SCAD, Array
 
 
@@ -32,11 +32,9 @@ class Regulariser:
         return self.folded.dent if self.folded else 0.0
 
     def bend(self, x: Array) -> Array:
-        return (
-            np.sign(x) - np.sign(np.abs(x)) * self.folded.derivatives(x)[0]
-            if self.folded
-            else np.zeros_like(x)
-        )
+        if not self.folded:
+            return np.zeros_like(x)
+        return np.sign(x) - np.sign(np.abs(x)) * self.folded.derivatives(x)[0]
 
     def subgradient(self, x: Array) -> Array:
         return self.l1 * np.sign(x) + self.l2 * x - self.bend(x)
@@ -99,23 +97,21 @@ def regulariser_named(text: str) -> Regulariser:
     if name in (MCP.name, SCAD.name):
         kind = MCP if name == MCP.name else SCAD
         reach = _numbers(alpha, 1) if alpha else [kind.alpha]
-        require(
-            reach is not None and reach[0] > kind.least,
-            f"--reg is {text!r}; needed: {name}:REACH, from where on it is flat, above {kind.least:g} (default "
-            f"{kind.alpha:g})",
-        )
-        assert reach is not None
+        if reach is None or not reach[0] > kind.least:
+            raise InputError(
+                f"--reg is {text!r}; needed: {name}:REACH, from where on it is flat, above {kind.least:g} (default "
+                f"{kind.alpha:g})"
+            )
         return Regulariser(1.0, 0.0, kind(1.0, reach[0]))
     if name == "l2" and not alpha:
         return Regulariser(0.0, 1.0)
     if name == "l1" and not alpha:
         return Regulariser(1.0, 0.0)
     share = _numbers(alpha, 1) if name == "enet" else None
-    require(
-        share is not None and 0 <= share[0] <= 1,
-        f"--reg is {text!r}; choose one of: l2, l1, enet:ALPHA with ALPHA in [0, 1], mcp, scad",
-    )
-    assert share is not None
+    if share is None or not 0 <= share[0] <= 1:
+        raise InputError(
+            f"--reg is {text!r}; choose one of: l2, l1, enet:ALPHA with ALPHA in [0, 1], mcp, scad"
+        )
     return Regulariser(share[0], 1.0 - share[0])
 
 
@@ -128,8 +124,7 @@ def region_named(text: str) -> Region:
         return Box(*bounds)
     if name == "ball" and (radius := _numbers(rest, 1)):
         return Ball(*radius)
-    require(False, f"--region is {text!r}; choose one of: whole, box:LOW:HIGH, ball:RADIUS")
-    raise AssertionError
+    raise InputError(f"--region is {text!r}; choose one of: whole, box:LOW:HIGH, ball:RADIUS")
 
 
 def _numbers(text: str, count: int) -> list[float] | None:

@@ -10,7 +10,6 @@ Held up by tests: a call returns in bounded time whether a rank is slow, stopped
 """
 
 import time
-from typing import NoReturn
 
 import numpy as np
 
@@ -46,7 +45,8 @@ class Roll:
             if found is not None:
                 break
         if found is None or self.me not in found:
-            self._sit_out()
+            while True:  # the others have gone on, and end the job when they are done
+                time.sleep(1.0)
         gone = [rank for rank in self.there if rank not in found]
         if gone:
             self.world.without([self.there.index(rank) for rank in gone], gone)
@@ -87,11 +87,6 @@ class Roll:
 
     def _fetch(self, names: list[Name], limit: float) -> Letter | None:
         return self._post.fetch(names, limit)[0]
-
-    def _sit_out(self) -> NoReturn:
-        """The others have gone on, and end the job when they are done."""
-        while True:
-            time.sleep(1.0)
 
     def close(self) -> None:
         self._post.close()

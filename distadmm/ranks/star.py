@@ -12,6 +12,7 @@ when sender and receiver share a process:
     v = star.up({m: v_m, ...}, N)  at the centre all M vectors in the order of the parties, elsewhere None
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -33,12 +34,12 @@ WIRES = {"float64": np.float64, "float32": np.float32}
 class Traffic:
     """What this rank has sent, by kind of message ("vector", "control", "observer")."""
 
-    messages: dict[str, int] = field(default_factory=dict)
-    bytes: dict[str, int] = field(default_factory=dict)
+    messages: Counter[str] = field(default_factory=Counter)
+    bytes: Counter[str] = field(default_factory=Counter)
 
-    def count(self, kind: str, size: int) -> None:
-        self.messages[kind] = self.messages.get(kind, 0) + 1
-        self.bytes[kind] = self.bytes.get(kind, 0) + size
+    def count(self, kind: str, size: int, messages: int = 1) -> None:
+        self.messages[kind] += messages
+        self.bytes[kind] += size
 
 
 class Star:
@@ -173,8 +174,7 @@ class Star:
         self.sent = Traffic()
         for memory in memories if self.is_centre else ():
             for kind, (messages, size) in memory.items():
-                self.sent.messages[kind] = self.sent.messages.get(kind, 0) + int(messages)
-                self.sent.bytes[kind] = self.sent.bytes.get(kind, 0) + int(size)
+                self.sent.count(kind, int(size), int(messages))
 
     def close(self) -> None:
         """Nothing is in flight: every message is waited for."""
@@ -188,14 +188,8 @@ class Star:
         parts = self.world.gather((self.sent.messages, self.sent.bytes))
         if parts is None:
             return None
-        kinds = sorted({kind for messages, _ in parts for kind in messages})
-        return {
-            kind: {
-                "messages": sum(messages.get(kind, 0) for messages, _ in parts),
-                "bytes": sum(size.get(kind, 0) for _, size in parts),
-            }
-            for kind in kinds
-        }
+        messages, sizes = (sum(each, Counter[str]()) for each in zip(*parts))
+        return {kind: {"messages": messages[kind], "bytes": sizes[kind]} for kind in sorted(messages)}
 
 
 def _widen(packet: Array) -> Array:

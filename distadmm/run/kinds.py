@@ -6,9 +6,9 @@ known by what they hold, and their results are told here in the words of today's
 
 import math
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
-from distadmm.errors import require
+from distadmm.errors import InputError, require
 from distadmm.files import read_json
 from distadmm.run.vouch import require_vouched
 
@@ -62,18 +62,18 @@ class RunDirectory(NamedTuple):
             return str(first_of(ledger)["dataset"]).partition(",")[0]
         return ""
 
-    def refuse(self, why: str) -> None:
+    def refuse(self, why: str) -> NoReturn:
         """One line that names the kind."""
-        require(False, f"{self.path} is a run of {self.kind}, {why}")
+        raise InputError(f"{self.path} is a run of {self.kind}, {why}")
 
 
 def opened(path: str | Path, verb: str, *, run_code: bool = False) -> RunDirectory:
     """The run in `path`, for a command that has something to say of it; code that it names must be vouched for."""
     found = find(path)
-    require(
-        found, f"{path} is no run directory (no config.json of a run); give what --out named, or its flags"
-    )
-    assert found is not None
+    if found is None:
+        raise InputError(
+            f"{path} is no run directory (no config.json of a run); give what --out named, or its flags"
+        )
     if (verb, found.kind) in HOLES:
         found.refuse(HOLES[verb, found.kind])
     if verb in PLAYS:

@@ -58,7 +58,7 @@ class Scorer(NamedTuple):
             else:
                 theta, whose = each[int(own)], f"node {own}'s own model"
         elif node is not None:
-            require(False, f"{model.path} has one model; leave out --node")
+            raise InputError(f"{model.path} has one model; leave out --node")
         elif theta.ndim == 2:  # of repetitions
             whose = "this run's model" if len(theta) == 1 else f"the first of {len(theta)} repetitions"
             theta = theta[0]

@@ -17,7 +17,7 @@ from typing import Literal, Self
 
 import numpy as np
 
-from distadmm.errors import InputError, require
+from distadmm.errors import InputError
 from distadmm.privacy.accounting.cost import Cost, counted, nothing
 from distadmm.privacy.accounting.events import Adjacency, Array, Event, Unbounded, event_from_json
 from distadmm.privacy.accounting.trust import Trust
@@ -155,11 +155,10 @@ class Tally:
 
     def _release(self, entry: Entry) -> None:
         slot = self.places.get((entry["of"], entry["item"]))
-        require(
-            slot is not None and slot.left > 0,
-            f"entry {entry['seq']} is a release under a reservation that does not exist or is used up",
-        )
-        assert slot is not None
+        if slot is None or slot.left <= 0:
+            raise InputError(
+                f"entry {entry['seq']} is a release under a reservation that does not exist or is used up"
+            )
         slot.left -= 1
         self.count(slot)
         self.last_release, self.last_iteration = entry["seq"], entry["k"]

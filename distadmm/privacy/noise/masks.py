@@ -24,7 +24,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from distadmm.errors import require, told
+from distadmm.errors import InputError, require, told
 from distadmm.privacy.noise.sources import Array, Source
 from distadmm.structs import mutable_struct
 
@@ -246,8 +246,8 @@ class Member:
 
     def enter(self, kind: str, k: int, r: int | None = None) -> bytes:
         """Begin the next round (or `r`, a later one: those between are lost); the mark that its letters bear."""
-        require(self.outcome is not None, f"node {self.id} has no outcome of round {self.r} yet")
-        assert self.outcome is not None
+        if self.outcome is None:
+            raise InputError(f"node {self.id} has no outcome of round {self.r} yet")
         next_r = self.r + 1 if r is None else r
         require(next_r > self.r, f"round {next_r} was entered before; a round is never entered twice")
         self.h = advance(self.h, next_r, kind, k, self.roster, self.outcome)
