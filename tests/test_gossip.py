@@ -795,9 +795,14 @@ def test_a_run_goes_on_with_the_noise_that_it_reserved(tmp_path: Path, monkeypat
     assert reserved[0] != reserved[1]
 
 
-def test_weights_of_ones_own_cost_what_was_asked_at_every_node(tmp_path: Path, capsys: Any) -> None:
+@pytest.mark.parametrize("even", [True, False])
+def test_weights_of_ones_own_cost_what_was_asked_at_every_node(
+    even: bool, tmp_path: Path, capsys: Any
+) -> None:
     """Each entry states what the worst node of the run spends, against coalitions of every size."""
+    table_of(tmp_path / "uneven.npz", 1.0)  # one node has a row more
     flags = {**SMALL, **LOPSIDED}
+    flags |= {} if even else {"data": str(tmp_path / "uneven.npz"), "labels": ("-1", "1")}
     run = radmm.solve("gossip", out=tmp_path / "run", **flags)
     assert run.epsilon == pytest.approx(1.0, rel=1e-6)
     assert run.epsilon <= 1.0
@@ -805,6 +810,7 @@ def test_weights_of_ones_own_cost_what_was_asked_at_every_node(tmp_path: Path, c
     plan = plan_of(prepare(radmm.configure("gossip", **flags), World()))
     assert plan is not None
     events: list[Any] = [event for (event,) in plan.events]
+    assert len({event.sensitivity_grid for event in events}) == (1 if even else 2)
     A: Any = forecast.adjacency(plan.node.network)
     own = np.array([event.sigma_grid**2 - 4 for event in events])
     pairs = np.array([[dict(event.pair_grid).get(j, 0.0) ** 2 for j in range(5)] for event in events])

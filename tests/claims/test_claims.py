@@ -112,6 +112,24 @@ def test_private_admm_uses_a_variance_as_a_deviation() -> None:
     assert little["deviation used"] > 50 * little["deviation meant"]
 
 
+def test_private_admm_at_one_half_is_gossip_whose_gradients_are_taken_where_proximal_steps_end() -> None:
+    """Losses x'H_i x/2 - b_i'x, everybody in each sum, the same noise; docs/trust.md says so."""
+    stream, users, d, gamma = np.random.default_rng(0), 5, 3, 0.7
+    H = [B @ B.T for B in stream.normal(size=(users, d, d))]
+    b, u, z = stream.normal(size=(users, d)), np.zeros((users, d)), np.zeros(d)
+    f = np.zeros(d)
+    for noise in 0.1 * stream.normal(size=(9, users, d)):
+        v = 2 * z - u
+        x = np.array(
+            [np.linalg.solve(np.eye(d) + gamma * h, v_i + gamma * b_i) for h, v_i, b_i in zip(H, v, b)]
+        )
+        slopes = np.array([h @ x_i - b_i for h, x_i, b_i in zip(H, x, b)])
+        u = u + 2 * 0.5 * (x - z) + gamma * noise
+        z = u.mean(axis=0)
+        f = f - gamma * np.mean(slopes - noise, axis=0)
+        assert z == pytest.approx(f, abs=1e-12)
+
+
 def test_whisper_counts_no_amplification() -> None:
     for claimed in (3.0, 10.0, 40.0):
         assert claims.whisper(claimed) < 0.06 * claimed
