@@ -61,7 +61,7 @@ TRUSTS = {f"coalition:{c}": f"masked, any {c} may collude" for c in (0, N // 4, 
 TRUSTS |= {"any": f"masked, any {N - 1} may collude (no masks)"}
 BUDGETS, QUICK = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0), (0.25, 1.0, 4.0)
 COLUMNS = ("table", "arm", "epsilon", "seed", "mean", "worst", "mean_model", "error", "refused", "ridge")
-SHADES = ("#08306b", "#2171b5", "#6baed6", "#9ecae1")
+SHADES, MARKS = ("#08306b", "#2171b5", "#6baed6", "#9ecae1"), "o<>x"  # told apart in black and white, too
 
 
 class Table(NamedTuple):
@@ -226,8 +226,8 @@ def draw(path: Path) -> None:
         axes.axhline(float(here["no privacy",][0]["mean"]), color="0.4", ls="--", lw=1, label="no privacy")
         if max(float(row["mean"]) for row in rows if row["table"] == table and row["epsilon"]) > 0.9 * base:
             axes.axhline(base, color="0.4", ls=":", lw=1)  # elsewhere far above everything
-        for (trust, words), shade in zip(TRUSTS.items(), SHADES):
-            curve(axes, here[f"masked {trust}",], "mean", words, fmt="o-", color=shade)
+        for (trust, words), shade, mark in zip(TRUSTS.items(), SHADES, MARKS):
+            curve(axes, here[f"masked {trust}",], "mean", words, fmt=f"{mark}-", color=shade)
         curve(axes, here["radmm",], "mean", "R-ADMM, mean of the nodes", fmt="s-", color="tab:red")
         curve(axes, here["radmm",], "worst", "R-ADMM, worst node", fmt="s:", color="tab:red", mfc="white")
         curve(axes, here["radmm",], "mean_model", "R-ADMM, nodes' mean model", fmt="^-.", color="tab:orange")

@@ -86,8 +86,9 @@ def _curves(found: Sequence[Group], curve: Curve) -> Picture | None:
                 axis.fill_between(x, y.min(axis=0), y.max(axis=0), color=style["color"], alpha=0.15, lw=0)
         if curve.logarithmic:
             axis.set_yscale("log")
-        if curve.x == "iteration":
-            axis.xaxis.get_major_locator().set_params(integer=True)
+        counted = curve.y == "nonzeros" and not curve.logarithmic
+        for one in [axis.xaxis] * (curve.x == "iteration") + [axis.yaxis] * counted:
+            one.get_major_locator().set_params(integer=True)
         axis.set(xlabel=x_label, ylabel=curve.y_label)
 
     return Picture(f"{curve.y_label} over {x_label}", text, draw)
@@ -165,7 +166,9 @@ def _by_trust(found: Sequence[Group], what: Column) -> Picture | None:
 def _in_words(worst: dict[str, float]) -> str:
     if len(set(worst.values())) == 1:
         return f"{rounded_up(max(worst.values()))} against all"
-    return ", ".join(f"{trust} {rounded_up(epsilon)}" for trust, epsilon in worst.items())
+    return ", ".join(
+        f"{trust} {rounded_up(epsilon)}" for trust, epsilon in sorted(worst.items(), key=lambda item: item[1])
+    )
 
 
 def _beside(worst: dict[str, float]) -> list[tuple[float, list[str]]]:

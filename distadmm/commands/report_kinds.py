@@ -114,7 +114,7 @@ KINDS = {
             Curve("iteration", "iteration", "objective", "objective"),
             Curve("iteration", "iteration", "columns with a coefficient", "nonzeros"),
         ),
-        (("objective", "objective: mean loss and penalty."), ("", "Repetitions of one run are shown by their means.")),
+        (("objective", "objective: mean loss and penalty."), ("", "Of --repetitions: their means.")),
         Column("test error, %", "test_error", unit=100),
         "run as a whole",
         (_ROWS - {"rho", "clip"}) | {"penalty", "lambda", "alpha", "row_norm"},

@@ -78,11 +78,12 @@ def page(mark: str, told: Sequence[Told]) -> str:
     """The whole file."""
     groups = [group for one in told for group in one.runs]
     runs = sum(len(group.traces) for group in groups)
-    title = f"{runs} run{'s' * (runs > 1)}" + f", {len(groups)} settings" * (runs > len(groups) > 1)
+    several = f"{runs} run{'s' * (runs > 1)}" + f", {len(groups)} settings" * (runs > len(groups) > 1)
+    title = escape(groups[0].label + f": {several}" * (runs > 1) if len(groups) == 1 else several)
     parts = [
         f'<!doctype html>\n{mark}\n<html lang="en">\n<head>\n<meta charset="utf-8">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        f"<title>{title} of distadmm</title>\n<style>{STYLE}</style>\n</head>\n<body>",
+        f"<title>{title} (distadmm)</title>\n<style>{STYLE}</style>\n</head>\n<body>",
         f"<header><h1>{title}</h1></header>\n<main>",
     ]
     at = 0
