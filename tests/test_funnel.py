@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import linprog
 
 from distadmm import funnel
 from distadmm.methods.funnel import (
@@ -234,6 +235,56 @@ def test_lp_beats_a_grid_of_posteriors():
         fine = lp.solve(joint, columns, one.R).value
         assert one.leakage <= fine + 1e-9
         assert one.leakage == pytest.approx(fine, abs=1e-5)
+
+
+def labellings(M: int, used: int = 0):
+    """Every deterministic mapping of M symbols, up to the names of what they become."""
+    if M == 0:
+        yield ()
+    for k in range(used + 1) if M else ():
+        for rest in labellings(M - 1, max(used, k + 1)):
+            yield (k, *rest)
+
+
+def told(J: np.ndarray) -> float:
+    """The mutual information of a table, by its definition."""
+    apart = np.outer(J.sum(axis=1), J.sum(axis=0))
+    return float(np.sum(J[J > 0] * np.log(J[J > 0] / apart[J > 0])))
+
+
+@settings(deadline=None, max_examples=12)
+@given(
+    joints(most=4),
+    st.sampled_from([0.0, 0.2, 0.5, 0.8, 1.0]),
+    st.sampled_from(["no", "equal", "rare", "all but equal"]),
+)
+def test_brute_force_finds_nothing_better_and_nothing_below_the_proof(joint, share, odd):
+    """Every deterministic mapping, and scipy's program over a grid of posteriors, which knows nothing of the method."""
+    S, p = joint.S.copy(), joint.p.copy()
+    if odd in ("equal", "all but equal"):
+        S[:, 1] = S[:, 0] + (1e-7 * (np.eye(joint.K)[0] - S[:, 0]) if odd != "equal" else 0)
+    if odd == "rare":
+        p[0] *= 1e-5
+    joint = Joint(S, p / p.sum())
+    J, R = joint.S * joint.p, share * joint.HX
+    found = funnel.solve(joint, R, effort=Effort(repeats=1))
+    assert told(joint.p[:, None] * found.v) >= R - 1e-8
+    assert told(J @ found.v) == pytest.approx(found.leakage, abs=1e-8)
+    leaks = []
+    for names in labellings(joint.M):
+        V = np.eye(joint.M)[list(names)]
+        if told(joint.p[:, None] * V) >= R - 1e-12:
+            leaks.append(told(J @ V))
+    fine = {2: 200, 3: 24, 4: 10}[joint.M]
+    cuts = np.array(list(combinations(range(fine + joint.M - 1), joint.M - 1)))
+    edges = np.hstack([np.full((len(cuts), 1), -1), cuts, np.full((len(cuts), 1), fine + joint.M - 1)])
+    grid = np.column_stack([(np.diff(edges, axis=1).T - 1) / fine, joint.p])
+    by_grid = linprog(
+        -entropy(joint.S @ grid), [entropy(grid)], [joint.HX - R], grid, joint.p, method="highs"
+    )
+    leaks.append(joint.HS + by_grid.fun)
+    assert found.leakage <= min(leaks) + 1e-7
+    assert found.lower <= min(leaks) + 1e-9
 
 
 def test_curve_is_convex_and_rises():
