@@ -111,7 +111,10 @@ class Post:
         from mpi4py import MPI
 
         try:
-            return self._comm.Improbe(MPI.ANY_SOURCE, self._tag, status)
+            # MPICH's first look takes in what is there, and only the next one finds it.
+            return self._comm.Improbe(MPI.ANY_SOURCE, self._tag, status) or self._comm.Improbe(
+                MPI.ANY_SOURCE, self._tag, status
+            )
         except MPI.Exception as error:
             of_the_dead(error)
             self._comm.Ack_failed()

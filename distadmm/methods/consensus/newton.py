@@ -9,11 +9,15 @@ and the root sends the next f down:
     else:                             mu = 4 mu                                         it does not
     f = f_best - (B + mu S)^-1 g_best
 
+After a step that pays with a Hessian at both of its ends, mu being 0, B + t/2 (B - B_before) takes the place of B: what
+the Hessian will be half-way, if it goes on changing as it did.  t, at most 1/2, is the share of s that the next step
+repeats, measured by B.
+
 S, the first B, is a matrix that no Hessian exceeds, where the loss has such a bound: with mu = 1 a step always pays.
 For the logistic loss it is the Hessian at 0, and mu stays 0; a loss that is flat in places, as a rounded hinge is,
 needs it.  A Hessian is asked for after each step that left more than 3/20 of (g.B^-1 g)^1/2.  It travels in single
 precision, and far from the end in whole 16 bits of what a unit diagonal leaves, unless B is so ill-conditioned that
-the rounding would show.  Nodes with rows enough begin with one or two sums over one row in eight; with the first sums
+the rounding would show.  Nodes with rows enough begin with one or two sums over one row in six; with the first sums
 over all rows v_best is forgotten.  The end is where g.B^-1 g says that nothing is left which the rounding of the value
 would not hide; f is f_best then.
 
@@ -36,12 +40,14 @@ _PAYS = 1e-4  # share of what the slope promises that a step has to deliver
 _LEVEL = 1e-14  # of the value: what it may rise by, for it is rounded
 # A factor of mu; mu after the first step that does not pay; below this one it is 0.
 _MORE, _FIRST, _LEAST = 4.0, 0.03, 0.001
+_REPEATS, _LONGER = 0.5, 4.0  # most that t is; times that a step which looks ahead may be longer, squared
+_SMOOTH = 0.25  # share of the change of B by which their mean may miss y
 _MOST = 2**15 - 1
 _SHIFTS = 1e-12, 1e-9, 1e-6, 1e-3, 1.0  # added to the unit diagonal of B until it is positive definite
 _FINE = 1e-4  # least pivot at which the rounding of single precision (6e-8 an entry) is small
 _ROUGH = 2.6e-4  # the same of 16 bits, times sqrt d: ten times the norm of a matrix of such roundings
 NONE, DOUBLE, SINGLE, SHORT = range(4)  # the Hessian that is asked for: in which precision
-_FEW = 8  # of so many rows one, where a node has enough
+_FEW = 6  # of so many rows one, where a node has enough
 # Share of the value left to gain from which on these will do, and 16 bits for a Hessian.
 _FAR, _NEAR = 0.5, 1e-3
 
@@ -199,7 +205,21 @@ def advance(f: Array, old: Memory, sums: tuple[Array, ...]) -> tuple[Array, int,
         asked = SHORT
     else:
         asked = SINGLE if pivot >= _FINE else DOUBLE
+    if len(sums) > 1 and paid and left >= 0 and mu == 0.0:
+        p = ahead(p, g, B, old.B, s, y)
     return best + p, asked, few, False, kept
+
+
+def ahead(p: Array, g: Array, B: Array, before: Array, s: Array, y: Array) -> Array:
+    """In the place of the step p: one with what B will be half-way along it, of which s came before."""
+    Bs, change = B @ s, 0.5 * (B - before)
+    # The mean of both Hessians must explain y, as it does of a loss whose curvature has no jumps.
+    turn = change @ s
+    if not s @ Bs > 0.0 or not np.linalg.norm(Bs - turn - y) <= _SMOOTH * np.linalg.norm(turn):
+        return p
+    repeats = min(max((p @ Bs) / (s @ Bs), 0.0), _REPEATS)
+    q, _ = solved(B + repeats * change, -g)
+    return q if q @ B @ q <= _LONGER * (p @ B @ p) else p
 
 
 def corrected(B: Array, s: Array, y: Array) -> Array:
