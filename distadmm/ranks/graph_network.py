@@ -170,9 +170,7 @@ class Network:
         for rows, buffer in channel.sends:
             np.take(F, rows, axis=0, out=buffer, mode="clip")
         channel.start_all(channel.requests)
-        self.world.dog.beat(waits=True)
         self.world.complete(channel.requests)
-        self.world.dog.beat()
         traffic.wire_messages += len(self._peers)
         traffic.wire_bytes += channel.wire_bytes
         return channel.visible
@@ -198,9 +196,7 @@ class Network:
             ]
             buffers.append((into, buffer, leaving))
         if requests:
-            self.world.dog.beat(waits=True)
             self.world.complete(requests)
-            self.world.dog.beat()
         for into, buffer, _ in buffers:
             came[into] = buffer
             self.traffic.wire_messages += 1

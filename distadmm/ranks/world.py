@@ -100,9 +100,9 @@ class World:
         from mpi4py import MPI
 
         if self.sleeps:
-            asleep(partial(MPI.Request.Testall, requests))
+            self._wait(asleep, partial(MPI.Request.Testall, requests))
         else:
-            MPI.Request.Waitall(requests)
+            self._wait(MPI.Request.Waitall, requests)
 
     def broadcast(self, value: T) -> T:
         """Rank 0's `value`, on every rank."""
