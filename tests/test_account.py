@@ -32,7 +32,9 @@ from distadmm.privacy.accounting.trust import ANY, Trust
 from distadmm.privacy.ledger import chain
 from distadmm.privacy.ledger.account import Account, Entered, Limit, Spender
 from distadmm.privacy.ledger.file import Ledger
+from distadmm.privacy.ledger.rules import MemoryLedger
 from distadmm.radmm import main as radmm
+from distadmm.run.spending import spender
 
 KEY = b"the owner's, carried between hosts"
 DELTA = 1e-5
@@ -173,6 +175,17 @@ def test_runs_for_the_same_adversaries_add_up_as_those_see_them(account, shared)
     account.limit(Limit(1e3, DELTA, "replace", Trust.parse("coalition:2"), None))
     with pytest.raises(BudgetExhausted, match="bounds nothing against"):
         account.enter(spent("c", [shared], trust=Trust.parse("coalition:1")), DELTA)
+
+
+@pytest.mark.parametrize("shared", SHARED)
+@pytest.mark.parametrize("trust", ["any", "coalition:1"])
+def test_a_run_is_entered_as_the_adversaries_of_its_ledger_see_it(account, shared, trust):
+    """And one whose ledger names none, as all others do."""
+    ledger = MemoryLedger(0, adjacency="replace", mode="secure", trust=trust)
+    account.enter(Entered("a", "", frozenset([1]), {0: spender(ledger, [], [shared])}), DELTA)
+    (run,) = account.read().runs.values()
+    expected = accountant.epsilon([shared.against(Trust.parse(trust))], DELTA, "replace")
+    assert run.tight("replace", DELTA) == pytest.approx(expected)
 
 
 def test_what_has_no_bound_is_never_counted_as_finite(account, capsys):

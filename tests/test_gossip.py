@@ -160,6 +160,26 @@ def test_what_travels_is_made_of_the_noisy_gradient_the_own_term_too() -> None:
     ).models == pytest.approx(expected, abs=1e-12)
 
 
+@pytest.mark.parametrize("adjacency", ["replace", "node"])
+def test_noise_goes_on_what_rows_say_and_the_ridge_stays_beside_it(adjacency: str) -> None:
+    config = radmm.configure("gossip", **{**SMALL, "adjacency": adjacency, "rho": 9.0, "public_rows": 91})
+    prepared = prepare(config, World())
+    plan: Any = plan_of(prepared)
+    asked: list[Array] = []
+    release = SimpleNamespace(
+        private=True, recipe=plan.recipe, noisy=lambda k, g: asked.append(g) or 0 * g + 1
+    )
+    node: Any = prepared.node.having(release=release)
+    f = np.random.default_rng(0).normal(size=node.start.shape)
+    found = config.algorithm.gradients(1, f, node, plan.recipe.constants)
+    ridge = node.facts.ridge / node.facts.weight * f
+    assert found == pytest.approx(1 + ridge)
+    cut = (plan.recipe.constants.clip,) if adjacency == "replace" else ()
+    data = np.stack([o.grad(x, *cut) for o, x in zip(node.problem.objectives, f)]) / node.facts.weight - ridge
+    long = np.linalg.norm(data, axis=1)[:, None] if adjacency == "node" else 0 * f[:, :1]
+    assert asked[0] == pytest.approx(data / np.maximum(1, long / plan.recipe.constants.clip))
+
+
 # -- constants ----------------------------------------------------------------------------------------
 
 

@@ -9,6 +9,7 @@ from distadmm.errors import DONE, InputError
 from distadmm.privacy.accounting import accountant
 from distadmm.privacy.accounting.events import Gaussian
 from distadmm.privacy.accounting.objective_perturbation import ObjectivePerturbation
+from distadmm.privacy.accounting.pairwise_gaussian import PairwiseGaussian
 from distadmm.privacy.accounting.trust import ANY, CENTRE, Trust, common, composed, restated
 from distadmm.privacy.ledger.file import Ledger
 from distadmm.privacy.ledger.tally import Tally
@@ -62,14 +63,19 @@ def test_what_was_priced_for_one_record_more_or_less_costs_a_replaced_one_twice(
 
 
 def test_ledgers_for_different_changes_and_trusts_are_merged(tmp_path, capsys):
-    for name, adjacency, trust in (("a", "add-remove", "coalition:1"), ("b", "replace", "any")):
+    shared = PairwiseGaussian(
+        1000.0, 4000.0, 100.0, (0.2, 0.4, 0.9), coalition=1
+    )  # all others learn more of it
+    for name, adjacency, trust, event in (
+        ("a", "add-remove", "coalition:1", Gaussian(8.0)), ("b", "replace", "any", shared),
+    ):  # fmt: skip
         how = {"adjacency": adjacency, "mode": "secure", "scope": "record", "dataset": "d", "trust": trust}
         with Ledger(tmp_path / name / "ledger", 0, **how) as ledger:
-            ledger.commit([Gaussian(8.0)])
-            ledger.charge(Gaussian(8.0), iteration=1)
+            ledger.commit([event])
+            ledger.charge(event, iteration=1)
     assert ledger_command.main(["merge", str(tmp_path / "a"), str(tmp_path / "b")]) == DONE
     shown = capsys.readouterr().out
-    together = accountant.epsilon([Gaussian(4.0), Gaussian(8.0)], 1e-5, "replace")
+    together = accountant.epsilon([Gaussian(4.0), shared.against(ANY)], 1e-5, "replace")
     assert "one record replaced by another (replace)" in shown
     assert "any coalition of at most 1 others (coalition:1)" in shown
     assert f"{math.ceil(together * 1e4) / 1e4:.4f}" in shown
