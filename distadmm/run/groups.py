@@ -31,8 +31,8 @@ class Job(Output):
     dry_run: bool = flag(False, help="print what would be run and stop")
     stall_timeout: float = flag(
         STALL_TIMEOUT,
-        help="end the job when a rank is stopped, or none gets on, for so many seconds (ten times as long in start-up "
-        "and while results are written); 0: never",
+        help="end the job when a rank is stopped, or none gets on, for so many seconds (ten times as long, and at "
+        "least 10, in start-up and while results are written); 0: never",
         at_least=0,
     )
     run_code: bool = flag(
