@@ -476,14 +476,14 @@ def _wrong_in_part(
     """Rows of which one drawn column is wrong, everywhere or where another column has one of its few values."""
     right = _drawn_lines(figure, rows)
     few = {key: {row[key] for row in rows} for key in rows[0]}
-    for name in (name for name, value in rows[0].items() if isinstance(value, float | int | np.number)):
-        for change in (diverge, flat, lambda row, value: -3 * value - 1):
+    for name in (name for name, value in rows[0].items() if isinstance(value, float | np.floating)):
+        for change in (lambda row, value: -3 * value - 1, diverge, flat):
             wrong = changed(rows, name, change)
             with contextlib.suppress(ArithmeticError, ValueError, LookupError):  # a key was made wrong
                 if _drawn_lines(figure, wrong) != right:
                     yield wrong
                     for key, places in few.items():
-                        for place in places if key != name and 1 < len(places) <= 4 else ():
+                        for place in places if key not in (name, "seed") and 1 < len(places) <= 4 else ():
                             yield [new if old[key] == place else old for old, new in zip(rows, wrong)]
 
 
