@@ -16,6 +16,7 @@ from distadmm.data.source import open_source
 from distadmm.errors import DONE, USAGE, InputError
 from distadmm.methods.sharing import observe as of_parties
 from distadmm.problems.consensus import Problem
+from distadmm.problems.losses import LOSSES
 from distadmm.run import history
 from distadmm.run import observe as of_nodes
 
@@ -284,3 +285,25 @@ def test_what_was_not_measured_of_private_rows_is_said_with_what_was() -> None:
     told = r"of objective \(of private rows observe='all' measures it\); measured: .*test_loss"
     with pytest.raises(InputError, match=told):
         run.plot("objective")
+
+
+@pytest.mark.parametrize("classes", [1, 3])
+def test_equal_models_are_looked_at_once_and_figures_are_those_of_each_alone(
+    classes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(5)
+    X, y = rng.normal(size=(90, 4)), rng.choice([-1, 1] if classes == 1 else range(classes), 90)
+    models = rng.normal(size=(5, 4 * classes))[[0, 1, 0, 2, 1]]
+    alone = [of_nodes.own_figures(f[None], (X, y), LOSSES["logistic"]) for f in models]
+    looked, scores = [], of_nodes._scores
+    monkeypatch.setattr(of_nodes, "_scores", lambda f, X: looked.append(f) or scores(f, X))
+    found = of_nodes.own_figures(models, (X, y), LOSSES["logistic"])
+    assert len(looked) == 3
+    assert found.test_error == np.mean([each.test_error for each in alone])
+    assert (
+        found.worst_test_error
+        == max(each.test_error for each in alone)
+        == max(of_nodes.error_rate(f, X, y) for f in models)
+    )
+    assert found.test_loss == np.mean([each.test_loss for each in alone])
+    assert found.worst_test_loss == max(each.test_loss for each in alone)

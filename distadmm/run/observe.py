@@ -203,13 +203,7 @@ def error_rate(f: Array, X: Any, y: Array) -> float:
 
     NaN where the targets are numbers: there a row is not right or wrong.
     """
-    if len(f) > X.shape[1]:
-        from distadmm.problems.consensus import classes_of
-
-        return float(np.mean(classes_of(f, X) != y))
-    if not np.all(np.abs(y) == 1):
-        return float("nan")
-    return float(np.mean(np.where(X @ f > 0, 1, -1) != y))
+    return _wrong(_scores(f, X), y)
 
 
 class OwnFigures(NamedTuple):
@@ -222,19 +216,34 @@ class OwnFigures(NamedTuple):
 
 
 def own_figures(models: Array, test: tuple[Any, Array], loss: Any) -> OwnFigures:
-    """Of each node's own model; a loss of NaN without `loss`."""
-    errors = np.array([error_rate(f, *test) for f in models])
-    losses = np.array([mean_loss(f, *test, loss) for f in models])
+    """Of each node's own model; a loss of NaN without `loss`.  Models that are equal are looked at once."""
+    known: dict[bytes, tuple[float, float]] = {}
+    for f in models:
+        if (key := f.tobytes()) not in known:
+            scores = _scores(f, test[0])
+            known[key] = _wrong(scores, test[1]), _mean_loss(scores, test[1], loss)
+    errors, losses = map(np.array, zip(*(known[f.tobytes()] for f in models)))
     return OwnFigures(*(float(figure) for each in (errors, losses) for figure in (each.mean(), each.max())))
 
 
-def mean_loss(f: Array, X: Any, y: Array, loss: Any) -> float:
-    """Mean loss of the rows under the model."""
+def _scores(f: Array, X: Any) -> Array:
+    """A score a row, or a row of them where there are several classes."""
+    return X @ f if len(f) == X.shape[1] else X @ f.reshape(-1, X.shape[1]).T  # type: ignore[no-any-return]
+
+
+def _wrong(scores: Array, y: Array) -> float:
+    if scores.ndim > 1:
+        return float(np.mean(np.argmax(scores, axis=1) != y))
+    if not np.all(np.abs(y) == 1):
+        return float("nan")
+    return float(np.mean(np.where(scores > 0, 1, -1) != y))
+
+
+def _mean_loss(scores: Array, y: Array, loss: Any) -> float:
     if loss is None:
         return float("nan")
-    if len(f) == X.shape[1]:
-        return float(np.mean(loss.value(X @ f, y)))
-    scores = X @ f.reshape(-1, X.shape[1]).T
+    if scores.ndim == 1:
+        return float(np.mean(loss.value(scores, y)))
     top = scores.max(axis=1)
     own = np.take_along_axis(scores, np.asarray(y, dtype=np.int64)[:, None], axis=1)[:, 0]
     return float(np.mean(top + np.log(np.exp(scores - top[:, None]).sum(axis=1)) - own))
