@@ -311,6 +311,9 @@ BAD_FILES = {
     "inf": ("t.csv", "a,b,y\n-inf,2,1\n3,4,-1\n", {}, "line 2, column 'a': the value is -inf"),
     "single class": ("t.csv", "a,b,y\n1,2,1\n3,4,1\n", {}, "one class only"),
     "many values": ("t.csv", "a,b,y\n1,2,1\n3,4,2\n5,6,3\n", {}, "3 distinct values"),
+    "empty target": ("t.csv", "a,y\n1,no\n3,\n5,yes\n7,\n", {}, "line 3: the cell is empty, as 1 more are; leave"),
+    "empty number": ("t.csv", "a,y\n1,1\n3,\n5,0\n", {"labels": ("0", "1")}, "line 3: the cell is empty; leave"),
+    "word among numbers": ("t.csv", "a,y\n1,1\n3,yes\n", {"labels": ("0", "1")}, "line 3: yes is none of the classes"),
     "labels that do not occur": ("t.csv", GOOD, {"labels": ("0", "1")}, "line 3: -1 is none of the classes"),
     "one label": ("t.csv", GOOD, {"labels": ("1",)}, "two different labels"),
     "text for regression": (

@@ -181,19 +181,19 @@ class Reading:
         learnt = whole and not (self.private and self.task == "binary")
         return self.given() or (None if learnt else Fact((-1.0, 1.0), "convention"))
 
-    def found(self, cells: Array, where: str, count: int) -> Fact:
+    def found(self, cells: Array, where: str, count: int, place: Any = None) -> Fact:
         """The classes of `count` rows, among the targets of which these are all different ones."""
         wanted = "NEGATIVE,POSITIVE" if self.task == "binary" else "A,B,C"
         why = f"the classes are those found in the rows; give --labels {wanted}"
-        return Fact(find_classes(cells, self.task, where, count), ROWS, why)
+        return Fact(find_classes(cells, self.task, where, count, place), ROWS, why)
 
     def targets(
         self, cells: Array, where: str, place: Any, classes: Fact | None = None, *, whole: bool = True
     ) -> tuple[Array, Fact]:
         """y and the classes; `whole` says that these are the cells of every row there is."""
-        classes = classes or self.known(whole=whole) or self.found(cells, where, len(cells))
+        classes = classes or self.known(whole=whole) or self.found(cells, where, len(cells), place)
         if classes.source == "convention":
-            return conventional(cells, self.task, where), classes
+            return conventional(cells, self.task, where, place), classes
         return to_targets(cells, classes.value, self.task, where, place), classes
 
     def facts(self, path: Path, names: Sequence[str], classes: Fact, norm: float | None) -> PublicFacts:

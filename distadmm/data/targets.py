@@ -24,14 +24,23 @@ def shown(values: Sequence[Any], limit: int = 5) -> str:
     return ", ".join(texts) + (", ..." if len(values) > limit else "")
 
 
-def _distinct(values: Array) -> list[Any]:
+def _distinct(values: Array, where: str, line: Any) -> list[Any]:
     numbers = _numbers(values)
     if numbers is not None:
         return [float(v) for v in np.unique(numbers)]
+    _refuse_empty(values, where, line)
     return sorted({str(v).strip() for v in values})
 
 
-def conventional(values: Array, task: str, where: str) -> Array:
+def _refuse_empty(values: Array, where: str, line: Any) -> None:
+    empty = [i for i, value in enumerate(values) if not str(value).strip()]
+    if empty:
+        others = f", as {len(empty) - 1} more are" * (len(empty) > 1)
+        said = f", {line(empty[0])}: the cell is empty{others}" if line else " has an empty cell"
+        raise InputError(f"{where}{said}; leave out rows without a target, or fill it in")
+
+
+def conventional(values: Array, task: str, where: str, line: Any = None) -> Array:
     """The target cells with -1 for 0, where no class may be learnt from them: 1 is positive, -1 or 0 negative.
 
     Neither a private run nor a node that sees only its own file takes the classes from the rows: with another
@@ -40,7 +49,7 @@ def conventional(values: Array, task: str, where: str) -> Array:
     require(
         task == "binary", f"{where}: the classes are not taken from these rows; state them: --labels A,B,C"
     )
-    found = _distinct(values)
+    found = _distinct(values, where, line)
     require(
         any(set(found) <= set(pair) for pair in _FAMILIAR),
         f"{where} holds {shown(found)}; what two classes are called is not learnt from private rows or from one "
@@ -49,11 +58,11 @@ def conventional(values: Array, task: str, where: str) -> Array:
     return np.where(np.asarray(values, dtype=float) == 1.0, 1.0, -1.0)
 
 
-def find_classes(values: Array, task: str, where: str, count: int) -> tuple[Any, ...]:
+def find_classes(values: Array, task: str, where: str, count: int, line: Any = None) -> tuple[Any, ...]:
     """The classes of the target of every one of `count` rows in the order of y; empty for regression."""
     if task == "regression":
         return ()
-    found = _distinct(values)
+    found = _distinct(values, where, line)
     if task == "binary":
         for pair in _FAMILIAR:
             if set(found) == set(pair):
@@ -93,6 +102,8 @@ def to_targets(values: Array, classes: tuple[Any, ...], task: str, where: str, l
     """y: -1/+1, class numbers 0, 1, ..., or the numbers themselves; `line(i)` says where row i stands."""
     place = line or (lambda i: f"row {i + 1}")
     numbers = _numbers(values)
+    if numbers is None:
+        _refuse_empty(values, where, place)
     if task == "regression":
         if numbers is None:
             bad = next(i for i, v in enumerate(values) if _numbers([v]) is None)
@@ -107,6 +118,10 @@ def to_targets(values: Array, classes: tuple[Any, ...], task: str, where: str, l
     elif numbers is not None:
         _refuse_infinite(numbers, where, place)
         values = numbers
+    else:  # texts among numbers
+        values = np.array(
+            [value if _numbers([value]) is None else float(value) for value in values], dtype=object
+        )
     y = np.full(len(values), -1, dtype=np.int64)
     for number, name in enumerate(classes):
         y[values == name] = number
