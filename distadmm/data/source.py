@@ -314,10 +314,11 @@ def open_source(
     if clip is not None:
         require(clip > 0, f"--clip is {clip}; needed: a bound above 0 on the norm of a row")
     options: dict[str, Any] = {"clip": clip, "intercept": intercept}
+    stated = reading.get("stated", ())
     if text in BUNDLED:
         options["task"] = reading.pop("task", "binary")
         reading.pop("private", None)
-        stated = reading.pop("stated", ())
+        reading.pop("stated", None)
         for name, value in reading.items():
             flag = name.replace("_", "-")
             require(not value, f"--{flag} is for files of your own; the bundled table {text!r} needs none")
@@ -327,14 +328,13 @@ def open_source(
             require(not sanitise, f"--sanitise: {text!r} has no raw categorical columns; use --data adult")
         source = BUNDLED[text](**options)
         source.facts = source.facts.stating(stated)
-        if deal is not None:
-            source.deal_by(deal, "deal" in stated)
-        return source
-    from distadmm.data.files import from_text
+    else:
+        from distadmm.data.files import from_text
 
-    if held(text) is None and "{" not in text and "." not in text and "/" not in text:
-        raise InputError(f"--data {text}: no such table; bundled: {', '.join(BUNDLED)}; or give a file name")
-    source = from_text(text, sanitise=sanitise, seed=seed, world=world, **reading, **options)
+        if held(text) is None and not any(mark in text for mark in "{./"):
+            known = ", ".join(BUNDLED)
+            raise InputError(f"--data {text}: no such table; bundled: {known}; or give a file name")
+        source = from_text(text, sanitise=sanitise, seed=seed, world=world, **reading, **options)
     if deal is not None:
-        source.deal_by(deal, "deal" in reading.get("stated", ()))
+        source.deal_by(deal, "deal" in stated)
     return source

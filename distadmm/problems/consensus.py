@@ -149,7 +149,7 @@ class GeneralisedLinear(Linear):
     def _hessian(self, curvature: Array, single: bool) -> Array:
         if single and self._forward is not self.A:
             if self._outer is None:
-                from distadmm.problems.outer import Outer
+                from distadmm.problems.sparse import Outer
 
                 self._outer = Outer(self._backward)
             H = self._outer.sum(self.scale * curvature)

@@ -225,14 +225,11 @@ class Watchdog:
             ]
             still = {rank: still.get(rank, 0.0) + passed for rank in asleep}
             latest = at
-            lost = [
-                rank for rank, long in still.items() if long > self.timeout and not self._spared(at[rank])
-            ]
+            lost = [rank for rank, long in still.items() if long > self.timeout]
+            if self.survives:
+                lost = [rank for rank in lost if at[rank].phase_name != "iterating"]
             if lost or silence > max(_allowed(self.timeout, each) for each in at.values()):
                 self._end(at, lost, silence)
-
-    def _spared(self, at: At) -> bool:
-        return self.survives and at.phase_name == "iterating"
 
     def _look(self) -> None:
         assert self._board is not None
