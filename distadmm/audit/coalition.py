@@ -10,7 +10,7 @@ with m and m' what the honest rows add up to in either world and sigma^2 that of
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ import numpy as np
 from distadmm.algorithm import Array
 from distadmm.audit import bounds, masked
 from distadmm.audit.draws import Draws
-from distadmm.audit.report import Audit, Level, level_zero
+from distadmm.audit.report import Audit, Level, level_zero, levels_of
 from distadmm.errors import require
 from distadmm.methods.masked.learner import Ask, Learner
 from distadmm.methods.masked.masked import rows_sum
@@ -136,17 +136,15 @@ def _members(plan: Plan, run: int) -> list[Member]:
 _COLUMNS = 2  # of the attacked tables, where nothing else is asked for
 
 
-def masked_audit(
-    config: Config, options: Any, levels_of: Callable[..., list[Level]], folder: Path | None = None
-) -> Audit:
-    """All levels that are asked for; `levels_of` makes levels 1 and 2 of scores."""
+def masked_audit(config: Config, options: Any, folder: Path | None = None) -> Audit:
+    """All levels that are asked for."""
     draws = Draws(config.privacy.rng, config.loop.seed)
     verdict, scores, claim = None, None, None
     levels: list[Level] = []
     if options.wants(0):
         verdict = masked.white_box(config, draws, folder)
         levels.append(level_zero(verdict))
-    if options.wants(1) or options.wants(2):
+    if options.level != "0":
         plan = plan_of(prepare(config, World()))
         require(not plan.unverified, f"nothing is claimed of this run: {plan.unverified}")
         attacked = small(plan, options.audit_columns or _COLUMNS)
@@ -154,8 +152,7 @@ def masked_audit(
         rule, scores = attacked.rule, (sides[0], sides[1])
         by = f"the ledger of a node, against {rule.colluding} of {rule.nodes} nodes"
         claim = bounds.claim_of(events, rule.adjacency, by)  # type: ignore[arg-type]
-        delta = config.privacy.delta if options.audit_delta is None else options.audit_delta
-        levels += levels_of(options, claim, scores, delta)
+        levels += levels_of(options, claim, scores, config.privacy.delta)
     words = f"{config.name}, adjacency {config.privacy.adjacency}, trust {config.algorithm.trust}"
     words = f"the run in {folder}, {words}" if folder else words
     return Audit(words, draws.words, levels, claim, scores, verdict)

@@ -141,9 +141,8 @@ def played(plan: Plan, runs: int, draws: Draws, colluding: int) -> Played:
     kinds = [(recipe.first, 1)] * bool(recipe.first) + [(recipe.queries, _STEPS)]
     stages = [Stage.of(A, queries, recipe.mode, steps) for queries, steps in kinds]
     last, size = stages[-1], min(colluding + gone, len(A) - 1)
-    who = adversary(
-        A, last.covariance, last.reach, list(islice(combinations(range(len(A)), size), COALITIONS))
-    )
+    coalitions = list(islice(combinations(range(len(A)), size), COALITIONS))
+    who = adversary(A, last.covariance, last.reach, coalitions)
     who = who._replace(members=who.members[:colluding], away=who.members[colluding:])
     events = [_event(stage.queries[who.target], recipe.mode) for stage in stages]
     sights = [Sight.of(A, stage, who) for stage in stages]
@@ -164,10 +163,8 @@ def played(plan: Plan, runs: int, draws: Draws, colluding: int) -> Played:
                     ratios[r] += sight.ratio(view[:, 0])
                     if r < _LOOKED_AT:
                         view[:, 0] -= world * sight.moved
-                        noises += [
-                            Noise(i, k, row, Gaussian(1.0), 1.0)
-                            for i, row in zip(sight.left, sight.whiten @ view)
-                        ]
+                        white = zip(sight.left, sight.whiten @ view)
+                        noises += [Noise(i, k, row, Gaussian(1.0), 1.0) for i, row in white]
                         findings += off_grid(r, [sent], stage.unit)
         scores.append(ratios)
     spent = [event.times(stage.steps) for event, stage in zip(events, stages)]
@@ -216,11 +213,9 @@ def _claimed(event: Any, query: Any, mode: str) -> float:
     """The deviation of a node's own noise, as its entry says."""
     if isinstance(query, Paired):
         return event.sigma_grid * query.spacing
-    return (
-        event.sigma_grid * query.grid.spacing
-        if mode == "secure"
-        else event.noise_multiplier * query.sensitivity
-    )
+    if mode == "secure":
+        return event.sigma_grid * query.grid.spacing
+    return event.noise_multiplier * query.sensitivity
 
 
 class _Away(NamedTuple):

@@ -109,9 +109,7 @@ def _kept(run: Path | None, nodes: Sequence[int]) -> dict[int, Array]:
         return {}
     found = {place: np.frombuffer(sent.payload) for place, sent in replay.read_all(run / "ledger").items()}
     steps = {k for _, k in found}
-    whole = {k: [found.get((i, k)) for i in nodes] for k in steps}
-    kept = {
-        k: np.stack(cast(list[Array], rows)) for k, rows in whole.items() if not any(r is None for r in rows)
-    }
+    whole = [k for k in steps if all((i, k) in found for i in nodes)]
+    kept = {k: np.stack([found[i, k] for i in nodes]) for k in whole}
     require(kept, f"{run} kept no bytes of what its nodes released")
     return kept

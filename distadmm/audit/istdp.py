@@ -145,7 +145,7 @@ def as_printed(
             start = np.zeros(dimension)
             start[0] = 0.01
             steps = printed.iterate(
-                X, y, Logistic(), MCP(0.0, 3.0), partial(_gaussian, stream, sigma, dimension),
+                X, y, Logistic(), MCP(0.0, 3.0), partial(lambda of, k: sigma * of.standard_normal(dimension), stream),
                 before=np.zeros(dimension), start=start, shortest=1e-3, longest=1e6,
                 beta=1e-4 if search else -math.inf,
             )  # fmt: skip
@@ -156,7 +156,3 @@ def as_printed(
         scores.append(found)
     words = f"Theorem 3.3 of the paper: ({epsilon:g}, {delta:g})-DP over {iterations} iterations"
     return scores[0], scores[1], point_claim(epsilon, delta, words)
-
-
-def _gaussian(stream: np.random.Generator, sigma: float, dimension: int, k: int) -> Array:
-    return sigma * stream.standard_normal(dimension)

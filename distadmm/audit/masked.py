@@ -162,11 +162,8 @@ def _masks(made: Recording) -> list[Finding]:
     for at, member in enumerate(halves):
         member.enter("squares" if at % 2 else "gradient", 4)
     seen = np.sum([member.masked(np.zeros(4, dtype=np.int64)) for member in halves], axis=0, dtype=np.uint64)
-    if seen.any():
-        return []
-    return [
-        Finding("masks", -1, -1, "masks cancel between nodes in rounds of two kinds: the kind is not bound")
-    ]
+    text = "masks cancel between nodes in rounds of two kinds: the kind is not bound"
+    return [] if seen.any() else [Finding("masks", -1, -1, text)]
 
 
 def _moved(made: Recording, k: int, tapped: Tapped) -> list[Finding]:
@@ -211,9 +208,7 @@ def reach(rule: Rule, ask: Ask, learner: Learner) -> float:
     if rule.adjacency == "add-remove":
         return float(np.linalg.norm(found, axis=1).max())
     if rule.of_labels:  # only its label: e and -e, as rows times their labels
-        return max(
-            float(np.linalg.norm(found[i] - found[j])) for i, j in enumerate(range(len(halves), len(rows)))
-        )
+        return float(np.linalg.norm(found[: len(halves)] - found[len(halves) :], axis=1).max())
     square = np.einsum("ij,ij->i", found, found)
     apart = square[:, None] + square[None] - 2 * found @ found.T
     return math.sqrt(max(float(apart.max()), 0.0))
@@ -230,8 +225,8 @@ def _entries(
     c = colluding_of(config.algorithm.trust, n)
     findings, seen, spent = [], set(), 0.0
 
-    def note(event: SharedDiscreteGaussian, text: str) -> None:
-        findings.append(Finding("entry", node, event.round + 1, text))
+    def note(event: SharedDiscreteGaussian, text: str, kind: str = "entry") -> None:
+        findings.append(Finding(kind, node, event.round + 1, text))
 
     for ask, event in charged:
         honest = max(1, event.roster - c)
@@ -240,21 +235,16 @@ def _entries(
         if event.shares > honest:
             note(event, f"{honest} of the shares are honest ones; its entry says {event.shares}")
         if ask is not None and (event.kind, event.dimension) != (ask.kind, ask.words):
-            note(
-                event,
-                f"a sum of {ask.words} numbers ({ask.kind}); its entry says {event.dimension} ({event.kind})",
-            )
+            said = f"its entry says {event.dimension} ({event.kind})"
+            note(event, f"a sum of {ask.words} numbers ({ask.kind}); {said}")
         if (event.session, event.round) in seen and event.session:
-            findings.append(
-                Finding("reuse", node, event.round + 1, "a round is entered twice in one session")
-            )
+            note(event, "a round is entered twice in one session", "reuse")
         seen.add((event.session, event.round))
         if event.bears_no_label:
             spent += 0.0 if plan.rule.of_labels else math.inf
             continue
-        spent += event.sensitivity_grid**2 / (
-            honest * event.share_variance_grid - _LATTICE.get(event.kind, 4)
-        )
+        noise = honest * event.share_variance_grid - _LATTICE.get(event.kind, 4)
+        spent += event.sensitivity_grid**2 / noise
     told = [epsilon for epsilon in (privacy.epsilon, config.algorithm.evaluate) if epsilon]
     budget = sum(gaussian.mu_at(epsilon, privacy.delta) ** 2 for epsilon in told)
     if spent > budget * (1 + 1e-9):

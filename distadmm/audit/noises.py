@@ -111,12 +111,8 @@ def lengths(noise: Noise) -> tuple[float, float]:
 
 def mean_ratio(noises: Sequence[Noise]) -> float:
     """Length of the noise over the length claimed, on average."""
-    pairs = [
-        (x / shape) if n.event.law == "gamma" else math.sqrt(x / shape)
-        for n in noises
-        for shape, x in [lengths(n)]
-    ]
-    return float(np.mean(pairs))
+    ratios = ((noise, x / shape) for noise in noises for shape, x in [lengths(noise)])
+    return float(np.mean([r if noise.event.law == "gamma" else math.sqrt(r) for noise, r in ratios]))
 
 
 def two_sided(shape: Array, x: Array) -> Array:

@@ -129,15 +129,9 @@ class _Noted:
 
 
 def record(
-    algorithm: Any,
-    node: Node,
-    recipe: Recipe,
-    iterations: int,
-    source: Source,
-    phases: int,
-    *,
-    read: int | None = None,
-) -> Recording:
+    algorithm: Any, node: Node, recipe: Recipe, iterations: int, source: Source, phases: int,
+    *, read: int | None = None,
+) -> Recording:  # fmt: skip
     """A protected run with ledgers in memory, the first `read` of which are read (default: all).
 
     `node` itself is left as it was.
@@ -188,13 +182,13 @@ def charged(entries: Sequence[chain.Entry]) -> dict[int, list[Event]]:
     return found
 
 
-class _Silent:
+class _Silent(Unprotected):
     """Noise 0; what is sealed is what the recording sealed."""
 
     private = True
-    epsilon = float("inf")
 
     def __init__(self, sealed: dict[int, Array], n: int):
+        super().__init__()
         self.sealed, self.n = sealed, n
         self.factor: dict[int, Array] = {}
         self.k = 0
@@ -212,12 +206,6 @@ class _Silent:
 
     def expose(self, k: int, what: str) -> None:
         self.k = k
-
-    def checkpoint(self, k: int) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
 
 
 class Twin(NamedTuple):

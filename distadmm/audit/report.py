@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from distadmm.audit.bounds import Claim, Outcome
+from distadmm.audit.bounds import Claim, Outcome, lower_bound, trade_off
 from distadmm.audit.draws import REPEATED
 from distadmm.audit.noises import LEVEL, TESTS, Array, Verdict
 from distadmm.files import write_json, write_npz
@@ -90,16 +90,27 @@ def level_two(claim: Claim, found: Outcome, runs: int, nothing: str = "") -> Lev
     return _of(2, claim, found, runs, nothing, text)
 
 
+def levels_of(
+    options: Any, claim: Claim, scores: tuple[Array, Array], delta: float, nothing: str = ""
+) -> list[Level]:
+    """Levels 1 and 2, as far as `options` want them; at the run's `delta` where they name no other."""
+    delta = delta if options.audit_delta is None else options.audit_delta
+    given: dict[str, Any] = {"delta": delta, "confidence": options.confidence}
+    found = []
+    for number, tested, told in ((1, trade_off, level_one), (2, lower_bound, level_two)):
+        if options.wants(number):
+            found.append(told(claim, tested(claim, *scores, **given), options.runs, nothing))
+    return found
+
+
 def table(found: Audit, folder: Path) -> str:
     rows = [("audit of", found.subject)]
     for level in found.levels:
         rows.append((f"level {level.level}", f"{level.verdict.upper()} ({level.text})"))
-        rows += [
-            ("", f"{f['kind']}: {_where(f)}{f['text']}") for f in level.more.get("findings", [])[:_SHOWN]
-        ]
-        rest = len(level.more.get("findings", [])) - _SHOWN
-        if rest > 0:
-            rows.append(("", f"and {rest} more: see audit.json"))
+        findings = level.more.get("findings", [])
+        rows += [("", f"{each['kind']}: {_where(each)}{each['text']}") for each in findings[:_SHOWN]]
+        if len(findings) > _SHOWN:
+            rows.append(("", f"and {len(findings) - _SHOWN} more: see audit.json"))
         if level.level:
             plays = f"{level.runs} transcripts a world, confidence {level.confidence:g}"
             rows.append(("", f"claim: {level.claim}; {plays}"))
@@ -116,15 +127,9 @@ def _where(finding: dict[str, Any]) -> str:
 
 
 def as_json(found: Audit) -> dict[str, Any]:
-    levels = [{**level._asdict(), **level.more} for level in found.levels]
-    for level in levels:
-        del level["more"]
-    return {
-        "subject": found.subject,
-        "refuted": found.refuted,
-        "watermark": found.watermark,
-        "levels": [plain(level) for level in levels],
-    }
+    levels = [{k: v for k, v in {**one._asdict(), **one.more}.items() if k != "more"} for one in found.levels]
+    whole = {"subject": found.subject, "refuted": found.refuted, "watermark": found.watermark}
+    return {**whole, "levels": [plain(level) for level in levels]}
 
 
 def write(found: Audit, folder: Path) -> None:
@@ -141,11 +146,11 @@ def write(found: Audit, folder: Path) -> None:
 def draw(found: Audit) -> Any:
     """Left: the trade-off of the scores and the claimed limit.  Right: p-values of level 0."""
     tested = found.white_box is not None and len(found.white_box.p_values) > 0
-    panels = [kind for kind, there in (("scores", found.scores is not None), ("level 0", tested)) if there]
+    panels = [_trade_off] * (found.scores is not None) + [_p_values] * tested
     figure = figures.pyplot().figure(figsize=(5.2 * max(len(panels), 1), 4.4), layout="constrained")
     axes = figure.subplots(1, max(len(panels), 1), squeeze=False)[0]
-    for kind, ax in zip(panels, axes):
-        (_trade_off if kind == "scores" else _p_values)(found, ax)
+    for panel, ax in zip(panels, axes):
+        panel(found, ax)
     title = f"{found.subject}: {'REFUTED' if found.refuted else 'not refuted'}"
     figure.suptitle(title + ("\nsimulation noise" if found.watermark == REPEATED else ""), fontsize=10)
     return figure
@@ -159,13 +164,9 @@ def _trade_off(found: Audit, ax: Any) -> None:
     wrong = 1 - np.searchsorted(np.sort(here), cuts, side="right") / len(here)
     missed = np.searchsorted(np.sort(there), cuts, side="right") / len(there)
     ax.step(wrong, missed, where="post", color="C0", linewidth=2, label="transcripts", clip_on=False)
-    x = np.linspace(0, 1, 401)
-    limit = np.max(
-        [1 - d - np.exp(e) * x for e, d in zip(found.claim.epsilons, found.claim.deltas)]
-        + [np.exp(-e) * (1 - d - x) for e, d in zip(found.claim.epsilons, found.claim.deltas)]
-        + [np.zeros_like(x)],
-        axis=0,
-    )
+    x, e, d = np.linspace(0, 1, 401), found.claim.epsilons[:, None], found.claim.deltas[:, None]
+    below = np.concatenate([1 - d - np.exp(e) * x, np.exp(-e) * (1 - d - x)])
+    limit = np.maximum(below.max(axis=0), 0.0)
     ax.plot(x, limit, color="C3", label="limit of the claim")
     ax.fill_between(x, 0, limit, color="C3", alpha=0.12, label="refutes the claim")
     for level in found.levels:

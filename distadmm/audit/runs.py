@@ -104,10 +104,9 @@ def _sharing(run: RunDirectory, width: int) -> Play:
         found = sharing.played(party, runs, draws, events)
         if first is None:
             return found
-        slopes = sharing.played(first, runs, draws, events_of(run, 1))
-        return found._replace(
-            noises=[*found.noises, *slopes.noises], findings=[*found.findings, *slopes.findings]
-        )
+        more = sharing.played(first, runs, draws, events_of(run, 1))
+        noises, findings = [*found.noises, *more.noises], [*found.findings, *more.findings]
+        return found._replace(noises=noises, findings=findings)
 
     return Play(
         f"what {'parties 1 and' if first else 'party'} {m} send{'' if first else 's'} in {run.path}, "

@@ -84,12 +84,13 @@ def _gradients(
         if i in inside or not around or not around <= inside or not solves:
             continue
         found[i] = np.stack(
-            [-(at.linear[i] + _times(at.quadratic[i], sent[k][i])) for k, at in sorted(solves.items())]
+            [-(at.linear[i] + times(at.quadratic[i], sent[k][i])) for k, at in sorted(solves.items())]
         )
     return found
 
 
-def _times(Q: Array, f: Array) -> Array:
+def times(Q: Array | float, f: Array) -> Array:
+    """Q f of a matrix, or of a number for a multiple of the identity."""
     return Q @ f if np.ndim(Q) == 2 else Q * f
 
 

@@ -24,6 +24,7 @@ import numpy as np
 from distadmm.algorithm import Array, Node
 from distadmm.audit.noises import Finding, Noise, Verdict, verdict_of
 from distadmm.audit.play import Recording, Solve, Twin, charged, twin
+from distadmm.audit.views import times
 from distadmm.data.table import dense, take
 from distadmm.methods.consensus import private as protect
 from distadmm.privacy.accounting.events import Event
@@ -104,10 +105,9 @@ class _Release:
         self.tolerance = node.problem.tolerance
         self.weight, self.curvature = self.objective.scale * slope, curvature / slope
         self.linear, self.off = solve.linear[i], solve.f[i]
-        self.Q = (
-            solve.quadratic[i] if np.ndim(solve.quadratic[i]) == 2 else float(np.ravel(solve.quadratic[i])[0])
-        )
-        least = float(np.linalg.eigvalsh(self.Q)[0]) if isinstance(self.Q, np.ndarray) else self.Q
+        Q = solve.quadratic[i]
+        self.Q = Q if np.ndim(Q) == 2 else float(np.ravel(Q)[0])
+        least = float(np.linalg.eigvalsh(Q)[0]) if np.ndim(Q) == 2 else self.Q
         self.floor = node.facts.ridge + least
         self.sent = recording.sealed[k][i]
         error = recording.output.get((i, k))
@@ -140,25 +140,20 @@ class _Release:
         if event.place == "objective" and self.paid is not None:
             off, allowed = float(np.linalg.norm(self.recovered() - self.paid)), self.allowed()
             if not off <= allowed:  # nor a NaN
-                note(
-                    "inexact",
-                    f"the gradient at what was sent is {off:.3g}, tolerance {allowed:.3g}: not the minimiser "
-                    "under the noise that was paid for",
-                )
+                short = f"the gradient at what was sent is {off:.3g}, tolerance {allowed:.3g}"
+                note("inexact", f"{short}: not the minimiser under the noise that was paid for")
         return found
 
     def allowed(self) -> float:
         """The tolerance, and what rounding f = (f + e) - e does to the gradient."""
         steep = self.objective.scale * getattr(self.objective, "rows", 0) * self.curvature
-        rounding = np.finfo(float).eps * (
-            (steep + self.floor) * np.linalg.norm(self.sent) + np.linalg.norm(self.linear)
-        )
-        return self.tolerance * (1 + 1e-6) + 64 * float(rounding)
+        long = (steep + self.floor) * np.linalg.norm(self.sent) + np.linalg.norm(self.linear)
+        return self.tolerance * (1 + 1e-6) + 64 * float(np.finfo(float).eps * long)
 
     def recovered(self) -> Array:
         """The linear noise that makes the released model the exact minimiser."""
         f = self.sent - self.error
-        return -(self.objective.grad(f) + self.linear + _times(self.Q, f))
+        return -(self.objective.grad(f) + self.linear + times(self.Q, f))
 
     def noise(self, event: Event) -> Noise:
         b = self.recovered() if event.place == "objective" else self.sent - self.off
@@ -169,10 +164,6 @@ class _Release:
         """How far one record moves the minimiser, and the tolerance in both worlds."""
         records = 1 if self.adjacency == "add-remove" else 2
         return (records * self.weight + 2 * self.tolerance) / self.floor
-
-
-def _times(Q: Array | float, f: Array) -> Array:
-    return Q @ f if isinstance(Q, np.ndarray) else Q * f
 
 
 class _OneRecord:
@@ -212,12 +203,8 @@ def of_plan(prepared: Prepared, plan: protect.Plan) -> list[Finding]:
         for field in fields(plan.recipe)
         if not np.array_equal(getattr(plan.recipe, field.name), getattr(other.recipe, field.name))
     ]
-    schedules = [[part for release in one.releases for part in release] for one in (plan, other)]
-    if not _same(*schedules):
+    one, two = ([part for release in each.releases for part in release] for each in (plan, other))
+    if len(one) != len(two) or not all(map(np.array_equal, one, two)):
         changed.append("releases")
     text = "another record there, and the plan is another one: its "
     return [Finding("schedule", first, -1, text + ", ".join(changed))] if changed else []
-
-
-def _same(one: Any, two: Any) -> bool:
-    return len(one) == len(two) and all(map(np.array_equal, one, two))

@@ -233,13 +233,10 @@ def assumptions(options: Options) -> list[str]:
     """Whose bound each line is, and what it assumes."""
     objective = options.mechanism in ("gamma", "gaussian")
     lines = []
-    if options.mechanism in ("gamma", "gaussian"):
-        theorem = "published: Theorem V.1 of Zhang, Khalili and Liu, Recycled ADMM; exact minimisers, "
-        lines.append(
-            f"published: no row, because {silent} (Theorem V.1 of Zhang, Khalili and Liu, Recycled ADMM)"
-            if (silent := _unpublished(options))
-            else f"{theorem}2 c1 C/B < Phi, one record replaced; none is stated for groups"
-        )
+    if objective:
+        theorem, silent = "Theorem V.1 of Zhang, Khalili and Liu, Recycled ADMM", _unpublished(options)
+        holds = f"{theorem}; exact minimisers, 2 c1 C/B < Phi, one record replaced; none is stated for groups"
+        lines.append(f"published: {f'no row, because {silent} ({theorem})' if silent else holds}")
     if options.mechanism == "gamma":
         lines.append(
             "pure: the sum of alpha Delta + ln(1 + w c1/Phi), Delta = w = C/B (replaced: 2 w; flipped logistic label: "
@@ -339,7 +336,8 @@ def table(options: Options, found: dict[str, Any]) -> str:
     for key, label in ROWS:
         values = [found["epsilon"][a][key] for a in shown]
         if key == "best" or any(math.isfinite(v) for v in values):
-            lines.append(f"{label:<32}" + "".join(f"{_shown(v):>20}" for v in values))
+            cells = [rounded_up(v) if math.isfinite(v) else "none" for v in values]
+            lines.append(f"{label:<32}" + "".join(f"{cell:>20}" for cell in cells))
     notes = [found["held"], *found["assumptions"], found["not_covered"]]
     return "\n".join([*lines, "", *(textwrap.fill(note, 100, subsequent_indent="  ") for note in notes)])
 
@@ -349,15 +347,8 @@ def described(found: dict[str, Any]) -> str:
     events = list(found["events"].values())
     same = {k: v for k, v in events[0].items() if all(e[k] == v for e in events)}
     name = same.pop("mech")
-    return f"{name}: " + ", ".join(f"{k.replace('_', ' ')} {_brief(v)}" for k, v in same.items())
-
-
-def _brief(value: Any) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-def _shown(value: float) -> str:
-    return rounded_up(value) if math.isfinite(value) else "none"
+    brief = {k: f"{v:.6g}" if isinstance(v, float) else v for k, v in same.items()}
+    return f"{name}: " + ", ".join(f"{k.replace('_', ' ')} {v}" for k, v in brief.items())
 
 
 def coalitions(options: Options) -> dict[int, float]:

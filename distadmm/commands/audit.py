@@ -27,7 +27,7 @@ from distadmm import radmm
 from distadmm.audit import bounds, canary, coalition, gossip, istdp, play, runs, sharing, whitebox
 from distadmm.audit.draws import Draws, Played
 from distadmm.audit.noises import Finding, Verdict, verdict_of
-from distadmm.audit.report import Audit, Level, level_one, level_two, level_zero, table, write
+from distadmm.audit.report import Audit, level_zero, levels_of, table, write
 from distadmm.audit.runs import Play
 from distadmm.commands import transcript
 from distadmm.errors import DONE, FAILURE, InputError, require
@@ -184,7 +184,8 @@ def attack(config: Config, options: Options, world: World | None = None) -> Play
     def one(item: tuple[bool, int]) -> tuple[Array, list[Any]]:
         there, b = item
         runs = min(_BATCH, options.runs - b * _BATCH)
-        source = draws.source(_seed(config.loop.seed, int(there), b))
+        seed = np.random.SeedSequence(config.loop.seed, spawn_key=(_WORLDS, int(there), b))
+        source = draws.source(int(seed.generate_state(1, np.uint64)[0]))
         return canary.scores(setting, found, there, runs, source)
 
     parts = world.share_out(one, batches)
@@ -193,11 +194,6 @@ def attack(config: Config, options: Options, world: World | None = None) -> Play
     half = len(batches) // 2
     sides = [np.concatenate([scores for scores, _ in side]) for side in (parts[:half], parts[half:])]
     return Played(sides[0], sides[1], parts[0][1])
-
-
-def _seed(seed: int, world: int, batch: int) -> int:
-    sequence = np.random.SeedSequence(entropy=seed, spawn_key=(_WORLDS, world, batch))
-    return int(sequence.generate_state(1, np.uint64)[0])
 
 
 GOSSIP = "distadmm.methods.gossip"
@@ -212,39 +208,21 @@ def _gossip(config: Config, options: Options) -> Audit:
 def _consensus(config: Config, options: Options, world: World) -> Audit | None:
     if config.algorithm.house == GOSSIP:
         return world.on_root(lambda: _gossip(config, options))
-    levels: list[Level] = []
-    scores: tuple[Array, Array] | None = None
-    claim: bounds.Claim | None = None
-    delta = config.privacy.delta if options.audit_delta is None else options.audit_delta
-    verdict = None
-    if options.wants(0):
-        verdict = world.on_root(lambda: white_box(config))
-        levels.append(level_zero(verdict))
-    if options.wants(1) or options.wants(2):
-        found = attack(config, options, world)
-        if world.is_root:
-            adjacency: Any = config.privacy.adjacency
-            published = accountant.published_epsilon(found.events, adjacency)
-            by = f"the attacked node's ledger (published bound {statements.rounded_up(published)})"
-            claim = bounds.claim_of(found.events, adjacency, by)
-            scores = found.here, found.there
-            nothing = canary.unbounded(found.events)
-            levels += _levels(options, claim, scores, delta, nothing)
-    words = f"{config.name}, adjacency {config.privacy.adjacency}"
-    words += f", {options.canary} canary" if scores is not None else ""
-    return Audit(words, _draws(config).words, levels, claim, scores, verdict) if world.is_root else None
-
-
-def _levels(
-    options: Options, claim: bounds.Claim, scores: tuple[Array, Array], delta: float, nothing: str = ""
-) -> list[Level]:
-    given: dict[str, Any] = {"delta": delta, "confidence": options.confidence}
-    found = []
-    if options.wants(1):
-        found.append(level_one(claim, bounds.trade_off(claim, *scores, **given), options.runs, nothing))
-    if options.wants(2):
-        found.append(level_two(claim, bounds.lower_bound(claim, *scores, **given), options.runs, nothing))
-    return found
+    adjacency: Any = config.privacy.adjacency
+    words, draws = f"{config.name}, adjacency {adjacency}", _draws(config).words
+    verdict = world.on_root(lambda: white_box(config)) if options.wants(0) else None
+    levels = [] if verdict is None else [level_zero(verdict)]
+    if options.level == "0":
+        return Audit(words, draws, levels, None, None, verdict)
+    found = attack(config, options, world)
+    if not world.is_root:
+        return None
+    published = accountant.published_epsilon(found.events, adjacency)
+    by = f"the attacked node's ledger (published bound {statements.rounded_up(published)})"
+    claim, scores = bounds.claim_of(found.events, adjacency, by), (found.here, found.there)
+    nothing = canary.unbounded(found.events)
+    levels += levels_of(options, claim, scores, config.privacy.delta, nothing)
+    return Audit(f"{words}, {options.canary} canary", draws, levels, claim, scores, verdict)
 
 
 # -- other subjects ----------------------------------------------------------------------------------------
@@ -290,9 +268,9 @@ def _attacked(play: Play, options: Options, seed: int, delta: float) -> Audit:
         assert play.printed is not None
         here, there, claim = play.printed(options.runs, seed)
         scores = here, there
-    if not (options.wants(1) or options.wants(2)):
+    if options.level == "0":
         return Audit(play.words, draws.words, levels, None, None, zero)
-    levels += _levels(options, claim, scores, delta if options.audit_delta is None else options.audit_delta)
+    levels += levels_of(options, claim, scores, delta)
     return Audit(play.words, draws.words, levels, claim, scores, zero)
 
 
@@ -331,7 +309,7 @@ def audited(asked: dict[str, Any], world: World) -> Audit | None:
         config = radmm.configure(**values)
         require(config.privacy.wanted, NO_CLAIM)
         if isinstance(config.algorithm, Masked):
-            return world.on_root(lambda: coalition.masked_audit(config, options, _levels))
+            return world.on_root(lambda: coalition.masked_audit(config, options))
         return _consensus(config, options, world)
     if subject == "run":
         return world.on_root(lambda: _run(asked["folder"], options, run_code=values["run_code"]))
@@ -362,7 +340,7 @@ def _run(folder: str, options: Options, *, run_code: bool) -> Audit:
     config = transcript.configuration_of(folder, "audit", run_code=run_code)
     if run.config.get("algorithm") == "masked":
         require(config.privacy.wanted, _silent(folder))
-        return coalition.masked_audit(config, options, _levels, Path(folder))
+        return coalition.masked_audit(config, options, Path(folder))
     if config.algorithm.house == GOSSIP and config.privacy.wanted:
         return _gossip(config, options)
     verdict = white_box_of_run(folder, run_code=run_code)

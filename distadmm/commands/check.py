@@ -138,22 +138,20 @@ def _read(words: Sequence[str]) -> Any:
 
 
 def _work(options: Any, world: Any) -> int:
-    if isinstance(options, Options):
-        return world.on_root(lambda: _print(check(options)))  # type: ignore[no-any-return]
     if isinstance(options, tuple):
         from distadmm.commands.check_papers import GROUPS
 
         name, parts = options
-        lines = partial(GROUPS[name][1], parts)
+        said = partial(GROUPS[name][1], parts)
     else:
-        lines = partial(check_masked.lines, options)
-    world.on_root(lambda: print("\n".join(lines())))
+        said = partial(_said if isinstance(options, Options) else check_masked.lines, options)
+    world.on_root(lambda: print("\n".join(said())))
     return DONE
 
 
-def _print(report: Report) -> int:
-    print(json_format.dumps(table(report), indent=2) if report.options.json else "\n".join(lines(report)))
-    return DONE
+def _said(options: Options) -> list[str]:
+    report = check(options)
+    return [json_format.dumps(table(report), indent=2)] if options.json else lines(report)
 
 
 def check(options: Options) -> Report:

@@ -68,6 +68,7 @@ def of_sharing(parts: tuple[Any, ...]) -> list[str]:
     ranks = ", ".join(f"{b.rank} of {b.width}" for b in blocks.values())
     enough, rho, weight = stationary.least_descending(problem.loss), state.rho, 1.0 + state.tau
     smooth = math.isfinite(L)
+    lowest = min(problem.loss.value(SCORES, np.full(SCORES.size, y)).min() for y in (-1.0, 1.0))
     assumed = [
         ("1", "smooth loss, full column rank", smooth and all(least.values()),
          f"ranks {ranks}" + "; the loss has a kink" * (not smooth)),
@@ -77,7 +78,7 @@ def of_sharing(parts: tuple[Any, ...]) -> list[str]:
          f"by {-max(short.values()):.3g}; Lemma 4 drops rho/2: rho sigma_max is what it needs, whatever rho"),
         ("2c", "rho gamma > 2 L^2 and rho >= L", rho * (rho - w) > 2 * L * L and rho >= L,
          f"from rho = {enough:.4g} on" if smooth else "whatever rho: at the kink l' jumps"),
-        ("3", "bounded below", _lowest(problem.loss) >= 0, "by 0, on a grid of scores"),
+         ("3", "bounded below", lowest >= 0, "by 0, on a grid of scores"),
         ("4", "regulariser smooth or convex", not problem.reg.folded,
          "folded: weakly convex" if problem.reg.folded else "convex"),
     ]  # fmt: skip
@@ -136,10 +137,6 @@ def _sharing_measured(
     ]
 
 
-def _lowest(loss: Any) -> float:
-    return float(min(loss.value(SCORES, np.full(SCORES.size, y)).min() for y in (-1.0, 1.0)))
-
-
 ETA, BETA = 0.5, 1e-4  # the halving and the acceptance of the printed line search
 
 
@@ -174,9 +171,8 @@ def of_istdp(parts: tuple[Any, ...]) -> list[str]:
         f"{'bound at T':>10}",
     ]  # fmt: skip
     for sigma in (0.0, 0.01, 1.0):
-        most, longest, stuck, excess = _printed_run(
-            X, y, loss, penalty, sigma, low, high, asked.measured, found.objective
-        )
+        ran = _printed_run((X, y, loss), penalty, sigma, (low, high), asked.measured)
+        most, longest, stuck, excess = *ran[:3], ran[3] - found.objective
         claimed = far / (2 * asked.measured * low)
         broken = "  broken" if excess > claimed else ""
         told = f"{most:8d}  {stuck:7d} of {asked.measured:<4d}  {longest * L:13.3g}  {excess:9.3g}  {claimed:10.3g}"
@@ -189,35 +185,26 @@ def of_istdp(parts: tuple[Any, ...]) -> list[str]:
 
 
 def _printed_run(
-    X: Array,
-    y: Array,
-    loss: Any,
-    penalty: Any,
-    sigma: float,
-    low: float,
-    high: float,
-    steps: int,
-    best: float,
+    rows: tuple[Array, Array, Any], penalty: Any, sigma: float, ends: tuple[float, float], steps: int
 ) -> tuple[int, float, int, float]:
-    """(most halvings of an accepted step, the longest of these, iterations without one, F - F* at the end)."""
-    rng, most, longest = np.random.default_rng(0), 0, 0.0
+    """(most halvings of an accepted step, the longest of these, iterations without one, F at the end)."""
+    rng, most, longest, (X, y, loss) = np.random.default_rng(0), 0, 0.0, rows
     start = np.zeros(X.shape[1])
     states = printed.iterate(
-        X, y, loss, penalty, lambda k: sigma * rng.standard_normal(start.size),
-        before=start + 0.01, start=start, shortest=low, longest=high, beta=BETA, eta=ETA,
+        *rows, penalty, lambda k: sigma * rng.standard_normal(start.size),
+        before=start + 0.01, start=start, shortest=ends[0], longest=ends[1], beta=BETA, eta=ETA,
     )  # fmt: skip
     theta, before = start, start + 0.01
-    slope = printed.gradient((X, y, loss), before)
+    slope = printed.gradient(rows, before)
     for _ in range(steps):
-        g = printed.gradient((X, y, loss), theta)
-        tried = printed.step_length(theta - before, g - slope, low, high)
+        g = printed.gradient(rows, theta)
+        tried = printed.step_length(theta - before, g - slope, *ends)
         state = next(states)
         if state.accepted:
             most = max(most, round(math.log(state.step / tried) / math.log(ETA)))
             longest = max(longest, state.step)
         theta, before, slope = state.theta, state.before, state.g
-    excess = float(loss.value(X @ theta, y).mean()) + penalty.value(theta) - best
-    return most, longest, len(state.stuck), excess
+    return most, longest, len(state.stuck), float(loss.value(X @ theta, y).mean()) + penalty.value(theta)
 
 
 def of_funnel(parts: tuple[Any, ...]) -> list[str]:

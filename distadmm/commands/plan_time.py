@@ -125,15 +125,10 @@ def trial(name: str, options: Options) -> Trial:
         state = algorithm.step(made, state, node)
         sizes.append((traffic.bytes - before[0]) / (traffic.messages - before[1]))
     took = (time.perf_counter() - began) / (_TRIAL * made)
-    return Trial(
-        config.name,
-        algorithm.tree,
-        algorithm.roll,
-        made if algorithm.tree else options.iterations,
-        algorithm.mixes,
-        tuple(sizes),
-        took if options.compute is None else float(options.compute),
-    )
+    iterations = made if algorithm.tree else options.iterations
+    compute = took if options.compute is None else float(options.compute)
+    sort = config.name, algorithm.tree, algorithm.roll
+    return Trial(*sort, iterations, algorithm.mixes, tuple(sizes), compute)
 
 
 def lines_of(options: Options, trials: Sequence[Trial]) -> list[Line]:
@@ -257,50 +252,33 @@ def _of_tree(n: int, b: int) -> int:
 
 
 def as_text(options: Options, trials: Sequence[Trial], lines: Sequence[Line]) -> list[str]:
-    rate = (
-        "no limit"
-        if options.bandwidth is None
-        else f"{8e-6 * options.bandwidth:g} Mbit/s of each interface, each way"
-    )
+    rate, width = "no limit", options.bandwidth
+    if width is not None:
+        rate = f"{8e-6 * width:g} Mbit/s of each interface, each way"
     loss = f", {100 * options.packet_loss:g} % of packets lost" if options.packet_loss else ""
+    machines = f"{options.machines} machines" if options.machines else "a machine for each node"
     where = "stated" if options.compute is not None else "measured here"
     text = [
         f"links       {1e3 * options.latency:g} ms one way, {rate}{loss}",
-        f"network     {options.topology}, "
-        + (f"{options.machines} machines" if options.machines else "a machine for each node"),
+        f"network     {options.topology}, {machines}",
         f"nodes       {options.rows} rows of {options.columns} columns; compute {where}, on rows that were made up",
     ]
     for one in trials:
-        what = (
-            "sums over a tree, up and down" + ", and a call of all" * one.roll
-            if one.tree
-            else f"iterations of {one.exchanges} message(s) an edge"
-        )
+        what = f"iterations of {one.exchanges} message(s) an edge"
+        if one.tree:
+            what = "sums over a tree, up and down" + ", and a call of all" * one.roll
         text.append(
             f"{one.name:12}{one.iterations} {what}, {one.message:,.0f} bytes; {1e3 * one.compute:.3g} ms of a node"
         )
     heads = ["nodes", "degree", "tree", *(one.name for one in trials)]
-    rows = [
-        [
-            f"{line.nodes:,}",
-            f"{line.degree:,}",
-            f"{line.height:,}",
-            *(_spoken(line.seconds[one.name]) for one in trials),
-        ]
-        for line in lines
-    ]
+    times = [[_spoken(line.seconds[one.name]) for one in trials] for line in lines]
+    rows = [[*(f"{n:,}" for n in line[:3]), *own] for line, own in zip(lines, times)]
     widths = [max(map(len, column)) for column in zip(heads, *rows)]
-    text += [
-        "",
-        *("  ".join(cell.rjust(width) for cell, width in zip(row, widths)) for row in (heads, *rows)),
-        "",
-    ]
+    aligned = ["  ".join(map(str.rjust, row, widths)) for row in (heads, *rows)]
     estimate = "; with loss an estimate" * bool(options.packet_loss and _is_family(options.topology))
     return [
-        *text,
-        "degree: the largest; tree: its height.  The slowest way through the network decides"
-        + estimate
-        + ".",
+        *(*text, "", *aligned, ""),
+        f"degree: the largest; tree: its height.  The slowest way through the network decides{estimate}.",
         "How many iterations a goal takes depends on the network: python -m distadmm check, or study.  Start-up, keys,",
         "masks and congestion control are not in it (docs/cluster.md).",
     ]
@@ -317,15 +295,9 @@ def _spoken(seconds: float) -> str:
 
 
 def as_json(options: Options, trials: Sequence[Trial], lines: Sequence[Line]) -> str:
-    found = {
-        "latency": float(options.latency),
-        "bandwidth": None if options.bandwidth is None else float(options.bandwidth),
-        "packet_loss": options.packet_loss,
-        "topology": options.topology,
-        "algorithms": [one._asdict() for one in trials],
-        "lines": [line._asdict() for line in lines],
-    }
-    return json_format.dumps(found, indent=2)
+    asked = {name: getattr(options, name) for name in ("latency", "bandwidth", "packet_loss", "topology")}
+    told = {"algorithms": [one._asdict() for one in trials], "lines": [line._asdict() for line in lines]}
+    return json_format.dumps({**asked, **told}, indent=2)
 
 
 main = with_flags(PROG, __doc__, Options, work)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from distadmm.commands.report_kinds import KINDS, Column, Curve
-from distadmm.commands.report_runs import Array, Group, Trace, file_name
+from distadmm.commands.report_runs import Group, Trace, file_name
 from distadmm.errors import InputError, sense_of
 from distadmm.files import read_npz
 from distadmm.graphs import draw as drawing
@@ -52,25 +52,23 @@ def for_paper(found: Sequence[Picture], path: Path, mark: str) -> None:
 
 def _curves(found: Sequence[Group], curve: Curve) -> Picture | None:
     """Median and range over the seeds of each group; nothing where no run has measured it."""
-    measured = [
-        (at, group.label, [t.history for t in group.traces if not np.isnan(t.history[curve.y]).all()])
-        for at, group in enumerate(found)
-    ]
-    measured = [(at, label, histories) for at, label, histories in measured if histories]
-    if sum(len(history[curve.y]) for _, _, histories in measured for history in histories) < 2:
+    measured = []
+    for at, group in enumerate(found):
+        if some := [trace for trace in group.traces if not np.isnan(trace.history[curve.y]).all()]:
+            measured.append((at, group.label, some))
+    if sum(len(trace.history[curve.y]) for _, _, some in measured for trace in some) < 2:
         return None  # a point alone says no more than the table
     rounds = curve.x == "iteration" and {group.steps for group in found} == {"rounds"}
     x_label = "round" if rounds else curve.x_label
-    last = [
-        f"{label}: {np.median([_last(h[curve.y]) for h in hs]) * curve.y_unit:.4g}"
-        for _, label, hs in measured
-    ]
+    ends = [(label, np.median([trace.last(curve.y) for trace in some])) for _, label, some in measured]
+    last = [f"{label}: {end * curve.y_unit:.4g}" for label, end in ends]
     text = f"In the end: {'; '.join(last)}."
-    text += " Bands: the range over seeds." * any(len(histories) > 1 for _, _, histories in measured)
+    text += " Bands: the range over seeds." * any(len(some) > 1 for _, _, some in measured)
     text += " Thin: the worst node." * bool(curve.worst)
 
     def draw(axis: Any) -> None:
-        for at, label, histories in measured:
+        for at, label, some in measured:
+            histories = [trace.history for trace in some]
             length = min(len(history[curve.y]) for history in histories)
             y, worst = (
                 curve.y_unit * np.array([history[name][:length] for history in histories])
@@ -92,11 +90,6 @@ def _curves(found: Sequence[Group], curve: Curve) -> Picture | None:
         axis.set(xlabel=x_label, ylabel=curve.y_label)
 
     return Picture(f"{curve.y_label} over {x_label}", text, draw)
-
-
-def _last(values: Array) -> float:
-    known = values[~np.isnan(values)]
-    return float(known[-1]) if len(known) else math.nan
 
 
 def _spent(found: Sequence[Group], what: Column) -> Picture | None:

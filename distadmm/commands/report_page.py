@@ -89,6 +89,7 @@ def page(mark: str, told: Sequence[Told]) -> str:
     at = 0
     for one in told:
         same = list(dict([*one.same, *common(one.runs)]).items())
+        alike = "the same in every row" if len(one.rows) > 1 else "settings"
         drawn = figures(one.runs, at)
         at += len(drawn)
         parts += [
@@ -97,13 +98,13 @@ def page(mark: str, told: Sequence[Told]) -> str:
             table(one.header, one.rows, f"{one.kind}: what each setting reached"),
             f"<p>{escape(_reading(one))}</p>",
             *(['<div class="figures">', *drawn, "</div>"] if drawn else []),
-            *([table(["setting", "value"], same, f"{one.kind}: {_alike(one)}", "words")] if same else []),
+            *([table(["setting", "value"], same, f"{one.kind}: {alike}", "words")] if same else []),
             "</section>",
         ]
-    heads, lines, alike = shared(["setting", "directory", "seed", "data"], _sources(groups))
+    heads, lines, same = shared(["setting", "directory", "seed", "data"], _sources(groups))
     known = [any(cells) for cells in zip(*lines)]  # made-up problems have no data
     heads, *lines = (list(compress(line, known)) for line in (heads, *lines))
-    said = "; ".join(f"{head} {value}" for head, value in alike if value)
+    said = "; ".join(f"{head} {value}" for head, value in same if value)
     parts += [
         '<section aria-labelledby="sources">\n<h2 id="sources">Where it comes from</h2>',
         table(heads, lines, "directories of the runs", "words"),
@@ -116,10 +117,6 @@ def page(mark: str, told: Sequence[Told]) -> str:
 def prose(text: str) -> str:
     """Escaped, with no line's end within a number."""
     return _POWER.sub(r'<span class="number">\g<0></span>', escape(text))
-
-
-def _alike(one: Told) -> str:
-    return "the same in every row" if len(one.rows) > 1 else "settings"
 
 
 def _reading(one: Told) -> str:

@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 
 from distadmm import radmm
 from distadmm.commands import check, grid, study_numbers, study_report, sweep
-from distadmm.commands.study_numbers import Line
 from distadmm.errors import InputError, require, sense_of
 from distadmm.files import finite, read_json, write_json
 from distadmm.flags import again, fields_of, flag, flag_group, option, parse, positional
@@ -138,7 +137,9 @@ def read(argv: Sequence[str]) -> Request:
         )
     shared = {name: values[0] for name, values in flags.items()}
     if options.quick:
-        options = _sketched(options)
+        first = {name: getattr(options, name)[:1] for name in ("sizes", "epsilon")}
+        first |= {name: getattr(options, name)[:2] for name in ("graph_seeds", "data_seeds")}
+        options = replace(options, iterations=max(options.iterations // 2, 2), **first)
     cases = list(_cases(options, shared))
     _check(cases)
     secret = sum(
@@ -147,13 +148,6 @@ def read(argv: Sequence[str]) -> Request:
     kept = ("out", "ranks", "jobs", "launcher", "list_", "point")
     asked = sweep.Options(**{name: getattr(options, name) for name in kept})
     return Request(options, cases, sweep.request(asked, [case.point for case in cases], 2 * secret))
-
-
-def _sketched(options: Options) -> Options:
-    return replace(
-        options, sizes=options.sizes[:1], epsilon=options.epsilon[:1], iterations=max(options.iterations // 2, 2),
-        graph_seeds=options.graph_seeds[:2], data_seeds=options.data_seeds[:2],
-    )  # fmt: skip
 
 
 def _cases(options: Options, shared: dict[str, str]) -> Iterator[Case]:
@@ -213,19 +207,11 @@ def work(request: Request, world: World) -> int:
     out = Path(options.out)
     finished = [case for case in cases if sweep.is_finished(case.point.folder(out))]
     if code < 128 and finished:
-        lines = _lines(options, finished, _predictions(options, finished))
+        known = {topology: facts(load(topology)) for topology in {case.topology for case in finished}}
+        rates = _predictions(options, finished)
+        lines = [study_numbers.line(case, known[case.topology], options, rates) for case in finished]
         print("\n".join(["", *study_report.written(out, lines, options)]))
     return code
-
-
-def _lines(options: Options, cases: Sequence[Case], predicted: dict[str, float | None]) -> list[Line]:
-    known = {topology: facts(load(topology)) for topology in dict.fromkeys(case.topology for case in cases)}
-    return [
-        study_numbers.line(
-            case, known[case.topology], options, predicted.get(f"{case.algorithm} {case.topology}")
-        )
-        for case in cases
-    ]
 
 
 def _predictions(options: Options, cases: Sequence[Case]) -> dict[str, float | None]:

@@ -95,7 +95,8 @@ class Ranked(NamedTuple):
     highest: int
 
 
-def line(case: Case, facts: Facts, options: Options, predicted: float | None) -> Line:
+def line(case: Case, facts: Facts, options: Options, rates: Mapping[str, float | None]) -> Line:
+    """`rates`: those that were predicted, by algorithm and network."""
     folder = case.point.folder(Path(options.out))
     trace = report_runs.read(folder)
     at = trace.first_below(options.gap)
@@ -104,7 +105,7 @@ def line(case: Case, facts: Facts, options: Options, predicted: float | None) ->
     last = ("mean_model_gap", "test_error", "worst_test_error", "test_loss", "worst_test_loss")
     family, _, *told, _ = case
     graph = facts.edges, facts.degree_mean, facts.algebraic_connectivity, facts.mu, facts.diameter
-    predicted = None if case.epsilon else predicted
+    predicted = None if case.epsilon else rates.get(f"{case.algorithm} {case.topology}")
     course = int(trace.iterations), to_gap[0], 1e-6 * to_gap[1], _rate(trace), predicted
     end = 1e-6 * trace.last("bytes"), trace.last("seconds"), trace.ended, folder.name
     ends = (*map(trace.last, last), trace.epsilon, trace.statement, *end)
@@ -180,12 +181,10 @@ def _less(one: Pooled, other: Pooled) -> bool:
         return math.isfinite(one.mean) and all(math.isinf(v) for v in other.values.values())
     a, b = _means(one.values, 1), _means(other.values, 1)
     difference = {(None, s): b[s] - a[s] for s in a.keys() & b.keys()}
-    parts = _parts(difference) + [part for each in (one, other) for part in _parts(_means_of_graphs(each))]
+    parts = _parts(difference)
+    for each in (one, other):
+        parts += _parts({(seed, None): mean for seed, mean in _means(each.values, 0).items()})
     return other.mean - one.mean > _half(parts)  # of one run each: NaN, and nothing is told
-
-
-def _means_of_graphs(one: Pooled) -> dict[tuple[int | None, None], float]:
-    return {(seed, None): mean for seed, mean in _means(one.values, 0).items()}
 
 
 def ranking(networks: Sequence[Pooled]) -> list[Ranked]:
@@ -206,6 +205,4 @@ def reached(one: Pooled) -> int:
 
 
 def rank(place: Ranked) -> str:
-    return (
-        f"{place.rank}" if place.lowest == place.highest else f"{place.rank} ({place.lowest}-{place.highest})"
-    )
+    return f"{place.rank}" + f" ({place.lowest}-{place.highest})" * (place.lowest != place.highest)

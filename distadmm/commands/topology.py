@@ -46,13 +46,9 @@ def describe(topology: networks.Topology, found: networks.Facts) -> dict[str, An
         "messages an iteration": 2 * found.edges,
     }
     for what, table in (("node", topology.node_attributes), ("edge", topology.edge_attributes)):
-        if table:
-            rows[f"{what} attributes"] = ", ".join(f"{key} {_range(values)}" for key, values in table.items())
+        ranges = [f"{key} {np.nanmin(of):g}..{np.nanmax(of):g}" for key, of in table.items()]
+        rows |= {f"{what} attributes": ", ".join(ranges)} if table else {}
     return rows
-
-
-def _range(values: np.ndarray) -> str:
-    return f"{np.nanmin(values):g}..{np.nanmax(values):g}"
 
 
 def catalogue() -> list[dict[str, Any]]:
@@ -60,9 +56,8 @@ def catalogue() -> list[dict[str, Any]]:
     rows = []
     for name, file in networks.bundled().items():
         found = networks.facts(networks.load(name))
-        rows.append(
-            {"name": name, "file": file.name, **found._asdict(), "provenance": networks.provenance(file)}
-        )
+        origin = networks.provenance(file)
+        rows.append({"name": name, "file": file.name, **found._asdict(), "provenance": origin})
     return rows
 
 
@@ -109,9 +104,8 @@ def _shown(options: Options) -> str:
             mean = changing.p * changing.graphs.sum() / len(changing.graphs)
             rows["edges in a step"] = f"{mean:.1f} on average"
         if owner is not None:
-            rows[f"on {options.ranks} ranks"] = (
-                f"{networks.cut(topology, owner)} of {found.edges} edges between ranks"
-            )
+            crossing = networks.cut(topology, owner)
+            rows[f"on {options.ranks} ranks"] = f"{crossing} of {found.edges} edges between ranks"
         lines = [f"{label:24}{value}" for label, value in rows.items()]
     if options.draw is not None:
         from distadmm.graphs.draw import draw
