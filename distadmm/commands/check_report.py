@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from distadmm.files import finite
 from distadmm.graphs.facts import Array
 from distadmm.methods.consensus.rate import iterations_for
 from distadmm.methods.consensus.theory import NODES_MOST
@@ -30,16 +31,17 @@ def table(report: Report) -> dict[str, Any]:
         "lipschitz": bounds.lipschitz.tolist(),
         "lipschitz_from": bounds.lipschitz_from,
         "curvatures_from": bounds.hessians_from,
-        "rate_admm_iteration": None if math.isnan(speed["admm"]) else speed["admm"],
-        "rate_radmm_pair": None if math.isnan(speed["radmm"]) else speed["radmm"],
+        "rate_admm_iteration": finite(speed["admm"]),
+        "rate_radmm_pair": finite(speed["radmm"]),
         "theorem": None,
     }
     if theorem is not None:
+        constants, margins = theorem.constants, theorem.margins
         found["theorem"] = {
             "status": "claimed by the paper, not proved",
-            "met": theorem.constants is not None,
-            "constants": None if theorem.constants is None else theorem.constants._asdict(),
-            "margins": None if theorem.margins is None else theorem.margins._asdict(),
+            "met": constants is not None,
+            "constants": constants and constants._asdict(),
+            "margins": margins and margins._asdict(),
             "smallest_gamma": theorem.smallest,
             "smallest_gamma_L2_mu2": theorem.smallest_reduced,
             "impossible_for_every_gamma": theorem.impossible,
@@ -59,19 +61,15 @@ def lines(report: Report) -> list[str]:
         ("M_i", f"{_span(bounds.lipschitz)}: {bounds.lipschitz_from}"),
         ("curvatures", bounds.hessians_from),
     ]
-    text = [f"{label:12}{value}" for label, value in rows]
-    text += ["", THEOREM]
-    if theorem is None:
-        text.append(
-            f"  not evaluated: it needs dense matrices, and {topology.n} nodes are more than {NODES_MOST}"
-        )
-    else:
-        text += _theorem_lines(theorem, penalties, options.gamma)
-    text += [
-        "",
-        "Spectrum (exact for quadratic losses, local for others)" + (", at the last penalties" * changing),
+    said = [f"  not evaluated: it needs dense matrices, and {topology.n} nodes are more than {NODES_MOST}"]
+    if theorem is not None:
+        said = _theorem_lines(theorem, penalties, options.gamma)
+    text = [
+        *(f"{label:12}{value}" for label, value in rows),
+        *("", THEOREM, *said, ""),
+        "Spectrum (exact for quadratic losses, local for others)" + ", at the last penalties" * changing,
+        f"  {'':20}{'error shrinks by':>18}{'for one digit':>16}",
     ]
-    text.append(f"  {'':20}{'error shrinks by':>18}{'for one digit':>16}")
     for name, what in (("admm", "ADMM, an iteration"), ("radmm", "R-ADMM, a pair")):
         needed = iterations_for(speed[name])
         digits = "diverges" if speed[name] > 1 else f"{needed:.1f}" if needed < 1e5 else f"{needed:.1e}"
@@ -101,11 +99,9 @@ def samples(options: Options, nodes: int) -> list[str]:
         noise = nodes * d**2 / (C * options.alpha**2) * math.log(d / options.failure) ** 2
         room = nodes * C * tau**2 / (2 * length**2) - noise  # a > 0 is as small as can be
         least = math.sqrt(2 * noise / (nodes * C)) * length
-        found = (
-            f"{C * nodes * fail / room:.4g} rows a node"
-            if room > 0
-            else f"none: no number of rows; tau above {least:.4g}"
-        )
+        found = f"none: no number of rows; tau above {least:.4g}"
+        if room > 0:
+            found = f"{C * nodes * fail / room:.4g} rows a node"
         text.append(f"  VI.2, alpha = {options.alpha:g}     {found}")
     return [
         *text,
@@ -121,31 +117,28 @@ def _theorem_lines(theorem: Verdict, penalties: Penalties, gamma: float) -> list
         met = "not met, whatever L and mu are; that does not mean it diverges"
     text = [f"  {f'at gamma = {gamma:g}':22}{met}"]
     if theorem.impossible:
-        text.append(
-            "  smallest gamma        none: the network is bipartite, so D + A is singular and (ii) cannot hold;"
-        )
-        text.append("                        R-ADMM may converge all the same, see the spectrum")
+        text += [
+            "  smallest gamma        none: the network is bipartite, so D + A is singular and (ii) cannot hold;",
+            "                        R-ADMM may converge all the same, see the spectrum",
+        ]
     else:
-        for label, value in (
-            ("smallest gamma", theorem.smallest),
-            ("  with L = mu = 2", theorem.smallest_reduced),
-        ):
-            text.append(f"  {label:22}{'none found' if value is None else f'{value:.6g}'}")
+        smallest = ("smallest gamma", theorem.smallest), ("  with L = mu = 2", theorem.smallest_reduced)
+        text += [f"  {label:22}{'none found' if of is None else f'{of:.6g}'}" for label, of in smallest]
     if np.ptp(penalties.last) > 0 and penalties.own:
-        text.append(
-            "  FALSE here: with dual steps of the nodes' own it can be met and the optimum still be missed;"
-        )
-        text.append("  use a common dual step")
+        text += [
+            "  FALSE here: with dual steps of the nodes' own it can be met and the optimum still be missed;",
+            "  use a common dual step",
+        ]
     elif not np.array_equal(penalties.theta, penalties.last):
-        text.append(
-            "  does not apply: it is about dual steps eta_i of each node's own, and false where they differ;"
-        )
-        text.append("  a dual step theta, common to all nodes, is not covered by it")
+        text += [
+            "  does not apply: it is about dual steps eta_i of each node's own, and false where they differ;",
+            "  a dual step theta, common to all nodes, is not covered by it",
+        ]
     if not np.array_equal(penalties.steps[-1].eta, penalties.steps[-1].eta_next):
-        text.append(
-            f"  checked for {len(penalties.steps)} solves; penalties that grow without bound freeze short of"
-        )
-        text.append("  the optimum although the conditions hold: give a cap")
+        text += [
+            f"  checked for {len(penalties.steps)} solves; penalties that grow without bound freeze short of",
+            "  the optimum although the conditions hold: give a cap",
+        ]
     return text
 
 

@@ -66,10 +66,8 @@ def work(asked: Options, world: World) -> int:
             break
     rows = table(verdicts)
     print("\n".join(laid_out(rows)))
-    last = asked.seed + len(verdicts) - 1
-    print(
-        f"\n{len(verdicts)} of {asked.count} faults in {time.monotonic() - began:.0f} s, seeds {asked.seed} to {last}"
-    )
+    took, last = time.monotonic() - began, asked.seed + len(verdicts) - 1
+    print(f"\n{len(verdicts)} of {asked.count} faults in {took:.0f} s, seeds {asked.seed} to {last}")
     if no_cable:
         print(f"no cable was cut: {no_cable}")
     if asked.out:

@@ -114,19 +114,16 @@ def work(request: Request, world: World) -> int:
         return DONE
     if request.verb == "account":
         return ledger_account.work(request.options)
-    return VERBS[request.verb][1](request)
+    return VERBS[request.verb][1](request.files, request.options) or DONE
 
 
-def show(request: Request) -> int:
-    options = request.options
-    report = ledger_report.shown(_whole(request.files), options.delta, options.records)
-    print(json.dumps(report, indent=2) if options.json else ledger_report.tables(report, options.rows))
-    return DONE
+def show(files: Sequence[Path], asked: Any) -> None:
+    report = ledger_report.shown(_whole(files), asked.delta, asked.records)
+    print(json.dumps(report, indent=2) if asked.json else ledger_report.tables(report, asked.rows))
 
 
-def verify(request: Request) -> int:
-    options = request.options
-    found = ledger_check.verified(request.files, Account(options.account), heads=options.heads)
+def verify(files: Sequence[Path], asked: Any) -> int:
+    found = ledger_check.verified(files, Account(asked.account), heads=asked.heads)
     for line in found.notes:
         print(line)
     for fault in found.faults:
@@ -136,33 +133,29 @@ def verify(request: Request) -> int:
     return FAILURE if found.faults else DONE
 
 
-def merge(request: Request) -> int:
-    options = request.options
-    report = ledger_merge.merged(_whole(request.files), options.delta, disjoint=options.disjoint)
-    print(json.dumps(report, indent=2) if options.json else ledger_merge.merged_text(report))
-    return DONE
+def merge(files: Sequence[Path], asked: Any) -> None:
+    report = ledger_merge.merged(_whole(files), asked.delta, disjoint=asked.disjoint)
+    print(json.dumps(report, indent=2) if asked.json else ledger_merge.merged_text(report))
 
 
-def certificate(request: Request) -> int:
+def certificate(files: Sequence[Path], asked: Any) -> None:
     from distadmm.commands import ledger_certificate
 
-    asked, today = request.options, time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
-    text = ledger_certificate.page(request.files, Account(asked.account), asked.delta, asked.owner, today)
+    today = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
+    text = ledger_certificate.page(files, Account(asked.account), asked.delta, asked.owner, today)
     write_text(Path(asked.out), text)
     print(f"wrote {asked.out}")
-    return DONE
 
 
-def export(request: Request) -> int:
-    content = ledger_report.exported(_whole(request.files))
-    if request.options.out is None:
+def export(files: Sequence[Path], asked: Any) -> None:
+    content = ledger_report.exported(_whole(files))
+    if asked.out is None:
         print(json.dumps(content, indent=2))
     else:
-        write_json(Path(request.options.out), content)
-    return DONE
+        write_json(Path(asked.out), content)
 
 
-VERBS: dict[str, tuple[type, Callable[[Request], int]]] = {
+VERBS: dict[str, tuple[type, Callable[[Sequence[Path], Any], int | None]]] = {
     "show": (Show, show), "verify": (Verify, verify), "merge": (Merge, merge),
     "certificate": (Certificate, certificate), "export": (Export, export),
 }  # fmt: skip

@@ -88,22 +88,17 @@ def _name(state: State, place: Path) -> str:
 
 
 def _table(state: State, runs: list[Entered], delta: float) -> dict[str, Any]:
-    whole = standing(runs, delta, exact=True)
+    whole, told = standing(runs, delta, exact=True), []
+    for run in runs:
+        spent = math.inf if run.unbounded else run.tight(run.adjacency, delta)
+        which = {"run": run.run, "where": run.where, "nodes": len(run.nodes), "adjacency": run.adjacency}
+        told.append({**which, "epsilon": spent, "why": run.unbounded})
     return {
-        "runs": [
-            {"run": run.run, "where": run.where, "nodes": len(run.nodes), **_spent(run, delta)}
-            for run in runs
-        ],
+        "runs": told,
         "epsilon": math.inf if whole.unbounded else whole.epsilon,
         "words": whole.words,
         "limits": [{**_limit(limit), "left": not limit.refuses(runs)} for limit in state.limits_of(runs)],
     }
-
-
-def _spent(run: Entered, delta: float) -> dict[str, Any]:
-    if run.unbounded:
-        return {"adjacency": run.adjacency, "epsilon": math.inf, "why": run.unbounded}
-    return {"adjacency": run.adjacency, "epsilon": run.tight(run.adjacency, delta), "why": ""}
 
 
 def _limit(limit: Limit) -> dict[str, Any]:

@@ -56,23 +56,13 @@ def page(files: Sequence[Path], account: Account, delta: float, owner: str, toda
         for told in ledger_report.shown(books, delta)["runs"]
         if (its := [b for b in books if b.header["run"] == told["run"] or str(b.path.parent) == told["run"]])
     ]
-    title = (
-        f"Privacy certificate of {len(runs)} runs"
-        if len(runs) > 1
-        else f"Privacy certificate of {runs[0][0]}"
-    )
+    title = f"Privacy certificate of {f'{len(runs)} runs' if len(runs) > 1 else runs[0][0]}"
+    made = [["made", today], ["responsible", owner], ["account of the rows", str(account.path)]]
     parts = [
         '<!doctype html>\n<html lang="en">\n<meta charset="utf-8">',
         '<meta name="viewport" content="width=device-width">',
         f"<title>{escape(title)}</title>\n<style>{STYLE}{_PRINT}</style>\n<main><h1>{escape(title)}</h1>",
-        table(
-            _FACTS,
-            [["made", today], ["responsible", owner], ["account of the rows", str(account.path)]],
-            "this page",
-            "words",
-        ),
-    ]
-    parts += [
+        table(_FACTS, made, "this page", "words"),
         "<section><h2>All that was spent on these rows</h2>",
         *_history(books, account, delta),
         "</section>",
@@ -103,12 +93,10 @@ def _run(folder: Path, books: Sequence[Book], told: dict[str, Any], delta: float
     bound = together["epsilon"] if told["statement"] == "certificate" else math.inf
     yield f"<h2>Run {escape(str(told['run']))}</h2>"
     kind = BOUND if math.isfinite(bound) else UNBOUND.get(told["statement"], "No bound")
-    kind = "No bound" if told["unbounded"] else kind
-    yield f"<p>{escape(kind)}:</p>"
-    nothing = (
-        f"Nothing is claimed of this run: {'; '.join(told['unbounded']) or 'its ledgers claim nothing'}."
-    )
-    yield f"<blockquote>{escape(told['sentence'] or nothing)}</blockquote>"
+    yield f"<p>{escape('No bound' if told['unbounded'] else kind)}:</p>"
+    why = "; ".join(told["unbounded"]) or "its ledgers claim nothing"
+    sentence = told["sentence"] or f"Nothing is claimed of this run: {why}."
+    yield f"<blockquote>{escape(sentence)}</blockquote>"
     if math.isfinite(bound):
         yield f"<p>{prose(_plainly(bound, delta))}</p>"
     began = min(str(book.header["t"]) for book in books)

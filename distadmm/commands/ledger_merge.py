@@ -98,7 +98,7 @@ def _nodes(run: Run, adjacency: Adjacency) -> list[compose.Node]:
         seen: set[str] = set()
         events = [event for book in books for event in _events(book, seen, adjacency)]
         found.append(
-            compose.Node(compose.spending(events), frozenset(n for book in books for n in book.rows))
+            compose.Node(compose.spending(events), frozenset().union(*(book.rows for book in books)))
         )
     return found
 
@@ -122,12 +122,9 @@ def _events(book: Book, seen: set[str], adjacency: Adjacency) -> list[Event]:
 
 def merged_text(report: dict[str, Any]) -> str:
     lines = [line for block in report["blocks"] for line in _block(block, report["delta"])]
-    if len(report["blocks"]) > 1:
-        lines.append(
-            f"together: epsilon {cell(report['epsilon'])} at delta {report['delta']:g}; {report['rule']}"
-        )
-    elif report["rule"]:
-        lines.append(report["rule"])
+    whole = f"together: epsilon {cell(report['epsilon'])} at delta {report['delta']:g}; "
+    if report["rule"]:
+        lines.append(whole * (len(report["blocks"]) > 1) + report["rule"])
     return "\n".join([*lines, report["not_covered"]])
 
 
@@ -138,16 +135,12 @@ def _block(block: dict[str, Any], delta: float) -> Iterable[str]:
     for run in block["runs"]:
         yield f"  run {run['run']}: {run['nodes']} node{'s' * (run['nodes'] != 1)}, epsilon {cell(run['epsilon'])}"
     rules = block["nodes_compose"]
-    if block["same_rows"]:
-        rules += (
-            f"; {block['same_rows']} sets of rows were met at several nodes, by their keyed names, and add up"
-        )
+    if met := block["same_rows"]:
+        rules += f"; {met} sets of rows were met at several nodes, by their keyed names, and add up"
     if block["several"]:
         rules += "; runs add up, by bounds that hold for runs chosen after one another"
-    yield (
-        f"  together ({rules}): published {cell(block['published_epsilon'])}, epsilon {cell(block['epsilon'])} "
-        f"at delta {exactly(delta)}"
-    )
+    bounds = f"published {cell(block['published_epsilon'])}, epsilon {cell(block['epsilon'])}"
+    yield f"  together ({rules}): {bounds} at delta {exactly(delta)}"
     for reason in block["unbounded"]:
         yield f"  epsilon is infinite: {reason}"
     yield f"  {worth(block['statement'], block['epsilon'])}"

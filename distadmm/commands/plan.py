@@ -10,6 +10,7 @@ those programmes; plan time says how long a run would take on machines far apart
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -109,10 +110,8 @@ def work(options: Options, world: World) -> int:
         own = [f"plan        none: {error}"]
     if own is None:
         return DONE
-    text = own
-    if request is not None:
-        text += plan_trust.lines(options, request, world)
-    print("\n".join([*head(options, surrogates[0]), *text, "", CAVEAT]))
+    trusted = [] if request is None else plan_trust.lines(options, request, world)
+    print("\n".join([*head(options, surrogates[0]), *own, *trusted, "", CAVEAT]))
     return DONE
 
 
@@ -158,9 +157,8 @@ def on_made_up_rows(
     facts, like = small.node.facts, small.node.problem.objectives[0]
     n, weight = facts.n_nodes, config.problem.weight
     X, y = synthetic.table(n * rows, columns, seed, run)
-    objectives = [
-        GeneralisedLinear(X[i::n], y[i::n], like.loss, weight=weight, ridge=facts.ridge) for i in range(n)
-    ]
+    made = partial(GeneralisedLinear, loss=like.loss, weight=weight, ridge=facts.ridge)
+    objectives = [made(X[i::n], y[i::n]) for i in range(n)]
     node = node_like(small.node, config, Problem(objectives))
     node.start = np.zeros((n, columns))
     return replace(small, config=config, node=node)
@@ -210,9 +208,8 @@ def _ranked(prepared: Prepared, drafts: list[_Draft], world: World) -> list[Plan
     plans = []
     for K in dict.fromkeys(draft.solves for draft in drafts):
         those = [draft for draft in drafts if draft.solves == K]
-        alphas = sizing.interpolated(
-            those[0].config, [(d.recipe, d.releases) for d in those], world, exact=_EXACT
-        )
+        schedules = [(draft.recipe, draft.releases) for draft in those]
+        alphas = sizing.interpolated(those[0].config, schedules, world, exact=_EXACT)
         for d, alpha in zip(those, alphas):
             if np.all(alpha > 0):
                 recipe = replace(d.recipe, alpha=alpha[None])

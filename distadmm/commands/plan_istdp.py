@@ -76,11 +76,10 @@ class Forecast(NamedTuple):
 
     @property
     def excess(self) -> float:
-        if (
-            self.unlike
-        ):  # of all plans that with the least excess as a multiple of the best one's, in the mean of logs
-            return float(np.exp(np.log(np.maximum(self.excesses, FLOOR)).mean()))
-        return float(self.excesses.mean())
+        if not self.unlike:
+            return float(self.excesses.mean())
+        # Of all plans that with the least excess as a multiple of the best one's, in the mean of logs.
+        return float(np.exp(np.log(np.maximum(self.excesses, FLOOR)).mean()))
 
 
 def _work(options: Options, world: World) -> int:
@@ -95,9 +94,8 @@ def forecasts(options: Options, world: World) -> list[Forecast] | None:
     rows, names = named_shape(options)
     plans = [plan_of(options, rows, len(names), T, C) for T in ITERATIONS for C in NORMS]
     if options.public_data is not None:
-        excesses = by_public_rows(
-            plans, *plan_public.read(options.public_data, names, 1.0), options.seed, world
-        )
+        X, y = plan_public.read(options.public_data, names, 1.0)
+        excesses = by_public_rows(plans, X, y, options.seed, world)
     else:
         of = partial(_by_synthetic_rows, plans, names, min(rows, ROWS), options.seed)
         parts = world.share_out(of, range(options.runs))
@@ -221,11 +219,8 @@ def told(options: Any, found: Forecast) -> tuple[str, str]:
     if options.public_data is not None:
         error = plan_public.error(found.excesses)
         return "forecast ", f"standard error {error:.4f}, from the rows of {options.public_data}"
-    means = ", geometric mean" * found.unlike
-    return (
-        "surrogate",
-        f"{found.excesses.min():.4f} to {found.excesses.max():.4f} in {options.runs} runs{means}",
-    )
+    means, (least, most) = ", geometric mean" * found.unlike, (found.excesses.min(), found.excesses.max())
+    return "surrogate", f"{least:.4f} to {most:.4f} in {options.runs} runs{means}"
 
 
 def doubt(options: Any, found: Forecast) -> list[str]:

@@ -126,12 +126,12 @@ class Table:
     def __init__(
         self,
         options: Options,
-        X: Array,
-        y: Array,
+        rows: tuple[Array, Array],
         names: tuple[str, ...],
         seed: Sequence[int],
-        of: int | None = None,
+        of: int = 0,
     ):
+        X, y = rows
         self.options, self.y, self.seed, self.share = options, y, tuple(seed), len(y) / (of or len(y))
         self.columns = X.shape[1]
         self.parts = split(self.star(), options.split, (X, y), None, names)
@@ -160,14 +160,8 @@ class Table:
         agreed = agreement(self.options.privacy(candidate), star, self.parts, problem.loss)
         z1 = self.parts.train[1] @ self.x1 + self.b1
         out = self._releases(candidate, range(2, self.options.members + 1), draw)
-        answers = private.answers(
-            self.parts,
-            agreed,
-            out,
-            dict.fromkeys(out, (z1, self.y)),
-            problem,
-            partial(Counted, times=1 / self.share),
-        )
+        asked, counted = dict.fromkeys(out, (z1, self.y)), partial(Counted, times=1 / self.share)
+        answers = private.answers(self.parts, agreed, out, asked, problem, counted)
         return np.concatenate([self.x1, *(answers[m].x for m in out)]), self.b1
 
     def _vectors(self, candidate: Candidate, draw: int = 0) -> tuple[Array, float]:
@@ -215,7 +209,7 @@ def by_synthetic_rows(
 ) -> Callable[[Candidate | None], float]:
     """Mean loss above that of the model of all features in one place, of the rows that were trained on."""
     X, y = synthetic.coded(names, rows, options.seed, run, norm=None, **KINDS[run % len(KINDS)])
-    table = Table(options, X, y, names, (options.seed, run))
+    table = Table(options, (X, y), names, (options.seed, run))
     least = mean_loss(X, y, *table.whole)
 
     def excess(candidate: Candidate | None) -> float:
@@ -229,10 +223,8 @@ def by_public_rows(
     options: Options, X: Array, y: Array, names: tuple[str, ...], rows: int
 ) -> Callable[[Candidate | None], Array]:
     """The same for `rows` private rows, half-way between the public rows that were trained on and those left out."""
-    parts = list(plan_public.folds(len(y), options.seed))
-    tables = [
-        Table(options, X[i], y[i], names, (options.seed, at), of=rows) for at, (i, _) in enumerate(parts)
-    ]
+    each = [(X[inside], y[inside]) for inside, _ in plan_public.folds(len(y), options.seed)]
+    tables = [Table(options, some, names, (options.seed, at), of=rows) for at, some in enumerate(each)]
 
     def of(model: Callable[[Table], tuple[Array, float]]) -> Array:
         def loss(at: int, inside: Array, outside: Array) -> tuple[float, float]:

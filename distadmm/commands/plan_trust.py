@@ -27,13 +27,9 @@ def asked(options: Any, rows: int, columns: int) -> list[str]:
         colluding_of(options.trust, load_changing(options.topology).union.n)
     shared = ("epsilon", "delta", "adjacency", "topology", "trust", "weight", "rho")
     words = [f"--{name}={getattr(options, name)}" for name in shared]
-    words += [
-        f"--rows={rows}",
-        f"--columns={columns}",
-        "--forecast",
-        f"--algorithm={','.join(methods())}",
-        f"--jobs={len(os.sched_getaffinity(0))}",
-    ]
+    jobs = len(os.sched_getaffinity(0))
+    words += [f"--rows={rows}", f"--columns={columns}", f"--jobs={jobs}", "--forecast"]
+    words += [f"--algorithm={','.join(methods())}"]
     words += [f"--iterations={options.iterations}"] * bool(options.iterations)
     return words + [f"--public-rows={rows}"] * (options.adjacency in ("add-remove", "node"))
 

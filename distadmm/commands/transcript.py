@@ -259,11 +259,10 @@ def work(asked: dict[str, Any], world: World) -> int:
         elif asked["table"].get("algorithm") == "masked":
             of = {name: asked["table"][name] for name in ("out", "force")}
             return _of_masked(radmm.configure(**asked["table"]), None, **of, collude=asked["collude"])
-        found = (
-            of_flags(radmm.configure(**asked["table"]))
-            if asked["folder"] is None
-            else of_run(asked["folder"], run_code=asked["run_code"])
-        )
+        if asked["folder"] is None:
+            found = of_flags(radmm.configure(**asked["table"]))
+        else:
+            found = of_run(asked["folder"], run_code=asked["run_code"])
         sets = [coalition(text, found.prepared.node.network.n_local) for text in asked["collude"]]
         folder = claim.claim_directory(asked["table"]["out"], "transcript", force=asked["table"]["force"])
         return _table(write(found, folder, sets), folder)
@@ -294,13 +293,10 @@ def _of_star(run: kinds.RunDirectory, out: str | None, force: bool, collude: Seq
     }
     write_json(folder / "index.json", index)
     lines = [f"from         {index['source']}" + (f" ({watermark})" if watermark else "")]
-    lines += [
-        f"messages     {line['messages']} {line['kind']} {line['way']}, {line['numbers']} numbers"
-        for line in star.counts(messages)
-    ]
-    return "\n".join(
-        [*lines, f"views        {len(names)} files: {', '.join(names)}", f"written to   {folder}"]
-    )
+    for line in star.counts(messages):
+        lines.append("messages     {messages} {kind} {way}, {numbers} numbers".format(**line))
+    lines.append(f"views        {len(names)} files: {', '.join(names)}")
+    return "\n".join([*lines, f"written to   {folder}"])
 
 
 def _of_masked(config: Config, run: Path | None, out: str | None, force: bool, collude: Sequence[str]) -> str:
