@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from distadmm.commands.report_kinds import KINDS, Column, Curve
-from distadmm.commands.report_runs import Group, Trace, file_name
+from distadmm.commands.report_runs import Array, Group, Trace, file_name
 from distadmm.errors import InputError, sense_of
 from distadmm.files import read_npz
 from distadmm.graphs import draw as drawing

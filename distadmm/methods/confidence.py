@@ -57,9 +57,8 @@ class Bounds(NamedTuple):
     I_YU: Interval
     E: Interval | None  # of a measure of leakage, where one was given
     ball: Ball
-    enough: (
-        int | None
-    )  # rows of these frequencies that would bound I(S;U), where these bound it no more than none do
+    # Rows of these frequencies that would bound I(S;U), where these bound it no more than none do.
+    enough: int | None
 
     def text(self) -> str:
         more = "" if self.E is None else f", E[d] in {self.E.text()}"
@@ -67,19 +66,15 @@ class Bounds(NamedTuple):
         return f"I(S;U) in {self.I_SU.text()}{nothing}, I(Y;U) in {self.I_YU.text()}{more}"
 
     def lines(self) -> list[str]:
-        nothing = (
-            f"{self.ball.n} rows say nothing of I(S;U); about {self.enough} with these frequencies would"
-        )
-        return [self.text(), *([nothing] if self.enough is not None else []), *self.ball.lines()]
+        more = f"{self.ball.n} rows say nothing of I(S;U); about {self.enough} with these frequencies would"
+        return [self.text(), *([more] if self.enough is not None else []), *self.ball.lines()]
 
     def summary(self) -> dict[str, object]:
         found: dict[str, object] = {"I_SU": list(self.I_SU), "I_YU": list(self.I_YU)}
         found |= {} if self.E is None else {"E_d": list(self.E)}
         found |= {} if self.enough is None else {"rows_that_would_bound_I_SU": self.enough}
-        ball = self.ball
-        return {
-            "confidence": ball.confidence, "rows": ball.n, "cells": list(ball.cells), "radius": ball.eps, **found,
-        }  # fmt: skip
+        of = {"confidence": self.ball.confidence, "rows": self.ball.n, "cells": list(self.ball.cells)}
+        return {**of, "radius": self.ball.eps, **found}
 
 
 def radius(cells: int, n: int, delta: float) -> float:
@@ -213,10 +208,8 @@ class Ball:
             corners = np.outer(slopes - mean[u], ends - at[u])
             bilinear += corners.min(), corners.max()
             for end in ends:  # a convex function is furthest above its tangent at an end
-                t = end / column
-                above[:, u] = np.maximum(
-                    above[:, u], column * (measure.f(t) - value[:, u] - slope[:, u] * (end - at[u]) / column)
-                )
+                rise = slope[:, u] * (end - at[u]) / column
+                above[:, u] = np.maximum(above[:, u], column * (measure.f(end / column) - value[:, u] - rise))
         tangent = (v * value).sum(1) + v @ mean
         low = -linear(p, -tangent, eps) - at @ mean + bilinear[0]
         high = linear(p, tangent + above.sum(1), eps) - at @ mean + bilinear[1]

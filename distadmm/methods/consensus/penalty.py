@@ -241,13 +241,10 @@ class Penalties:
 
         def make() -> Weights:
             everyone = whole(k)
-            eta = everyone[node.network.nodes]
-            if self.dual_step == "own":
-                theta = eta
-            else:
-                theta = np.full_like(
-                    eta, everyone.min() if self.dual_step == "common" else float(self.dual_step)
-                )
+            eta = theta = everyone[node.network.nodes]
+            if self.dual_step != "own":
+                common = everyone.min() if self.dual_step == "common" else float(self.dual_step)
+                theta = np.full_like(eta, common)
             return Weights(eta, 2 * eta * node.degree, theta / 2)
 
         return node.recall("weights", whole.latest(k), make)

@@ -272,26 +272,13 @@ def contents_of(prepared: Prepared) -> dict[int, Content]:
 
 
 def enter(
-    prepared: Prepared,
-    run: Running,
-    books: Books,
-    plans: Sequence[Any],
-    contents: dict[int, Content],
-    *,
-    held: bool = True,
-) -> None:
+    prepared: Prepared, run: Running, books: Books, plans: Sequence[Any], contents: dict[int, Content],
+    *, held: bool = True,
+) -> None:  # fmt: skip
     if contents:
         privacy, owners = prepared.config.privacy, not prepared.source.pooled_allowed
-        spending.enter(
-            run,
-            privacy.account,
-            books.ledgers,
-            plans,
-            contents.values(),
-            privacy.delta,
-            owners=owners,
-            held=held,
-        )
+        spent = books.ledgers, plans, contents.values(), privacy.delta
+        spending.enter(run, privacy.account, *spent, owners=owners, held=held)
 
 
 def _note_unchecked(prepared: Prepared, books: Books) -> None:
@@ -367,15 +354,10 @@ def claim(recipe: Recipe) -> dict[str, Any]:
         *("public-weight", "public-rows", "fresh-noise", "data-free-schedule", "own-parameters"),
         *("free-domain", "curvature-floor"),
     ]
+    scope, own = "radmm", ["certified-solve", "one-signed-slope" if recipe.one_signed else "bounded-slope"]
     if recipe.mechanism == "output":
-        verified += ["bounded-gradient", "certified-gradient"]
-    else:
-        verified += ["certified-solve", "one-signed-slope" if recipe.one_signed else "bounded-slope"]
-    return scopes.claim(
-        "radmm-output" if recipe.mechanism == "output" else "radmm",
-        [] if recipe.unverified else verified,
-        tolerance=recipe.tolerance,
-    )
+        scope, own = "radmm-output", ["bounded-gradient", "certified-gradient"]
+    return scopes.claim(scope, [] if recipe.unverified else verified + own, tolerance=recipe.tolerance)
 
 
 def _budgets(config: Config, plan: Plan | None, count: int) -> list[Filter | None]:
@@ -388,8 +370,6 @@ def _budgets(config: Config, plan: Plan | None, count: int) -> list[Filter | Non
         raise InputError(
             "--budget-epsilon without noise: every release costs infinity; give --epsilon or --alpha"
         )
-    plans, adjacency = plan.events, plan.recipe.adjacency
-    filters = {
-        events: budget(privacy.budget_epsilon, delta, events, adjacency=adjacency) for events in set(plans)
-    }
+    plans, asked = plan.events, (privacy.budget_epsilon, delta)
+    filters = {events: budget(*asked, events, adjacency=plan.recipe.adjacency) for events in set(plans)}
     return [filters[events] for events in plans]

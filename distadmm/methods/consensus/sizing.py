@@ -70,10 +70,8 @@ def plans_of(recipe: Recipe, releases: Sequence[Any]) -> list[tuple[Event, ...]]
 def calibrate(privacy: Privacy, recipe: Recipe, releases: Sequence[Any], world: World) -> Recipe:
     """The largest alpha of each node, the same in all its solves, that spends at most --epsilon."""
     # Nodes of equal weight and equal penalties need the same alpha: each case is worked out once, by one rank.
-    cases = _cases(recipe, releases)
-    chosen = world.each_once(
-        lambda case: _alpha(privacy, recipe, case), cases, _kept("alpha", privacy, recipe)
-    )
+    cases, kept = _cases(recipe, releases), _kept("alpha", privacy, recipe)
+    chosen = world.each_once(lambda case: _alpha(privacy, recipe, case), cases, kept)
     recipe = replace(recipe, alpha=np.array([[chosen[case] for case in cases]]))
     with world.together():
         require(
@@ -103,18 +101,14 @@ def interpolated(
     alphas = dict.fromkeys(of, 0.0)
     if len(within):
         at = within[np.unique(np.round(np.linspace(0, len(within) - 1, exact)).astype(int))]
-        found = world.each_once(
-            lambda case: _alpha(privacy, recipe, case),
-            [of[weight] for weight in at.tolist()],
-            _kept("alpha", privacy, recipe),
-        )
+        asked, kept = [of[weight] for weight in at.tolist()], _kept("alpha", privacy, recipe)
+        found = world.each_once(lambda case: _alpha(privacy, recipe, case), asked, kept)
         rule = np.array([thumb[weight] for weight in within.tolist()])
         share = np.array([found[of[weight]] / thumb[weight] for weight in at.tolist()])
         reached = share > 0
         if reached.any():
-            alphas |= zip(
-                within.tolist(), rule * np.interp(np.log(within), np.log(at[reached]), share[reached])
-            )
+            shares = np.interp(np.log(within), np.log(at[reached]), share[reached])
+            alphas |= zip(within.tolist(), rule * shares)
     return [np.array([alphas[case.quadratic[0]] for case in some]) for some in cases]
 
 
@@ -126,15 +120,7 @@ class Choice(NamedTuple):
 
     @property
     def words(self) -> str:
-        power, rounds = self.smoothing
-        return ", ".join(
-            [
-                f"eta {self.eta:.4g}",
-                *([] if power is None else [f"models averaged with weights t^{power:g}"]),
-                *([f"{rounds} mixing round" + "s" * (rounds > 1)] if rounds else []),
-                "chosen for the budget",
-            ]
-        )
+        return ", ".join([f"eta {self.eta:.4g}", *self.smoothing.words, "chosen for the budget"])
 
 
 def with_penalty(config: Config, node: Node, recipe: Recipe) -> tuple[Recipe, Choice, Node, Sequence[Any]]:
@@ -150,25 +136,23 @@ def with_penalty(config: Config, node: Node, recipe: Recipe) -> tuple[Recipe, Ch
     followed = forecast.follows(node.facts.n_nodes, solves, config.algorithm.smoothing(node).power)
     A = forecast.adjacency(network) if followed else None
     order = world.rows_order(network.nodes)
-    tried, cases = penalties(config, node, recipe), []
+    tried, most = penalties(config, node, recipe), config.loop.iterations
     choices, forecasts = [], []
-    for eta in tried:
-        cases.append(_cases(recipe, config.algorithm.releases(at_penalty(node, eta), config.loop.iterations)))
+    cases = [_cases(recipe, config.algorithm.releases(at_penalty(node, eta), most)) for eta in tried]
     rough = {case: _rough(config, recipe, case) for case in {case for some in cases for case in some}}
     open_to = smoothings(config.algorithm, node, A)
     for eta, some in zip(tried, cases):
         told = [(*rough[case], case.weight) for case in some]
         rows = world.gather_rows(np.array(told), network.n_local)
         if rows is not None:
-            choices += [Choice(eta, each) for each in open_to]
-            forecasts += [
-                _forecast(config, node, recipe, A, rows[order], choice) for choice in choices[-len(open_to) :]
-            ]
+            mine = [Choice(eta, each) for each in open_to]
+            choices += mine
+            forecasts += [_forecast(config, node, recipe, A, rows[order], choice) for choice in mine]
     best = [choices[at] for at in np.argsort(forecasts, kind="stable")]
     refusal = None
     for choice in world.broadcast(list({choice.eta: choice for choice in best[::-1]}.values())[::-1]):
         chosen = at_penalty(node, choice.eta, choice.smoothing)
-        releases = config.algorithm.releases(chosen, config.loop.iterations)
+        releases = config.algorithm.releases(chosen, most)
         try:
             return calibrate(config.privacy, recipe, releases, world), choice, chosen, releases
         except InputError as error:  # on every rank
@@ -182,11 +166,7 @@ def smoothings(algorithm: Any, node: Node, A: Array | None) -> list[Smoothing]:
     asked, still = algorithm.smoothing(node), node.network.conditions is None
     if A is None:
         return [asked]
-    rounds = (
-        smoothing.rounds_for(smoothing.matrix(A)) if algorithm.mixing == "auto" and still else asked.rounds
-    )
-    powers = smoothing.POWERS if algorithm.average == "auto" else (asked.power,)
-    return [Smoothing(power, rounds) for power in powers]
+    return smoothing.tried(asked, algorithm, A if algorithm.mixing == "auto" and still else None)
 
 
 def penalties(config: Config, node: Node, recipe: Recipe) -> list[float]:
@@ -283,10 +263,8 @@ def excess(
     course = forecast.Course(solves, choice.eta, gamma, phases, power)
     plain = [value for value in facts if not isinstance(value, np.ndarray)]
     known = Kept("excess", plain, dimension, *map(_digest, (A, facts.degrees, noise, record)))
-    return known.one(  # type: ignore[no-any-return]
-        (course, rounds),
-        lambda _: forecast.expected_excess(A, facts, dimension, noise, record, course, rounds),
-    )
+    given = A, facts, dimension, noise, record, course, rounds
+    return known.one((course, rounds), lambda _: forecast.expected_excess(*given))  # type: ignore[no-any-return]
 
 
 def _digest(numbers: Array) -> str:

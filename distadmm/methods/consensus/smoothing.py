@@ -6,7 +6,7 @@
 Neither reads data: both are made of what was released, cost no privacy, and take out noise.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,6 +22,11 @@ class Smoothing(NamedTuple):
     power: float | None = None  # s; None: no mean over the solves
     rounds: int = 0
 
+    @property
+    def words(self) -> list[str]:
+        means = [] if self.power is None else [f"models averaged with weights t^{self.power:g}"]
+        return means + [f"{self.rounds} mixing round" + "s" * (self.rounds > 1)] * bool(self.rounds)
+
 
 def asked(average: str, mixing: str) -> Smoothing:
     """What the flags say; 'auto' is nothing where no budget chose."""
@@ -32,6 +37,12 @@ def asked(average: str, mixing: str) -> Smoothing:
     whole = 0 <= rounds < np.inf and rounds == int(rounds)
     require(whole, f"--mixing is {mixing!r}; needed: 'auto' or a whole number, 0 or more")
     return Smoothing(power, int(rounds))
+
+
+def tried(asked: Smoothing, flags: Any, A: Array | None) -> list[Smoothing]:
+    """What is worth trying where --average is auto, and of the graph of A, if one is given, as rounds of mixing."""
+    rounds = asked.rounds if A is None else rounds_for(matrix(A))
+    return [Smoothing(s, rounds) for s in (POWERS if flags.average == "auto" else (asked.power,))]
 
 
 def averaged(power: float | None, t: int, mean: Array, f: Array) -> Array:

@@ -65,7 +65,7 @@ class Curvature(NamedTuple):
         """P x, row by row."""
         y = self.base * x
         for u, weight in self.spikes:
-            y += weight * _dot(u, x) * u
+            y += weight * np.einsum("ij,ij->i", u, x)[:, None] * u
         return y
 
     def matrix(self, row: int, identity: Array) -> Array:
@@ -145,13 +145,14 @@ def degree_scale(node: Node) -> Array:
 
 
 def read(kind: str, rows: Array) -> tuple[Curvature | Whole, Array]:
-    """P and t of such rows; of a row of zeros, P = 0."""
+    """P and t of such rows, (t, u, c, e, s) of the metric r1; of a row of zeros, P = 0."""
     if kind == "public":
         return Curvature(rows), np.zeros_like(rows)
     if kind == "full":
         P, t = _matrices(rows)
         return Whole(P, np.arange(len(P))), t
-    return _read(rows)
+    d, c, e, s = (rows.shape[1] - 3) // 2, rows[:, -3:-2], rows[:, -2:-1], rows[:, -1:]
+    return Curvature(s * c, (Spike(rows[:, d : 2 * d], s * (e - c)),)), rows[:, :d]
 
 
 def agreed(P: Curvature | Whole, t: Array, P_far: Curvature | Whole, t_far: Array) -> Array:
@@ -159,7 +160,7 @@ def agreed(P: Curvature | Whole, t: Array, P_far: Curvature | Whole, t_far: Arra
     if isinstance(P, Whole):
         assert isinstance(P_far, Whole), "both ends of an edge have the same kind of metric"
         pairs = ((P.P[i], a, P_far.P[j], b) for i, a, j, b in zip(P.of, t, P_far.of, t_far))
-        return np.stack([_agreed(*pair) for pair in pairs])
+        return np.stack([np.linalg.solve(own + far, own @ a + far @ b) for own, a, far, b in pairs])
     assert isinstance(P_far, Curvature), "both ends of an edge have the same kind of metric"
     return meeting_point(P, t, P_far, t_far)
 
@@ -219,11 +220,6 @@ def _matrices(rows: Array) -> tuple[Array, Array]:
     return P + np.triu(P, 1).transpose(0, 2, 1), rows[:, :d].copy()
 
 
-def _agreed(P: Array, t: Array, P_far: Array, t_far: Array) -> Array:
-    """`meeting_point` of two whole matrices."""
-    return np.linalg.solve(P + P_far, P @ t + P_far @ t_far)
-
-
 def least_convexity(facts: Facts) -> float:
     """What a node adds that nothing else holds."""
     return _LEAST_SPREAD * bound_on_curvature(facts)
@@ -238,13 +234,6 @@ def own_minima(node: Node) -> Array:
     t = Problem.argmin(problem, np.zeros_like(node.start), convexity, node.start)
     problem.restore(memory)
     return t
-
-
-def _read(rows: Array) -> tuple[Curvature, Array]:
-    """P and t of rows (t, u, c, e, s)."""
-    d = (rows.shape[1] - 3) // 2
-    c, e, s = rows[:, -3:-2], rows[:, -2:-1], rows[:, -1:]
-    return Curvature(s * c, (Spike(rows[:, d : 2 * d], s * (e - c)),)), rows[:, :d]
 
 
 def meeting_point(P: Curvature, t: Array, P_far: Curvature, t_far: Array) -> Array:
@@ -283,11 +272,6 @@ def _with_leaves(node: Node, own: Curvature, far: Curvature) -> tuple[Curvature,
         Curvature(P.base, (*P.spikes, Spike(rows[:, :-1], rows[:, -1:])))
         for P, rows in ((own, passed), (far, heard))
     )
-
-
-def _dot(x: Array, y: Array) -> Array:
-    """Inner products of matching rows, as a column."""
-    return np.einsum("ij,ij->i", x, y)[:, None]
 
 
 @struct

@@ -29,11 +29,9 @@ def outlook(prepared: Prepared, plan: Plan | None) -> str:
     rows = [o.rows for o in node.problem.objectives if counted and hasattr(o, "rows")]
     rows = [count for some in world.allgather(rows) for count in some]
     shards = f"{min(rows)} to {max(rows)} rows a node" if rows else "rows a node unknown"
-    told = (
-        f"{data['rows']} rows, {data['features']} columns, {shards}, {data['test_rows']} test rows"
-        if counted
-        else f"{data['features']} columns; how many rows there are is not told"
-    )
+    told = f"{data['features']} columns; how many rows there are is not told"
+    if counted:
+        told = f"{data['rows']} rows, {data['features']} columns, {shards}, {data['test_rows']} test rows"
     size = 8 * d + (0 if plan is None else HEAD_BYTES)
     rounds = 0 if plan is None or plan.choice is None else plan.choice.smoothing.rounds
     messages = 2 * graph["edges"] * (config.algorithm.mixes * config.loop.iterations + 1 + rounds)

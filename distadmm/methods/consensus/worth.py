@@ -89,16 +89,14 @@ def assumed(prepared: Prepared, node: Node) -> str:
         return "nor if its word is taken"
     if not all(world.allgather(release.kept_to_schedule())):
         return "nor if its word is taken: not all that it sent was drawn for as its schedule says"
-    recipe = replace(release.recipe, unverified="")
+    recipe, delta = replace(release.recipe, unverified=""), config.privacy.delta
     plans = sizing.plans_of(recipe, release.listed)
-    prices = world.each_once(
-        lambda plan: accountant.epsilon(list(plan), config.privacy.delta, recipe.adjacency), plans
-    )
+    prices = world.each_once(lambda plan: accountant.epsilon(list(plan), delta, recipe.adjacency), plans)
     worst = max(world.allgather(max(prices[plan] for plan in plans)))
     seeded, by = config.privacy.rng != "secure", strangers(prepared)
     does = " and ".join([SCHEDULED] * ("--algorithm" in by) + [BOUNDED] * (len(by) > ("--algorithm" in by)))
     files = " and ".join(dict.fromkeys(by.values()))
-    return if_assumed(worst, config.privacy.delta, recipe.adjacency, files, seeded=seeded, does=does)
+    return if_assumed(worst, delta, recipe.adjacency, files, seeded=seeded, does=does)
 
 
 def published(node: Node) -> float:

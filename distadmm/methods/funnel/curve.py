@@ -87,9 +87,8 @@ def _finished(
         contraction = bound.contraction_bound(joint, R)
         if contraction > solution.lower:
             solution = replace(solution, lower=contraction, proof=CONTRACTION)
-        return replace(
-            solution, v=solvers.tidy(joint, solution.v), lower=min(solution.lower, solution.leakage)
-        )
+        lower = min(solution.lower, solution.leakage)
+        return replace(solution, v=solvers.tidy(joint, solution.v), lower=lower)
     if _whole(joint, R):
         return Solution(
             method, R, np.eye(joint.M), joint.ISX, joint.HX, 0, True, np.inf, 0.0, joint.ISX,
@@ -140,12 +139,11 @@ def _lp(
 
     found = world.share_out(attempt, work)
     leaders = world.broadcast(_leaders(found, work, len(rates)))
-    certificates: list[bound.Certificate] | None = None
+    certificates: list[bound.Certificate] = []
     if certify and bound.provable(joint):
         pairs = world.share_out(partial(proved, joint, known, effort), list(zip(rates, leaders)))
         if pairs:
-            leaders = [leader for leader, _ in pairs]
-            certificates = [certificate for _, certificate in pairs]
+            leaders, certificates = map(list, zip(*pairs))
     if found is None:
         return None
     # one pool for all R: the value of a linear program is convex in its right-hand side, so the curve is
@@ -190,17 +188,10 @@ def proved(
 
 
 def _bounded(
-    joint: Joint,
-    solution: Solution,
-    leaders: Sequence[lp.Found],
-    certificates: Sequence[bound.Certificate] | None,
+    joint: Joint, one: Solution, leaders: Sequence[lp.Found], certificates: Sequence[bound.Certificate]
 ) -> Solution:
     """The best bound that any certificate gives at this R."""
-    if not certificates:
-        return solution
-    bounds = [
-        bound.lower(joint, solution.R, leader.at.alpha, leader.at.slope, certificate.excess)
-        for leader, certificate in zip(leaders, certificates)
-    ]
-    lower = max(bounds)
-    return replace(solution, lower=lower, proof=BOUNDED) if lower > 0 else solution
+    pairs = zip(leaders, certificates)
+    bounds = [bound.lower(joint, one.R, of.at.alpha, of.at.slope, known.excess) for of, known in pairs]
+    lower = max(bounds, default=0.0)
+    return replace(one, lower=lower, proof=BOUNDED) if lower > 0 else one

@@ -107,10 +107,8 @@ def end_points(joint: Joint, N: int, seed: int, variant: int, iterations: int) -
     beta = np.repeat(BETAS, STARTS)
     q = first(joint, N, rng, len(beta))
     size = max(1, ENTRIES // (joint.M * N))
-    parts = [
-        _iterate(joint, q[k : k + size], beta[k : k + size], penalty, by_row, iterations)
-        for k in range(0, len(beta), size)
-    ]
+    some = [slice(k, k + size) for k in range(0, len(beta), size)]
+    parts = [_iterate(joint, q[own], beta[own], penalty, by_row, iterations) for own in some]
     found, counts, near = zip(*parts)
     return np.concatenate(found), max(counts), np.concatenate(near)
 

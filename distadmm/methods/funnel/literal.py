@@ -63,10 +63,8 @@ def as_printed(joint: Joint, R: float, N: int, iterations: int) -> Outcome:
 
 def with_zeros_kept(joint: Joint, R: float) -> Outcome:
     """The same with 0 log 0 = 0 and N = M: the zeros of the start never leave."""
-    G = joint.HX - R
-    return Outcome(
-        1, joint.ISX, f"stays at the identity channel: G is the constant H(X) - R = {G:.6g} and has no root"
-    )
+    constant = f"the constant H(X) - R = {joint.HX - R:.6g}"
+    return Outcome(1, joint.ISX, f"stays at the identity channel: G is {constant} and has no root")
 
 
 def with_floor(joint: Joint, R: float, N: int, floor: float, iterations: int) -> Outcome:

@@ -17,7 +17,7 @@ starts and added, until none is found.  That none is found is no proof that ther
 with other random starts, and a last program is solved over what all of them found.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -64,9 +64,8 @@ def solve(joint: Joint, columns: Pool, R: float) -> Optimum:
 
     constraints = {"A_ub": columns.hx[None], "b_ub": [joint.HX - R], "A_eq": columns.w, "b_eq": joint.p}
     for method, presolve, tol in ATTEMPTS:
-        options = {f"{side}_feasibility_tolerance": tol for side in ("primal", "dual")} | {
-            "presolve": presolve
-        }
+        options: dict[str, Any] = {f"{side}_feasibility_tolerance": tol for side in ("primal", "dual")}
+        options["presolve"] = presolve
         found = linprog(-columns.hs, **constraints, method=method, options=options)
         if found.status == 0:
             slope = max(0.0, -float(found.ineqlin.marginals[0]))

@@ -43,14 +43,10 @@ def run(joint: Joint, R: float, N: int, seed: int, index: int, iterations: int) 
     told: dict[str, Any] = {"type": "ineq", "fun": lambda x: gradients(joint, cut(x))[2] - R}
     told["jac"] = lambda x: gradients(joint, cut(x))[3].ravel()
     found = minimize(
-        lambda x: gradients(joint, cut(x))[0],
-        first.ravel(),
-        jac=lambda x: gradients(joint, cut(x))[1].ravel(),
-        bounds=[(1e-12, 1.0)] * (M * N),
-        constraints=[sums, told],
-        method="SLSQP",
+        lambda x: gradients(joint, cut(x))[0], first.ravel(), jac=lambda x: gradients(joint, cut(x))[1].ravel(),
+        bounds=[(1e-12, 1.0)] * (M * N), constraints=[sums, told], method="SLSQP",
         options={"maxiter": iterations, "ftol": 1e-12},
-    )
+    )  # fmt: skip
     v = cut(found.x)
     v /= v.sum(axis=1, keepdims=True)
     if informations(joint, v)[1] < R:

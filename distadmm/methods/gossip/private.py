@@ -84,9 +84,8 @@ class Plan:
         if recipe.pairwise:
             claim["against"] = against(recipe.trust, n, cast(Any, recipe.queries[0]).event.gone, self.hosted)
         if recipe.first:
-            claim["beside"] = (
-                "The first release of each node is of its rows' second moments, not of a gradient."
-            )
+            first = "The first release of each node is of its rows' second moments, not of a gradient."
+            claim["beside"] = first
         return {"claim": claim, **({"trust": recipe.trust} if recipe.pairwise else {})}
 
 
@@ -205,9 +204,8 @@ def _deviation(prepared: Prepared, multiplier: float, reach: Array) -> Callable[
 
 def _climb(loss: Any, clip: float) -> float:
     """From the least slope of a record's loss to the largest, as far as the clip leaves them."""
-    return float(min(getattr(loss, "max_slope", np.inf), clip)) * (
-        1 if getattr(loss, "one_signed", False) else 2
-    )
+    sides = 1 if getattr(loss, "one_signed", False) else 2
+    return sides * float(min(getattr(loss, "max_slope", np.inf), clip))
 
 
 def colluding_of(trust: str | None, nodes: int) -> int:
@@ -252,10 +250,8 @@ def _noises(
         f"--noise-model optimised goes through all coalitions of {at} of {nodes} nodes in each trial, and they are too "
         "many; use --noise-model pairwise",
     )
-    ratios = {r: noise(one, r**2 * A, one) for r in rule.RATIOS}
-    pairs = [
-        each._replace(words=f", edges share {r:g} times a node's own noise") for r, each in ratios.items()
-    ]
+    words = ", edges share {:g} times a node's own noise"
+    pairs = [noise(one, r**2 * A, one)._replace(words=words.format(r)) for r in rule.RATIOS]
     if model == "pairwise":
         return pairs, None
     return [local, *(each for each in pairs if each.factor < _GAINS)], improve if few else None
@@ -288,23 +284,16 @@ def _queries(prepared: Prepared, use: rule.Constants, steps: int, noise: rule.No
     d, width = prepared.node.problem.dimension, rule.width_of(prepared.node)
     budget, many = (float(privacy.epsilon or 0.0), privacy.delta), width * (width + 1) // 2
     reach, moved = sensitivities(prepared, use.clip), moments_moved(prepared)
-    once, all_steps = (
-        _once(world, "gaussian_noise_multiplier", *budget, times) * _ABOVE for times in (1, steps)
-    )
-    made: dict[tuple[float, float], tuple[Query | None, Query]] = {}
-    for case in zip(reach.tolist(), moved.tolist()):
-        if case not in made:
-            opening = (
-                _query(case[1], once / use.share**0.5, many, 1, prepared, use.share) if use.share else None
-            )
-            before = [] if opening is None else [opening.event(privacy.rng)]
-            multiplier = all_steps / (1 - use.share) ** 0.5
-            made[case] = opening, _query(case[0], multiplier, d, steps, prepared, 1.0, before)
-    found = [made[case] for case in zip(reach.tolist(), moved.tolist())]
-    return {
-        "queries": tuple(each for _, each in found),
-        "first": tuple(first for first, _ in found if first is not None),
-    }
+    once, each = (_once(world, "gaussian_noise_multiplier", *budget, k) * _ABOVE for k in (1, steps))
+    cases = list(zip(reach.tolist(), moved.tolist()))
+    first, queries = {}, {}
+    for case in dict.fromkeys(cases):
+        if use.share:
+            first[case] = _query(case[1], once / use.share**0.5, many, 1, prepared, use.share)
+        before = [first[case].event(privacy.rng)] if use.share else []
+        queries[case] = _query(case[0], each / (1 - use.share) ** 0.5, d, steps, prepared, 1.0, before)
+    found = {"queries": tuple(queries[case] for case in cases)}
+    return {**found, "first": tuple(first[case] for case in cases if case in first)}
 
 
 def clip_of(config: Config) -> float:
@@ -316,11 +305,7 @@ def clip_of(config: Config) -> float:
 def _afters(algorithm: Any, A: Array | None) -> list[Smoothing]:
     """What may follow the last step: as the user says, or what is worth trying."""
     asked = smoothing.asked(algorithm.average, algorithm.mixing)
-    rounds = asked.rounds
-    if algorithm.mixing == "auto" and A is not None:
-        rounds = smoothing.rounds_for(smoothing.matrix(A))
-    powers = smoothing.POWERS if algorithm.average == "auto" else (asked.power,)
-    return [Smoothing(power, rounds) for power in powers]
+    return smoothing.tried(asked, algorithm, A if algorithm.mixing == "auto" else None)
 
 
 def sensitivities(prepared: Prepared, clip: float) -> Array:

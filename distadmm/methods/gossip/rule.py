@@ -58,13 +58,10 @@ class Constants(NamedTuple):
     share: float = 0.0  # of mu^2 for them
 
     def words(self, longest: float) -> str:
-        power, rounds = self.after
-        means = [] if power is None else [f"models averaged with weights t^{power:g}"]
-        mixing = [f"{rounds} mixing round" + "s" * (rounds > 1)] if rounds else []
         again = [f"momentum {self.momentum:g}"] if self.momentum else []
         first = [f"{self.share:.0%} of mu^2 for second moments"] if self.share else []
         step = f"step {self.step / longest:.3g}, clip {self.clip:g}"
-        return ", ".join([step, *first, *again, *means, *mixing])
+        return ", ".join([step, *first, *again, *self.after.words])
 
 
 class Noise(NamedTuple):
@@ -203,10 +200,8 @@ def _summed(
         columns = []
         for unit in range(width + 2):
             at = (np.arange(width + 1) == unit).astype(float)
-            x, kept = (
-                np.full(shape, at[0]),
-                np.broadcast_to(np.repeat(at[1:], len(h)), (*shape[:2], width * len(h))),
-            )
+            x, kept = np.full(shape, at[0]), np.repeat(at[1:], len(h))
+            kept = np.broadcast_to(kept, (*shape[:2], width * len(h)))
             g = algorithm.bent(h * x + (unit > width), h, use)
             x, kept = algorithm.advance(x, kept, g, lambda rows: lam * rows, use)
             parts = [x, *np.split(kept, width, axis=-1)]
@@ -265,10 +260,8 @@ def choose(
     momenta = MOMENTA if asked == "auto" else [float(asked)]
     gap = 1.0 - float(np.sort(values)[-2]) if len(values) > 1 else 1.0
     step, momentum = map(np.ravel, np.meshgrid(np.multiply(rates, longest), momenta, indexing="ij"))
-    uses = [
-        first._replace(step=step, after=after, momentum=momentum, gap=gap)
-        for after, first in product(afters, opened)
-    ]
+    given: dict[str, Any] = {"step": step, "momentum": momentum, "gap": gap}
+    uses = [first._replace(after=after, **given) for after, first in product(afters, opened)]
     courses = [(use, followed(algorithm, facts, d, values, use, iterations)) for use in uses]
 
     def least(noises: Sequence[Noise]) -> tuple[Constants, Noise, float, Callable[[], Array]]:
@@ -276,12 +269,12 @@ def choose(
         found = []
         for (use, course), clip, noise in product(courses, clips, noises):
             bend = (facts.max_curvature / climb(clip)) ** 2 if np.isfinite(facts.max_curvature) else 0.0
-            given = sd(clip) ** 2 / (1 - use.share), noise.shares, bend
+            seen = sd(clip) ** 2 / (1 - use.share), noise.shares, bend
             with np.errstate(over="ignore", invalid="ignore"):
-                costs = course.excess(*given)
+                costs = course.excess(*seen)
             at = int(np.argmin(costs))
             chosen = use._replace(step=float(step[at]), clip=clip, momentum=float(momentum[at]))
-            found.append((chosen, noise, float(costs[at]), partial(course.worth, at, *given)))
+            found.append((chosen, noise, float(costs[at]), partial(course.worth, at, *seen)))
         return min(found, key=lambda each: each[2])
 
     best = least(noises)

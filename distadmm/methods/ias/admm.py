@@ -26,7 +26,7 @@ import numpy as np
 from distadmm.methods.ias.measures import Measure
 from distadmm.methods.ias.objective import Array, Objective, marginals
 
-PRECISION = 1e-14
+PRECISION, SMALLEST = 1e-14, 1e-30
 
 
 def solve_row(
@@ -105,10 +105,7 @@ def solve_marginal(
     def slope(a: Array) -> Array:
         return lam - rho * (a - m) - beta * np.matmul(p, measure.f1(a[..., None, :] / P))
 
-    while True:
-        rising = slope(high) > 0
-        if not rising.any():
-            break
+    while (rising := slope(high) > 0).any():
         low, high = np.where(rising, high, low), np.where(rising, 2 * high, high)
     a = np.clip(start, low, high)
     for _ in range(100):
@@ -122,9 +119,6 @@ def solve_marginal(
             break
         a = new
     return new
-
-
-SMALLEST = 1e-30
 
 
 CORRECTED, PRINTED = -1.0, 1.0
@@ -271,14 +265,10 @@ class Printed(NamedTuple):
 
 def inner_loop(objective: Objective, P: Array, eps: float, rho: float, sign: float) -> Printed:
     """120 inner steps from P, line 6's stop test noted but not obeyed; ended when P_U leaves 1e4."""
-    state, passed, then = init(objective, P[None]), None, np.nan
-    done = 0
+    state, passed, then, done = init(objective, P[None]), None, np.nan, 0
     while done < 120 and np.abs(state.P_U).max() < 1e4:
-        new = inner_step(objective, state, rho, eps, sign=sign)
-        done += 1
-        moved = float(np.abs(new.P_U - state.P_U).sum())
-        state = new
-        if passed is None and moved <= 1e-3:  # eta_p
+        before, state, done = state, inner_step(objective, state, rho, eps, sign=sign), done + 1
+        if passed is None and np.abs(state.P_U - before.P_U).sum() <= 1e-3:  # eta_p
             passed, then = done, float(look(objective, state, rho).delta[0])
     seen = look(objective, state, rho)
     return Printed(done, float(seen.delta[0]), float(seen.lam[0]), float(state.P_U.sum()), passed, then)
@@ -289,11 +279,9 @@ def told(objective: Objective, P: Array, eps: float, rho: float) -> list[str]:
     lines = []
     for name, sign in (("(19) as printed", PRINTED), ("(19) corrected ", CORRECTED)):
         seen = inner_loop(objective, P, eps, rho, sign)
-        stop = (
-            f"line 6 stops at step {seen.passed} with |delta|_1 = {seen.delta_then:.2g}"
-            if seen.passed
-            else "line 6 never stops it"
-        )
+        stop = "line 6 never stops it"
+        if seen.passed:
+            stop = f"line 6 stops at step {seen.passed} with |delta|_1 = {seen.delta_then:.2g}"
         lines.append(
             f"{name}: after {seen.steps} inner steps |delta|_1 = {seen.delta:.3g}, |Lambda|_1 = {seen.lam:.3g}, "
             f"sum of P_U = {seen.total:.3g}; {stop}"

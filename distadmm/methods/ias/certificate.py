@@ -58,22 +58,17 @@ class Certificate(NamedTuple):
         """One line for people."""
         kind = "" if self.proved else " (heuristic: |S| is too large for branch and bound)"
         left = f" ({self.standing})" if self.proved and self.open > OPEN else ""
-        return (
-            f"F <= {self.upper:.9g}{kind}, gap {self.gap:.2g}{left}; {range_of_beta(self.thresholds, beta)}"
-        )
+        known = range_of_beta(self.thresholds, beta)
+        return f"F <= {self.upper:.9g}{kind}, gap {self.gap:.2g}{left}; {known}"
 
 
 def range_of_beta(thresholds: Thresholds, beta: float) -> str:
     """Whether a mapping that says anything can be worth it at `beta`."""
     low, high = thresholds.beta_loc, thresholds.beta_glob
-    shown = f"beta_loc {low:.6g}, beta_glob {high:.6g}"
+    best = "a mapping that says something is best" + ", but far from the trivial one" * (beta >= low)
     if beta >= high:
-        return f"{shown}: at beta {beta:g} the best mapping says nothing at all (U independent of Y)"
-    if beta >= low:
-        return (
-            f"{shown}: at beta {beta:g} a mapping that says something is best, but far from the trivial one"
-        )
-    return f"{shown}: at beta {beta:g} a mapping that says something is best"
+        best = "the best mapping says nothing at all (U independent of Y)"
+    return f"beta_loc {low:.6g}, beta_glob {high:.6g}: at beta {beta:g} {best}"
 
 
 def thresholds(objective: Objective, seed: int = 0) -> Thresholds:
@@ -133,10 +128,8 @@ def certify(
             best, F = candidate.P, candidate.F
     found = found or thresholds(objective, seed)
     upper = max(upper, F)  # the bound is exact to rounding: never print one below what is reached
-    report = Certificate(
-        upper, upper - F, priced.proved, max(current.F, F), done, F - given, simplices, found
-    )
-    return best, report
+    reached, work = max(current.F, F), (done, F - given, simplices)
+    return best, Certificate(upper, upper - F, priced.proved, reached, *work, found)
 
 
 def _price(objective: Objective, a: Array, seed: int, tolerance: float) -> envelope.Price:

@@ -198,12 +198,11 @@ def measure(name: str | Measure) -> Measure:
         name.endswith(".py"),
         f"f is {name!r}; choose one of: {', '.join(MEASURES)}, or give a Python file with f, f1 and f2",
     )
+    needed = "give a Python file with f, f1 and f2"
     try:
         found = runpy.run_path(name)
     except OSError as error:
-        raise InputError(
-            f"cannot read {name}: {error.strerror}; give a Python file with f, f1 and f2"
-        ) from None
+        raise InputError(f"cannot read {name}: {error.strerror}; {needed}") from None
     except Exception as error:
         raise InputError(f"{name} fails: {type(error).__name__}: {error}; mend it") from None
     missing = [part for part in ("f", "f1", "f2") if not callable(found.get(part))]

@@ -41,8 +41,8 @@ class Method:
 
     def ascend(self, objective: Objective, P: Array, eps: float) -> gba.Ascent:
         """Climb from every mapping of the batch P[start, y, u]."""
-        given: dict[str, Any] = {"iterations": self.iterations, "tolerance": self.tolerance}
-        given = {name: value for name, value in given.items() if value is not None}
+        asked = {"iterations": self.iterations, "tolerance": self.tolerance}
+        given: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
         if self.name == "gba":
             return gba.ascend(objective, P, eps, adaptive=self.adaptive, **given)
         if self.name == "ga":
@@ -103,22 +103,17 @@ def search(
     parts = [range(rank, restarts, world.size) for rank in range(min(world.size, restarts))]
     climbed = world.share_out(climb, parts)
     if climbed is not None:
-        ended = _in_order(_stack(climbed), parts)
+        order = np.argsort(
+            np.concatenate([np.asarray(part) for part in parts])
+        )  # however they were dealt out
+        P, F, iterations, converged = (part[order] for part in _stack(climbed)[:4])
+        ended = gba.Ascent(P, F, iterations, converged, [])
         best = np.argsort(-ended.F, kind="stable")[:POLISHED]
     if not polished or size > LARGEST:
-        if climbed is None:
-            return None
-        return Found(ended.P[best[0]], float(ended.F[best[0]]), *ended[1:4], 0)
+        return None if climbed is None else Found(ended.P[best[0]], float(ended.F[best[0]]), *ended[1:4], 0)
     promising = world.broadcast([] if climbed is None else [ended.P[i] for i in best])
     improved = world.share_out(lambda P: polish(objective, project_entropic(P, eps), eps), promising)
     if improved is None:
         return None
     winner: Polished = max(improved, key=lambda candidate: candidate.F)
     return Found(winner.P, winner.F, *ended[1:4], sum([candidate.steps for candidate in improved]))
-
-
-def _in_order(ended: gba.Ascent, parts: list[range]) -> gba.Ascent:
-    """By number of the start, however they were dealt out."""
-    order = np.argsort(np.concatenate([np.asarray(part) for part in parts]))
-    P, F, iterations, converged = (part[order] for part in ended[:4])
-    return gba.Ascent(P, F, iterations, converged, [])

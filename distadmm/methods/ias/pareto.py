@@ -107,16 +107,15 @@ def _direction(
     """Walk along beta, each optimum starting from the last one; the first from many starts."""
     found: list[Candidate] = []
     P: Array | None = None
+    gba = multistart.Method()
     stir = random_starts(objectives[0].problem, K, eps, seed, [0], "uniform")[0]
     for objective in objectives:
         if P is None:
-            first = multistart.search(
-                objective, K, eps, method=multistart.Method(), restarts=restarts, seed=seed
-            )
+            first = multistart.search(objective, K, eps, method=gba, restarts=restarts, seed=seed)
             assert first is not None  # on one rank there is always a result
             P, steps = first.P, int(first.iterations.sum())
         else:
-            ascent = multistart.Method().ascend(objective, ((1 - STIR) * P + STIR * stir)[None], eps)
+            ascent = gba.ascend(objective, ((1 - STIR) * P + STIR * stir)[None], eps)
             P, steps = ascent.P[0], int(ascent.iterations[0])
             if P.size <= LARGEST:
                 P = polish(objective, project_entropic(P, eps), eps).P
@@ -130,8 +129,6 @@ def _best(pool: Sequence[Candidate], beta: float) -> Candidate:
 
 def _point(pool: Sequence[Candidate], beta: float, report: Certificate | None) -> Point:
     best = _best(pool, beta)
-    F = best.I - beta * best.E
-    if report is None:
-        return Point(beta, F, best.I, best.E, best.P, best.origin, float("inf"), False)
-    closed = report.proved and report.upper - F <= CERTIFIED
-    return Point(beta, F, best.I, best.E, best.P, best.origin, report.upper, closed)
+    F, upper = best.I - beta * best.E, float("inf") if report is None else report.upper
+    closed = report is not None and report.proved and upper - F <= CERTIFIED
+    return Point(beta, F, best.I, best.E, best.P, best.origin, upper, closed)

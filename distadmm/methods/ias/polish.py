@@ -89,10 +89,8 @@ def _share(objective: Objective, X: Array, K: int, eps: float) -> _Kinds:
     copies, steps = np.ones(X.shape[1]), 0
     best: _Kinds | None = None
     while True:
-        unused = K - copies.sum()
-        climbed = interior.climb(
-            objective, _feasible(X, copies * eps, 1 - unused * eps), copies * eps, mu=1e-6
-        )
+        unused, floor = K - copies.sum(), copies * eps
+        climbed = interior.climb(objective, _feasible(X, floor, 1 - unused * eps), floor, mu=1e-6)
         steps += climbed.steps
         if best is not None and climbed.F <= best.F:
             return best._replace(steps=steps)

@@ -38,9 +38,9 @@ def lines(design: Design) -> list[str]:
                 f"|U| = {design.P.shape[1]} and eps = {design.eps:g} cost at most {found.attained - design.F:.3g}"
             )
     if design.used == 1:
-        loc = f"below beta_loc {design.beta_loc:.6g} one that says something is better"
         out.append(
-            f"every value becomes the same symbol, which says nothing of S: give a smaller --beta ({loc})"
+            "every value becomes the same symbol, which says nothing of S: give a smaller --beta "
+            f"(below beta_loc {design.beta_loc:.6g} one that says something is better)"
         )
     return out
 
@@ -79,9 +79,8 @@ CURVE_HEADER = ["beta", "F", "I_SU", "E_d", "upper_bound", "gap", "certified", "
 
 
 def curve_rows(curve: Curve) -> list[list[Any]]:
-    return [
-        [p.beta, p.F, p.I, p.E, p.upper, max(0.0, p.upper - p.F), p.certified, p.origin] for p in curve.points
-    ]
+    gaps = [(p, max(0.0, p.upper - p.F)) for p in curve.points]
+    return [[p.beta, p.F, p.I, p.E, p.upper, gap, p.certified, p.origin] for p, gap in gaps]
 
 
 def write_curve(curve: Curve, path: Path) -> None:

@@ -55,10 +55,6 @@ class Learner:
         self._set_step(None)
 
     @property
-    def most_rounds(self) -> int:
-        return self.rule.most_rounds
-
-    @property
     def done(self) -> bool:
         """As many gradients as were planned, or as many rounds tried; and the model evaluated, where it is to be."""
         return self.trained and self.evaluated
@@ -101,7 +97,7 @@ class Learner:
         """A round was tried; the evaluation is tried once."""
         self.evaluated = self.evaluated or self.trained
         self.tried += 1
-        training = self.most_rounds - bool(self.rule.evaluation)
+        training = self.rule.most_rounds - bool(self.rule.evaluation)
         self.trained = self.trained or self.gradients > self.rule.rounds or self.tried >= training
 
     def _take_squares(self, s: Array, roster: int) -> None:

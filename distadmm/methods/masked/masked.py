@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NamedTuple, cast
 import numpy as np
 
 from distadmm.algorithm import Array, Node, register
-from distadmm.errors import require
+from distadmm.errors import number, require
 from distadmm.flags import again, flag
 from distadmm.methods.masked.learner import Ask, Learner, asks
 from distadmm.methods.masked.rows import Rows
@@ -71,14 +71,8 @@ class Masked:
     house: ClassVar[str] = "distadmm.methods.masked"
 
     def __post_init__(self) -> None:
-        if self.l1 not in (None, "auto"):
-            try:
-                weight = float(self.l1 or "")
-            except ValueError:
-                weight = -1.0
-            require(
-                weight > 0 and np.isfinite(weight), f"--l1 is {self.l1!r}; needed: auto, or a number above 0"
-            )
+        right = self.l1 in (None, "auto") or 0 < number(self.l1) < np.inf
+        require(right, f"--l1 is {self.l1!r}; needed: auto, or a number above 0")
 
     def check(self, node: Node, iterations: int) -> None:
         conditions = node.tree.conditions
@@ -202,9 +196,9 @@ def rows_sum(rows: Rows, ask: Ask, learner: Learner, sparsity: str | None = None
 def gone_at(k: int, node: Node) -> list[int]:
     """The nodes here that have dropped out by iteration k, where drop-outs are tried out."""
     conditions = node.tree.conditions
-    return (
-        [] if conditions is None else [i for i in node.network.nodes.tolist() if not conditions.present(k)[i]]
-    )
+    if conditions is None:
+        return []
+    return [i for i in node.network.nodes.tolist() if not conditions.present(k)[i]]
 
 
 def counted_rows(node: Node) -> int:

@@ -291,11 +291,9 @@ def set_up(node: Node, plan: Plan, source: Source, books: Any) -> dict[int, Memb
         f"nodes {others} start with other terms or keys than node {min(members)}; compare their command lines",
     )
     if plan.peers:
-        known = signing.public_keys(Path(plan.peers))
+        known, said_of = signing.public_keys(Path(plan.peers)), (first.session, first.h)
         forged = sorted(
-            i
-            for i, words in started.items()
-            if not signing.checks(known[i], words[32:], first.session, first.h)
+            i for i, words in started.items() if not signing.checks(known[i], words[32:], *said_of)
         )
         require(
             not forged,

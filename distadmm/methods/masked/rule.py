@@ -296,6 +296,23 @@ LABEL_ROUNDS = 40  # which cost nothing: what is not noised bears no label
 MOST_LOSS = {"squared": 1.0}  # B, to which the loss of a row is cut in an evaluation; 4 for the others
 
 
+# Constants of the rules where they differ from the usual ones, by what a rule is for.
+_USUAL: dict[str, Any] = {
+    "rounds": 8, "q0": 0.05, "q1": 0.15, "first_slope": 0.5, "centre": 0.0, "slope": 0.5, "share0": None,
+    "growth": 1.0, "height": 0.25, "kappa": 0.72, "floor0": 4.0, "floor1": 1.0, "leverage": 1.0,
+}  # fmt: skip
+_OWN: dict[str, dict[str, Any]] = {
+    "label": {
+        "rounds": LABEL_ROUNDS, "q0": 0.0, "q1": 0.0, "centre": 1.0, "share0": 1.0, "kappa": 1.0, "floor0": 0.0,
+        "floor1": 0.0,
+    },
+    "node": {"centre": 0.7, "slope": 0.35, "share0": 0.5, "growth": 1.15},
+    "first": {"slope": 0.7},
+    "squared": {"rounds": 6, "first_slope": 1.0, "share0": 0.2, "height": 1.0, "kappa": 1.2, "leverage": 2.0},
+    "huber": {"first_slope": 1.0, "slope": 1.0, "height": 1.0, "kappa": 0.5},
+}  # fmt: skip
+
+
 def choose(
     *, name: str, loss: str, adjacency: str, nodes: int, colluding: int, rows: int, columns: int,
     outputs: int = 1, mu: float = math.inf, ridge: float = 1 / 9,
@@ -306,81 +323,52 @@ def choose(
         f"--adjacency {adjacency}: masked sums are priced for {', '.join(ADJACENCIES)}; choose one of them",
     )
     require(loss in LOSSES, f"--loss {loss} has no rule of masked sums; choose one of {', '.join(LOSSES)}")
-    shared: dict[str, Any] = {
-        "name": name, "loss": loss, "adjacency": adjacency, "nodes": nodes, "colluding": colluding,
-        "rows": rows, "columns": columns, "outputs": outputs, "mu": mu * SHRINK,
-    }  # fmt: skip
-    if adjacency == "label":
-        require(
-            loss == "logistic" and name == "centred" and columns <= MOST_COLUMNS,
-            "--adjacency label: labels enter by one sum with the logistic loss, rule centred and up to "
-            f"{MOST_COLUMNS} columns; here {loss}, {name}, {columns}; choose replace, which covers labels too",
-        )
-        return Rule(
-            **shared, rounds=LABEL_ROUNDS, q0=0.0, q1=0.0, first_slope=0.5, centre=1.0, slope=0.5, share0=1.0,
-            growth=1.0, height=0.25, kappa=1.0, floor0=0.0, floor1=0.0, leverage=1.0, ridge=ridge,
-        )  # fmt: skip
-    if adjacency == "node":
-        require(
-            loss == "logistic" and name == "centred" and columns <= MOST_COLUMNS,
-            f"--adjacency node: masked sums have a rule for the logistic loss, rule centred and up to {MOST_COLUMNS} "
-            f"columns; here {loss}, {name}, {columns}; choose --algorithm gossip, or replace",
-        )
-        return Rule(
-            **shared, rounds=8, q0=0.05, q1=0.15, first_slope=0.5, centre=0.7, slope=0.35, share0=0.5, growth=1.15,
-            height=0.25, kappa=0.72, floor0=4.0, floor1=1.0, leverage=1.0, ridge=ridge,
-        )  # fmt: skip
-    if name == "first":
-        require(loss == "logistic", f"--rule first is for the logistic loss, not {loss}; leave it out")
-        return Rule(
-            **shared, rounds=8, q0=0.05, q1=0.15, first_slope=0.5, centre=0.0, slope=0.7, share0=None, growth=1.0,
-            height=0.25, kappa=0.72, floor0=4.0, floor1=1.0, leverage=1.0, ridge=ridge,
-        )  # fmt: skip
-    return (_logistic if loss == "logistic" else _other)(shared, ridge)
-
-
-def _logistic(shared: dict[str, Any], ridge: float) -> Rule:
-    n, d, mu = shared["rows"], shared["columns"], shared["mu"]
-    nf = math.sqrt(shared["nodes"] / max(1, shared["nodes"] - shared["colluding"]))
-    z = n * mu / (d * nf)
-    common: dict[str, Any] = {
-        "first_slope": 0.5, "centre": 0.7, "slope": 0.35, "share0": 0.5, "growth": 1.0, "height": 0.25,
-        "floor0": 4.0, "leverage": 1.0, "ridge": ridge,
-    }  # fmt: skip
-    if d <= MOST_COLUMNS:
-        q0, q1 = (0.03, 0.12) if z >= 15 else (0.0, 3 / 19)
-        rounds = 12
-        return Rule(
-            **shared, **common, rounds=rounds, q0=q0, q1=q1, kappa=0.72, floor1=rounds / (1.25 * math.sqrt(d))
-        )
-    pull = n * mu / nf
-    rounds = 128 if math.isinf(pull) else min(128, max(16, round(9 + 0.0067 * pull)))
-    beta = 0.9
-    return Rule(
-        **shared, **common, rounds=rounds, q0=0.05 if z >= 4 else 0.0, q1=0.0, kappa=0.0, floor1=0.0,
-        momentum=beta, base=1.02 * n / (8 * (1 + beta)),
-    )  # fmt: skip
-
-
-def _other(shared: dict[str, Any], ridge: float) -> Rule:
-    loss, d, k = shared["loss"], shared["columns"], shared["outputs"]
+    usual, narrow = loss == "logistic" and name == "centred", columns <= MOST_COLUMNS
+    kind = adjacency if adjacency in ("label", "node") else loss if name == "centred" else name
     require(
-        d <= MOST_COLUMNS,
-        f"--loss {loss} with {d} columns: its rule asks for their curvature, which pays up to {MOST_COLUMNS}; "
+        kind != "label" or (usual and narrow),
+        "--adjacency label: labels enter by one sum with the logistic loss, rule centred and up to "
+        f"{MOST_COLUMNS} columns; here {loss}, {name}, {columns}; choose replace, which covers labels too",
+    )
+    require(
+        kind != "node" or (usual and narrow),
+        f"--adjacency node: masked sums have a rule for the logistic loss, rule centred and up to {MOST_COLUMNS} "
+        f"columns; here {loss}, {name}, {columns}; choose --algorithm gossip, or replace",
+    )
+    require(
+        kind != "first" or loss == "logistic",
+        f"--rule first is for the logistic loss, not {loss}; leave it out",
+    )
+    require(
+        kind not in ("squared", "huber", "softmax") or narrow,
+        f"--loss {loss} with {columns} columns: its rule asks for their curvature, which pays up to {MOST_COLUMNS}; "
         "use fewer columns (--features), or the logistic loss",
     )
-    if loss == "squared":
-        return Rule(
-            **shared, rounds=6, q0=0.05, q1=0.15, first_slope=1.0, centre=0.0, slope=0.5, share0=0.2, growth=1.0,
-            height=1.0, kappa=1.2, floor0=4.0, floor1=1.0, leverage=2.0, ridge=ridge,
-        )  # fmt: skip
-    if loss == "huber":
-        return Rule(
-            **shared, rounds=8, q0=0.05, q1=0.15, first_slope=1.0, centre=0.0, slope=1.0, share0=None, growth=1.0,
-            height=1.0, kappa=0.5, floor0=4.0, floor1=1.0, leverage=1.0, ridge=ridge,
-        )  # fmt: skip
-    r0 = math.sqrt(1 - 1 / k)
-    return Rule(
-        **shared, rounds=8, q0=0.05, q1=0.1, first_slope=r0, centre=0.5, slope=0.7 * r0, share0=0.45, growth=1.15,
-        height=1 / k, kappa=1.0, floor0=4.0, floor1=max(1.0, k / 4), leverage=1.0, ridge=2 * ridge,
-    )  # fmt: skip
+    shared: dict[str, Any] = {
+        "name": name, "loss": loss, "adjacency": adjacency, "nodes": nodes, "colluding": colluding,
+        "rows": rows, "columns": columns, "outputs": outputs, "mu": mu * SHRINK, "ridge": ridge,
+    }  # fmt: skip
+    own = _OWN.get(kind, {})
+    if kind == "logistic":
+        own = _logistic(rows, columns, mu * SHRINK, math.sqrt(nodes / max(1, nodes - colluding)))
+    elif kind == "softmax":
+        r0, shared["ridge"] = math.sqrt(1 - 1 / outputs), 2 * ridge
+        own = {
+            "q1": 0.1, "first_slope": r0, "centre": 0.5, "slope": 0.7 * r0, "share0": 0.45, "growth": 1.15,
+            "height": 1 / outputs, "kappa": 1.0, "floor1": max(1.0, outputs / 4),
+        }  # fmt: skip
+    return Rule(**shared, **{**_USUAL, **own})
+
+
+def _logistic(n: int, d: int, mu: float, nf: float) -> dict[str, Any]:
+    """Of the centred rule: with a curvature, or of many columns with momentum."""
+    own, z = {"centre": 0.7, "slope": 0.35, "share0": 0.5}, n * mu / (d * nf)
+    if d <= MOST_COLUMNS:
+        q0, q1 = (0.03, 0.12) if z >= 15 else (0.0, 3 / 19)
+        return {**own, "rounds": 12, "q0": q0, "q1": q1, "floor1": 12 / (1.25 * math.sqrt(d))}
+    pull, beta = n * mu / nf, 0.9
+    return {
+        **own, "rounds": 128 if math.isinf(pull) else min(128, max(16, round(9 + 0.0067 * pull))),
+        "q0": 0.05 if z >= 4 else 0.0, "q1": 0.0, "kappa": 0.0, "floor1": 0.0, "momentum": beta,
+        "base": 1.02 * n / (8 * (1 + beta)),
+    }  # fmt: skip

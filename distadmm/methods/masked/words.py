@@ -23,9 +23,8 @@ def outlook(prepared: Prepared, plan: Plan | None) -> str:
     config, node = prepared.config, prepared.node
     lines = [f"{key} = {value}" for key, value in config.table().items()]
     if plan is None:
-        return "\n".join(
-            [*lines, "", "privacy    unbounded: no noise was asked for (--epsilon, --adjacency, --trust)"]
-        )
+        bare = "privacy    unbounded: no noise was asked for (--epsilon, --adjacency, --trust)"
+        return "\n".join([*lines, "", bare])
     rule, messages = plan.rule, node.tree.messages
     kinds = [f"{rule.kinds.count(kind)} of {kind}" for kind in dict.fromkeys(rule.kinds)]
     size = sum(8 * rule.words(kind) for kind in rule.kinds)
@@ -53,19 +52,16 @@ def _forecast(prepared: Prepared, rule: Rule) -> list[str]:
 
 def closing(s: dict[str, Any], optimum: float | None) -> list[tuple[str, str]]:
     """The lines of the small table at the end, and what an evaluation found."""
-    rows = [
-        ("rounds" if name == "iterations" else name, value) for name, value in closing_of_models(s, optimum)
-    ]
+    named = closing_of_models(s, optimum)
+    rows = [("rounds" if name == "iterations" else name, value) for name, value in named]
     told = s.get("evaluation")
     if told is None:
         return rows
     words = "none: the run ended before it, or its sum was lost"
     if told:
-        wrong = (
-            ""
-            if "error" not in told
-            else f"{100 * told['error']:.2f} % wrong +- {100 * told['error_spread']:.2f}, "
-        )
+        wrong = ""
+        if "error" in told:
+            wrong = f"{100 * told['error']:.2f} % wrong +- {100 * told['error_spread']:.2f}, "
         words = (
             f"{wrong}mean loss {told['loss']:.4f} +- {told['loss_spread']:.4f} (cut at {told['cut']:g} a row), of the "
             f"{told['rows']} rows that the model was trained on"
