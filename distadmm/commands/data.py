@@ -51,9 +51,8 @@ def described(asked: Describe) -> str:
         from distadmm.data import gisette
 
         known = gisette.add(Path(str(asked.from_)), Path(asked.test) if asked.test else None, asked.licence)
-        return "\n".join(
-            [*(f"{name}: {value}" for name, value in known.items()), f"kept in {gisette.shelf()}"]
-        )
+        said = [f"{name}: {value}" for name, value in known.items()]
+        return "\n".join([*said, f"kept in {gisette.shelf()}"])
     text = propose(asked.words[1], asked.target)
     if asked.out:
         write_text(Path(asked.out), text)
@@ -89,9 +88,8 @@ def propose(path: str | Path, target: str | None = None) -> str:
     if gone:
         lines.append(f"missing = {_list(gone)}  # read as empty cells")
     if left:
-        lines.append(
-            f"ignore = {_list(left)}  # one value, more than {CATEGORIES} texts, dates, or numbers of the rows"
-        )
+        why = f"one value, more than {CATEGORIES} texts, dates, or numbers of the rows"
+        lines.append(f"ignore = {_list(left)}  # {why}")
     require(said, f"{path} has no column but the target that a schema can describe: {', '.join(left)}")
     head = f"# Proposed from {file.n_rows} rows stated to be public; check each line against what is known anyway."
     return "\n".join([head, *lines, "", "[columns]", *said]) + "\n"

@@ -134,9 +134,8 @@ def _exported(asked: Export, scorer: scoring.Scorer) -> str:
         told = {key: value for key, value in scorer.told.items() if key not in ("arrays", "parts")}
         write_json(out, {**told, "whose": scorer.whose, "coefficients": scorer.theta.tolist()})
     else:
-        require(
-            out.stem.isidentifier(), f"--out {out}: a module's name is letters and digits; as in model.py"
-        )
+        right = out.stem.isidentifier()
+        require(right, f"--out {out}: a module's name is letters and digits; as in model.py")
         write_text(out, module(scorer, out.stem))
     return f"{scorer.whose}, as {asked.format}: {out}"
 

@@ -69,10 +69,8 @@ def work(options: Options, world: World) -> int:
     if not world.is_root:
         return DONE
     _refuse_foreign(options.out)
-    told = sections(
-        [report_runs.read(folder) for folder in report_runs.find(tuple(map(Path, options.paths)))],
-        options.gaps,
-    )
+    folders = report_runs.find(tuple(map(Path, options.paths)))
+    told = sections([report_runs.read(folder) for folder in folders], options.gaps)
     print("\n".join(["", *in_words(told)]))
     if options.out != "none":
         _write(Path(options.out), told)
@@ -171,9 +169,8 @@ def table(found: Sequence[report_runs.Group], gaps: Sequence[float]) -> tuple[li
     kind = KINDS[found[0].traces[0].kind]
 
     def measured(column: Column) -> list[str]:
-        return [
-            _range([column.unit * t.last(column.name) for t in g.traces], column.show.format) for g in found
-        ]
+        values = [[column.unit * trace.last(column.name) for trace in group.traces] for group in found]
+        return [_range(each, column.show.format) for each in values]
 
     columns: dict[str, list[str]] = {
         "setting": [group.label for group in found],
@@ -224,13 +221,9 @@ def _reached(group: report_runs.Group, gap: float, column: str, unit: float = 1.
 
 def aligned(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     """The first column to the left, the others to the right."""
-    widths = [max(map(len, column)) for column in zip(header, *rows)]
-    return [
-        "  ".join(
-            [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:]))]
-        ).rstrip()
-        for row in (header, *rows)
-    ]
+    first, *widths = [max(map(len, column)) for column in zip(header, *rows)]
+    lines = [[row[0].ljust(first), *map(str.rjust, row[1:], widths)] for row in (header, *rows)]
+    return ["  ".join(line).rstrip() for line in lines]
 
 
 main = command(PROG, read, work)

@@ -46,9 +46,8 @@ def _of_privacy(traces: Sequence[Trace]) -> list[str]:
         )
     said += dict.fromkeys(trace.statement for trace in traces if trace.in_short != trace.statement)
     if any(trace.statement == "simulation" for trace in traces):
-        said.append(
-            "simulation: noise that a seed repeats protects nobody; its epsilon is what real noise would spend"
-        )
+        repeats = "simulation: noise that a seed repeats protects nobody"
+        said.append(f"{repeats}; its epsilon is what real noise would spend")
     places = [(t.folder.parent, f"{glob.escape(t.folder.name)}.spent-*") for t in traces]
     aside = ", ".join(sorted(path.name for parent, like in places for path in parent.glob(like)))
     if aside:
@@ -73,10 +72,9 @@ def add_up(traces: Sequence[Trace]) -> list[str]:
 def _terms(trace: Trace) -> tuple[float, str, str]:
     """delta, adjacency, and whose bound it is."""
     config, summary = trace.config, trace.summary or {}
-    published = config.get("mechanism") == "output" and config.get("noise") == "gaussian"
-    whose = (
-        "published bound for Gaussian noise" if published else "derived for this project, not peer-reviewed"
-    )
+    whose = "derived for this project, not peer-reviewed"
+    if config.get("mechanism") == "output" and config.get("noise") == "gaussian":
+        whose = "published bound for Gaussian noise"
     known = {**config, **summary}
     missing = [name for name in ("delta", "adjacency") if known.get(name) is None]
     require(

@@ -171,10 +171,11 @@ def _figure(picture: Picture, name: str) -> str:
     figure, axis = plotting.pyplot().subplots(figsize=(6.0, 3.8))
     picture.draw(axis)
     if picture.legend:
-        wide = (
-            max(map(len, axis.get_legend_handles_labels()[1]), default=0) > 30
-        )  # two are wider than the axes
-        axis.legend(loc="upper left", bbox_to_anchor=(0.0, -0.18), fontsize=8, ncols=1 if wide else 2)
+        longest = max(
+            map(len, axis.get_legend_handles_labels()[1]), default=0
+        )  # two of 30 fit below the axes
+        ncols = 1 if longest > 30 else 2
+        axis.legend(loc="upper left", bbox_to_anchor=(0.0, -0.18), fontsize=8, ncols=ncols)
     for patch in (figure.patch, axis.patch):
         patch.set_alpha(0.0)
     svg = re.sub(r'(\bid="|href="#|url\(#)', rf"\1{name}-", plotting.inline(figure, picture.title))

@@ -225,19 +225,16 @@ def _final(summary: dict[str, Any] | None) -> dict[str, float]:
             told["test_error"] = 1 - told[name]
     if isinstance(told.get("traffic"), dict):
         told["bytes"] = sum(kind["bytes"] for kind in told["traffic"].values())
-    return {
-        name: float(v) for name, v in told.items() if isinstance(v, (int, float)) and not isinstance(v, bool)
-    }
+    numbers = {name: v for name, v in told.items() if isinstance(v, (int, float))}
+    return {name: float(v) for name, v in numbers.items() if not isinstance(v, bool)}
 
 
 def groups(traces: Sequence[Trace]) -> list[Group]:
     """Runs of one setting together, the settings in order."""
-    names = [
-        name for name in dict.fromkeys(n for t in traces for n in t.config) if name not in {*_MANNER, *SEEDS}
-    ]
-    differing = [
-        name for name in names if len({_shown(t.config[name]) for t in traces if name in t.config}) > 1
-    ]
+    told: dict[str, set[str]] = {}
+    for name, value in (item for trace in traces for item in trace.config.items()):
+        told.setdefault(name, set()).add(_shown(value))
+    differing = [name for name, of in told.items() if len(of) > 1 and name not in {*_MANNER, *SEEDS}]
     if len({t.data_id for t in traces} - {""}) > 1 and "data" not in differing:
         differing.append("data_id")
     algorithms = {str(t.config.get("algorithm")) for t in traces}

@@ -29,20 +29,16 @@ def told(path: str) -> list[tuple[str, str]]:
     going_on = f"python -m distadmm.{found.kind} --resume {found.path}"
     if found.summary is not None:
         ended = str(found.summary["ended"])
-        state = f"ended: {ended}" + (
-            f"; to go on: {going_on}" if saved is not None and ends.end_of(ended).value[2] else ""
-        )
+        resumable = saved is not None and ends.end_of(ended).value[2]
+        state = f"ended: {ended}" + f"; to go on: {going_on}" * bool(resumable)
     elif running:
         state = "running: its directory is in use"
     elif saved is not None:
         state = f"stopped before its end; to go on: {going_on}"
     else:
         state = "stopped before its end, without a checkpoint, or not yet begun"
-    what = (found.kind, found.config.get("algorithm"))
-    lines = [
-        ("run", f"{found.path} ({', '.join(dict.fromkeys(filter(None, what)))})"),
-        ("state", state),
-    ]
+    what = ", ".join(dict.fromkeys(filter(None, (found.kind, found.config.get("algorithm")))))
+    lines = [("run", f"{found.path} ({what})"), ("state", state)]
     done = (found.summary or {}).get("iterations", saved)
     if done is not None:
         goal = f" of {most}" if most and found.summary is None else ""

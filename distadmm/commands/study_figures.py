@@ -107,16 +107,11 @@ def _ranking(lines: Sequence[numbers.Line], options: Options) -> Any:
         for axis, (measure, nodes, ranked) in zip(axes[:, 0], panels):
             for place in ranked:
                 half = None if math.isnan(place.pooled.half) else place.pooled.half
-                axis.errorbar(
-                    place.pooled.mean, place.rank, xerr=half, fmt="o", color="black", ms=3, lw=0.8, capsize=2
-                )
-            axis.set_yticks(
-                [r.rank for r in ranked],
-                [
-                    f"{r.pooled.family}  {numbers.rank(r) if math.isfinite(r.pooled.mean) else 'not reached'}"
-                    for r in ranked
-                ],
-            )
+                how = {"fmt": "o", "color": "black", "ms": 3, "lw": 0.8, "capsize": 2}
+                axis.errorbar(place.pooled.mean, place.rank, xerr=half, **how)
+            told = [numbers.rank(r) if math.isfinite(r.pooled.mean) else "not reached" for r in ranked]
+            names = [f"{r.pooled.family}  {at}" for r, at in zip(ranked, told)]
+            axis.set_yticks([r.rank for r in ranked], names)
             axis.set_xlim(left=max(axis.get_xlim()[0], 0))  # an interval of few runs may go below
             axis.set_ylim(len(ranked) + 0.6, 0.4)
             axis.set_xlabel(measure.label + (f", {nodes} nodes" if several else ""), labelpad=1)

@@ -53,14 +53,11 @@ def _table(ranked: dict[numbers.Measure, list[numbers.Ranked]]) -> tuple[list[st
         named = {place.pooled.family: place for place in places}
         mine = [named.get(place.pooled.family) for place in first]
         columns[measure.label] = ["-" if p is None else cell(p.pooled, measure.show) for p in mine]
-        columns["rank" + " " * list(ranked).index(measure)] = [
-            "-" if p is None else numbers.rank(p) for p in mine
-        ]
+        ranks = ["-" if p is None else numbers.rank(p) for p in mine]
+        columns["rank" + " " * list(ranked).index(measure)] = ranks
     for name, label in (("measured_rate", "rate"), ("predicted_rate", "predicted")):
-        rates = [
-            [r for one in p.pooled.lines if (r := getattr(one, name)) is not None and not math.isnan(r)]
-            for p in first
-        ]
+        told = [[getattr(one, name) for one in place.pooled.lines] for place in first]
+        rates = [[rate for rate in some if rate is not None and not math.isnan(rate)] for some in told]
         if any(rates):
             columns[label] = [f"{np.mean(some):.4f}" if some else "-" for some in rates]
     return [head.strip() for head in columns], [list(row) for row in zip(*columns.values())]
@@ -72,10 +69,9 @@ def _correlations(ranked: dict[numbers.Measure, list[numbers.Ranked]]) -> list[s
     for measure, places in ranked.items():
         known = [place.pooled for place in places if math.isfinite(place.pooled.mean)]
         if len(known) > 3:
-            told = [
-                f"{_spearman([one.mean for one in known], [one.of_graph(name) for one in known]):+.2f} with {label}"
-                for name, label in numbers.PROPERTIES.items()
-            ]
+            means, told = [one.mean for one in known], []
+            for name, label in numbers.PROPERTIES.items():
+                told.append(f"{_spearman(means, [one.of_graph(name) for one in known]):+.2f} with {label}")
             said.append(f"{measure.label}, Spearman over {len(known)} networks: {', '.join(told)}")
     return said
 

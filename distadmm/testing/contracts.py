@@ -44,23 +44,15 @@ def equal(one: Any, other: Any) -> bool:
 
 def options(name: str, family: str = "graph", **flags: Any) -> Any:
     """The options of a small run of `name`."""
-    asked = {
-        "data": "tiny",
-        "iterations": 12,
-        "progress": "none",
-        **SMALL[family],
-        "algorithm": name,
-        **flags,
-    }
-    return PROGRAMMES[family].unpack(asked)
+    usual = {"data": "tiny", "iterations": 12, "progress": "none", **SMALL[family]}
+    return PROGRAMMES[family].unpack({**usual, "algorithm": name, **flags})
 
 
 def models(name: str, world: World, family: str = "graph", **flags: Any) -> dict[str, Array]:
     """All arrays that a run leaves, whichever rank has them, by file and name."""
     found = shell.in_process(PROGRAMMES[family], options(name, family, **flags), world).arrays
-    return {
-        f"{file}:{of}": a for part in world.allgather(found) for file in part for of, a in part[file].items()
-    }
+    every = [item for part in world.allgather(found) for item in part.items()]
+    return {f"{file}:{of}": array for file, arrays in every for of, array in arrays.items()}
 
 
 def alike(one: dict[str, Array], other: dict[str, Array]) -> bool:
@@ -71,11 +63,8 @@ def same_bits(name: str, world: World, **flags: Any) -> None:
     """The ranks together find what one process finds, to the bit."""
     together = models(name, world, **flags)
     if world.is_root:
-        keeps(
-            alike(together, models(name, World(), **flags)),
-            name,
-            f"{world.size} ranks and one differ; keep a row a member, and add in the order of the members",
-        )
+        text = f"{world.size} ranks and one differ; keep a row a member, and add in the order of the members"
+        keeps(alike(together, models(name, World(), **flags)), name, text)
 
 
 def exact_resume(name: str, world: World, folder: Path, family: str = "graph", **flags: Any) -> None:
@@ -91,11 +80,8 @@ def exact_resume(name: str, world: World, folder: Path, family: str = "graph", *
     shell.work(programme, programme.unpack(packed), world)
     world.barrier()
     if world.is_root:
-        keeps(
-            alike(_written(parted), _written(whole)),
-            name,
-            "a resumed run differs; all that a step depends on belongs into the state",
-        )
+        text = "a resumed run differs; all that a step depends on belongs into the state"
+        keeps(alike(_written(parted), _written(whole)), name, text)
         keeps(_measured(parted) == _measured(whole), name, "the history of a resumed run differs")
 
 

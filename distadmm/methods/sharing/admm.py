@@ -48,7 +48,6 @@ class Problem:
 
     @property
     def loss_convex(self) -> bool:
-        """The loss is convex."""
         return least_curvature(self.loss) == 0
 
     @property
@@ -179,11 +178,8 @@ def start(
     v = {m: np.zeros(block.rows) for m, block in seat.blocks.items()}
     z, y, b = _NOTHING, _NOTHING, 0.0
     if labels is not None:
-        b = (
-            best_constant(problem.loss, labels)
-            if problem.intercept and problem.loss_convex and not from_zero
-            else 0.0
-        )
+        if problem.intercept and problem.loss_convex and not from_zero:
+            b = best_constant(problem.loss, labels)
         z = np.full(labels.size, b)
         y = np.zeros(labels.size) if from_zero else problem.loss.slope(z, labels)
     return State(x, v, z, z, y, b, rho, {}, _NOTHING, tau, theta, GO)  # S = b: no party predicts anything yet

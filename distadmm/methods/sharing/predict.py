@@ -71,7 +71,7 @@ def work(options: tuple[DataOptions, PredictOptions], world: World) -> int:
         matrices = {m: X for m, (X, _) in own.items()}
         sent = {m: _apply(models[m], matrices[m], f"party {m}") for m in models}
         said = release_scores(run, privacy, wanted, sent, matrices, models, len(widths) - 1)
-    rows = _agreed(star, _rows(matrices))
+    rows = _agreed(star, next((int(matrix.shape[0]) for matrix in matrices.values()), 0))
     arrived = star.up(sent, rows)
     if arrived is not None:
         # Version 0.1 told nothing of its targets.
@@ -146,10 +146,6 @@ def _one_order(data: DataOptions, star: Star, own: Records) -> tuple[tuple[str, 
     return (str(data.key), order), {m: (X[places[m]], keys) for m, (X, keys) in own.items()}
 
 
-def _rows(matrices: dict[int, Any]) -> int:
-    return next((int(matrix.shape[0]) for matrix in matrices.values()), 0)
-
-
 def _agreed(star: Star, rows: int) -> int:
     """The number of new records, which all parties must agree on."""
     counts = star.world.gather(rows if star.hosted else None)
@@ -221,14 +217,12 @@ def release_scores(
                 ledger.expose("exact scores", iteration=0)
             elif how == "round":
                 sent[m] = float(size) * np.rint(sent[m] / float(size))
-                ledger.charge(
-                    events.Leakage(_entropy(sent[m]), "rounded score of a person, on average"), iteration=0
-                )
+                told = events.Leakage(_entropy(sent[m]), "rounded score of a person, on average")
+                ledger.charge(told, iteration=0)
                 ledger.expose("rounded scores", iteration=0)
             else:
-                sent[m] = _noisy(
-                    ledger, privacy, m, matrices[m], models[m]["coefficients"], float(size), wanted.seed
-                )
+                own = matrices[m], models[m]["coefficients"]
+                sent[m] = _noisy(ledger, privacy, m, *own, float(size), wanted.seed)
     return _said(how, float(size or 0), privacy, run, answering)
 
 
@@ -280,14 +274,11 @@ def _entropy(values: Array) -> float:
 def _said(how: str, size: float, privacy: dict[str, Any], run: Path, answering: int) -> list[str]:
     if how != "noise":
         form = "as they are" if how == "exact" else f"rounded to {size:g}"
-        return [
-            f"scores released {form}: no guarantee for the people scored; the ledgers say epsilon = infinity"
-        ]
-    from distadmm.privacy.accounting.gaussian import epsilon
-
+        said = f"scores released {form}: no guarantee for the people scored"
+        return [f"{said}; the ledgers say epsilon = infinity"]
     mu, delta = gaussian.mu_at(size, privacy["delta"]), privacy["delta"]
-    own = f"{size:g}" if answering == 1 else rounded_up(epsilon(mu * math.sqrt(answering), delta))
-    together = epsilon(math.hypot(privacy["mu"], mu) * math.sqrt(answering), delta)
+    own = f"{size:g}" if answering == 1 else rounded_up(gaussian.epsilon(mu * math.sqrt(answering), delta))
+    together = gaussian.epsilon(math.hypot(privacy["mu"], mu) * math.sqrt(answering), delta)
     return [
         f"each score is ({own}, {delta:g})-DP for the person scored, whose columns all answering parties hold; one of "
         f"the training records who is scored once has epsilon = {rounded_up(together)} in all",

@@ -93,10 +93,11 @@ def as_unchecked(price: Price, privacy: PrivacyOptions, file: str, worst: float,
     why = f"{UNCHECKED} {file}"
     said = [f"No guarantee, epsilon = infinity: no bound is proved for: {why}."]
     if privacy.assume is not None:
-        given = worst, privacy.delta, privacy.adjacency or "replace", file
-        said.append(
-            statements.if_assumed(*given, seeded=privacy.noise != "secure", does=statements.BOUNDED) + "."
+        given, seeded = (
+            (worst, privacy.delta, privacy.adjacency or "replace", file),
+            privacy.noise != "secure",
         )
+        said.append(f"{statements.if_assumed(*given, seeded=seeded, does=statements.BOUNDED)}.")
     said += [f"{statements.BESIDES}: {beside}."] if beside else []
     accounts = {m: each._replace(epsilon=None) for m, each in price.accounts.items()}
     later = {"privacy": {"statement": " ".join(said), "mu": None}}
@@ -147,12 +148,9 @@ def vectors_price(prepared: Prepared) -> Price:
     scope, accounts = "person" if algorithm.by_row else "feature", {}
     for m in star.home:
         if m >= algorithm.first:  # asked of all: it refuses what has no bound
-            query = algorithm.query(
-                prepared.problem, prepared.row[m], prepared.parts.rows, privacy.noise, mu, rounds
-            )
-            accounts[m] = Account(
-                (query,) * rounds, "replace", privacy.epsilon, CLAIMS[privacy.mechanism], scope
-            )
+            of = prepared.problem, prepared.row[m], prepared.parts.rows
+            queries = (algorithm.query(*of, privacy.noise, mu, rounds),) * rounds
+            accounts[m] = Account(queries, "replace", privacy.epsilon, CLAIMS[privacy.mechanism], scope)
     facts = _summary(privacy) | {"privacy": {"mu": None}}
     note = [prepared.note] if prepared.note else []
     return Price({m: accounts[m] for m in star.hosted if m in accounts}, note, facts)

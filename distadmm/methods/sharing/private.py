@@ -131,11 +131,11 @@ def train(
 ) -> Trained:
     """Called by every rank; `releases` holds those of the parties hosted here, `own` is `own_model`'s."""
     for m, out in releases.items():
-        _check(out, m)
+        node: Any = out.ledger.node
+        require(node == m, f"the ledger of node {node} was given to party {m}; give each its own")
     if agreed.mechanism == "v2":
-        return _train_mutual(
-            star, parts, agreed, releases, own or own_model(star, parts, problem.loss, agreed)
-        )
+        own = own or own_model(star, parts, problem.loss, agreed)
+        return _train_mutual(star, parts, agreed, releases, own)
     x: dict[int, Array] = {}
     z1, labels, b = None, None, 0.0
     mode = next(iter(releases.values())).mode if releases else "simulation"
@@ -176,7 +176,6 @@ def _train_mutual(
     own: tuple[Array, Array] | None,
 ) -> Trained:
     x: dict[int, Array] = {}
-    answers: dict[int, moments.Answer] = {}
     noisy = None
     mode = next(iter(releases.values())).mode if releases else "simulation"
     query = slope_query(agreed, parts.rows, mode)
@@ -186,13 +185,13 @@ def _train_mutual(
         noisy = releases[1].vector(g, query, 0)
     others = {m: parts.rows for m in star.home if m > 1}
     received = star.deal(dict.fromkeys(others, noisy) if noisy is not None else None, others, np.float64)
-    clip = slope_clip(query.sigma)
-    for m, g in received.items():
-        answers[m] = moments.mutual_reply(
-            _ready(parts, agreed, m, releases[m], query.sigma), g, query.sigma, clip
-        )
-    replies = _collect(star, agreed, answers, mode)
-    return Trained({**x, **{m: answer.x for m, answer in answers.items()}}, 0.0, replies)
+    spread = query.sigma
+    given = {
+        m: moments.mutual_reply(_ready(parts, agreed, m, releases[m], spread), g, spread, slope_clip(spread))
+        for m, g in received.items()
+    }
+    replies = _collect(star, agreed, given, mode)
+    return Trained({**x, **{m: answer.x for m, answer in given.items()}}, 0.0, replies)
 
 
 def _ready(
@@ -243,14 +242,5 @@ def _collect(
     """The replies at party 1, by party; nothing on other ranks."""
     widths = star.world.allgather({m: int(answer.x.size) for m, answer in answers.items()})
     sizes = {m: plan(agreed, m, d, mode).numbers(d) for part in widths for m, d in part.items()}
-    replies = star.up(
-        {m: answer.message for m, answer in answers.items()}, dict(sorted(sizes.items())), np.float64
-    )
-    return replies or {}
-
-
-def _check(out: Any, m: int) -> None:
-    require(
-        out.ledger.node == m,
-        f"the ledger of node {out.ledger.node} was given to party {m}; give each its own",
-    )
+    sent = {m: answer.message for m, answer in answers.items()}
+    return star.up(sent, dict(sorted(sizes.items())), np.float64) or {}

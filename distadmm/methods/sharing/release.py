@@ -46,9 +46,8 @@ class Release:
 
     def afford(self, k: int, world: World) -> None:
         """All ranks leave together, before anything is drawn, when one party's budget does not admit its release."""
-        poor = [
-            m for m, query in self.queries.items() if m in self.out and not self.out[m].affords(query, k - 1)
-        ]
+        asked = {m: query for m, query in self.queries.items() if m in self.out}
+        poor = [m for m, query in asked.items() if not self.out[m].affords(query, k - 1)]
         poor = [m for some in world.allgather(poor) for m in some]
         if poor:
             raise BudgetExhausted(

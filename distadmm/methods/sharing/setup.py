@@ -1,6 +1,5 @@
 """From flags to what a run of ADMM sharing works on: rows, problem, algorithm; refused here is what cannot be run."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -182,23 +181,20 @@ class Prepared(NamedTuple):
 
 
 def centred(star: Star, parts: Parts, problem: Problem) -> dict[int, Columns]:
-    """The columns of the parties hosted here, centred where the model has an intercept."""
+    """The columns of the parties hosted here, centred where the model has an intercept.
+
+    Without a penalty dependent columns have no single best model.
+    """
     blocks = {m: Columns(matrix, centre=problem.intercept) for m, matrix in parts.train.items()}
-    _refuse_degenerate(star, blocks, problem)
+    if problem.lam == 0:
+        with star.world.together():
+            for m, block in blocks.items():
+                require(
+                    block.rank == block.width,
+                    f"party {m}: its {block.width} columns have rank {block.rank} and --lambda is 0, so no model is "
+                    "the best; give --lambda above 0, or drop the dependent columns",
+                )
     return blocks
-
-
-def _refuse_degenerate(star: Star, blocks: Mapping[int, Columns], problem: Problem) -> None:
-    """Without a strictly convex penalty dependent columns have no single best model."""
-    if problem.lam * problem.reg.l2 > 0:
-        return
-    with star.world.together():
-        for m, block in blocks.items():
-            require(
-                problem.lam > 0 or block.rank == block.width,
-                f"party {m}: its {block.width} columns have rank {block.rank} and --lambda is 0, so no model is "
-                "the best; give --lambda above 0, or drop the dependent columns",
-            )
 
 
 def prepare(options: Options, world: World) -> Prepared:
@@ -234,9 +230,8 @@ def prepare(options: Options, world: World) -> Prepared:
         blocks = {m: Columns(matrix) for m, matrix in parts.train.items()}
         return Prepared(options, star, parts, problem, algorithm, privacy.rounds or 20, blocks, {}, "")
     algorithm = options.own or options.solver.algorithm(model, parts.rows, options.run.seed)
-    return Prepared(
-        options, star, parts, problem, algorithm, model.iterations, centred(star, parts, problem), {}, ""
-    )
+    blocks = centred(star, parts, problem)
+    return Prepared(options, star, parts, problem, algorithm, model.iterations, blocks, {}, "")
 
 
 def _refuse_unproved(options: Options, problem: Problem, rows: int) -> None:

@@ -20,27 +20,23 @@ def size_of(star: Star, parts: Parts) -> str:
 
 
 def headline(star: Star, parts: Parts, solution: Solution, traffic: Any, ended: str) -> list[str]:
-    lines, k = [size_of(star, parts)], solution.iterations
-    stopped = f"stopped after {k} iterations" + (
-        "" if ended in ("iterations", "divergence") else f" ({ended})"
-    )
+    k, why = solution.iterations, "" if ended in ("iterations", "divergence") else f" ({ended})"
     if solution.private:
-        lines.append(f"{k} round" + ("s" if k > 1 else "") + ("" if ended == "iterations" else f" ({ended})"))
-    elif solution.failure:
-        lines.append(f"NOT CONVERGED: {solution.failure}")
-    elif solution.converged:
-        lines.append(f"converged after {k} iterations")
+        lines = [f"{k} round" + "s" * (k > 1) + ("" if ended == "iterations" else f" ({ended})")]
     else:
-        lines.append(f"{stopped}; more may help: --iterations")
-    if not solution.private:
+        end = f"stopped after {k} iterations{why}; more may help: --iterations"
+        if solution.failure or solution.converged:
+            done = f"converged after {k} iterations"
+            end = f"NOT CONVERGED: {solution.failure}" if solution.failure else done
         binary = parts.labels is not None and set(np.unique(parts.labels)) == {-1.0, 1.0}
         known = "tell every party all labels" if binary else "let parties estimate the targets"
-        lines.append(f"not private: the slopes the centre sends {known}")
+        lines = [end, f"not private: the slopes the centre sends {known}"]
     up, down = (traffic.get(f"vector {way}", {"bytes": 0, "messages": 0}) for way in ("up", "down"))
     sent = (
-        f"{up['messages']} vectors up ({up['bytes']} bytes), {down['messages']} down ({down['bytes']} bytes)"
+        "{messages} vectors up ({bytes} bytes)".format(**up),
+        "{messages} down ({bytes} bytes)".format(**down),
     )
-    return [*lines, f"protocol: {sent}"]
+    return [size_of(star, parts), *lines, f"protocol: {', '.join(sent)}"]
 
 
 def comparison(
@@ -152,15 +148,12 @@ def moments_outlook(star: Star, parts: Parts, agreed: private.Agreement, noise: 
     """Before the run: noise against the sampling error that is there anyway."""
     gathered = star.world.gather({m: matrix.shape[1] for m, matrix in parts.train.items()})
     widths = {m: width for part in gathered or [] for m, width in part.items()}
-    lines = [
-        f"{parts.rows} records, {star.parties} parties, columns {', '.join(str(widths[m]) for m in sorted(widths))}"
-    ]
+    columns = ", ".join(str(widths[m]) for m in sorted(widths))
+    lines = [f"{parts.rows} records, {star.parties} parties, columns {columns}"]
     slopes = private.slope_query(agreed, parts.rows, noise) if agreed.mechanism == "v2" else None
     if slopes is not None:
         lines.append(f"party 1 sends {parts.rows} slopes with noise of sd {slopes.sigma:.3g} on each")
-    for m in sorted(widths):
-        if m == 1:
-            continue
+    for m in sorted(widths.keys() - {1}):
         plan = private.plan(agreed, m, widths[m], noise, slopes.sigma if slopes else 0.0)
         bounds = agreed.bounds[m]
         sampling = bounds.slope * bounds.row * math.sqrt(parts.rows / widths[m]) / 2

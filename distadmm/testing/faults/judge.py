@@ -80,10 +80,9 @@ def _paid_again(folder: Path) -> float:
 
 def ended(life: Life, codes: Iterable[int], *, raises: bool = False) -> dict[str, str]:
     """What is wrong with how a life ended, when these are the codes of its cause."""
-    wrong = {}
     if life.hung:
-        wrong["hang"] = f"no end within {life.seconds:.0f} s"
-        return wrong
+        return {"hang": f"no end within {life.seconds:.0f} s"}
+    wrong = {}
     if life.orphans:
         wrong["orphan"] = f"{life.orphans} processes were left"
     if life.code not in codes:
@@ -101,6 +100,5 @@ def last_line(life: Life) -> str:
 
 def content(folder: Path) -> dict[str, bytes]:
     """Of all files but the lock, which a run that was killed leaves and the next one takes away."""
-    return {
-        str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.name != LOCK
-    }
+    files = [path for path in folder.rglob("*") if path.is_file() and path.name != LOCK]
+    return {str(path): path.read_bytes() for path in files}

@@ -33,9 +33,7 @@ CASES = {
     "accelerated": Case("radmm", f"--algorithm accelerated {_GRAPH} {_NOISE}"),
     "sharing": Case("sharing", _SHARING, 8),
     "sharing, s2": Case(
-        "sharing",
-        f"{_SHARING} --mechanism s2 --row-norm 3 --lambda 30 --rounds 9 {_NOISE}",
-        8,
+        "sharing", f"{_SHARING} --mechanism s2 --row-norm 3 --lambda 30 --rounds 9 {_NOISE}", 8
     ),
     "istdp": Case(
         "istdp",
@@ -132,10 +130,9 @@ class Fault(NamedTuple):
     def words(self) -> str:
         if not self.kind.fault:
             return f"{self.kind.name}, {self.case}"
+        met = f"{self.kind.name} ({self.fault}), {self.case} on {self.ranks or 1}"
         where = "a run of it" if self.where == MAKE else f"{self.where} {self.call}"
-        return (
-            f"{self.kind.name} ({self.fault}), {self.case} on {self.ranks or 1}, rank {self.rank}, at {where}"
-        )
+        return f"{met}, rank {self.rank}, at {where}"
 
 
 def pairs(
@@ -161,9 +158,7 @@ def fault_of(seed: int, among: Sequence[tuple[str, Kind]], *, ranks: bool) -> Fa
     many = case.ranks if case.ranks > 1 and ranks else 1
     on = many if not kind.alone or chance.random() < 0.25 else 1
     where = chance.choice(kind.where)
-    rank = {"first": 0, "any": chance.randrange(on), "other": chance.randrange(1, on) if on > 1 else 0}[
-        kind.rank
-    ]
+    met_by = {"first": 0, "any": chance.randrange(on), "other": chance.randrange(1, on) if on > 1 else 0}
     call = chance.randint(1, case.iterations) if where == "iterating" else 1
     if where == MAKE:
         call = chance.randint(1, 2)
@@ -176,4 +171,5 @@ def fault_of(seed: int, among: Sequence[tuple[str, Kind]], *, ranks: bool) -> Fa
     detail = f"{kind.fault}:{more[kind.fault]}" if kind.fault in more else kind.fault
     detail = detail.format(delay=round(chance.uniform(0.2, 1.2), 2))
     again = many if on > 1 and chance.random() < 0.4 else 1
-    return Fault(seed, name, kind, on, str(rank), detail, where, call, again, chance.getrandbits(60))
+    rank = str(met_by[kind.rank])
+    return Fault(seed, name, kind, on, rank, detail, where, call, again, chance.getrandbits(60))

@@ -31,9 +31,8 @@ class Life(NamedTuple):
 def launcher() -> tuple[str, ...]:
     """The launcher that belongs to this Python's MPI; none: ranks cannot be started here."""
     beside = Path(sys.executable).with_name("mpiexec")
-    found = os.environ.get("DISTADMM_MPIEXEC") or (
-        str(beside) if beside.exists() else shutil.which("mpiexec")
-    )
+    usual = str(beside) if beside.exists() else shutil.which("mpiexec")
+    found = os.environ.get("DISTADMM_MPIEXEC") or usual
     if not found:
         return ()
     open_mpi = any(name in _version(found) for name in ("open mpi", "openrte"))
@@ -72,10 +71,8 @@ def under_a_launcher(
     ranks: int, words: Sequence[str], limit: float, environment: Mapping[str, str], *, cable: bool = False
 ) -> Life:
     """`python words` on so many ranks."""
-    require(
-        launcher(),
-        "no mpiexec beside this Python or on PATH; install one with: pip install 'distadmm[mpich]'",
-    )
+    missing = "no mpiexec beside this Python or on PATH; install one with: pip install 'distadmm[mpich]'"
+    require(launcher(), missing)
     before = [*_IN_A_NETWORK_OF_ITS_OWN] * cable
     command = [*before, *launcher(), "-n", str(ranks), sys.executable, *words]
     return started(command, limit, {**environment, **(OVER_TCP if cable else {})})
@@ -145,10 +142,8 @@ def _cleared(mark: str, grace: float) -> int:
     while (left := _alive(mark)) and time.monotonic() < end:
         time.sleep(0.1)
     for pid in left:
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            continue
     return len(left)
 
 

@@ -66,13 +66,11 @@ def meet(fault: str, folder: Path) -> None:
 def _send(whom: str, number: int) -> None:
     from distadmm.ranks import watch
 
-    if whom == "launcher":
-        names: tuple[str, ...] = watch.LAUNCHERS
-    else:
-        names = tuple(name for name in watch.STARTERS if name not in watch.LAUNCHERS)
-    found = watch.ancestor(names)
-    if found is None:  # one that starts its ranks itself
-        found = watch.ancestor(watch.LAUNCHERS)
+    proxies = tuple(name for name in watch.STARTERS if name not in watch.LAUNCHERS)
+    # A launcher may start its ranks itself.
+    found = watch.ancestor(watch.LAUNCHERS if whom == "launcher" else proxies) or watch.ancestor(
+        watch.LAUNCHERS
+    )
     assert found is not None, "no launcher"
     if whom != "all":
         os.kill(found[0], number)
