@@ -23,7 +23,7 @@ from typing import Any
 
 from distadmm.errors import require
 from distadmm.files import finite
-from distadmm.flags import again, flag, flag_group
+from distadmm.flags import again, flag, flag_group, option
 from distadmm.privacy.accounting import accountant, gaussian
 from distadmm.privacy.accounting.accountant import ADJACENCIES
 from distadmm.privacy.accounting.events import Adjacency, Event, Gaussian
@@ -51,6 +51,7 @@ TAKES: dict[str, dict[str, Any]] = {
     "pure": {"each": None},
     "masked": {"nodes": 20, "trust": None, "min_roster": None},
 }
+R_O_R = "PLD, R o R"
 NAMES = {"add-remove": "add/remove", "replace": "replace-one", "label": "label only"}
 
 
@@ -98,13 +99,11 @@ class Options:
 
     def __post_init__(self) -> None:
         takes = TAKES[self.mechanism]
+        known = ", ".join(map(option, takes))
         for name in sorted({n for defaults in TAKES.values() for n in defaults}):
-            option = "--" + name.replace("_", "-")
-            given = getattr(self, name)
             require(
-                given is None or name in takes,
-                f"{option} means nothing for --mechanism {self.mechanism}; it takes: "
-                + ", ".join("--" + n.replace("_", "-") for n in takes),
+                getattr(self, name) is None or name in takes,
+                f"{option(name)} means nothing for --mechanism {self.mechanism}; it takes: {known}",
             )
         require(
             self.epsilon is None or self.adjacency is not None,
@@ -121,10 +120,7 @@ class Options:
         """A flag, or its default for this mechanism."""
         given = getattr(self, name)
         found = TAKES[self.mechanism][name] if given is None else given
-        require(
-            found is not None or name == "floor",
-            f"--mechanism {self.mechanism} needs --{name.replace('_', '-')}",
-        )
+        require(found is not None or name == "floor", f"--mechanism {self.mechanism} needs {option(name)}")
         return found
 
     @property
@@ -164,9 +160,8 @@ def event(options: Options, adjacency: Adjacency) -> Event:
     if mechanism == "gaussian-query":
         return Gaussian(o.value("noise_multiplier"), o.count)
     if mechanism == "discrete-gaussian":
-        return accountant.DiscreteGaussian(
-            o.value("sigma"), o.value("sensitivity"), o.count, o.value("dimension")
-        )
+        query = o.value("sigma"), o.value("sensitivity")
+        return accountant.DiscreteGaussian(*query, o.count, o.value("dimension"))
     return accountant.Pure(o.value("each"), o.count)
 
 
@@ -192,12 +187,9 @@ def answer(options: Options) -> dict[str, Any]:
         stated = options.mechanism == "gamma" and options.records == 1
         published = accountant.published_epsilon(one, adjacency) if stated else math.inf
         found["events"][adjacency] = one.to_json()
-        found["epsilon"][adjacency] = {
-            **priced._asdict(),
-            "published": published,
-            "best": priced.best,
-            "r_o_r": accountant.r_o_r(together, options.delta, adjacency),
-        }
+        earlier = accountant.r_o_r(together, options.delta, adjacency)
+        more = {"published": published, "best": priced.best, "r_o_r": earlier}
+        found["epsilon"][adjacency] = {**priced._asdict(), **more}
     known = options.adjacency is not None or len(found["epsilon"]) > 1
     found["adjacency"], found["trust"] = list(found["epsilon"]) if known else [], str(ANY)
     found["held"] = held(found["adjacency"], ANY)
@@ -229,33 +221,47 @@ def calibrated(options: Options) -> Options:
     return Options(**{**given, name: found})
 
 
+# Whose bound a line is, and what it assumes: the mechanisms that it is about, and the words.
+_EXACT = ("gaussian-query", "output-gaussian")
+_BOUNDS: tuple[tuple[Any, str], ...] = (
+    (("gamma",), "pure: the sum of alpha Delta + ln(1 + w c1/Phi), Delta = w = C/B (replaced: 2 w; flipped logistic "
+     "label: without the logarithm)"),
+    (("output-gamma", "k-norm", "pure"), "pure: the sum of the epsilons of the releases"),
+    (TAKES, "Renyi: Renyi curves, added and converted; also for adaptively chosen releases under a filter"),
+    (_EXACT, "exact: sqrt(sum mu^2)-Gaussian privacy (Dong, Roth and Su); adaptive releases as well"),
+    (TAKES, "PLD: privacy-loss distributions composed; for a schedule committed before the first release"),
+)  # fmt: skip
+_ASSUMED: tuple[tuple[Any, str], ...] = (
+    (("k-norm", "output-gamma", "discrete-gaussian"),
+     "PLD of this noise: derived for this project, not peer-reviewed"),
+    (("output-gamma", "output-gaussian"),
+     "assumes a convex loss with |l'| <= 1, rows of norm at most 1, Phi-strong convexity, exact solves"),
+    (("k-norm", "gaussian-query", "discrete-gaussian", "pure"),
+     "assumes that what is stated of one release holds for the adjacency you have in mind"),
+)  # fmt: skip
+_REPLACED = (
+    "PLD of a replaced record: the chain D, D without it, D with another, each step in its own direction, or the "
+    "profile of tau + max(0, L) of a shift by 2 w where that is smaller. Committed schedules only: the pair is no "
+    "filter, and no statement about data-dependent stopping, K or eta uses it. Second reading done; K > 3 and d > 2 "
+    "not attacked numerically (docs/proofs/replace-one.md)",
+    "Renyi of a replaced record: R o R, R the power of the best test between D and D with a record more, in either "
+    "direction; or the sum of the losses tau + max(0, L) of a shift by 2 w where that is smaller",
+    f"{R_O_R}: that R o R composed, for comparison in this release; what 0.1 claimed where it was the smaller",
+)
+
+
 def assumptions(options: Options) -> list[str]:
     """Whose bound each line is, and what it assumes."""
-    objective = options.mechanism in ("gamma", "gaussian")
-    lines = []
+    mechanism, theorem = options.mechanism, "Theorem V.1 of Zhang, Khalili and Liu, Recycled ADMM"
+    objective, lines = mechanism in ("gamma", "gaussian"), []
     if objective:
-        theorem, silent = "Theorem V.1 of Zhang, Khalili and Liu, Recycled ADMM", _unpublished(options)
+        silent = _unpublished(options)
         holds = f"{theorem}; exact minimisers, 2 c1 C/B < Phi, one record replaced; none is stated for groups"
         lines.append(f"published: {f'no row, because {silent} ({theorem})' if silent else holds}")
-    if options.mechanism == "gamma":
-        lines.append(
-            "pure: the sum of alpha Delta + ln(1 + w c1/Phi), Delta = w = C/B (replaced: 2 w; flipped logistic label: "
-            "without the logarithm)"
-        )
-    elif options.mechanism in ("output-gamma", "k-norm", "pure"):
-        lines.append("pure: the sum of the epsilons of the releases")
-    lines.append(
-        "Renyi: Renyi curves, added and converted; also for adaptively chosen releases under a filter"
-    )
-    if options.mechanism in ("gaussian-query", "output-gaussian"):
-        lines.append("exact: sqrt(sum mu^2)-Gaussian privacy (Dong, Roth and Su); adaptive releases as well")
-    lines.append(
-        "PLD: privacy-loss distributions composed; for a schedule committed before the first release"
-    )
-    if options.count > MOST_PRICED and options.mechanism not in ("gaussian-query", "output-gaussian"):
-        lines.append(
-            f"Renyi, PLD: infinite above {MOST_PRICED:g} releases, where roundings may be all of a price"
-        )
+    lines += [text for of, text in _BOUNDS if mechanism in of]
+    if options.count > MOST_PRICED and mechanism not in _EXACT:
+        many = f"infinite above {MOST_PRICED:g} releases, where roundings may be all of a price"
+        lines.append(f"Renyi, PLD: {many}")
     if objective:
         sign = "|l'| <= 1" if options.value("loss") == "any" else "l' of one sign for each record, |l'| <= 1"
         lines.append(
@@ -264,15 +270,7 @@ def assumptions(options: Options) -> list[str]:
             "Phi, fresh noise, a data-free schedule, exact solves or solves certified to a tolerance with output noise"
         )
         lines += _chains(options)
-    if options.mechanism in ("k-norm", "output-gamma", "discrete-gaussian"):
-        lines.append("PLD of this noise: derived for this project, not peer-reviewed")
-    if options.mechanism.startswith("output"):
-        lines.append(
-            "assumes a convex loss with |l'| <= 1, rows of norm at most 1, Phi-strong convexity, exact solves"
-        )
-    if options.mechanism in ("k-norm", "gaussian-query", "discrete-gaussian", "pure"):
-        lines.append("assumes that what is stated of one release holds for the adjacency you have in mind")
-    return lines
+    return lines + [text for of, text in _ASSUMED if mechanism in of]
 
 
 def _unpublished(options: Options) -> str:
@@ -291,28 +289,13 @@ def _chains(options: Options) -> list[str]:
     """Where power functions are chained, and what of that is for committed schedules alone."""
     flipped = options.value("loss") == "logistic"
     replaced = any(a == "replace" or (a == "label" and not flipped) for a in adjacencies(options))
-    lines = []
-    if replaced:
-        lines.append(
-            "PLD of a replaced record: the chain D, D without it, D with another, each step in its own direction, or "
-            "the profile of tau + max(0, L) of a shift by 2 w where that is smaller. Committed schedules only: the "
-            "pair is no filter, and no statement about data-dependent stopping, K or eta uses it. Second reading "
-            "done; K > 3 and d > 2 not attacked numerically (docs/proofs/replace-one.md)"
-        )
-        lines.append(
-            "Renyi of a replaced record: R o R, R the power of the best test between D and D with a record more, in "
-            "either direction; or the sum of the losses tau + max(0, L) of a shift by 2 w where that is smaller"
-        )
-        lines.append(
-            f"{R_O_R}: that R o R composed, for comparison in this release; what 0.1 claimed where it was the smaller"
-        )
+    lines = list(_REPLACED) if replaced else []
     if options.records > 1:
         more = "; replaced, the swap's own R for each record" if replaced else ""
         lines.append(f"of a group: R o ... o R, once for each record that is added or removed{more}")
     return lines
 
 
-R_O_R = "PLD, R o R"
 ROWS = (
     ("published", "published (delta = 0)"),
     ("pure", "pure (delta = 0)"),

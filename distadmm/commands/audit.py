@@ -31,7 +31,7 @@ from distadmm.audit.report import Audit, level_zero, levels_of, table, write
 from distadmm.audit.runs import Play
 from distadmm.commands import transcript
 from distadmm.errors import DONE, FAILURE, InputError, require
-from distadmm.flags import again, build, fields_of, flag, flag_group, parse
+from distadmm.flags import again, build, fields_of, flag, flag_group, parse, table_of
 from distadmm.methods.consensus import private as protect
 from distadmm.methods.gossip import private
 from distadmm.methods.istdp.plan import make_plan
@@ -123,16 +123,13 @@ def _draws(config: Config) -> Draws:
 def white_box_of_run(folder: str | Path, *, run_code: bool = False) -> Verdict:
     """Level 0 of a finished run, by somebody who holds its data: the messages are the ones that were sent."""
     found = transcript.of_run(folder, "audit", run_code=run_code)
-    require(found.recording is not None, _silent(folder))
-    assert found.recording is not None
+    if found.recording is None:
+        raise InputError(SILENT.format(folder))
     return _inspected(found.prepared, _plan(found.prepared), found.recording)
 
 
 NO_CLAIM = "there is no claim to audit without noise; give --alpha or --epsilon, and --adjacency"
-
-
-def _silent(folder: str | Path) -> str:
-    return f"{folder} is a run without noise: its ledger claims nothing to be audited"
+SILENT = "{} is a run without noise: its ledger claims nothing to be audited"
 
 
 def _plan(prepared: Prepared) -> protect.Plan:
@@ -283,11 +280,10 @@ def read(argv: Sequence[str]) -> dict[str, Any]:
     subject = words.pop(0) if words and not words[0].startswith("-") else "consensus"
     own, rest = transcript.split_words(words, {name.rstrip("_") for name in fields_of(Options)})
     help_wanted = {"-h", "--help"} & set(words)
-    mine = {name: getattr(parse(PROG, __doc__ or "", [Options], own)[0], name) for name in fields_of(Options)}
+    mine = table_of(*parse(PROG, __doc__ or "", [Options], own))
     if Path(subject).is_dir() and subject not in SUBJECTS:
-        loop = parse(PROG, __doc__ or "", [Loop], rest)[0]
-        table = {name: getattr(loop, name) for name in ("out", "force", "run_code")}
-        return {"subject": "run", "folder": subject, "options": mine, "table": table}
+        loop = table_of(*parse(PROG, __doc__ or "", [Loop], rest))
+        return {"subject": "run", "folder": subject, "options": mine, "table": loop}
     require(
         subject in SUBJECTS,
         f"nothing to audit called {subject!r}; give a run directory or one of: {', '.join(SUBJECTS)}",
@@ -296,9 +292,8 @@ def read(argv: Sequence[str]) -> dict[str, Any]:
         if help_wanted:
             parse(PROG, __doc__ or "", [Options, Choice, Problem, Loop, Links, Privacy], ["--help"])
         return {"subject": subject, "options": mine, "table": radmm.PROGRAMME.read(rest).table()}
-    (query,) = parse(PROG, __doc__ or "", [Query], rest)
-    table = {name: getattr(query, name) for name in fields_of(Query)}
-    return {"subject": subject, "options": mine, "table": table}
+    query = table_of(*parse(PROG, __doc__ or "", [Query], rest))
+    return {"subject": subject, "options": mine, "table": query}
 
 
 def audited(asked: dict[str, Any], world: World) -> Audit | None:
@@ -339,7 +334,7 @@ def _run(folder: str, options: Options, *, run_code: bool) -> Audit:
         return _attacked(play, options, 0, float(run.config["delta"]))
     config = transcript.configuration_of(folder, "audit", run_code=run_code)
     if run.config.get("algorithm") == "masked":
-        require(config.privacy.wanted, _silent(folder))
+        require(config.privacy.wanted, SILENT.format(folder))
         return coalition.masked_audit(config, options, Path(folder))
     if config.algorithm.house == GOSSIP and config.privacy.wanted:
         return _gossip(config, options)

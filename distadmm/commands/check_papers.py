@@ -84,9 +84,9 @@ def of_sharing(parts: tuple[Any, ...]) -> list[str]:
     ]  # fmt: skip
     stable = weight >= 0.75 * theta - 1e-9
     alone = "" if stable else f"; alone above rho = {stability.least_stable_rho(theta, state.tau, L):.4g}"
-    start = (
-        stationary.lagrangian(problem, seat.labels, state, state.x) if seat.labels is not None else math.nan
-    )
+    start = math.nan
+    if seat.labels is not None:
+        start = stationary.lagrangian(problem, seat.labels, state, state.x)
     if found.proved:
         asks = found.K * start / asked.bound_for
         bound = f"K = {found.K:.3g}, Lag_0 = {start:.4g}: V <= {asked.bound_for:g} after at most {asks:.3g} iterations"
@@ -177,11 +177,8 @@ def of_istdp(parts: tuple[Any, ...]) -> list[str]:
         broken = "  broken" if excess > claimed else ""
         told = f"{most:8d}  {stuck:7d} of {asked.measured:<4d}  {longest * L:13.3g}  {excess:9.3g}  {claimed:10.3g}"
         lines.append(f"  {sigma:9.3g}  {told}{broken}")
-    return [
-        *lines,
-        f"  F* = {found.objective:.6g} is GIST's stationary point"
-        + ("" if found.converged else " (not converged)"),
-    ]
+    unsettled = "" if found.converged else " (not converged)"
+    return [*lines, f"  F* = {found.objective:.6g} is GIST's stationary point{unsettled}"]
 
 
 def _printed_run(

@@ -97,6 +97,7 @@ def _run(books: Sequence[Book], delta: float, records: int) -> dict[str, Any]:
     nodes = [_node(book, each.spent, delta, adjacency) for book, each in zip(books, held)]
     said = _statement(books, kind, committed, delta) if records == 1 else None
     bound = min(said.epsilon, said.would_be) if said else math.inf  # with secret noise, if this is none
+    leaks = [event for book in books for event in book.tally.events if isinstance(event, Leakage)]
     return {
         "run": name_of(books),
         "adjacency": adjacency,
@@ -110,9 +111,7 @@ def _run(books: Sequence[Book], delta: float, records: int) -> dict[str, Any]:
         "rng": _one(books, "rng"),
         "float_exact": float_exact(books),
         "unbounded": sorted({e.words for b in books for e in b.spent if e.unbounded}),
-        "leakage": [
-            {"nats": e.nats, "what": e.what} for b in books for e in b.tally.events if isinstance(e, Leakage)
-        ],
+        "leakage": [{"nats": leak.nats, "what": leak.what} for leak in leaks],
         "nodes": nodes,
         "together": {
             "published_epsilon": compose.published([held], scope, adjacency),
@@ -222,9 +221,8 @@ def _block(run: dict[str, Any], delta: float, records: int, rows: int) -> Iterab
     for reason in run["unbounded"]:
         yield f"epsilon is infinite: {reason}"
     # Every node applies the same mapping to its own rows: say it once.
-    yield from dict.fromkeys(
-        f"average leakage, not added: {leak['nats']:g} nats about {leak['what']}" for leak in run["leakage"]
-    )
+    leaks = [f"{leak['nats']:g} nats about {leak['what']}" for leak in run["leakage"]]
+    yield from (f"average leakage, not added: {leak}" for leak in dict.fromkeys(leaks))
     yield worth(run["statement"], total["epsilon"])
     if run["sentence"]:
         yield run["sentence"]
@@ -248,12 +246,12 @@ def _row(node: dict[str, Any]) -> list[Any]:
 
 
 def cell(value: Any) -> str:
-    if isinstance(value, float):
-        # Bounds are shown rounded up, what adding them up rounded up aside; and what is spent is never shown as 0.
-        return (
-            "infinite" if math.isinf(value) else f"{max(math.ceil(value * 1e4 - 1e-9), value > 0) / 1e4:.4f}"
-        )
-    return str(value)
+    if not isinstance(value, float):
+        return str(value)
+    if math.isinf(value):
+        return "infinite"
+    # Bounds are shown rounded up, what adding them up rounded up aside; and what is spent is never shown as 0.
+    return f"{max(math.ceil(value * 1e4 - 1e-9), value > 0) / 1e4:.4f}"
 
 
 def _columns(table: Sequence[Sequence[str]]) -> Iterable[str]:

@@ -267,9 +267,8 @@ def as_text(options: Options, trials: Sequence[Trial], lines: Sequence[Line]) ->
         what = f"iterations of {one.exchanges} message(s) an edge"
         if one.tree:
             what = "sums over a tree, up and down" + ", and a call of all" * one.roll
-        text.append(
-            f"{one.name:12}{one.iterations} {what}, {one.message:,.0f} bytes; {1e3 * one.compute:.3g} ms of a node"
-        )
+        took = f"{1e3 * one.compute:.3g} ms of a node"
+        text.append(f"{one.name:12}{one.iterations} {what}, {one.message:,.0f} bytes; {took}")
     heads = ["nodes", "degree", "tree", *(one.name for one in trials)]
     times = [[_spoken(line.seconds[one.name]) for one in trials] for line in lines]
     rows = [[*(f"{n:,}" for n in line[:3]), *own] for line, own in zip(lines, times)]

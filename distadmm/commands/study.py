@@ -142,9 +142,8 @@ def read(argv: Sequence[str]) -> Request:
         options = replace(options, iterations=max(options.iterations // 2, 2), **first)
     cases = list(_cases(options, shared))
     _check(cases)
-    secret = sum(
-        sweep.spends("radmm", sweep.checked("radmm", c.point.words)) for c in _one_each(cases) if c.epsilon
-    )
+    private = [sweep.checked("radmm", case.point.words) for case in _one_each(cases) if case.epsilon]
+    secret = sum(sweep.spends("radmm", flags) for flags in private)
     kept = ("out", "ranks", "jobs", "launcher", "list_", "point")
     asked = sweep.Options(**{name: getattr(options, name) for name in kept})
     return Request(options, cases, sweep.request(asked, [case.point for case in cases], 2 * secret))
@@ -152,9 +151,8 @@ def read(argv: Sequence[str]) -> Request:
 
 def _cases(options: Options, shared: dict[str, str]) -> Iterator[Case]:
     """All combinations; in a sketch the n-th graph goes with the n-th deal alone."""
-    families = [
-        (f, s) for f in options.families for s in (options.sizes if f.split(":")[0] in GENERATORS else (0,))
-    ]
+    sizes = {f: options.sizes if f.split(":")[0] in GENERATORS else (0,) for f in options.families}
+    families = [(family, size) for family in options.families for size in sizes[family]]
     for (family, size), algorithm in product(families, options.algorithm):
         seeds = list(product(options.graph_seeds if _random(family) else (None,), options.data_seeds))
         if options.quick and _random(family):

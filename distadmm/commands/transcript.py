@@ -130,10 +130,8 @@ def of_flags(config: Config) -> Transcript:
         asked, messages = _bare(prepared, iterations)
         return Transcript(prepared, "run again without noise", False, messages, asked, None)
     prepared = replace(prepared, node=plan.node)
-    phases = prepared.description["phases"]
-    recording = play.record(
-        algorithm, plan.node, plan.recipe, iterations, Simulation(config.loop.seed), phases
-    )
+    run = iterations, Simulation(config.loop.seed), prepared.description["phases"]
+    recording = play.record(algorithm, plan.node, plan.recipe, *run)
     assert recording.messages is not None
     solves = play.twin(algorithm, plan.node, recording).solves
     return Transcript(prepared, "run again in simulation", True, recording.messages, solves, recording)
@@ -152,9 +150,8 @@ def _bare(prepared: Prepared, iterations: int) -> tuple[dict[int, Solve], list[M
 
     def noting(linear: Array, quadratic: Array, start: Array) -> Array:
         f = argmin(linear, quadratic, start)
-        asked[now[0]] = Solve(
-            np.array(linear), np.array(quadratic, dtype=float), np.ones((n, 1)), np.array(f)
-        )
+        terms = np.array(linear), np.array(quadratic, dtype=float), np.ones((n, 1))
+        asked[now[0]] = Solve(*terms, np.array(f))
         return f
 
     problem.argmin = noting  # type: ignore[method-assign]
@@ -175,17 +172,15 @@ def write(found: Transcript, folder: Path, coalitions: Sequence[Sequence[int]] =
         write_npz(folder / name, arrays(seen))
         sees = {"sees": list(seen.rows), "surrounds": list(seen.gradients)}
         lines.append({"file": name, "members": seen.members, **sees})
+    head = ", and 32 bytes: the head of the sender's ledger" if found.recording else ""
+    steps = [(m.iteration, _kind(m.iteration, phases, found), m.rows.shape[1]) for m in found.messages]
     index = {
         "source": found.source,
         "watermark": WATERMARK if found.simulated else "",
         "nodes": network.n_local,
         "width": width,
-        "message": "one row of doubles"
-        + (", and 32 bytes: the head of the sender's ledger" if found.recording else ""),
-        "exchanges": [
-            {"iteration": m.iteration, "kind": _kind(m.iteration, phases, found), "width": m.rows.shape[1]}
-            for m in found.messages
-        ],
+        "message": f"one row of doubles{head}",
+        "exchanges": [dict(zip(("iteration", "kind", "width"), step)) for step in steps],
         "solves": sorted(found.solves),
         "views": lines,
     }
