@@ -58,8 +58,6 @@ class Tapped(NamedTuple):
 
 
 class Recording(NamedTuple):
-    """A masked run in this process."""
-
     prepared: Prepared
     plan: private.Plan
     rounds: list[Tapped]
@@ -199,11 +197,8 @@ def reach(rule: Rule, ask: Ask, learner: Learner) -> float:
     weight = np.ones(ask.words)
     if ask.kind == "curvature":
         weight = np.where(diagonal(d), 1.0, 2.0)
-    sums = [
-        masked.rows_sum(Rows(np.tile(x, (many, 1)), np.full(many, float(y)), rule, rule.bits), ask, learner)
-        for x in rows
-        for y in targets
-    ]
+    cases = [(np.tile(x, (many, 1)), np.full(many, float(y))) for x in rows for y in targets]
+    sums = [masked.rows_sum(Rows(*case, rule, rule.bits), ask, learner) for case in cases]
     found = np.stack(sums).astype(float) * np.sqrt(weight) * 4.0**-rule.bits
     if rule.adjacency == "add-remove":
         return float(np.linalg.norm(found, axis=1).max())

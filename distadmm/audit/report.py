@@ -19,8 +19,6 @@ _SHOWN = 5  # findings in the table; the JSON has all
 
 
 class Level(NamedTuple):
-    """One level's answer."""
-
     level: int
     claim: str
     confidence: float

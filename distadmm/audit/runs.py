@@ -95,9 +95,8 @@ def _sharing(run: RunDirectory, width: int) -> Play:
         party = sharing.of_moments(price.agreed, m, prepared.problem, _ROWS, width, spread, mode)
     else:
         mu = mu_at(options.privacy.epsilon, options.privacy.delta)
-        party = sharing.of_vectors(
-            prepared.algorithm, prepared.problem, prepared.row[m], _ROWS, prepared.iterations, mu, mode
-        )
+        of = prepared.algorithm, prepared.problem, prepared.row[m]
+        party = sharing.of_vectors(*of, _ROWS, prepared.iterations, mu, mode)
     events = events_of(run, m)
 
     def played(runs: int, draws: Draws) -> Played:
@@ -108,13 +107,9 @@ def _sharing(run: RunDirectory, width: int) -> Play:
         noises, findings = [*found.noises, *more.noises], [*found.findings, *more.findings]
         return found._replace(noises=noises, findings=findings)
 
-    return Play(
-        f"what {'parties 1 and' if first else 'party'} {m} send{'' if first else 's'} in {run.path}, "
-        f"a run of sharing ({party.name})",
-        played,
-        claim_of(events, party.adjacency, f"the ledger of party {m} in {run.path}"),
-        mode,
-    )
+    who = f"parties 1 and {m} send" if first else f"party {m} sends"
+    claim = claim_of(events, party.adjacency, f"the ledger of party {m} in {run.path}")
+    return Play(f"what {who} in {run.path}, a run of sharing ({party.name})", played, claim, mode)
 
 
 _OF_KIND = {"istdp": _istdp, "sharing": _sharing}

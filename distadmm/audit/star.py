@@ -60,9 +60,8 @@ def of_run(run: RunDirectory) -> tuple[list[Message], int, bool]:
     quiet = ["--observe", "none", "--progress", "none", "--run-code"]  # who opened `run` saw to that
     options = programme.read(["--config", str(run.path / "config.json"), *quiet])
     if options.privacy.noise == "secure" and options.privacy.guarded:
-        run.refuse(
-            "whose secret noise cannot be drawn again; what its parties sent is seen in a run with --rng simulation"
-        )
+        seen = "what its parties sent is seen in a run with --rng simulation"
+        run.refuse(f"whose secret noise cannot be drawn again; {seen}")
     prepared = programme.prepare(options, World())
     price = programme.price(prepared)
     heard = tap(prepared.star)
@@ -103,7 +102,6 @@ def _stacked(name: str, rows: Sequence[Array]) -> list[tuple[str, Array]]:
 
 
 def counts(messages: Sequence[Message]) -> list[dict[str, Any]]:
-    """Messages by kind and way."""
     found: dict[tuple[str, bool], list[int]] = {}
     for message in messages:
         found.setdefault((message.kind, message.up), []).append(message.value.size)

@@ -20,8 +20,6 @@ from distadmm.ranks.graph_network import Array, Network
 
 
 class View(NamedTuple):
-    """What one coalition has."""
-
     members: list[int]
     rows: dict[int, Array]  # sender -> (exchanges of models, width); NaN where none arrived at any member
     others: dict[tuple[int, int], Array]  # (sender, exchange) -> a message of another width
@@ -83,9 +81,8 @@ def _gradients(
         around = {int(j) for j in network.indices[network.indptr[i] : network.indptr[i + 1]]}
         if i in inside or not around or not around <= inside or not solves:
             continue
-        found[i] = np.stack(
-            [-(at.linear[i] + times(at.quadratic[i], sent[k][i])) for k, at in sorted(solves.items())]
-        )
+        each = sorted(solves.items())
+        found[i] = np.stack([-(at.linear[i] + times(at.quadratic[i], sent[k][i])) for k, at in each])
     return found
 
 

@@ -198,11 +198,10 @@ def of_plan(prepared: Prepared, plan: protect.Plan) -> list[Finding]:
     problem = Problem(objectives, tolerance=config.problem.tolerance)
     other = protect.plan_of(replace(prepared, node=node.having(problem=problem)))
     assert other is not None
-    changed = [
-        field.name
-        for field in fields(plan.recipe)
-        if not np.array_equal(getattr(plan.recipe, field.name), getattr(other.recipe, field.name))
+    parts = [
+        (f.name, getattr(plan.recipe, f.name), getattr(other.recipe, f.name)) for f in fields(plan.recipe)
     ]
+    changed = [name for name, here, there in parts if not np.array_equal(here, there)]
     one, two = ([part for release in each.releases for part in release] for each in (plan, other))
     if len(one) != len(two) or not all(map(np.array_equal, one, two)):
         changed.append("releases")

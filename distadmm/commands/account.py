@@ -308,7 +308,6 @@ ROWS = (
 
 
 def table(options: Options, found: dict[str, Any]) -> str:
-    """The answer for people."""
     shown = list(found["epsilon"])
     lines = [described(found), ""]
     if options.records > 1:

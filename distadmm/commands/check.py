@@ -112,8 +112,6 @@ class Verdict(NamedTuple):
 
 
 class Report(NamedTuple):
-    """All that the command prints."""
-
     options: Options
     topology: Topology
     penalties: Penalties
@@ -166,7 +164,6 @@ def check(options: Options) -> Report:
 
 
 def verdict(topology: Topology, penalties: Penalties, gamma: float, lipschitz: Array) -> Verdict:
-    """What Theorem IV.1 says."""
     steps = penalties.steps
     constants = theory.best_constants(topology, steps, gamma, lipschitz)
     return Verdict(

@@ -45,7 +45,6 @@ class Options:
 
 
 def lines(options: Options) -> list[str]:
-    """For people."""
     topology, (rows_each, columns) = load(options.topology), shape(options)
     told = gaussian.mu_at(options.evaluate, options.delta) if options.evaluate else 0.0
     trained = choose(

@@ -19,7 +19,6 @@ THEOREM = "Theorem IV.1 of Recycled ADMM (claimed by the paper, not proved; suff
 
 
 def table(report: Report) -> dict[str, Any]:
-    """The report as one JSON object."""
     options, topology, penalties, bounds, theorem, speed = report
     found: dict[str, Any] = {
         "topology": options.topology,
@@ -50,7 +49,6 @@ def table(report: Report) -> dict[str, Any]:
 
 
 def lines(report: Report) -> list[str]:
-    """The report as lines for people."""
     options, topology, penalties, bounds, theorem, speed = report
     changing = not np.array_equal(penalties.first, penalties.last)
     grows = f", growing to {_span(penalties.last)} in {len(penalties.steps)} solves" if changing else ""

@@ -20,8 +20,6 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9.+-]+")
 
 
 class Point(NamedTuple):
-    """One run of a grid."""
-
     name: str
     words: tuple[str, ...]  # its flags as the command takes them
 

@@ -61,6 +61,10 @@ def _together(runs: Sequence[Run], delta: float) -> dict[str, Any]:
     if several or not committed:  # a later schedule may have been chosen for what an earlier run showed
         kinds.add("odometer")
     same = compose.same_rows([node.names for each in nodes for node in each])
+    told = []
+    for run, each in zip(runs, nodes):
+        spent = compose.over_runs([each], scope, delta, adjacency, _committed(run))
+        told.append({"run": name_of(run), "nodes": len(each), "epsilon": spent})
     return {
         "adjacency": adjacency,
         "adjacency_words": ADJACENCY_WORDS[adjacency],
@@ -68,14 +72,7 @@ def _together(runs: Sequence[Run], delta: float) -> dict[str, Any]:
         "trust_words": trust.words,
         "nodes_compose": compose.NODES[scope][1],
         "same_rows": sum(len(group) > 1 for group in same),
-        "runs": [
-            {
-                "run": name_of(run),
-                "nodes": len(each),
-                "epsilon": compose.over_runs([each], scope, delta, adjacency, _committed(run)),
-            }
-            for run, each in zip(runs, nodes)
-        ],
+        "runs": told,
         "published_epsilon": compose.published(nodes, scope, adjacency),
         "epsilon": compose.over_runs(nodes, scope, delta, adjacency, committed),
         "statement": weakest([*kinds]),

@@ -185,7 +185,6 @@ def float_exact(books: Iterable[Book]) -> bool:
 
 
 def tables(report: dict[str, Any], rows: int = 30) -> str:
-    """The report as text."""
     blocks = ["\n".join(_block(run, report["delta"], report["records"], rows)) for run in report["runs"]]
     return "\n\n".join([*blocks, report["not_covered"]])
 

@@ -244,7 +244,6 @@ def best_end(draft: _Draft, recipe: Any) -> tuple[float, Smoothing]:
 
 
 def outcome(options: Options, prepared: Prepared, plan: Plan) -> Outcome:
-    """Run a plan on a surrogate."""
     config = prepared.config.replace(
         iterations=prepared.config.algorithm.phases * plan.solves, eta=repr(plan.eta), epsilon=None, alpha="1",
         average=_word(plan.after), mixing=str(plan.after.rounds),

@@ -47,6 +47,9 @@ def lines(options: Any, words: list[str], world: World) -> list[str]:
     refused = [line.name for line in made if not line.summaries]
     by, name = compare.margin(ranked), ranked[0].name
     own = f" --trust {options.trust}" if compare.has_trust(name) else ""
+    assumed = f"it is forecast for --trust {options.trust}, and assumes that"
+    if not own or options.trust == "any":
+        assumed = "it trusts nobody"
     kept = ("weight", "rho", "data", "rows_per_node", "iterations")
     told = [(each.replace("_", "-"), getattr(options, each)) for each in kept]
     shown_as = {each: f"{value:g}" if isinstance(value, float) else value for each, value in told}
@@ -56,13 +59,7 @@ def lines(options: Any, words: list[str], world: World) -> list[str]:
         f"methods     loss of the nodes' own models, {compare.FORECASTS} made-up tables: {shown} "
         "(of R-ADMM's kin itself alone; `compare` runs all)"
         + (f"; no run of {', '.join(refused)}" if refused else ""),
-        f"use         {name}{': ' * bool(by)}{by}; {_assumed(name, own, options)}",
+        f"use         {name}{': ' * bool(by)}{by}; {assumed}",
         f"            python -m distadmm.radmm --algorithm {name} --topology {options.topology} --epsilon "
         f"{options.epsilon:g} --delta {options.delta:g} --adjacency {options.adjacency}{own}{given}",
     ]
-
-
-def _assumed(name: str, own: str, options: Any) -> str:
-    if not own or options.trust == "any":
-        return "it trusts nobody"
-    return f"it is forecast for --trust {options.trust}, and assumes that"

@@ -95,9 +95,8 @@ def _of_parties(asked: Predict, found: kinds.RunDirectory) -> list[str]:
     if not asked.party_files:
         require(not asked.key, "--key goes with --party-files here; rows of one table are numbered")
         return [*words, "--data", asked.data]
-    key = asked.key or next(
-        ((part.told["encoding"] or {}).get("key") for part in model.read(found.path).parts), None
-    )
+    kept = [(part.told["encoding"] or {}).get("key") for part in model.read(found.path).parts]
+    key = asked.key or next(iter(kept), None)
     return [*words, "--party-files", ",".join(asked.party_files), *(["--key", key] if key else [])]
 
 

@@ -75,7 +75,6 @@ _HASH = re.compile(r"^([0-9a-f]{12})[0-9a-f]{20,}")  # so much of it tells table
 
 
 def page(mark: str, told: Sequence[Told]) -> str:
-    """The whole file."""
     groups = [group for one in told for group in one.runs]
     runs = sum(len(group.traces) for group in groups)
     several = f"{runs} run{'s' * (runs > 1)}" + f", {len(groups)} settings" * (runs > len(groups) > 1)

@@ -99,14 +99,12 @@ class Trace:
         apart = KINDS[self.kind].point
         if not apart or self.summary is None:
             return [self]
-        return [
-            replace(
-                self,
-                config={**self.config, **{name: line[name] for name in apart if name in line}},
-                history={name: values[at : at + 1] for name, values in self.history.items()},
-            )
-            for at, line in enumerate(_points(self.summary))
-        ]
+        found = []
+        for at, line in enumerate(_points(self.summary)):
+            config = {**self.config, **{name: line[name] for name in apart if name in line}}
+            history = {name: values[at : at + 1] for name, values in self.history.items()}
+            found.append(replace(self, config=config, history=history))
+        return found
 
 
 @struct
@@ -139,12 +137,8 @@ def find(paths: Iterable[Path]) -> list[Path]:
     for path in paths:
         require(path.is_dir(), f"{path} is no directory; give run directories, or a folder that holds some")
         # A run that --force has moved aside is not compared with the one in its place; see `_of_privacy`.
-        below = [
-            one
-            for one in sorted(path.iterdir())
-            if one.is_dir() and not _ASIDE.search(one.name) and kinds.find(one)
-        ]
-        below = [path] if kinds.find(path) else below
+        inside = [one for one in sorted(path.iterdir()) if one.is_dir() and not _ASIDE.search(one.name)]
+        below = [path] if kinds.find(path) else [one for one in inside if kinds.find(one)]
         require(below, f"{path} holds no run; give what --out named, or the folder above")
         found += [folder for folder in below if folder not in found]
     return found

@@ -85,9 +85,8 @@ def _against(lines: Sequence[numbers.Line], options: Options) -> Any:
 def _legend(drawn: Any, families: Sequence[str], sizes: Sequence[int]) -> None:
     axis = drawn.axes[0]
     handles = [axis.plot([], [], **_mark(at, sizes[0], sizes), label=f)[0] for at, f in enumerate(families)]
-    drawn.legend(
-        handles=handles, loc="outside lower center", ncols=4, fontsize=6, handletextpad=0.2, columnspacing=1
-    )
+    how = {"loc": "outside lower center", "ncols": 4, "fontsize": 6, "handletextpad": 0.2, "columnspacing": 1}
+    drawn.legend(handles=handles, **how)
 
 
 def _ranking(lines: Sequence[numbers.Line], options: Options) -> Any:

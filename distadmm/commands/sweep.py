@@ -164,12 +164,9 @@ def outcome(folder: Path) -> str:
     words = [f"{run.iterations:.0f} iterations"] if math.isfinite(run.iterations) else []
     if run.ended != "iterations":
         words.append(f"ended by: {run.ended}")
-    told = [
-        f"{column.head.removeprefix('final ')} {column.show.format(column.unit * run.last(column.name))}"
-        for column in report_kinds.KINDS[run.kind].columns
-        if math.isfinite(run.last(column.name))
-    ]
-    words += told[:1]
+    columns = report_kinds.KINDS[run.kind].columns
+    for column in [one for one in columns if math.isfinite(run.last(one.name))][:1]:
+        words.append(f"{column.head} {column.show.format(column.unit * run.last(column.name))}")
     if math.isfinite(run.epsilon):
         words.append(f"epsilon {rounded_up(run.epsilon)}")
     if math.isfinite(run.last("seconds")):
@@ -193,14 +190,9 @@ class Runs:
         """Run it to its end; exit code, and what to say."""
         if self.stopped_by:
             return 128 + self.stopped_by, "not begun"
-        with subprocess.Popen(
-            command_of(point, self.options),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
-        ) as run:
+        words, nowhere = command_of(point, self.options), subprocess.DEVNULL
+        how: dict[str, Any] = {"stdin": nowhere, "stdout": nowhere, "stderr": subprocess.PIPE}
+        with subprocess.Popen(words, **how, text=True, errors="replace") as run:
             self._alive.add(run)
             if self.stopped_by:  # while it was started
                 self.pass_on(self.stopped_by, None)
@@ -300,10 +292,8 @@ def work(
     locks.give(0)
     runs = Runs(options)
     if secret > 1 and options.point is None:
-        print(
-            f"note: {secret} runs with secret noise; what they spend on the same data adds up "
-            "(--rng simulation explores for free)"
-        )
+        adds = "what they spend on the same data adds up (--rng simulation explores for free)"
+        print(f"note: {secret} runs with secret noise; {adds}")
 
     def make(point: grid.Point) -> tuple[int, str]:
         if not locks.take(byte[point.name]):

@@ -315,12 +315,8 @@ def _table(index: dict[str, Any], folder: Path) -> str:
     if (who := index.get("adversary")) is not None:
         nodes = f"; nodes {', '.join(map(str, who['members']))} collude" if who["members"] else ""
         shared = f", what their edges share is {who['edges']}" if nodes else ""
-        rows.append(
-            (
-                "adversary",
-                f"{who['file']}: all that travels and is released, trust {who['trust']}{nodes}{shared}",
-            )
-        )
+        seen = f"{who['file']}: all that travels and is released, trust {who['trust']}"
+        rows.append(("adversary", f"{seen}{nodes}{shared}"))
     rows.append(("written to", str(folder)))
     return "\n".join(f"{name:<12} {value}" for name, value in rows)
 

@@ -20,10 +20,7 @@ from distadmm.methods import doubling
 from distadmm.methods.consensus import smoothing
 
 LARGEST = 1000  # nodes of a network that is followed: the cost grows with their square
-_LONG, _LONGEST = (
-    500,
-    10_000,
-)  # solves, from which sums are doubled, and that are followed step by step at most
+_LONG, _LONGEST = 500, 10_000  # solves, from which sums are doubled, and at most followed step by step
 _SMALL = 24  # nodes up to which they are
 _MODES = 8  # curvatures at which the recursion is followed
 _EACH = 64  # nodes up to which each is followed; of more, some that are drawn

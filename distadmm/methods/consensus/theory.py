@@ -92,17 +92,10 @@ def margins(
     for step in steps:
         W, W1 = np.diag(step.eta), np.diag(step.eta_next)
         D = 2 * step.eta * topology.degrees + gamma
-        D_inv, sigma = np.diag(1 / D), D.min()
-        i = (
-            np.eye(topology.n)
-            + W1 @ signless @ D_inv
-            - L * mu / (2 * sigma) * np.linalg.pinv(W1 @ laplacian) @ D_M
-        )
-        ii = (
-            W1 @ signless
-            - W1 @ signless @ D_inv @ (W @ laplacian + 2 / L * W1 @ signless)
-            - L * mu / (2 * sigma * (mu - 1)) * D_M
-        )
+        D_inv, u = np.diag(1 / D), L * mu / (2 * D.min())
+        i = np.eye(topology.n) + W1 @ signless @ D_inv - u * np.linalg.pinv(W1 @ laplacian) @ D_M
+        ii = W1 @ signless - W1 @ signless @ D_inv @ (W @ laplacian + 2 / L * W1 @ signless)
+        ii -= L * mu / (2 * D.min() * (mu - 1)) * D_M
         first.append(np.linalg.eigvalsh(_symmetric(i))[0])
         second.append(np.linalg.eigvalsh(_symmetric(ii))[0])
     return Margins(float(min(first)), float(min(second)))
@@ -179,30 +172,19 @@ def _symmetric(matrix: Array) -> Array:
 
 
 def _fixed(topology: Topology, steps: Sequence[Stage], lipschitz: Array) -> list[_Fixed]:
-    signless, laplacian = _matrices(topology)
-    squares = np.square(lipschitz)
-    return [
-        _Fixed(
-            degrees=topology.degrees,
-            eta=step.eta,
-            signless=step.eta_next[:, None] * signless,
-            laplacian=step.eta[:, None] * laplacian,
-            Z=_symmetric(np.linalg.pinv(step.eta_next[:, None] * laplacian) * squares),
-        )
-        for step in steps
-    ]
+    (signless, laplacian), found = _matrices(topology), []
+    for step in steps:
+        now, later = step.eta[:, None], step.eta_next[:, None]
+        Z = _symmetric(np.linalg.pinv(later * laplacian) * np.square(lipschitz))
+        found.append(_Fixed(topology.degrees, step.eta, later * signless, now * laplacian, Z))
+    return found
 
 
 def _pieces(fixed: _Fixed, gamma: float) -> _Pieces:
     D = 2 * fixed.eta * fixed.degrees + gamma
     over = fixed.signless / D  # W'(D+A) D~^-1
-    return _Pieces(
-        P=np.eye(len(D)) + _symmetric(over),
-        Z=fixed.Z,
-        X=_symmetric(fixed.signless - over @ fixed.laplacian),
-        Y=_symmetric(over @ fixed.signless),
-        sigma=float(D.min()),
-    )
+    X, Y = _symmetric(fixed.signless - over @ fixed.laplacian), _symmetric(over @ fixed.signless)
+    return _Pieces(np.eye(len(D)) + _symmetric(over), fixed.Z, X, Y, float(D.min()))
 
 
 def _solve(pieces: Sequence[_Pieces], scale: Array) -> Constants | None:

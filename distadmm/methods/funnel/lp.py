@@ -43,7 +43,6 @@ class Optimum(NamedTuple):
 
 
 def pool(joint: Joint, w: Array) -> Pool:
-    """A pool of the posteriors w."""
     return Pool(w, model.entropy(w), model.entropy(joint.S @ w))
 
 

@@ -15,8 +15,6 @@ BUNDLED = ("adult", "heart")
 
 @flag_group("problem")
 class Data:
-    """Which S and X."""
-
     problem: str = again(
         Shared, "problem", default="synthetic-unif", choices=tables.PROBLEMS, note=", data as they are"
     )
@@ -102,8 +100,6 @@ class Goal:
 
 @flag_group("effort")
 class Work:
-    """How hard to try."""
-
     symbols: int | None = again(Effort, "symbols")
     restarts: int = again(
         Shared,

@@ -123,8 +123,6 @@ class Recipe:
 
 
 class Gradients(protected.Protected):
-    """The noisy gradients of this rank's nodes."""
-
     recipe: Recipe  # type: ignore[assignment]
     edges: pairwise.Edges | None = None  # the keys of pairwise noise
     conditions: Conditions | None = None  # under which nodes drop out and return

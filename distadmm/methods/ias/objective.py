@@ -16,8 +16,6 @@ CACHED = 32_768  # numbers of one mapping worked on at a time
 
 
 class Value(NamedTuple):
-    """A mapping's worth."""
-
     F: Array  # I - beta E
     I: Array  # I(S;U)
     E: Array  # E[d(y,u)]

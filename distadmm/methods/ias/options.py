@@ -15,8 +15,6 @@ BUNDLED = ("adult",)
 
 @flag_group("problem")
 class Data:
-    """Which S and Y."""
-
     problem: str = again(
         Shared, "problem", default="gauss", choices=("gauss", "sharp", "binom"), note=": of Fig. 1"
     )
@@ -62,8 +60,6 @@ class Data:
 
 @flag_group("goal")
 class Goal:
-    """What is maximised, over which mappings."""
-
     f: str = flag(
         "mi",
         help=f"privacy measure: {', '.join(measures.MEASURES)}, or a Python file that defines f, f1 and f2",
@@ -85,8 +81,6 @@ class Running(Job):
 
 @flag_group("method")
 class Solver:
-    """Which method, and its knobs."""
-
     beta: float = flag(0.4, help="weight of the privacy leakage", above=0)
     method: str | None = again(
         Shared, "method", choices=multistart.METHODS, note=" (default: gba, or admm with --form paper)"
@@ -136,8 +130,6 @@ class Solver:
 
 @flag_group("sweep")
 class Range:
-    """Which betas."""
-
     betas: tuple[float, ...] = flag(
         (), help="the betas, with commas (default: --points of them up to beta_glob)", above=0
     )

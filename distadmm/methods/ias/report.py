@@ -14,7 +14,6 @@ ROUNDING = 1e-14
 
 
 def lines(design: Design) -> list[str]:
-    """What was found, for people."""
     problem, good = design.problem, int((design.F_starts >= design.F - 1e-6).sum())
     least, most = design.iterations.min(), design.iterations.max()
     out = [
@@ -62,17 +61,13 @@ def summary(design: Design) -> dict[str, Any]:
 
 
 def certificate_json(found: Certificate) -> dict[str, Any]:
-    bound: dict[str, Any] = {
-        "upper_bound": found.upper,
-        "gap": found.gap,
-        "attained_at_vanishing_eps": found.attained,
-    }
-    bound |= {"standing": found.standing, "open": found.open}
+    bound = {"upper_bound": found.upper, "gap": found.gap, "attained_at_vanishing_eps": found.attained}
+    left = {"standing": found.standing, "open": found.open, "proved": found.proved}
     how = "branch and bound" if found.proved else "heuristic search: not a bound"
     work = {"rounds": found.rounds, "simplices": found.simplices, "gained_by_certifying": found.gained}
     limits = found.thresholds
     betas = {"beta_loc": limits.beta_loc, "beta_glob": limits.beta_glob, "beta_glob_proved": limits.proved}
-    return {**bound, "proved": found.proved, "how": how, **work, **betas}
+    return {**bound, **left, "how": how, **work, **betas}
 
 
 CURVE_HEADER = ["beta", "F", "I_SU", "E_d", "upper_bound", "gap", "certified", "found_by"]

@@ -33,8 +33,6 @@ _TOTAL, _LOST, _SILENCE = b"t", b"l", b"s"  # what a rank has heard of a sum
 
 
 class Sums(Unprotected):
-    """The masked sums of this rank's nodes."""
-
     private = True
 
     def __init__(

@@ -123,12 +123,8 @@ def _statements(price: Price, privacy: PrivacyOptions, star: Star) -> tuple[list
     for group in alike.values():
         first, held = group[0][0], [compose.Node(compose.spending(events)) for _, events in group]
         blocks = {block.spent for block in compose.blocks(held, compose.NODES[first.scope][0])}
-        found = [
-            statements.of_claim(
-                reading, first.claim or {}, each, first.adjacency, privacy.delta, committed=True
-            )
-            for each in blocks
-        ]
+        claimed, terms = first.claim or {}, (first.adjacency, privacy.delta)
+        found = [statements.of_claim(reading, claimed, each, *terms, committed=True) for each in blocks]
         spent = {one: one.would_be if reading == "simulation" else one.epsilon for one in found}
         most = max(found, key=lambda one: spent[one])
         texts.append(most.text)

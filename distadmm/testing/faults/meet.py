@@ -137,12 +137,8 @@ def loopback(*, up: bool) -> None:
 
 
 SUFFERED: dict[str, Callable[[Path, float], object]] = {
-    "doze": lambda folder, seconds: time.sleep(seconds),
-    "slow": lambda folder, seconds: time.sleep(seconds),
-    "busy": _busy,
-    "full": _full,
-    "read-only": _read_only,
-    "clock": _clock,
+    **dict.fromkeys(("doze", "slow"), lambda folder, seconds: time.sleep(seconds)),
+    **{"busy": _busy, "full": _full, "read-only": _read_only, "clock": _clock},
     "cable": lambda folder, _: loopback(up=False),
 }
 
