@@ -78,7 +78,7 @@ def of_sharing(parts: tuple[Any, ...]) -> list[str]:
          f"by {-max(short.values()):.3g}; Lemma 4 drops rho/2: rho sigma_max is what it needs, whatever rho"),
         ("2c", "rho gamma > 2 L^2 and rho >= L", rho * (rho - w) > 2 * L * L and rho >= L,
          f"from rho = {enough:.4g} on" if smooth else "whatever rho: at the kink l' jumps"),
-         ("3", "bounded below", lowest >= 0, "by 0, on a grid of scores"),
+        ("3", "bounded below", lowest >= 0, "by 0, on a grid of scores"),
         ("4", "regulariser smooth or convex", not problem.reg.folded,
          "folded: weakly convex" if problem.reg.folded else "convex"),
     ]  # fmt: skip

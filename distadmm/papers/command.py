@@ -30,12 +30,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if words and words[0] in PAPERS:
         return importlib.import_module(f"distadmm.papers.{words[0]}").main(words[1:])
     if not words or words[0] in ("-h", "--help"):
-        print(__doc__)
-        print(
-            "\n".join(f"  {name:<8} {title}" for name, title in PAPERS.items()),
-            examples("reproduce"),
-            sep="\n\n",
-        )
+        titles = "\n".join(f"  {name:<8} {title}" for name, title in PAPERS.items())
+        print(__doc__, f"{titles}\n\n{examples('reproduce')}", sep="\n")
         return DONE if words else USAGE
     print(f"distadmm reproduce: no paper {words[0]!r}; known: {', '.join(PAPERS)}", file=sys.stderr)
     return USAGE

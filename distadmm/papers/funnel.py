@@ -127,13 +127,11 @@ def _panels(rows: list[Row]) -> list[Panel]:
         star = (("color", "black"), ("mfc", "black"), ("marker", "*"), ("ms", 8))
         lines.append(Line(corner, [first["H_X"]], [first["I_SX"]], "o", more=star))
         if first["R0"] > 0:
-            sure = (
-                ("R0: perfect privacy up to here", "-")
-                if first["R0_exact"]
-                else ("perfect privacy at least", ":")
-            )
+            label, style = "perfect privacy at least", ":"
+            if first["R0_exact"]:
+                label, style = "R0: perfect privacy up to here", "-"
             bare = (("color", "0.6"), ("marker", ""))
-            lines.append(Line(sure[0], [first["R0"]] * 2, [0, first["I_SX"]], sure[1], more=bare))
+            lines.append(Line(label, [first["R0"]] * 2, [0, first["I_SX"]], style, more=bare))
         found.append(Panel(TITLES[name], "R, bound on I(X;Y) (nats)", "I(S;Y) (nats)", lines))
     return found
 
@@ -149,15 +147,13 @@ def _synthetic(rows: list[Row]) -> Iterator[Verdict]:
         last = abs(aem[-1] - of["I_SX"]), abs(splitting[-1] - of["I_SX"])
         both = all(np.isfinite(end) and end <= 1e-3 * of["I_SX"] for end in last) and of["I_SX"] > 0
         drs = f"DRS {last[1]:.1e}" if np.isfinite(last[1]) else "DRS ended nowhere with that I(X;Y)"
-        yield Verdict(
-            f"both reach I(S;Y) = I(S;X) at I(X;Y) = H(X), {title}", both, f"AEM is {last[0]:.1e} off, {drs}"
-        )
+        said = f"both reach I(S;Y) = I(S;X) at I(X;Y) = H(X), {title}"
+        yield Verdict(said, both, f"AEM is {last[0]:.1e} off, {drs}")
         bends = [_bend(aem), _bend(splitting)]
         none = "" if np.isfinite(bends[1]) else "DRS ended at fewer than three R"
         seen = f"largest bend {bends[0]:.4f} and {bends[1]:.4f}"
-        yield Verdict(
-            f"AEM's curve is the smoother one, {title}", bends[0] < bends[1] and rises(aem, 1e-6), seen, none
-        )
+        holds = bends[0] < bends[1] and rises(aem, 1e-6)
+        yield Verdict(f"AEM's curve is the smoother one, {title}", holds, seen, none)
         yield _worse(title, by, of, 0.1)
 
 
@@ -245,10 +241,8 @@ def work(options: Options, world: World, folder: Path) -> None:
     for figure in PROBLEMS if options.figure == "all" else (options.figure,):
         parts = [panel(name, options, world) for name in PROBLEMS[figure]]
         if world.is_root:
-            rows = [row for part in parts for row in part or []]
-            title = (
-                f"The privacy funnel: figure {figure} of Chen, Ye, Wu, Wu, Wu and Zhang (2024), made again"
-            )
+            rows, authors = [row for part in parts for row in part or []], "Chen, Ye, Wu, Wu, Wu and Zhang"
+            title = f"The privacy funnel: figure {figure} of {authors} (2024), made again"
             publish(folder / f"figure-{figure}", title, FIGURES[figure], rows, QUICK if options.quick else "")
 
 

@@ -1,6 +1,7 @@
 """The figures of Jin and Lai's Section IV from their rows: panels, what the paper says, and numbers in a table."""
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import numpy as np
 
@@ -54,15 +55,8 @@ def _note(rows: list[Row], *measures: str) -> Iterator[str]:
 
 
 def _bells(rows: list[Row]) -> list[Panel]:
-    return [
-        Panel(
-            "stand-in for the paper's Fig. 1",
-            "y",
-            "p(y|s)",
-            _by(rows, "y", "p", "s", label="s = {}", style="o-"),
-            whole=True,
-        )
-    ]
+    lines = _by(rows, "y", "p", "s", label="s = {}", style="o-")
+    return [Panel("stand-in for the paper's Fig. 1", "y", "p(y|s)", lines, whole=True)]
 
 
 def _distribution(rows: list[Row]) -> Told:
@@ -98,26 +92,19 @@ def _inner_says(rows: list[Row]) -> Told:
         F, last = column(own, "F_admm"), own[-1]
         feasible = last["delta_l1"] < 1e-2
         of = f"beta {beta:g}, {'(19) corrected' if sign == 'corrected' else '(19) as printed'}"
-        down = int((np.diff(F) < -1e-9).sum())
-        yield Verdict(
-            f"F increases during the inner loop, {of}",
-            rises(F, 1e-9) and feasible,
-            f"it fell in {down} steps",
-        )
+        holds, down = rises(F, 1e-9) and feasible, int((np.diff(F) < -1e-9).sum())
+        yield Verdict(f"F increases during the inner loop, {of}", holds, f"it fell in {down} steps")
         seen = f"F {F[min(19, len(F) - 1)]:.5f} after 20 steps, {F[-1]:.5f} after {len(F)}"
         seen += f"; |delta|_1 {last['delta_l1']:.2g}"
-        yield Verdict(
-            f"and converges within 20, {of}", settles(F, 19, 0.01) and len(F) > 20 and feasible, seen
-        )
+        settled = settles(F, 19, 0.01) and len(F) > 20 and feasible
+        yield Verdict(f"and converges within 20, {of}", settled, seen)
 
 
 def _outer(rows: list[Row]) -> list[Panel]:
     def lines(own: list[Row]) -> list[Line]:
         found = _by(own, "step", "F", "measure", label="Algorithm 1, {}", style="o-")
-        ends = [
-            level(f"optimum, {measure}", part[0]["optimum"])
-            for (measure,), part in grouped(own, "measure").items()
-        ]
+        parts = grouped(own, "measure").items()
+        ends = [level(f"optimum, {measure}", part[0]["optimum"]) for (measure,), part in parts]
         return [*found, *(line._replace(hue=first.label) for first, line in zip(found, ends))]
 
     return _each_beta(rows, "outer iteration", "F", lines, whole=True)
@@ -141,11 +128,8 @@ def _almost_the_same(rows: list[Row]) -> Told:
         progress = [(F - F[0]) / (F[-1] - F[0]) if F[-1] != F[0] else F * np.nan for F in (js, lc)]
         apart = float(np.abs(progress[0] - progress[1]).max())
         seen = f"share of the way done at a step differs by up to {apart:.2f}"
-        yield Verdict(
-            f"js and lc converge alike, beta {beta:g}",
-            apart <= 0.05 and rises(js, 1e-9) and rises(lc, 1e-9),
-            seen,
-        )
+        alike = apart <= 0.05 and rises(js, 1e-9) and rises(lc, 1e-9)
+        yield Verdict(f"js and lc converge alike, beta {beta:g}", alike, seen)
 
 
 # -- Figs. 4, 5: gradient ascent ---------------------------------------------------------------------------------
@@ -179,17 +163,10 @@ def _gradient_says(rows: list[Row]) -> Told:
 
 
 def _leakage(rows: list[Row]) -> list[Panel]:
-    ends = [
-        Line(
-            method,
-            column(own, "beta"),
-            column(own, "E_mean"),
-            "o-",
-            column(own, "E_least"),
-            column(own, "E_most"),
-        )
-        for (method,), own in grouped(rows, "method").items()
-    ]
+    ends = []
+    for (method,), own in grouped(rows, "method").items():
+        beta, mean, least, most = (column(own, of) for of in ("beta", "E_mean", "E_least", "E_most"))
+        ends.append(Line(method, beta, mean, "o-", least, most))
     counted = _by(rows, "beta", "E_as_counted_in_the_paper", "method", label="{}", style="o-")
     return [
         Panel("E[d] where the run ended, mean and range", "beta", "E[d(y,u)]", ends),
@@ -209,12 +186,9 @@ def _leakage_says(rows: list[Row]) -> Told:
     algorithm = dict(ours)["Algorithm 1"]
     best = {row["beta"]: row["E_mean"] for row in algorithm}
     likewise = column(algorithm, "E_as_counted_in_the_paper")
-    ended = all(row["settled"] == row["runs"] for row in algorithm)
-    none = (
-        ""
-        if ended
-        else "Algorithm 1 did not settle everywhere in the steps allowed, and counts as 1 there too"
-    )
+    none = "Algorithm 1 did not settle everywhere in the steps allowed, and counts as 1 there too"
+    if all(row["settled"] == row["runs"] for row in algorithm):
+        none = ""
     for method, own in climbs:
         counted = column(own, "E_as_counted_in_the_paper")
         many = sum(row["settled"] < row["runs"] for row in own)
@@ -257,9 +231,8 @@ def _alphabet_says(rows: list[Row]) -> Told:
         of, seen = f"beta {beta:g}, |Y| {n_y}", ", ".join(f"{u}: {value:.5f}" for u, value in zip(U, F))
         yield Verdict(f"F grows with |U|, {of}", rises(F, 1e-6), seen)
         said = f"little beyond |U| = {'7' if n_y == 10 else '0.8 |Y|'}, {of}"
-        yield Verdict(
-            said, enough >= 0.99 * F.max() and F[0] < 0.5 * F.max(), f"{enough:.5f} of {F.max():.5f}"
-        )
+        little = enough >= 0.99 * F.max() and F[0] < 0.5 * F.max()
+        yield Verdict(said, little, f"{enough:.5f} of {F.max():.5f}")
 
 
 def _alphabet_words(rows: list[Row]) -> Iterator[str]:
@@ -285,9 +258,8 @@ def _ends_says(rows: list[Row]) -> Told:
         climbs = [row for row in own if row["alpha"]]
         best, worst = (end(row["F"] for row in climbs) for end in (max, min))
         seen = f"{admm:.6f} against {worst:.6f} to {best:.6f}"
-        yield Verdict(
-            f"Algorithm 1 ends above gradient ascent at every step, beta {beta:g}", admm > best + 1e-6, seen
-        )
+        said = f"Algorithm 1 ends above gradient ascent at every step, beta {beta:g}"
+        yield Verdict(said, admm > best + 1e-6, seen)
         low = all(row["F"] < -0.2 for row in climbs if row["alpha"] < 0.2)
         yield Verdict(f"which ends below -0.2 at steps of 0.05 to 0.15, beta {beta:g}", low, seen)
         last = [row for row in climbs if row["alpha"] == 0.2]
@@ -296,12 +268,7 @@ def _ends_says(rows: list[Row]) -> Told:
         yield Verdict(f"and diverges at 0.2, beta {beta:g}", diverges, drops or "not run")
 
 
-def _figure(
-    panels: Callable[[list[Row]], list[Panel]],
-    says: Callable[[list[Row]], Told],
-    measures: Iterable[str],
-    *keys: str,
-) -> Figure:
+def _figure(panels: Any, says: Any, measures: Iterable[str], *keys: str) -> Figure:
     def words(rows: list[Row]) -> Iterator[str]:
         yield from _note(rows, *measures)
         yield from _table_i(rows, *keys)

@@ -6,6 +6,7 @@ at the paper's beta and at one where a mapping that says something can be best a
 
 from collections.abc import Callable
 from functools import lru_cache
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -88,9 +89,8 @@ def gradient(beta: float, alpha: float, projection: str, iterations: int) -> lis
     """Figs. 4 and 5: gradient ascent from the same start, F at every 20th iteration and where it falls."""
     objective = objective_of("js", beta)
     how: dict[str, Any] = {"alpha": alpha, "projection": projection}
-    run = ga.ascend(
-        objective, start_of(objective)[None], EPS, iterations=iterations, tolerance=0.0, trace=True, **how
-    )
+    length: dict[str, Any] = {"iterations": iterations, "tolerance": 0.0, "trace": True}
+    run = ga.ascend(objective, start_of(objective)[None], EPS, **length, **how)
     F = np.array(run.history)[:, 0]
     best, fell = optimum("js", beta), np.flatnonzero(np.diff(F) < -ROUNDING)[:DRAWN].tolist()
     shown = sorted({*range(0, len(F), max(1, len(F) // 150)), *fell, *(k + 1 for k in fell)})
@@ -164,16 +164,9 @@ def table(beta: float, method: str, alpha: float, iterations: int) -> list[Row]:
 
 
 RUNS: dict[str, Callable[..., list[Row]]] = {
-    "1": distribution,
-    "2": inner,
-    "3": outer,
-    "4": gradient,
-    "5": gradient,
-    "6": leakage,
-    "7": outer,
-    "8": alphabet,
-    "table1": table,
-}
+    "1": distribution, "2": inner, "3": outer, "4": gradient, "5": gradient, "6": leakage, "7": outer,
+    "8": alphabet, "table1": table,
+}  # fmt: skip
 FIGURES = tuple(RUNS)
 
 
@@ -188,12 +181,7 @@ def items(figure: str, quick: bool) -> list[Item]:
         length = (6, 20) if quick else (20, 60)
         return [(measure, beta, *length) for measure in measures for beta in BETAS[figure]]
     if figure in ("4", "5"):
-        return [
-            (beta, alpha, projection, 500 if quick else 6000)
-            for beta in BETAS[figure]
-            for alpha in GA_STEPS[figure]
-            for projection in ga.PROJECTIONS
-        ]
+        return list(product(BETAS[figure], GA_STEPS[figure], ga.PROJECTIONS, [500 if quick else 6000]))
     if figure == "6":
         betas = SIX[2::4] if quick else SIX
         many, few = (10, 1) if quick else (100, 3)

@@ -58,17 +58,14 @@ def accounting(epsilon: float) -> Row:
 def attack(item: tuple[str, int, float]) -> Row:
     """A lower bound on the true delta of Algorithm 1 as printed, T = 2, epsilon = 1; claimed: 1e-5."""
     kind, n, longest = item
-    bound = (
-        printed.step_delta(n, longest, 1.0, DELTA) if kind == "step" else printed.search_delta(n, start=1.0)
-    )
+    step = kind == "step"
+    bound = printed.step_delta(n, longest, 1.0, DELTA) if step else printed.search_delta(n, start=1.0)
     return {"leak": kind, "rows": n, "alpha_max": longest, "delta_at_least": bound}
 
 
 _PROBLEMS = (
-    ("squared", 150, 0.2, 3.0),
-    ("squared", 500, 0.15, 3.0),
-    ("logistic", 500, 0.03, 30.0),
-    ("logistic", 2000, 0.02, 30.0),
+    *(("squared", 150, 0.2, 3.0), ("squared", 500, 0.15, 3.0)),
+    *(("logistic", 500, 0.03, 30.0), ("logistic", 2000, 0.02, 30.0)),
 )
 
 
@@ -84,12 +81,8 @@ def nonprivate(item: tuple[tuple[str, int, float, float], int]) -> Row:
         row |= {f"{name} f1": problem.support_f1(found.theta), f"{name} error": error(found.theta)}
         if name == "mcp":
             bare = istdp.solve(problem.X, problem.y, loss=loss, lam=lam, alpha=alpha, newton=False)
-            row |= {
-                "iterations": found.iterations,
-                "iterations without Newton": bare.iterations,
-                "objective": found.objective,
-                "objective without Newton": bare.objective,
-            }
+            row |= {"iterations": found.iterations, "iterations without Newton": bare.iterations}
+            row |= {"objective": found.objective, "objective without Newton": bare.objective}
     return row
 
 
@@ -146,20 +139,16 @@ def adult(item: tuple[str, float, int]) -> Row:
     elif variant == "as printed":
         theta = istdp.solve_printed(X, y, epsilon=epsilon, lam=2e-4, alpha=2000.0, **how).theta
     elif variant == f"no noise, T = {T}":
-        exact = private.ClippedGradient(X, y, Logistic(), 1.0, len(y))
-        iterates = private.iterate(
-            lambda k, at: exact(at), np.zeros(X.shape[1]), MCP(2e-4, 2000.0), private.NoisySteps()
-        )
+        exact, start = private.ClippedGradient(X, y, Logistic(), 1.0, len(y)), np.zeros(X.shape[1])
+        iterates = private.iterate(lambda k, at: exact(at), start, MCP(2e-4, 2000.0), private.NoisySteps())
         theta = list(islice(iterates, T))[-1].theta
     else:
         settings: dict[str, Any] = {"lam": 2e-4, "alpha": 2000.0, **_ADULT[variant]}
         worth = accounting(epsilon)["true_epsilon_of_paper"] if settings.pop("paper", False) else epsilon
         theta = istdp.solve_private(X, y, epsilon=worth, **how, **settings).theta
     accuracy = float((np.where(X_test @ theta > 0, 1.0, -1.0) == y_test).mean())
-    return {
-        "variant": variant, "epsilon": epsilon, "seed": seed, "accuracy": accuracy,
-        "nonzeros": int(np.count_nonzero(theta)),
-    }  # fmt: skip
+    of = {"variant": variant, "epsilon": epsilon, "seed": seed}
+    return {**of, "accuracy": accuracy, "nonzeros": int(np.count_nonzero(theta))}
 
 
 def items(figure: str, seeds: int) -> list[Any]:
@@ -180,13 +169,7 @@ def items(figure: str, seeds: int) -> list[Any]:
     return [*runs, *extra, ("as printed", 1.0, 0)]
 
 
-PARTS: dict[str, Callable[[Any], Row]] = {
-    "accounting": accounting,
-    "attack": attack,
-    "nonprivate": nonprivate,
-    "budget": budget,
-    "adult": adult,
-}
+PARTS: dict[str, Callable[[Any], Row]] = dict(zip(FIGURES, (accounting, attack, nonprivate, budget, adult)))
 
 
 def work(options: Options, world: World, folder: Path) -> None:

@@ -46,9 +46,8 @@ def _accounting(rows: list[Row]) -> list[Panel]:
 def _accounting_says(rows: list[Row]) -> Iterator[Verdict]:
     seen = ", ".join(f"{row['epsilon']:g}: {row['true_epsilon_of_paper']:.3f}" for row in rows)
     enough = all(row["true_epsilon_of_paper"] <= row["epsilon"] for row in rows)
-    yield Verdict(
-        "T clipped gradients with the noise of Theorem 3.3 are epsilon-DP", enough, f"epsilon: truly {seen}"
-    )
+    said = "T clipped gradients with the noise of Theorem 3.3 are epsilon-DP"
+    yield Verdict(said, enough, f"epsilon: truly {seen}")
     ratios = column(rows, "paper") / column(rows, "exact")
     seen = f"it asks for {ratios.min():.1f} to {ratios.max():.1f} times the noise that is needed"
     near = bool((np.abs(ratios - 1) <= 0.1).all())
@@ -65,10 +64,8 @@ def _attack(rows: list[Row]) -> list[Panel]:
     for (leak, longest), own in grouped(rows, "leak", "alpha_max").items():
         name = f"exact step, alpha_max = {longest:.0e}" if leak == "step" else "exact line search"
         lines.append(Line(name, column(own, "rows"), [row["delta_at_least"] or np.nan for row in own], "o-"))
-    title = "Algorithm 1 as printed, epsilon = 1, T = 2"
-    return [
-        Panel(title, "rows", "true delta is at least", [*lines, level("delta claimed", 1e-5)], "log", "log")
-    ]
+    title, lines = "Algorithm 1 as printed, epsilon = 1, T = 2", [*lines, level("delta claimed", 1e-5)]
+    return [Panel(title, "rows", "true delta is at least", lines, "log", "log")]
 
 
 def _attack_says(rows: list[Row]) -> Iterator[Verdict]:
@@ -91,10 +88,8 @@ def _nonprivate(rows: list[Row]) -> list[Panel]:
     groups = grouped(rows, "loss", "rows")
     ticks = tuple(f"{loss}, n = {n}" for loss, n in groups)
     found = []
-    for what, y, scale in (
-        ("f1", "F1 of the support", "linear"),
-        ("error", "excess error or wrong signs", "log"),
-    ):
+    kinds = ("f1", "F1 of the support", "linear"), ("error", "excess error or wrong signs", "log")
+    for what, y, scale in kinds:
         lines = []
         for at, name in enumerate(PENALTIES):
             kept = [column(own, f"{name} {what}") for own in groups.values()]
@@ -108,11 +103,8 @@ def _nonprivate(rows: list[Row]) -> list[Panel]:
 def _nonprivate_says(rows: list[Row]) -> Iterator[Verdict]:
     for (loss, n), own in grouped(rows, "loss", "rows").items():
         ours, theirs = _mean(own, "mcp error"), _mean(own, "l1 error")
-        yield Verdict(
-            f"MCP estimates with less bias than l1, {loss}, n = {n}",
-            ours < theirs,
-            f"{ours:.4g} against {theirs:.4g}",
-        )
+        said = f"MCP estimates with less bias than l1, {loss}, n = {n}"
+        yield Verdict(said, ours < theirs, f"{ours:.4g} against {theirs:.4g}")
         ours, theirs = _mean(own, "mcp f1"), _mean(own, "l1 f1")
         said = f"MCP finds the support at least as well as l1, {loss}, n = {n}"
         yield Verdict(said, ours >= theirs, f"F1 {ours:.4g} against {theirs:.4g}", by=EXPECTED)
@@ -135,10 +127,8 @@ def _nonprivate_words(rows: list[Row]) -> Iterator[str]:
 
 
 def _against_epsilon(rows: list[Row], y: str, name: str, title: str, *levels: Line) -> Panel:
-    lines = [
-        band(variant, own, "epsilon", y, "o-")
-        for (variant,), own in grouped(_private(rows), "variant").items()
-    ]
+    each = grouped(_private(rows), "variant").items()
+    lines = [band(variant, own, "epsilon", y, "o-") for (variant,), own in each]
     return Panel(title, BUDGET, name, [*lines, *levels], xscale="log")
 
 
@@ -153,10 +143,8 @@ def _budget(rows: list[Row]) -> list[Panel]:
 
 def _budget_says(rows: list[Row]) -> Iterator[Verdict]:
     for (n,), own in grouped(_private(rows), "rows").items():
-        at = {
-            e: _mean([r for r in own if r["epsilon"] == e and "Theorem" in r["variant"]], "accuracy")
-            for e in (1, 8)
-        }
+        theirs = [row for row in own if "Theorem" in row["variant"]]
+        at = {e: _mean([row for row in theirs if row["epsilon"] == e], "accuracy") for e in (1, 8)}
         sound = _mean([r for r in own if r["epsilon"] == 1 and r["variant"] == "lambda 0.02"], "accuracy")
         seen = f"accuracy {at[1]:.3f} at epsilon 1, {at[8]:.3f} at 8; with exact composition {sound:.3f} at 1"
         said = f"its accounting keeps accuracy within .02 of what is possible at epsilon 1, n = {n}"
@@ -171,9 +159,10 @@ def _budget_says(rows: list[Row]) -> Iterator[Verdict]:
 
 
 def _budget_words(rows: list[Row]) -> Iterator[str]:
-    yield from _by_epsilon(
-        rows, lambda own: f"{_mean(own, 'f1'):.2f} / {_mean(own, 'accuracy'):.3f}", "F1 / accuracy"
-    )
+    def cell(own: list[Row]) -> str:
+        return f"{_mean(own, 'f1'):.2f} / {_mean(own, 'accuracy'):.3f}"
+
+    yield from _by_epsilon(rows, cell, "F1 / accuracy")
     yield "\nlambda by rule is sigma sqrt(2 ln d), which no record enters; lambda = 0.02 is a constant that suits these"
     yield "problems. Composition of Theorem 3.3: the same sound algorithm with the noise that the theorem asks for."
     if printed := [row for row in rows if row["variant"] == PRINTED]:
@@ -216,14 +205,12 @@ def _adult_words(rows: list[Row]) -> Iterator[str]:
         return f"{kept.mean():.4f} ({np.ptp(kept):.4f})"
 
     yield from _by_epsilon(rows, cell, "test accuracy, mean (range)")
-    own = _private(rows)
+    own, by = _private(rows), grouped(_private(rows), "epsilon", "variant")
     yield "\n" + "; ".join(f"{row['variant']}: {row['accuracy']:.4f}" for row in rows if row not in own) + "."
     yield "An accuracy on 5,222 rows has a standard error of 0.005. lambda = 2e-4 and alpha = 2000 are constants fixed"
     yield "beforehand; tuning them, or the steps, on the private rows would cost budget."
     full, clean = (row["accuracy"] for row in rows if not np.isfinite(row["epsilon"]))
-    noise = clean - max(
-        _mean(r, "accuracy") for (e, _), r in grouped(own, "epsilon", "variant").items() if e == 1
-    )
+    noise = clean - max(_mean(r, "accuracy") for (e, _), r in by.items() if e == 1)
     more = "more" if full - clean > noise else "less"
     yield f"Stopping at T = 50 costs {full - clean:.4f} of accuracy, {more} than the noise at epsilon 1 ({noise:.4f})."
 

@@ -95,9 +95,8 @@ def column(rows: Iterable[Row], name: str) -> np.ndarray:
 def falls(values: Iterable[float], slack: float = 0.0, by: float = 1e-9) -> bool:
     """Never up by more than `slack`, and down by more than `by` in all."""
     listed = np.asarray(list(values), dtype=float)
-    return bool(
-        np.isfinite(listed).all() and (np.diff(listed) <= slack).all() and listed[0] - listed[-1] > by
-    )
+    never_up = np.isfinite(listed).all() and (np.diff(listed) <= slack).all()
+    return bool(never_up and listed[0] - listed[-1] > by)
 
 
 def rises(values: Iterable[float], slack: float = 0.0) -> bool:
@@ -119,11 +118,8 @@ def summarised(rows: list[Row], x: str, *values: str) -> list[Row]:
         row = {x: at}
         for name in values:
             kept = column(same, name)
-            row |= {
-                name: float(kept.mean()),
-                f"{name} low": float(kept.min()),
-                f"{name} high": float(kept.max()),
-            }
+            row |= {name: float(kept.mean())}
+            row |= {f"{name} low": float(kept.min()), f"{name} high": float(kept.max())}
         found.append(row)
     return found
 
@@ -204,12 +200,10 @@ def _frame(axis: Any, panel: Panel) -> None:
         turned = {"rotation": 30, "ha": "right"} if wide else {}
         axis.set_xticks(range(len(panel.ticks)), panel.ticks, fontsize=8, **turned)
     if panel.settled:
-        late = [
-            np.asarray(line.high if line.high is not None else line.y)[len(line.y) // 4 :]
-            for line in panel.lines
-        ]
-        least = min(float(np.min(line.low if line.low is not None else line.y)) for line in panel.lines)
-        most = max(float(part.max()) for part in late)
+        ends = [(line.y if line.low is None else line.low, line.y if line.high is None else line.high)
+                for line in panel.lines]  # fmt: skip
+        least = min(float(np.min(low)) for low, _ in ends)
+        most = max(float(np.max(high[len(high) // 4 :])) for _, high in ends)
         axis.set_ylim(least - 0.05 * (most - least), most + 0.05 * (most - least))
 
 

@@ -52,9 +52,8 @@ class Arm:
 
 @lru_cache(maxsize=4)
 def _data(nodes: int, rho: float) -> Prepared:
-    return prepare(
-        radmm.configure("admm", data="adult", topology=f"er{nodes}", weight=C, rho=rho, eta="1"), World()
-    )
+    config = radmm.configure("admm", data="adult", topology=f"er{nodes}", weight=C, rho=rho, eta="1")
+    return prepare(config, World())
 
 
 def ready(arm: Arm, seed: int = 0) -> Prepared:
@@ -140,18 +139,12 @@ def arms(figure: str, seeds: int, quick: bool = False) -> list[tuple[Arm, int]]:
 
 
 def _1a() -> list[Arm]:
-    eta = ("eta", "0.5")
-    return [
-        arm
-        for n in (5, 20)
-        for arm in (
-            Arm(f"N = {n}", "ADMM", "admm", n, flags=(eta,)),
-            *(
-                Arm(f"N = {n}", f"R-ADMM, gamma = {g:g}", "radmm", n, flags=(eta, ("gamma", g)))
-                for g in (0, 0.5, 5, 50)
-            ),
-        )
-    ]  # fmt: skip
+    found, eta = [], ("eta", "0.5")
+    for n in (5, 20):
+        found.append(Arm(f"N = {n}", "ADMM", "admm", n, flags=(eta,)))
+        for g in (0, 0.5, 5, 50):
+            found.append(Arm(f"N = {n}", f"R-ADMM, gamma = {g:g}", "radmm", n, flags=(eta, ("gamma", g))))
+    return found
 
 
 def _1b() -> list[Arm]:
@@ -159,17 +152,15 @@ def _1b() -> list[Arm]:
     found = []
     for step in range(1, 6):
         growth = tuple(1 + step * rate for rate in RATES_1B)
-        label = (
-            f"MR-ADMM {step}: eta_i grows by {step * min(RATES_1B):.1%} to {step * max(RATES_1B):.1%} a solve"
-        )
+        least, most = step * min(RATES_1B), step * max(RATES_1B)
+        label = f"MR-ADMM {step}: eta_i grows by {least:.1%} to {most:.1%} a solve"
         found.append(Arm("", label, "mradmm", iterations=FAR, flags=own, eta=STARTS_1B, growth=growth))
     return [*_constant(), *found]
 
 
 def _1c() -> list[Arm]:
-    growing = [
-        Arm("", f"MR-ADMM, q = {q:g}", "mradmm", iterations=FAR, flags=pure_penalty(q)) for q in GROWTHS
-    ]
+    grown = {q: f"MR-ADMM, q = {q:g}" for q in GROWTHS}
+    growing = [Arm("", label, "mradmm", iterations=FAR, flags=pure_penalty(q)) for q, label in grown.items()]
     return [*_constant(), *growing]
 
 
@@ -212,11 +203,9 @@ def _5() -> list[Arm]:
             Arm(tag, "MR-ADMM", "mradmm", flags=(*pure_penalty(1.04), noise)),
             Arm(tag, HALF, "admm", iterations=25, flags=(noise,)),
         ]
-        for label, name, iterations in (
-            ("R-ADMM, eta = 2, K = 10", "radmm", 20),
-            ("ADMM, eta = 2, K = 10", "admm", 10),
-        ):
-            found.append(matched(Arm(tag, label, name, iterations=iterations, flags=(("eta", "2"),)), bound))
+        for start, name, iterations in (("R-ADMM", "radmm", 20), ("ADMM", "admm", 10)):
+            arm = Arm(tag, f"{start}, eta = 2, K = 10", name, iterations=iterations, flags=(("eta", "2"),))
+            found.append(matched(arm, bound))
     return found
 
 

@@ -97,7 +97,7 @@ def _errors(rows: list[Row]) -> Panel:
         lines.append(Line(f"test error, {tag}", x, y, "o", low, high, bars=True))
     lines.append(panels.level(PLAIN, 100 * curves(rows)[PLAIN].error, "-"))
     short = [
-        label.replace("MR-ADMM, ", "").replace(", dual-variable perturbation", " (DVP)") for label in labels
+        label.removeprefix("MR-ADMM, ").replace(", dual-variable perturbation", " (DVP)") for label in labels
     ]
     short = [label.replace(", penalty perturbation", " (PP)") for label in short]
     return Panel("test error at the end, mean and range", "", "error, %", lines, ticks=short)
@@ -110,22 +110,16 @@ def _panels(rows: list[Row], privacy: bool = True) -> list[Panel]:
 
 
 def _growing(rows: list[Row]) -> list[Panel]:
-    far = _losses(rows, "", int(panels.column(rows, "t").max()))
-    return [
-        _losses(rows, "")._replace(title=f"to iteration {SHOWN}, as in the paper"),
-        far._replace(title="to the end"),
-    ]
+    near, far = _losses(rows, ""), _losses(rows, "", int(panels.column(rows, "t").max()))
+    shown = near._replace(title=f"to iteration {SHOWN}, as in the paper")
+    return [shown, far._replace(title="to the end")]
 
 
 def _rho(rows: list[Row]) -> list[Panel]:
     found = list(curves(rows).values())
     line = Line("ADMM, 50 iterations", [float(c.label) for c in found], [100 * c.error for c in found], "o-")
-    chosen = [100 * c.error for c in found if c.label == "0.22"]
-    return [
-        Panel(
-            "", "rho", "test error, %", [line, Line("the paper's choice", [0.22], chosen, "o")], xscale="log"
-        )
-    ]
+    chosen = Line("the paper's choice", [0.22], [100 * c.error for c in found if c.label == "0.22"], "o")
+    return [Panel("", "rho", "test error, %", [line, chosen], xscale="log")]
 
 
 # -- what the paper says ----------------------------------------------------------------------------------------
@@ -232,9 +226,8 @@ def _5(rows: list[Row]) -> Iterator[Verdict]:
         gains.append(min(dvp.end, pp.end) - mr.end)
         ends = ", ".join(f"{name} {own[name].end:.4f} (P {own[name].P:.2f})" for name in FOUR)
         better = max(r.end, mr.end) < min(dvp.end, pp.end) and max(r.P, mr.P) <= min(dvp.P, pp.P) + 1e-6
-        yield Verdict(
-            f"R-ADMM and MR-ADMM end below ADMM and M-ADMM at no more P, {tag}", better, f"L: {ends}"
-        )
+        said = f"R-ADMM and MR-ADMM end below ADMM and M-ADMM at no more P, {tag}"
+        yield Verdict(said, better, f"L: {ends}")
         best = mr.end < r.end and mr.P < r.P and mr.end < min(dvp.end, pp.end) and mr.descends
         yield Verdict(f"MR-ADMM has the lowest loss at the lowest P, {tag}", best, f"P {mr.P:.2f}")
         errors = {name: own[name].error for name in FOUR}
@@ -243,9 +236,8 @@ def _5(rows: list[Row]) -> Iterator[Verdict]:
         alone = least == "MR-ADMM" and max(errors.values()) > errors[least]
         yield Verdict(f"MR-ADMM has the least test error, {tag}", alone, seen)
     seen = ", ".join(f"{tag}: {gain:.4f}" for tag, gain in zip(each, gains))
-    yield Verdict(
-        "its lead grows as the total P shrinks", panels.rises([0.0, *gains]) and panels.in_order(gains), seen
-    )
+    grows = panels.rises([0.0, *gains]) and panels.in_order(gains)
+    yield Verdict("its lead grows as the total P shrinks", grows, seen)
 
 
 # -- numbers ----------------------------------------------------------------------------------------------------
@@ -259,15 +251,9 @@ def _words(rows: list[Row]) -> Iterator[str]:
     lines = []
     for tag, c in own:
         low, high = c.error_range
-        numbers = [
-            f"{c.at(SHOWN // 2):.5f}",
-            f"{c.end:.5f}",
-            f"{c.range:.4f}",
-            f"{c.error:.2%}, {high - low:.2%}",
-        ]
-        prices = (
-            [f"{c.P:.2f}" if np.isfinite(p) else "-" for p in (c.P,)] + [f"{c.epsilon:.3f}"] if noisy else []
-        )
+        error = f"{c.error:.2%}, {high - low:.2%}"
+        numbers = [f"{c.at(SHOWN // 2):.5f}", f"{c.end:.5f}", f"{c.range:.4f}", error]
+        prices = [f"{c.P:.2f}" if np.isfinite(c.P) else "-", f"{c.epsilon:.3f}"] * noisy
         lines.append([tag or "all", c.label, *numbers, *(p.replace("nan", "-") for p in prices)])
     yield from command.table([*head, *P], lines)
     if noisy:

@@ -53,28 +53,21 @@ def _against_sgd(rows: list[Row]) -> Iterator[Verdict]:
     literal, admm, sgd = _rivals(rows)
     apart = abs(admm[-1]["test_loss"] - sgd[-1]["test_loss"])
     slower = literal[1]["objective"] > sgd[1]["objective"]
-    yield Verdict(
-        "ADMM is slightly slower than SGD a epoch",
-        slower and all(map(_descends, (literal, admm, sgd))),
-        f"objective/N at epoch 2: {literal[1]['objective']:.4f} against {sgd[1]['objective']:.4f}",
-    )
-    yield Verdict(
-        "both reach the same test loss",
-        apart < 2e-3 and all(map(_descends, (admm, sgd))),
-        f"{admm[-1]['test_loss']:.4f} (corrected) against {sgd[-1]['test_loss']:.4f}",
-    )
+    holds = slower and all(map(_descends, (literal, admm, sgd)))
+    seen = f"objective/N at epoch 2: {literal[1]['objective']:.4f} against {sgd[1]['objective']:.4f}"
+    yield Verdict("ADMM is slightly slower than SGD a epoch", holds, seen)
+    same = apart < 2e-3 and all(map(_descends, (admm, sgd)))
+    seen = f"{admm[-1]['test_loss']:.4f} (corrected) against {sgd[-1]['test_loss']:.4f}"
+    yield Verdict("both reach the same test loss", same, seen)
 
 
 def _far_below_sgd(rows: list[Row]) -> Iterator[Verdict]:
     _, admm, sgd = _rivals(rows)
     early = min(row["test_loss"] for row in admm[: max(2, len(admm) // 4)])
     least, end = min(row["test_loss"] for row in sgd), admm[-1]["test_loss"]
-    falls = admm[-1]["objective"] < admm[0]["objective"] < NOTHING
-    yield Verdict(
-        "ADMM is within a few epochs below where SGD stays",
-        early < least and end < least and falls,
-        f"{early:.4f} in the first quarter and {end:.4f} at the end against {least:.4f} at best",
-    )
+    holds = early < least and end < least and admm[-1]["objective"] < admm[0]["objective"] < NOTHING
+    seen = f"{early:.4f} in the first quarter and {end:.4f} at the end against {least:.4f} at best"
+    yield Verdict("ADMM is within a few epochs below where SGD stays", holds, seen)
 
 
 def _noise(rows: list[Row]) -> Iterator[Verdict]:
