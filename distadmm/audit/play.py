@@ -102,9 +102,8 @@ def fresh(node: Node, *, problem: Any = None, release: Any = None) -> Node:
     network, anew = node.network, Network(node.network.roster)
     if network.conditions is not None:
         anew.endure(replace(network.conditions, _presence=[], _heard=[]))
-    return Node(
-        anew, problem or node.problem, release or Unprotected(), node.facts, np.array(node.start), node.table
-    )
+    parts = problem or node.problem, release or Unprotected()
+    return Node(anew, *parts, node.facts, np.array(node.start), node.table)
 
 
 class _Noted:

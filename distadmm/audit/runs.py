@@ -41,9 +41,8 @@ def of_run(run: RunDirectory, width: int) -> Play:
         run.refuse("which has not ended; audit it when it has")
     assert run.summary is not None
     if "paper" in (run.config.get("mechanism"), run.config.get("form")) and run.config.get("epsilon"):
-        run.refuse(
-            f"whose mechanism claims nothing; what the paper claims: python -m distadmm audit {run.kind}-printed"
-        )
+        printed = f"python -m distadmm audit {run.kind}-printed"
+        run.refuse(f"whose mechanism claims nothing; what the paper claims: {printed}")
     require(
         run.config.get("epsilon") is not None,
         f"{run.path} is a run of {run.kind} without noise: its ledger claims nothing to be audited",

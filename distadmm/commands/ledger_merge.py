@@ -94,9 +94,8 @@ def _nodes(run: Run, adjacency: Adjacency) -> list[compose.Node]:
     for books in of.values():
         seen: set[str] = set()
         events = [event for book in books for event in _events(book, seen, adjacency)]
-        found.append(
-            compose.Node(compose.spending(events), frozenset().union(*(book.rows for book in books)))
-        )
+        rows: frozenset[str] = frozenset().union(*(book.rows for book in books))
+        found.append(compose.Node(compose.spending(events), rows))
     return found
 
 
@@ -112,9 +111,8 @@ def _events(book: Book, seen: set[str], adjacency: Adjacency) -> list[Event]:
         elif entry["kind"] == "charge":
             found.append(event_from_json({"mech": entry["mech"], **entry["params"]}))
     tally = book.tally
-    return [
-        restated(event.against(tally.trust), tally.adjacency, adjacency) for event in doubted(tally, found)
-    ]
+    held = [event.against(tally.trust) for event in doubted(tally, found)]
+    return [restated(event, tally.adjacency, adjacency) for event in held]
 
 
 def merged_text(report: dict[str, Any]) -> str:

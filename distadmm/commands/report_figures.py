@@ -122,9 +122,8 @@ def _spent(found: Sequence[Group], what: Column) -> Picture | None:
             axis.set_xlim(0.8 * least, 1.2 * most)
         axis.set(xlabel="epsilon spent", ylabel=what.head)
 
-    told = [
-        f"{s}: " + ", ".join(f"{y:.4g} at {rounded_up(e)}" for e, y in sorted(ps)) for s, ps in lines.items()
-    ]
+    ends = {s: ", ".join(f"{y:.4g} at {rounded_up(e)}" for e, y in sorted(ps)) for s, ps in lines.items()}
+    told = [f"{setting}: {each}" for setting, each in ends.items()]
     return Picture(f"{what.head} against epsilon", f"A mark a run. {'; '.join(told)}.", draw)
 
 

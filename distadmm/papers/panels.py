@@ -138,9 +138,8 @@ def drawn(panels: Sequence[Panel], note: str = "") -> Any:
     plt = pyplot()
     columns = min(len(panels), 3 if len(panels) != 4 else 2)
     width, depth = 4.1 * columns, -(-len(panels) // columns)
-    figure, axes = plt.subplots(
-        depth, columns, figsize=(max(width, 5.6), 3.2 * depth + 0.4), layout="constrained", squeeze=False
-    )
+    size = max(width, 5.6), 3.2 * depth + 0.4
+    figure, axes = plt.subplots(depth, columns, figsize=size, layout="constrained", squeeze=False)
     hues = list(dict.fromkeys(line.hue or line.label for panel in panels for line in panel.lines))
     handles: dict[str, Any] = {}
     for axis, panel in zip(axes.flat, panels):

@@ -186,6 +186,16 @@ def require_records(config: Config) -> None:
     )
 
 
+def require_known(prepared: Prepared, more: Mapping[str, Any], noise: str) -> None:
+    """What an algorithm with noise of another kind than a solve's has no words for is refused, not ignored."""
+    config, privacy = prepared.config, prepared.config.privacy
+    given = {"alpha": privacy.alpha, **more, "mechanism": privacy.mechanism != "objective"}
+    for name, asked in {**given, "form": privacy.form != "sound", "assume": privacy.assume}.items():
+        require(not asked, f"--algorithm {config.name} has no --{name}: {noise}; leave it out")
+    if privacy.adjacency == "add-remove":
+        require_rows_that_stay(config, dealt_out=prepared.source.pooled_allowed)
+
+
 def require_rows_that_stay(config: Config, *, dealt_out: bool) -> None:
     """One record more or less must leave the other rows of its node as they are."""
     problem = config.problem

@@ -61,10 +61,9 @@ def weighed(A: Array, psi: Array, need: Array, colluding: int) -> tuple[Array, A
 
     logs = np.zeros(n + len(i))
     limits = np.log([(_LEAST, 1.0)] * n + [(_WEAKEST, _STRONGEST)] * len(i))
+    how = {"method": "L-BFGS-B", "jac": True, "bounds": limits, "options": {"maxiter": _LOOKS}}
     for norm in _NORMS:
-        found = minimize(
-            target, logs, (norm,), "L-BFGS-B", jac=True, bounds=limits, options={"maxiter": _LOOKS}
-        )
+        found = minimize(target, logs, (norm,), **how)
         # A common factor changes nothing but what the limits mean.
         factor = (need * pairwise_gaussian.exposures(*noise(found.x), colluding)).max()
         logs = np.clip(found.x + np.log(factor), *limits.T)

@@ -355,19 +355,8 @@ def _query(
 
 def _require_known(prepared: Prepared) -> None:
     """What noisy gradients have no words for is refused, not ignored."""
-    config, privacy = prepared.config, prepared.config.privacy
-    refused = {
-        "alpha": privacy.alpha, "noise": privacy.noise == "gamma", "mechanism": privacy.mechanism != "objective",
-        "form": privacy.form != "sound", "assume": privacy.assume,
-    }  # fmt: skip
-    for name, given in refused.items():
-        require(
-            not given,
-            f"--algorithm {config.name} has no --{name}: its noise is Gaussian, on gradients, for --epsilon; leave it "
-            "out",
-        )
-    if privacy.adjacency == "add-remove":
-        consensus.require_rows_that_stay(config, dealt_out=prepared.source.pooled_allowed)
+    more = {"noise": prepared.config.privacy.noise == "gamma"}
+    consensus.require_known(prepared, more, "its noise is Gaussian, on gradients, for --epsilon")
 
 
 def unverified(prepared: Prepared) -> str:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from operator import mul
+from typing import Any
 
 import numpy as np
 
@@ -52,9 +53,8 @@ def paired(
     known = exposed[q + gone] if q + gone < len(exposed) else 1 / own
     each = [math.sqrt(steps * x) / mu for x in known.tolist()]
     spacing = mechanism.grid_of(max(map(mul, reach.tolist(), each)) * math.sqrt(own.max()))
-    moved = np.array(
-        [mechanism.GridQuery(1.0, far, dimension, spacing).event.sensitivity_grid for far in reach.tolist()]
-    )
+    grids = [mechanism.GridQuery(1.0, far, dimension, spacing) for far in reach.tolist()]
+    moved = np.array([grid.event.sensitivity_grid for grid in grids])
     most = max(map(mul, moved.tolist(), each))  # the deviation where `own` is 1
     sigma, unit = np.sqrt(most**2 * own + 4) * (1 + 1e-12), math.sqrt(most**2 + 4) * (1 + 1e-12)
     c, found = np.sqrt(noise.pairs) * unit, []
@@ -147,16 +147,12 @@ class Gradients(protected.Protected):
         if isinstance(query, Paired):
             assert self.edges is not None
             own = self.noise.on_grid(value, query, iteration=k, at=i, unproved=unproved)
-            return own + query.spacing * self.edges.noise(
-                self.books.nodes[i], k, query.event.edge_grid, value.size, self.away(k, query.event.gone)
-            )
+            pairs, away = query.event.edge_grid, self.away(k, query.event.gone)
+            return own + query.spacing * self.edges.noise(self.books.nodes[i], k, pairs, value.size, away)
         if self.recipe.mode == "secure":
             return self.noise.on_grid(value, query.grid, iteration=k, at=i, unproved=unproved)
-        event = self._events[i]
-        drawn = self.noise.draw(
-            event, iteration=k, at=i, shape=value.size, sensitivity=query.sensitivity, unproved=unproved
-        )
-        return value + drawn
+        how: dict[str, Any] = {"shape": value.size, "sensitivity": query.sensitivity, "unproved": unproved}
+        return value + self.noise.draw(self._events[i], iteration=k, at=i, **how)
 
     def away(self, k: int, most: int) -> tuple[int, ...]:
         """Nodes without which round k is made: those that are away, as far as that was paid for.

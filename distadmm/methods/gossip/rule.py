@@ -155,9 +155,8 @@ def followed(
         scores = np.maximum(h - facts.ridge / facts.weight, 0.0)[:count]
         scatter = squares[..., :count] @ (scores / scores.sum())
         passed = 0.5 * d / count * (passed[..., :count] @ h[:count])
-    return Followed(
-        h[:count], c[:count], bias[:, :count], passed, scatter, np.logical_not(grows.any(axis=(1, 2)))
-    )
+    stable = np.logical_not(grows.any(axis=(1, 2)))
+    return Followed(h[:count], c[:count], bias[:, :count], passed, scatter, stable)
 
 
 def _run(

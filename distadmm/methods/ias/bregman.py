@@ -48,14 +48,12 @@ def ascend(
                 force = pull[:, y] - w * D[:, y] - rho * w * (r - v - Lambda / rho) + tau * x[:, y]
                 new[:, y] = ga.project_euclidean(force / (rho * w * w + tau), eps)
             x, m = new, np.matmul(p, new)
-            v_next = admm.solve_marginal(
-                measure, beta, p, x, -Lambda, rho + tau, (rho * m + tau * v) / (rho + tau), v
-            )
+            near = (rho * m + tau * v) / (rho + tau)
+            v_next = admm.solve_marginal(measure, beta, p, x, -Lambda, rho + tau, near, v)
             v, Lambda = v_next, Lambda + rho * (v_next - m)
         # a start that has settled stays as it was, whatever else is in the batch
-        x, v, Lambda = (
-            np.where(going.reshape(-1, *[1] * (a.ndim - 1)), a, b) for a, b in zip((x, v, Lambda), start)
-        )
+        x = np.where(going[:, None, None], x, start[0])
+        v, Lambda = (np.where(going[:, None], a, b) for a, b in ((v, start[1]), (Lambda, start[2])))
         F_new = objective(x).F
         settled = going & (np.abs(F_new - F) < tolerance) & (np.abs(v - np.matmul(p, x)).sum(-1) < 1e-6)
         F = F_new

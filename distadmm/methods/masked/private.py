@@ -177,15 +177,8 @@ def _budget(prepared: Prepared) -> tuple[float, float, float]:
 def _require_known(prepared: Prepared) -> None:
     """What masked sums have no words for is refused, not ignored."""
     config, privacy = prepared.config, prepared.config.privacy
-    refused = {
-        "alpha": privacy.alpha, "noise": privacy.noise, "budget-epsilon": privacy.budget_epsilon,
-        "mechanism": privacy.mechanism != "objective", "form": privacy.form != "sound", "assume": privacy.assume,
-    }  # fmt: skip
-    for name, given in refused.items():
-        require(
-            not given,
-            f"--algorithm masked has no --{name}: its noise is discrete Gaussian, its budget --epsilon; leave it out",
-        )
+    more = {"noise": privacy.noise, "budget-epsilon": privacy.budget_epsilon}
+    consensus.require_known(prepared, more, "its noise is discrete Gaussian, its budget --epsilon")
     if privacy.adjacency == "node":
         require(
             privacy.public_rows is not None,
@@ -197,8 +190,6 @@ def _require_known(prepared: Prepared) -> None:
                 getattr(config.algorithm, name) in (None, False),
                 f"--{name} has no form for all rows of a node; leave it out, or choose replace",
             )
-    if privacy.adjacency == "add-remove":
-        consensus.require_rows_that_stay(config, dealt_out=prepared.source.pooled_allowed)
 
 
 # Held up by the classes that every run goes through, whatever its flags: `masks.Member`, `sums.Sums`, `learner`.
@@ -280,9 +271,8 @@ def set_up(node: Node, plan: Plan, source: Source, books: Any) -> dict[int, Memb
     heard = node.tree.flood(said)
     nonces = {i: words[:16] for i, words in heard.items()}
     publics = {i: words[16:] for i, words in heard.items()}
-    members = members_of(
-        keys, publics, nonces, plan.committed(), plan.mask_degree, plan.least, masks=plan.masks
-    )
+    terms = plan.committed(), plan.mask_degree, plan.least
+    members = members_of(keys, publics, nonces, *terms, masks=plan.masks)
     started = node.tree.flood(_started(members, plan, node))
     first = next(iter(members.values()))
     others = sorted(i for i, words in started.items() if words[:32] != first.h)

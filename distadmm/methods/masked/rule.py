@@ -82,10 +82,10 @@ class Rule:
 
     def unit(self, kind: str) -> float:
         """What a sum is counted in: 1, or the norm to which each node's own part is cut."""
-        m = self.rows / self.nodes if self.of_nodes else 0.0
-        return (
-            {"squares": m / 2, "curvature": 0.3 * m**0.75, "gradient": math.sqrt(m) / 2}[kind] if m else 1.0
-        )
+        if not self.of_nodes or not self.rows:
+            return 1.0
+        m = self.rows / self.nodes
+        return {"squares": m / 2, "curvature": 0.3 * m**0.75, "gradient": math.sqrt(m) / 2}[kind]
 
     def grain(self, kind: str) -> float:
         """What a whole number in a sum stands for."""
@@ -160,10 +160,7 @@ class Rule:
 
     def sds(self) -> list[float]:
         """All that occur: squares, curvature, first gradient, later ones."""
-        kinds = [("squares", 0)] * self.squares + [("curvature", 0)] * self.curvature
-        kinds += [("gradient", t) for t in range(self.rounds + 1)]
-        kinds += [("evaluation", 0)] * bool(self.evaluation)
-        return [self.sd(kind, t) for kind, t in kinds]
+        return [self.sd(kind, t) for kind, t in self._each()]
 
     @cached_property
     def bits(self) -> int:
@@ -190,9 +187,7 @@ class Rule:
 
     def share_variances(self, kind: str, t: int, roster: int, plain: bool = False) -> Array:
         """Variance of one node's noise on each number, in grid units: whole, rounded up."""
-        if math.isinf(self.mu):
-            return np.zeros(self.words(kind), dtype=np.int64)
-        if self.moved(kind, t == 0, plain) == 0:
+        if math.isinf(self.mu) or self.moved(kind, t == 0, plain) == 0:
             return np.zeros(self.words(kind), dtype=np.int64)
         whole = self.variance(kind, t, plain) / self.honest(roster)
         if kind != "curvature":
@@ -205,8 +200,7 @@ class Rule:
     @property
     def kinds(self) -> list[str]:
         """The rounds of a run in which none is lost."""
-        before = ["squares"] * self.squares + ["curvature"] * self.curvature
-        return before + ["gradient"] * (self.rounds + 1) + ["evaluation"] * bool(self.evaluation)
+        return [kind for kind, _ in self._each()]
 
     @property
     def most_rounds(self) -> int:
@@ -273,14 +267,14 @@ class Rule:
     @property
     def least_share(self) -> int:
         """Smallest variance of a node's share, of what is noised, in grid units."""
-        each = [
-            self.share_variances(kind, t, self.nodes).min() for kind, t in self._each() if self.sd(kind, t)
-        ]
-        return int(min(each))
+        noised = [(kind, t) for kind, t in self._each() if self.sd(kind, t)]
+        return int(min(self.share_variances(kind, t, self.nodes).min() for kind, t in noised))
 
     def _each(self) -> list[tuple[str, int]]:
-        one = [(kind, 0) for kind in self.kinds if kind != "gradient"]
-        return [*one, *(("gradient", t) for t in range(self.rounds + 1))]
+        """All kinds of sums that occur, and where gradients stand in the schedule: 0 the first."""
+        kinds = [("squares", 0)] * self.squares + [("curvature", 0)] * self.curvature
+        kinds += [("gradient", t) for t in range(self.rounds + 1)]
+        return kinds + [("evaluation", 0)] * bool(self.evaluation)
 
 
 def diagonal(d: int) -> Array:

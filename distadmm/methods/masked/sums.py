@@ -193,9 +193,8 @@ class Sums(Unprotected):
         known = self.tree.flood(said)
         left = np.flatnonzero(memory["roster"][0]).tolist()
         first = known[left[0]]
-        others = sorted(
-            i for i, words in known.items() if words != first and (i in left or words[32:] != first[32:])
-        )
+        unlike = {i: words for i, words in known.items() if words != first}
+        others = sorted(i for i, words in unlike.items() if i in left or words[32:] != first[32:])
         require(not others, f"nodes {others} know other sums than node {left[0]}; start a new run")
         for member in self.members:
             member.outcome, member.state = b"\x03" + first[:32], first[:32]

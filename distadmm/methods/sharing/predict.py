@@ -235,10 +235,8 @@ def _ledger(run: Path, m: int, privacy: dict[str, Any]) -> MemoryLedger:
     place, training = run / "ledger" / "scores", directory.earlier_name(run)
     ledger = open_ledger(place, m, resume=None, run=f"{training} scores", **header)
     if ledger.mode == "secure":  # who is scored may be among the rows of the training
-        book = Account(privacy["account"])
-        ledger.account = spending.Purse(
-            book, ledger.run, str(place.resolve()), privacy["delta"], rows_of=training
-        )
+        book, where = Account(privacy["account"]), str(place.resolve())
+        ledger.account = spending.Purse(book, ledger.run, where, privacy["delta"], rows_of=training)
     return ledger
 
 
