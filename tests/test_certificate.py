@@ -3,6 +3,7 @@
 import html
 import re
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -122,6 +123,37 @@ def test_what_parties_sent_is_said_and_of_one_place_nothing(tmp_path, capsys):
     page = page_of(tmp_path, capsys, "parties")
     assert "sent without noise" not in page
     assert str(tmp_path / "bare") not in page
+
+
+def test_parties_with_claims_of_their_own_are_one_run_and_each_is_told_apart(tmp_path, capsys):
+    """V2: party 1's ledger is about labels, the other's about records; one person may be in both."""
+    v2 = ["--data", "tiny", "--mechanism", "v2", "--epsilon", "2", "--epsilon-one", "4", "--row-norm", "3"]
+    place = ["--account", str(tmp_path / "account.jsonl"), "--out", str(tmp_path / "v2")]
+    assert sharing.main([*v2, "--observe", "none", *place]) == 0
+    heads = re.search(r"heads +([0-9a-f]{8,})", capsys.readouterr().out)
+    page = page_of(tmp_path, capsys, "v2")
+    assert f"Privacy certificate of {tmp_path / 'v2'}" in page
+    assert re.findall(r">nodes</th><td[^>]*>(\d+);", page) == ["1", "1"]
+    assert re.findall(r">what was released</th><td[^>]*>[^<]*: (\d+) in all nodes", page) == ["1", "2"]
+    assert page.count("are shown apart: whom both touch pays both") == 2
+    assert page.count("python -m distadmm ledger verify") == 1
+    told = re.findall(r">epsilon</th><td[^>]*>([0-9.]+) at", page)
+    assert 3.9 < float(told[0]) <= 4
+    assert 1.9 < float(told[1]) <= 2
+    assert len(set(re.findall(r">ledger heads</th><td[^>]*>([0-9a-f]+)<", page))) == 1
+    assert heads is None or heads[1] in page
+    names = re.findall(r'role="region" aria-label="([^"]*)"', page)
+    assert len(set(names)) == len(names)
+
+
+def test_what_no_ledger_claims_has_no_bound(tmp_path, capsys):
+    """Ledgers of version 0.1 name no hypotheses: a number without them is not put into plain words."""
+    kept = Path(__file__).parent / "fixtures" / "runs" / "sharing-v2-secure"
+    shutil.copytree(kept, tmp_path / "old")
+    page = page_of(tmp_path, capsys, "old")
+    assert "its ledgers claim nothing" in page
+    assert "A bound for the whole run" not in page
+    assert "In plain words" not in page
 
 
 def test_another_account_knows_nothing_of_the_rest(runs, capsys):

@@ -103,7 +103,7 @@ def test_whole_matrices_meet_where_spikes_do(seed: int) -> None:
     np.testing.assert_allclose(
         other.at(np.array([2, 0])).times(t[:2]), far.at(np.array([2, 0])).times(t[:2]), atol=1e-9
     )
-    met = [tuned._agreed(matrices[i], points[i], matrices[i + 3], points[i + 3]) for i in range(3)]
+    met = tuned.agreed(whole, points[:3], other, points[3:])
     np.testing.assert_allclose(met, tuned.meeting_point(P, t, far, t_far), rtol=1e-7, atol=1e-9)
 
 

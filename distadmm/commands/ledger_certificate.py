@@ -51,12 +51,11 @@ def page(files: Sequence[Path], account: Account, delta: float, owner: str, toda
         not checked.faults, f"{(checked.faults or [''])[0]}; a ledger that is not whole certifies nothing"
     )
     books = [Book.of(found) for found in read_all(files)]
-    runs = [
-        (_folder(its), its, told)
-        for told in ledger_report.shown(books, delta)["runs"]
-        if (its := [b for b in books if b.header["run"] == told["run"] or str(b.path.parent) == told["run"]])
-    ]
-    title = f"Privacy certificate of {f'{len(runs)} runs' if len(runs) > 1 else runs[0][0]}"
+    heads: dict[Path, dict[int, str]] = {}
+    for book in books:
+        heads.setdefault(_folder(book), {})[int(book.header["node"])] = book.found.head
+    runs = zip(ledger_report.by_claim(books).values(), ledger_report.shown(books, delta)["runs"])
+    title = f"Privacy certificate of {f'{len(heads)} runs' if len(heads) > 1 else next(iter(heads))}"
     made = [["made", today], ["responsible", owner], ["account of the rows", str(account.path)]]
     parts = [
         '<!doctype html>\n<html lang="en">\n<meta charset="utf-8">',
@@ -67,31 +66,39 @@ def page(files: Sequence[Path], account: Account, delta: float, owner: str, toda
         *_history(books, account, delta),
         "</section>",
     ]
-    rests: dict[str, Path] = {}  # what runs rest on, by the first run that does
-    for folder, its, told in runs:
-        parts += ["<section>", *_run(folder, its, told, delta), *_rests(folder, its, rests), "</section>"]
+    rests: dict[str, str] = {}  # what runs rest on, by the first run that does
+    for its, told in runs:
+        folder = _folder(its[0])
+        name = f"{folder}, {told['adjacency']}" if told["apart"] else str(folder)
+        digest = heads_digest(heads[folder])
+        parts += ["<section>", *_run(name, its, told, delta, digest), *_rests(name, its, rests), "</section>"]
     parts += [
         "<section><h2>What no number here covers</h2>",
         f"<p>{escape(ledger_report.NOT_COVERED)}</p>",
         "<p>A number bounds what can be learnt about one record from what was released, whatever else is known. It "
         "does not say that the data were collected lawfully, nor that a prediction is right.</p></section>",
         "<section><h2>How to check this page</h2>",
-        f"<pre><code>{escape(_commands(runs, delta))}</code></pre></section></main>",
+        f"<pre><code>{escape(_commands(list(heads), delta))}</code></pre></section></main>",
     ]
     return "\n".join(parts) + "\n</html>\n"
 
 
-def _folder(books: Sequence[Book]) -> Path:
-    place = books[0].path.parent
+def _folder(book: Book) -> Path:
+    place = book.path.parent
     return place.parent if place.name == "ledger" else place
 
 
-def _run(folder: Path, books: Sequence[Book], told: dict[str, Any], delta: float) -> Iterable[str]:
-    together, found = told["together"], kinds.find(folder)
+def _run(name: str, books: Sequence[Book], told: dict[str, Any], delta: float, heads: str) -> Iterable[str]:
+    """What the ledgers of one claim say; `heads` are those of the whole run."""
+    folder, together = _folder(books[0]), told["together"]
+    found = kinds.find(folder)
     programme = [found.kind, *filter(None, [found.config.get("algorithm")])] if found else []
     published = together["published_epsilon"]
-    bound = together["epsilon"] if told["statement"] == "certificate" else math.inf
+    # A number whose hypotheses no ledger names is none that anybody claimed.
+    claimed = told["statement"] == "certificate" and told["sentence"]
+    bound = together["epsilon"] if claimed else math.inf
     yield f"<h2>Run {escape(str(told['run']))}</h2>"
+    yield from (f"<p>{escape(text)}.</p>" for text in [ledger_report.apart(told)] if text)
     kind = BOUND if math.isfinite(bound) else UNBOUND.get(told["statement"], "No bound")
     yield f"<p>{escape('No bound' if told['unbounded'] else kind)}:</p>"
     why = "; ".join(told["unbounded"]) or "its ledgers claim nothing"
@@ -118,9 +125,9 @@ def _run(folder: Path, books: Sequence[Book], told: dict[str, Any], delta: float
             ["what was released", ", ".join(_released(books))],
             *_sent((found and found.summary) or {}),
             ["noise", source if source == "no noise" else f"{told['rng']['mode']}, {source}"],
-            ["ledger heads", heads_digest({int(b.header["node"]): b.found.head for b in books})],
+            ["ledger heads", heads],
         ],
-        f"what {folder} released",
+        f"what {name} released",
         "words",
     )
     for line in told["by_coalition"]:
@@ -138,21 +145,21 @@ def _plainly(epsilon: float, delta: float) -> str:
     )
 
 
-def _rests(folder: Path, books: Sequence[Book], known: dict[str, Path]) -> Iterable[str]:
+def _rests(name: str, books: Sequence[Book], known: dict[str, str]) -> Iterable[str]:
     """The hypotheses and who established them, once for all runs that rest on the same."""
     holding = established(books[0].header["claim"] or {"verified": []})
     if not holding:
         return
     yield "<h3>What it rests on</h3>"
-    first = known.setdefault(str(holding), folder)
-    if first != folder:
-        yield f"<p>On the same as {escape(str(first))}, established by the same.</p>"
+    first = known.setdefault(str(holding), name)
+    if first != name:
+        yield f"<p>On the same as {escape(first)}, established by the same.</p>"
     else:
         lines = [[each.words, each.name, ESTABLISHED.get(each.by, each.by)] for each in holding]
         heads, lines, same = shared(["hypothesis", "name", "who established it"], lines)
         for _, who in same:
             yield f"<p>Each of these is {escape(who)}.</p>"
-        yield table(heads, lines, f"hypotheses of {folder}")
+        yield table(heads, lines, f"hypotheses of {name}")
 
 
 def _sent(summary: dict[str, Any]) -> list[list[str]]:
@@ -194,8 +201,8 @@ def _spent(run: Entered, delta: float) -> str:
     return f"no bound: {run.unbounded}" if run.unbounded else cell(run.tight(run.adjacency, delta))
 
 
-def _commands(runs: Sequence[tuple[Path, Any, Any]], delta: float) -> str:
-    places = [str(folder) for folder, _, _ in runs]
+def _commands(folders: Sequence[Path], delta: float) -> str:
+    places = [str(folder) for folder in folders]
     lines = [f"python -m distadmm ledger verify {place}" for place in places]
     lines += [f"python -m distadmm ledger show {place} --delta {exactly(delta)}" for place in places]
     return "\n".join([*lines, f"python -m distadmm ledger account {' '.join(places)}"])

@@ -63,15 +63,27 @@ class Book:
 
 def shown(books: Sequence[Book], delta: float, records: int = 1) -> dict[str, Any]:
     """What `show` prints, as data: one block a run, which is one folder, and claim: parties may differ in it."""
-    runs: dict[tuple[Path, Any, Any], list[Book]] = {}
-    for book in books:
-        claimed = (book.header["claim"] or {}).get("scope")
-        runs.setdefault((book.path.parent, book.header["adj"], claimed), []).append(book)
+    runs = by_claim(books)
     found = [_run(those, delta, records) for those in runs.values()]
     for place, run in zip(runs, found):
         run["apart"] = sorted(other[1] for other in runs if other[0] == place[0] and other != place)
     exact = all(run["float_exact"] for run in found)
     return {"delta": delta, "records": records, "runs": found, "not_covered": EXACT if exact else NOT_COVERED}
+
+
+def by_claim(books: Sequence[Book]) -> dict[tuple[Path, Any, Any], list[Book]]:
+    """Those of one folder and of one claim, in the order in which they are shown."""
+    runs: dict[tuple[Path, Any, Any], list[Book]] = {}
+    for book in books:
+        claimed = (book.header["claim"] or {}).get("scope")
+        runs.setdefault((book.path.parent, book.header["adj"], claimed), []).append(book)
+    return runs
+
+
+def apart(run: dict[str, Any]) -> str:
+    """Of a run whose ledgers differ in what they are about; empty of others."""
+    others = " and ".join(run["apart"])
+    return f"ledgers of this run for {others} are shown apart: whom both touch pays both" if others else ""
 
 
 def _one(books: Sequence[Book], key: str) -> Any:
@@ -216,7 +228,7 @@ def _block(run: dict[str, Any], delta: float, records: int, rows: int) -> Iterab
         here = ", ".join(str(run["nodes"][at]["node"]) for at in same)
         yield f"nodes {here} hold the same rows, by their keyed names: what they spend adds up"
     if run["apart"]:
-        yield f"ledgers of this run for {' and '.join(run['apart'])} are shown apart: whom both touch pays both"
+        yield apart(run)
     for reason in run["unbounded"]:
         yield f"epsilon is infinite: {reason}"
     # Every node applies the same mapping to its own rows: say it once.
