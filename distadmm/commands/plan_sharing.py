@@ -126,12 +126,12 @@ class Table:
     def __init__(
         self,
         options: Options,
-        rows: tuple[Array, Array],
+        X: Array,
+        y: Array,
         names: tuple[str, ...],
         seed: Sequence[int],
         of: int = 0,
     ):
-        X, y = rows
         self.options, self.y, self.seed, self.share = options, y, tuple(seed), len(y) / (of or len(y))
         self.columns = X.shape[1]
         self.parts = split(self.star(), options.split, (X, y), None, names)
@@ -209,7 +209,7 @@ def by_synthetic_rows(
 ) -> Callable[[Candidate | None], float]:
     """Mean loss above that of the model of all features in one place, of the rows that were trained on."""
     X, y = synthetic.coded(names, rows, options.seed, run, norm=None, **KINDS[run % len(KINDS)])
-    table = Table(options, (X, y), names, (options.seed, run))
+    table = Table(options, X, y, names, (options.seed, run))
     least = mean_loss(X, y, *table.whole)
 
     def excess(candidate: Candidate | None) -> float:
@@ -224,7 +224,7 @@ def by_public_rows(
 ) -> Callable[[Candidate | None], Array]:
     """The same for `rows` private rows, half-way between the public rows that were trained on and those left out."""
     each = [(X[inside], y[inside]) for inside, _ in plan_public.folds(len(y), options.seed)]
-    tables = [Table(options, some, names, (options.seed, at), of=rows) for at, some in enumerate(each)]
+    tables = [Table(options, *some, names, (options.seed, at), of=rows) for at, some in enumerate(each)]
 
     def of(model: Callable[[Table], tuple[Array, float]]) -> Array:
         def loss(at: int, inside: Array, outside: Array) -> tuple[float, float]:

@@ -1,7 +1,6 @@
 """The figures of Jin and Lai's Section IV from their rows: panels, what the paper says, and numbers in a table."""
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
 
 import numpy as np
 
@@ -268,7 +267,12 @@ def _ends_says(rows: list[Row]) -> Told:
         yield Verdict(f"and diverges at 0.2, beta {beta:g}", diverges, drops or "not run")
 
 
-def _figure(panels: Any, says: Any, measures: Iterable[str], *keys: str) -> Figure:
+def _figure(
+    panels: Callable[[list[Row]], list[Panel]],
+    says: Callable[[list[Row]], Told],
+    measures: Iterable[str],
+    *keys: str,
+) -> Figure:
     def words(rows: list[Row]) -> Iterator[str]:
         yield from _note(rows, *measures)
         yield from _table_i(rows, *keys)

@@ -103,9 +103,8 @@ def search(
     parts = [range(rank, restarts, world.size) for rank in range(min(world.size, restarts))]
     climbed = world.share_out(climb, parts)
     if climbed is not None:
-        order = np.argsort(
-            np.concatenate([np.asarray(part) for part in parts])
-        )  # however they were dealt out
+        # By number of the start, however they were dealt out.
+        order = np.argsort(np.concatenate([np.asarray(part) for part in parts]))
         P, F, iterations, converged = (part[order] for part in _stack(climbed)[:4])
         ended = gba.Ascent(P, F, iterations, converged, [])
         best = np.argsort(-ended.F, kind="stable")[:POLISHED]

@@ -93,11 +93,8 @@ def as_unchecked(price: Price, privacy: PrivacyOptions, file: str, worst: float,
     why = f"{UNCHECKED} {file}"
     said = [f"No guarantee, epsilon = infinity: no bound is proved for: {why}."]
     if privacy.assume is not None:
-        given, seeded = (
-            (worst, privacy.delta, privacy.adjacency or "replace", file),
-            privacy.noise != "secure",
-        )
-        said.append(f"{statements.if_assumed(*given, seeded=seeded, does=statements.BOUNDED)}.")
+        given, seeded = (worst, privacy.delta, privacy.adjacency or "replace"), privacy.noise != "secure"
+        said.append(f"{statements.if_assumed(*given, file, seeded=seeded, does=statements.BOUNDED)}.")
     said += [f"{statements.BESIDES}: {beside}."] if beside else []
     accounts = {m: each._replace(epsilon=None) for m, each in price.accounts.items()}
     later = {"privacy": {"statement": " ".join(said), "mu": None}}
