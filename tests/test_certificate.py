@@ -53,6 +53,7 @@ def test_it_says_the_sentence_and_the_number_of_the_ledgers(runs, capsys):
     assert " ".join(sentence.split()) in " ".join(shown.split())
     assert "A bound for the whole run" in page
     assert "The <office>" in page
+    assert "timing, aborts, floating point.</p>" in page
     epsilon = re.search(r">epsilon</th><td[^>]*>([0-9.]+) at delta 1e-05", page)[1]
     assert 2.9 < float(epsilon) <= 3
     assert (
@@ -154,6 +155,7 @@ def test_what_no_ledger_claims_has_no_bound(tmp_path, capsys):
     assert "its ledgers claim nothing" in page
     assert "A bound for the whole run" not in page
     assert "In plain words" not in page
+    assert "timing, aborts.</p>" in page  # its noise was drawn as whole numbers: floating point hides nothing
 
 
 def test_another_account_knows_nothing_of_the_rest(runs, capsys):

@@ -54,7 +54,8 @@ def page(files: Sequence[Path], account: Account, delta: float, owner: str, toda
     heads: dict[Path, dict[int, str]] = {}
     for book in books:
         heads.setdefault(_folder(book), {})[int(book.header["node"])] = book.found.head
-    runs = zip(ledger_report.by_claim(books).values(), ledger_report.shown(books, delta)["runs"])
+    told_of = ledger_report.shown(books, delta)
+    runs = zip(ledger_report.by_claim(books).values(), told_of["runs"])
     title = f"Privacy certificate of {f'{len(heads)} runs' if len(heads) > 1 else next(iter(heads))}"
     made = [["made", today], ["responsible", owner], ["account of the rows", str(account.path)]]
     parts = [
@@ -74,7 +75,7 @@ def page(files: Sequence[Path], account: Account, delta: float, owner: str, toda
         parts += ["<section>", *_run(name, its, told, delta, digest), *_rests(name, its, rests), "</section>"]
     parts += [
         "<section><h2>What no number here covers</h2>",
-        f"<p>{escape(ledger_report.NOT_COVERED)}</p>",
+        f"<p>{escape(told_of['not_covered'])}</p>",
         "<p>A number bounds what can be learnt about one record from what was released, whatever else is known. It "
         "does not say that the data were collected lawfully, nor that a prediction is right.</p></section>",
         "<section><h2>How to check this page</h2>",
