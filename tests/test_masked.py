@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
@@ -447,6 +448,38 @@ def test_other_coalitions_have_other_sentences() -> None:
     over = masked_statements.of_masked("certificate", claim, spent, "replace", 1e-5)
     assert over.epsilon == math.inf
     assert "more was charged than the budget" in over.text
+
+
+def test_a_session_is_that_of_one_suite(monkeypatch: pytest.MonkeyPatch) -> None:
+    nonces = {i: bytes([i]) * 16 for i in range(3)}
+    said = b"".join(i.to_bytes(4, "big") + nonces[i] for i in range(3))
+    for suite in (b"", masks.X25519.suite, masks.Group14.suite):
+        hashed = hashlib.sha256(b"distadmm secure-sum v2 session" + said + suite).digest()
+        assert masks.session_of(nonces, suite) == hashed[:16]
+    suites, named = [], masks.session_of
+    monkeypatch.setattr(masks, "session_of", lambda n, suite: suites.append(suite) or named(n, suite))
+    for change in ({}, {"rng": "secure"}, {"trust": "any"}):
+        solved(**change, iterations=1)
+    assert suites == [b"MODP-2048 HKDF-SHA256 SHAKE-256", b"X25519 HKDF-SHA256 SHAKE-256", b""]
+
+
+def test_a_resume_in_the_same_session_is_refused_and_nothing_is_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a machine would that was copied, or put back with its source of randomness."""
+    run = solved(out=tmp_path / "run", iterations=7, checkpoint_every=5)
+    paid = [path.read_text().count('"kind":"charge"') for path in sorted(run.path.glob("ledger/node-*"))]
+    monkeypatch.setattr(
+        private, "drawn", lambda i, source, masked, resumes: masks.drawn(i, source, masked, 0)
+    )
+    monkeypatch.setattr(masks.Member, "masked", lambda self, values: pytest.fail("a vector was made"))
+    options = radmm.PROGRAMME.read(["--resume", str(run.path), "--iterations", "100", "--progress", "none"])
+    with pytest.raises(InputError, match="this session was there before") as error:
+        shell.work(radmm.PROGRAMME, options, World())
+    assert "\n" not in str(error.value)
+    assert paid == [
+        path.read_text().count('"kind":"charge"') for path in sorted(run.path.glob("ledger/node-*"))
+    ]
 
 
 # -- runs ---------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -164,6 +165,32 @@ def test_every_round_of_every_case(protocols: list[Any]) -> None:
         np.testing.assert_allclose(learner.model()[:, 0], case["model"], **NEAR)
 
 
+def _one_more(words: list[str]) -> None:
+    words[-1] = str(int(words[-1]) + 1)
+
+
+ALTERED: dict[str, Callable[[Any], None]] = {
+    "a nonce": lambda case: case["nonces"].update({"0": "00" * 16}),
+    "a share of noise": lambda case: _one_more(case["rounds"][0]["noise"]["0"]),
+    "a row's value": lambda case: _one_more(case["rounds"][1]["values"]["0"]),
+    "a masked word": lambda case: _one_more(case["rounds"][0]["masked"]["0"]),
+    "a total": lambda case: _one_more(case["rounds"][0]["total"]),
+    "epsilon": lambda case: case.update(epsilon=case["epsilon"] * 2),
+    "the least roster": lambda case: case.update(min_roster=case["min_roster"] - 1),
+    "a hash": lambda case: case["transcript"].__setitem__(-1, "00" * 32),
+    "what was spent": lambda case: case.update(spent_mu_squared=case["spent_mu_squared"] * (1 + 1e-8)),
+    "a coordinate": lambda case: case["model"].__setitem__(0, case["model"][0] + 1e-7),
+}
+
+
+@pytest.mark.parametrize("what", ALTERED)
+def test_an_altered_case_is_noticed(what: str) -> None:
+    case = files(BUNDLED)[0][0]["cases"][0]
+    ALTERED[what](case)
+    with pytest.raises(AssertionError):
+        test_every_round_of_every_case([{"cases": [case]}])
+
+
 def test_starts_are_signed_as_a_second_implementation_signs_them(
     protocols: list[Any], tmp_path: Path
 ) -> None:
@@ -251,8 +278,8 @@ def test_every_rule(request: pytest.FixtureRequest) -> None:
     found = files(folder(request.config))[1]
     if not found:
         pytest.skip("no vectors of rules")
-    for name, case in found[0]["cases"].items():
-        X, y = np.array(found[0]["X"]), np.array(case["y"], dtype=float)
+    for X, name, case in ((each["X"], *named) for each in found for named in each["cases"].items()):
+        X, y = np.array(X), np.array(case["y"], dtype=float)
         rule = rule_of(name)
         labels = rule.loss == "logistic"
         rows = Rows(X * y[:, None] if labels else X, np.ones(len(y)) if labels else y, rule, None)

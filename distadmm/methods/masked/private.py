@@ -18,7 +18,7 @@ from distadmm.methods.consensus import private as consensus
 from distadmm.methods.consensus.worth import weakest_statement
 from distadmm.methods.masked import learner, masked, sums
 from distadmm.methods.masked.machine import cuts_nodes, forgets_labels, keeps_rows_apart
-from distadmm.methods.masked.rule import ADJACENCIES, SHRINK, Rule
+from distadmm.methods.masked.rule import ADJACENCIES, LEAST_SD, SHRINK, Rule
 from distadmm.privacy.accounting import gaussian, scopes
 from distadmm.privacy.accounting.events import Event, Unbounded
 from distadmm.privacy.accounting.kept import Kept
@@ -211,7 +211,7 @@ def _checked(prepared: Prepared, rule: Rule, degree: int, least: int) -> dict[st
         "public-count": privacy.adjacency not in ("add-remove", "node") or privacy.public_rows is not None,
         "rows-one-by-one": keeps_rows_apart(rule.columns),
         "all-pairs-masked": large,
-        "share-scale": rule.least_share >= 2**16,
+        "share-scale": rule.least_share >= LEAST_SD**2,
         "canonical-link": not rule.of_labels or forgets_labels(rule),
         "clipped-node-sums": not rule.of_nodes or cuts_nodes(rule),
         "public-targets-range": True,  # rows beyond [-1, 1] are refused by `Rows`
@@ -271,10 +271,17 @@ def set_up(node: Node, plan: Plan, source: Source, books: Any) -> dict[int, Memb
     heard = node.tree.flood(said)
     nonces = {i: words[:16] for i, words in heard.items()}
     publics = {i: words[16:] for i, words in heard.items()}
-    terms = plan.committed(), plan.mask_degree, plan.least
-    members = members_of(keys, publics, nonces, *terms, masks=plan.masks)
-    started = node.tree.flood(_started(members, plan, node))
+    terms, suite = (plan.committed(), plan.mask_degree, plan.least), next(iter(keys.values())).suite
+    members = members_of(keys, publics, nonces, *terms, masks=plan.masks, suite=suite)
     first = next(iter(members.values()))
+    with node.network.world.together():
+        before = {getattr(event, "session", "") for ledger in books.ledgers for event in ledger.events}
+        require(
+            first.session.hex() not in before,
+            "this session was there before: a machine that was copied or put back draws its nonces again; restart it "
+            "and start a new run",
+        )
+    started = node.tree.flood(_started(members, plan, node))
     others = sorted(i for i, words in started.items() if words[:32] != first.h)
     require(
         not others,

@@ -34,7 +34,7 @@ from distadmm.structs import struct
 Array = np.ndarray
 SHRINK = 1 - 2.0**-40  # of mu: the noise is a little larger than the budget asks, which takes all rounding
 MOST_COLUMNS = 400  # for which the curvature is asked
-_LEAST_SD = 2**13  # grid units of a share, below which a sum of shares is not known to be what it should
+LEAST_SD = 2**13  # grid units of a share, below which a sum of shares is not known to be what it should
 MOST_SD = 2.0**27 - 1  # beyond which nothing is drawn exactly
 _HOPELESS, _HOPELESS_NODES = 10.0, 15.0  # n mu/(sqrt(d) nf)
 
@@ -250,7 +250,7 @@ class Rule:
             "noise beyond 2^27 grid units, of which none is drawn exactly; raise --epsilon or --delta",
         )
         require(
-            self.least_share >= _LEAST_SD**2,
+            self.least_share >= LEAST_SD**2,
             "a node's share of noise is below 2^13 grid units; lower --epsilon",
         )
         z, least = self.hope, self.hopeless

@@ -129,4 +129,5 @@ def agree(star: Star) -> dict[int, Member]:
     heard = {m: told[at * size : (at + 1) * size] for at, m in enumerate(sorted(star.home))}
     publics = {m: words[16:] for m, words in heard.items()}
     nonces = {m: words[:16] for m, words in heard.items()}
-    return members_of(own, publics, nonces, b"sharing", degree=0, least=star.parties)
+    suite = next(iter(own.values())).suite
+    return members_of(own, publics, nonces, b"sharing", degree=0, least=star.parties, suite=suite)

@@ -62,6 +62,7 @@ class Key(Protocol):
     """The secret half of one node's key agreement."""
 
     public: bytes
+    suite: bytes  # key agreement, derivation of keys, generator of masks, by name
 
     def shared(self, public: bytes) -> bytes:
         """What the owner of `public` finds as well; refused where `public` is none."""
@@ -71,7 +72,7 @@ class Key(Protocol):
 class NoKey:
     """Of a run without masks."""
 
-    public = b""
+    public = suite = b""
 
     def shared(self, public: bytes) -> bytes:
         raise RuntimeError("a run without masks agrees on no keys")
@@ -79,6 +80,8 @@ class NoKey:
 
 class Group14:
     """Diffie-Hellman in a 2048-bit group, for simulations: it needs nothing but Python."""
+
+    suite = b"MODP-2048 HKDF-SHA256 SHAKE-256"
 
     def __init__(self, secret: int):
         self._secret = secret
@@ -95,6 +98,8 @@ class Group14:
 
 class X25519:
     """Diffie-Hellman on Curve25519, of the package `cryptography`."""
+
+    suite = b"X25519 HKDF-SHA256 SHAKE-256"
 
     def __init__(self, secret: bytes | None = None) -> None:
         from cryptography.hazmat.primitives.asymmetric import x25519
@@ -148,10 +153,10 @@ def pair_key(shared: bytes, session: bytes, publics: Mapping[int, bytes], i: int
 # -- what is hashed -----------------------------------------------------------------------------------
 
 
-def session_of(nonces: Mapping[int, bytes]) -> bytes:
-    """Named by every node's own nonce, so that none returns."""
+def session_of(nonces: Mapping[int, bytes], suite: bytes = b"") -> bytes:
+    """Named by every node's own nonce, so that none returns, and by the suite, so that none has two."""
     said = b"".join(be4(i) + nonces[i] for i in sorted(nonces))
-    return hashlib.sha256(NAME + b" session" + said).digest()[:16]
+    return hashlib.sha256(NAME + b" session" + said + suite).digest()[:16]
 
 
 def commitment(terms: bytes, publics: Mapping[int, bytes]) -> bytes:
@@ -277,11 +282,11 @@ class Member:
 
 def members_of(
     here: Mapping[int, Any], publics: Mapping[int, bytes], nonces: Mapping[int, bytes], terms: bytes,
-    degree: int, least: int, masks: bool = True,
+    degree: int, least: int, masks: bool = True, suite: bytes = b"",
 ) -> dict[int, Member]:  # fmt: skip
     """The nodes of this rank, whose secret keys are `here`, after set-up; all others are known by what they said."""
     ids = sorted(publics)
-    session = session_of(nonces)
+    session = session_of(nonces, suite)
     if masks:
         twins = sorted(i for i in ids if list(publics.values()).count(publics[i]) > 1)
         require(not twins, f"nodes {twins} have one and the same public key; stop, and find out who sent it")
