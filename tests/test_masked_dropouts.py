@@ -76,6 +76,19 @@ def test_too_few_nodes_end_the_run_with_the_model_so_far(
     assert np.any(run.models != 0)
 
 
+def test_a_graph_that_falls_apart_ends_the_run_and_nothing_more_is_sent(
+    tmp_path: Path, vectors: list[tuple[int, bytes, int, int]]
+) -> None:
+    """A star whose hub leaves in the fourth round: five nodes that no edge joins are no roster of two."""
+    star = {**FLAGS, "topology": "star:6", "drop_out": "0.04:0", "min_roster": 2, "seed": 1}
+    run = radmm.solve("masked", **star, out=tmp_path / "run")
+    assert (run.ended, run.iterations) == ("too few nodes", 4)
+    assert 0 not in {i for i, _, r, _ in vectors if r == 3}
+    assert {size for *_, size in vectors} == {6}
+    for node in range(6):
+        assert [e["params"]["round"] for e in charged(run.path, node)] == list(range(4))
+
+
 def test_gradients_that_lost_their_centre_are_whole_ones_at_the_same_price() -> None:
     of = rule()
     learner = Learner(of)
