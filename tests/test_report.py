@@ -514,3 +514,16 @@ def test_settings_that_are_missing_are_a_question_mark(runs: Path) -> None:
     cut = {name: value for name, value in trace.config.items() if name not in ("algorithm", "topology")}
     (group,) = report_runs.groups([replace(trace, config=cut)])
     assert group.label == "? on ?"
+
+
+def test_seeds_of_a_damaged_configuration_are_compared_all_the_same(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folders = [tmp_path / name for name in "ab"]
+    for folder in folders:
+        radmm.solve("admm", data="tiny", topology="ring:3", iterations=2, out=folder)
+        config = json.loads((folder / "config.json").read_text())
+        config["config"]["seed"] = [0]
+        (folder / "config.json").write_text(json.dumps(config))
+    assert report.main([*map(str, folders), "--out", str(tmp_path / "page.html")]) in (0, 2)
+    assert "Traceback" not in capsys.readouterr().err

@@ -174,3 +174,11 @@ def test_a_run_that_forgot_its_messages_is_refused(tmp_path: Path, capsys: Any) 
     radmm.solve("radmm", **PRIVATE, checkpoint_every=4, out=out)
     assert transcript.main([str(out), "--out", str(tmp_path / "views")]) == 2
     assert "checkpoint" in capsys.readouterr().err
+
+
+def test_a_summary_of_fewer_than_no_iterations_is_refused(tmp_path: Path) -> None:
+    radmm.solve("radmm", **PRIVATE, rng="simulation", out=tmp_path / "run")
+    summary = tmp_path / "run" / "summary.json"
+    summary.write_text(json.dumps({**json.loads(summary.read_text()), "iterations": -1}))
+    with pytest.raises(InputError, match="tells of -1 iterations"):
+        transcript.of_run(tmp_path / "run")

@@ -102,7 +102,7 @@ def _copies(group: Group) -> bool:
     """Whether the seeds of a run occur twice; secret noise differs all the same."""
     if group.traces[0].config.get("rng") == "secure":
         return False
-    seeds = [tuple(trace.config.get(name) for name in SEEDS) for trace in group.traces]
+    seeds = [tuple(str(trace.config.get(name)) for name in SEEDS) for trace in group.traces]
     return len(set(seeds)) < len(seeds)
 
 

@@ -97,6 +97,7 @@ def stored(folder: Path, prepared: Prepared) -> Recording:
     with sense_of(summary):
         if summary.is_file():
             made = int(read_json(summary)["iterations"])
+            require(made >= 0, f"{summary} tells of {made} iterations; needed: 0 or more")
     iterations = made or max((k for _, k in kept), default=0)
     sealed = {}
     for k in range(1, iterations + 1, phases):

@@ -19,10 +19,9 @@ _YIELDING = {
     "OMPI_MCA_mpi_yield_when_idle": ("0", "1"),
     "I_MPI_THREAD_YIELD": ("0", "3"),
 }
-_BRIEF = (
-    0.05  # seconds for which a rank only steps aside: an iteration's usual waits, which sleep would lengthen
-)
-_LATE = 1 / 8  # by this share of a longer wait, at most, a rank that sleeps hears later
+_LATE = 1 / 8  # by this share of a wait, at most, a rank that sleeps hears later,
+_BRIEF = 0.05  # and in the usual waits of an iteration, seconds,
+_SOON = 3e-4  # by no more than this
 _LOCAL_RANKS = ("MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE", "PMI_SIZE")
 
 
@@ -55,10 +54,7 @@ def asleep(done: Callable[[], bool]) -> None:
     began = time.monotonic()
     while not done():
         waited = time.monotonic() - began
-        if waited < _BRIEF:
-            os.sched_yield()
-        else:
-            time.sleep(min(waited * _LATE, 5e-3))
+        time.sleep(min(max(waited * _LATE, 2e-5), _SOON if waited < _BRIEF else 5e-3))
 
 
 def until_read(*files: int, limit: float = 1.0) -> None:
