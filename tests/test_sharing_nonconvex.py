@@ -268,11 +268,9 @@ def test_consensus_refuses_a_loss_that_is_not_convex_in_one_line(algorithm: str,
     assert len(said.splitlines()) == 1
 
 
-def test_thresholding_takes_it(tmp_path, capsys) -> None:
-    for flags in ([], ["--epsilon", "2", "--adjacency", "replace", "--rng", "simulation"]):
-        asked = ["--data", "tiny", "--loss", "sigmoid", "--iterations", "30", *flags]
-        assert istdp.main([*asked, "--out", str(tmp_path / str(len(flags)))]) == DONE, capsys.readouterr().err
-    capsys.readouterr()
+def test_thresholding_takes_it_without_noise(tmp_path, capsys) -> None:
+    asked = ["--data", "tiny", "--loss", "sigmoid", "--iterations", "30", "--out", str(tmp_path / "run")]
+    assert istdp.main(asked) == DONE, capsys.readouterr().err
 
 
 class Dented(Sigmoid):
