@@ -140,7 +140,10 @@ def read_json(path: Path) -> Any:
     with told(
         f"{path} is not valid JSON (REASON); give a file written by distadmm", ValueError, RecursionError
     ):
-        return json.loads(text)
+        found = json.loads(text)
+        if "\\ud" in text.lower():  # an escape may name half a character, which nobody could write again
+            json.dumps(found, ensure_ascii=False).encode(errors="surrogateescape")
+        return found
 
 
 def write_npz(path: Path, arrays: Mapping[str, Any], **how: bool) -> None:
@@ -176,7 +179,10 @@ def read_npz(path: Path) -> dict[str, Any]:
     import numpy as np
 
     with unreadable_arrays(path), np.load(path, allow_pickle=False) as file:
-        return {name: file[name] for name in file.files}
+        arrays = {name: file[name] for name in file.files}
+        if odd := [name for name, array in arrays.items() if array.dtype.kind == "c"]:
+            raise ValueError(f"{odd[0]} holds complex numbers")
+        return arrays
 
 
 def examples(prog: str) -> str:

@@ -107,6 +107,12 @@ def save_for_paper(figure: Any, path: Path, mark: str = "") -> None:
 
 def drawn(figure: Any, form: str = "svg", **how: Any) -> bytes:
     """The figure as a file's content; it is closed."""
+    from matplotlib.text import Text
+
+    for text in figure.findobj(
+        Text
+    ):  # a name of a file may be any bytes, and no font has a sign for half a character
+        text.set_text(text.get_text().encode(errors="replace").decode())
     content = io.BytesIO()
     figure.savefig(content, format=form, **{"metadata": _UNDATED.get(form), "bbox_inches": "tight", **how})
     from matplotlib import pyplot as plt

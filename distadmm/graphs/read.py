@@ -9,6 +9,7 @@ import ast
 import io
 import json
 import tokenize
+import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -158,7 +159,10 @@ def _edge_table(rows: list[list[str]], heads: list[str], source: str, headed: bo
 
 def adjacency_array(text: str, source: str) -> Raw:
     """The same as an array of numpy's; `text` has one character a byte."""
-    none = ValueError, TypeError, EOFError, OSError, AttributeError, SyntaxError, tokenize.TokenError
+    none = (
+        *(ValueError, TypeError, EOFError, OSError, AttributeError, SyntaxError),
+        *(tokenize.TokenError, zipfile.BadZipFile),
+    )
     with told(f"{source} is no array of numbers as numpy.save writes it; {_SQUARE}", *none):
         matrix = np.load(io.BytesIO(text.encode("latin-1")), allow_pickle=False)
         matrix = matrix.astype(complex if matrix.dtype.kind == "c" else float)

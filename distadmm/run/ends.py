@@ -3,6 +3,7 @@
 from enum import Enum
 
 from distadmm import errors
+from distadmm.errors import require
 
 
 class End(Enum):
@@ -24,7 +25,10 @@ class End(Enum):
 
 def end_of(ended: str) -> End:
     """The cause that a summary's word names."""
-    return next(end for end in End if ended == end.word or ended.startswith(f"{end.word} "))
+    found = [end for end in End if ended == end.word or ended.startswith(f"{end.word} ")]
+    words = ", ".join(end.word for end in End)
+    require(found, f"a summary says that its run ended by {ended!r:.60}; needed: {words}; restore the file")
+    return found[0]
 
 
 def exit_code(ended: str, *, strict: bool = False) -> int:

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from distadmm.errors import InputError, require
+from distadmm.errors import InputError, require, sense_of
 from distadmm.files import read_json, read_npz, write_json
 
 Array = np.ndarray
@@ -47,7 +47,8 @@ class Model(NamedTuple):
         files = self.held or {
             file: read_npz(self.path.parent / file) for file, _ in self.told["arrays"].values()
         }
-        return {role: files[file][name] for role, (file, name) in self.told["arrays"].items()}
+        with sense_of(self.path):
+            return {role: files[file][name] for role, (file, name) in self.told["arrays"].items()}
 
     @property
     def parts(self) -> list[Model]:

@@ -153,7 +153,8 @@ class Scorer(NamedTuple):
             Z = clip_rows(Z, self.told["row_norm"])[0]
         Z = with_intercept(Z) if self.told["intercept"] == "outside" else Z
         wide = self.theta.shape[1] > WIDE
-        return (Z.to_scipy() if isinstance(Z, Sparse) and wide else dense(Z)) @ self.theta.T  # type: ignore[no-any-return]
+        with np.errstate(all="ignore"):
+            return finite((Z.to_scipy() if isinstance(Z, Sparse) and wide else dense(Z)) @ self.theta.T)
 
     def probabilities(self, X: Matrix) -> Array:
         """A column a class."""
@@ -166,6 +167,13 @@ class Scorer(NamedTuple):
     def table(self, X: Matrix) -> Table:
         """What a file of scores holds."""
         return table_of(self.told, self.scores(X))
+
+
+def finite(z: Array) -> Array:
+    """These scores, of a model that is whole."""
+    told = "the model gives scores that are no finite numbers: its run diverged, or its file is damaged; "
+    require(np.isfinite(z).all(), told + "train it again, or restore the file")
+    return z
 
 
 def _refusal(file: CsvFile, reasons: Mapping[int, str]) -> str:

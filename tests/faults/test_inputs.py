@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from distadmm import radmm, sharing
-from distadmm.commands import report, sweep
+from distadmm.commands import predict, report, status, sweep, topology
 from distadmm.data.mapping import Mapping
 from distadmm.errors import InputError
 from distadmm.files import read_npz
@@ -147,3 +147,79 @@ def test_more_iterations_than_can_be_planned(dry: list[str], tmp_path: Path, cap
     flags = [*TINY, *PRIVATE, "--iterations", "1" + 19 * "0", "--out", str(tmp_path / "o"), *dry]
     refused(radmm.main(flags), capsys, "--iterations is 1e+19 with noise")
     assert not (tmp_path / "o").exists()
+
+
+@pytest.fixture(scope="module")
+def vertical(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("vertical") / "run"
+    words = ["--data", "tiny", "--split", "8,12,10", "--iterations", "3", "--progress", "none"]
+    assert sharing.main([*words, "--out", str(out)]) == 0
+    return out
+
+
+def _again(path: Path, **arrays: np.ndarray) -> None:
+    np.savez(path, **{**read_npz(path), **arrays})
+
+
+def _scored(folder: Path, tmp_path: Path) -> int:
+    return predict.main([str(folder), "--data", "tiny", "--out", str(tmp_path / "scores.csv")])
+
+
+def test_a_network_that_is_a_torn_archive(tmp_path: Path, capsys) -> None:
+    (tmp_path / "graph.npy").write_bytes(b"PK\x03\x04\x93NUMPY torn")
+    refused(topology.main([str(tmp_path / "graph.npy")]), capsys, "is no array of numbers")
+
+
+def test_a_summary_that_ended_by_no_cause(run: Path, tmp_path: Path, capsys) -> None:
+    copy = shutil.copytree(run, tmp_path / "copy")
+    told = json.loads((copy / "summary.json").read_text())
+    (copy / "summary.json").write_text(json.dumps({**told, "ended": "lunch"}))
+    refused(status.main([str(copy)]), capsys, "ended by 'lunch'")
+
+
+@pytest.mark.parametrize("value", [np.inf, 1.7e308])
+def test_scores_that_overflow(value: float, run: Path, tmp_path: Path, capsys) -> None:
+    copy = shutil.copytree(run, tmp_path / "copy")
+    _again(copy / "models.npz", models=np.full((5, 30), value), mean_model=np.full(30, value))
+    refused(_scored(copy, tmp_path), capsys, "no finite numbers")
+    assert not (tmp_path / "scores.csv").exists()
+
+
+@pytest.mark.parametrize("value", [np.inf, 1.7e308])
+def test_scores_of_a_party_that_overflow(value: float, vertical: Path, tmp_path: Path, capsys) -> None:
+    copy = shutil.copytree(vertical, tmp_path / "copy")
+    _again(copy / "models" / "party-2.npz", x=np.full(12, value))
+    refused(_scored(copy, tmp_path), capsys, "no finite numbers")
+    assert not (tmp_path / "scores.csv").exists()
+
+
+def test_a_party_that_names_an_array_its_file_lacks(vertical: Path, tmp_path: Path, capsys) -> None:
+    copy = shutil.copytree(vertical, tmp_path / "copy")
+    described = copy / "models" / "party-2.json"
+    told = json.loads(described.read_text())
+    told["arrays"]["coefficients"][1] = "y"
+    described.write_text(json.dumps(told))
+    refused(_scored(copy, tmp_path), capsys, "party-2.json holds something else")
+
+
+def test_traffic_in_complex_numbers(run: Path, tmp_path: Path, capsys) -> None:
+    copy = shutil.copytree(run, tmp_path / "copy")
+    _again(copy / "traffic.npz", bytes=read_npz(copy / "traffic.npz")["bytes"] * 1j)
+    code = report.main([str(copy), "--out", str(tmp_path / "o.html")])
+    refused(code, capsys, "bytes holds complex numbers")
+
+
+def test_half_a_character_in_a_configuration(run: Path, tmp_path: Path, capsys) -> None:
+    copy = shutil.copytree(run, tmp_path / "copy")
+    told = json.loads((copy / "config.json").read_text())
+    told["config"]["\ud800"] = 0
+    (copy / "config.json").write_text(json.dumps(told))
+    refused(report.main([str(copy), "--out", str(tmp_path / "o.html")]), capsys, "is not valid JSON")
+
+
+def test_a_network_whose_name_is_no_text_is_drawn(run: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(run, tmp_path / "copy")
+    content = (copy / "config.json").read_bytes()
+    (copy / "config.json").write_bytes(content.replace(b'"er5"', b'"\xff\xfeer5"'))
+    assert report.main([str(copy), "--out", str(tmp_path / "o.html")]) == 0
+    assert "radmm on ??er5" in (tmp_path / "o.html").read_text(errors="surrogateescape")

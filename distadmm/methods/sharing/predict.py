@@ -77,7 +77,8 @@ def work(options: tuple[DataOptions, PredictOptions], world: World) -> int:
         # Version 0.1 told nothing of its targets.
         centre = read(run).told if (run / FILE).is_file() else BLANK
         b = float(read(run / "models" / "centre.json").arrays["intercept"])
-        scores = sum(arrived.values(), np.full(rows, b))
+        with np.errstate(all="ignore"):
+            scores = scoring.finite(sum(arrived.values(), np.full(rows, b)))
         write_csv(Path(wanted.scores), *scoring.table_of(centre, scores[:, None], named))
         print(f"{rows} scores by {len(widths)} parties, one message each: {wanted.scores}")
         for line in said:
@@ -168,7 +169,8 @@ def _apply(model: dict[str, Array], matrix: Any, who: str) -> Array:
         f"{who} brings {matrix.shape[1]} columns, its model has {model['coefficients'].size}; "
         "needed: the columns it was trained on",
     )
-    return matrix @ model["coefficients"] - model["means"] @ model["coefficients"]
+    with np.errstate(all="ignore"):
+        return scoring.finite(matrix @ model["coefficients"] - model["means"] @ model["coefficients"])
 
 
 PRIVATE = (
