@@ -265,6 +265,7 @@ BAD = {
     "reg": (["--mechanism", "s2", "--epsilon", "1", "--reg", "l1"], "l2 part"),
     "both": (["--mechanism", "paper", "--epsilon", "1", "--sigma", "1"], "--sigma or --epsilon"),
     "sigma": (["--sigma", "1"], "--sigma goes with"),
+    "epsilon one": (["--epsilon", "1", "--epsilon-one", "2"], "only --mechanism v2 gives one of its own"),
     "secure": (["--mechanism", "paper", "--sigma", "1", "--rng", "secure"], "nothing to keep secure"),
     "radius": (["--mechanism", "s3", "--epsilon", "1", "--radius", "-1"], "--radius is -1"),
     "form": (["--mechanism", "s1", "--epsilon", "1", "--form", "averaged"], "--form sound"),

@@ -103,6 +103,11 @@ class PrivacyOptions(Budget):
                 self.noise == "simulation" and (self.sigma is not None) != (self.epsilon is not None),
                 "--mechanism paper takes --sigma or --epsilon, and simulation noise: there is nothing to keep secure",
             )
+        require(
+            self.epsilon_one is None or self.mechanism == "v2",
+            "--epsilon-one is the budget of party 1, which only --mechanism v2 gives one of its own; add it, or take "
+            "--epsilon-one away",
+        )
         require(self.sigma is None or self.mechanism == "paper", "--sigma goes with --mechanism paper")
         require(
             self.norm_bound is None or (self.mechanism == "paper" and self.epsilon is not None),
