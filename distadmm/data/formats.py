@@ -119,7 +119,7 @@ def _diagnose(file: LibsvmFile, rows: Array, lines: list[str]) -> InputError:
 
 def _wrong(line: str) -> str:
     """What is wrong with a row; empty where nothing is."""
-    label, *entries = line.split()
+    label, *entries = line.split() or [""]  # str.split knows more blanks than a line of bytes does
     try:
         if not np.isfinite(float(label)):
             return f"the label is {label}; needed: a finite number"

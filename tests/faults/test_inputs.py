@@ -223,3 +223,9 @@ def test_a_network_whose_name_is_no_text_is_drawn(run: Path, tmp_path: Path) -> 
     (copy / "config.json").write_bytes(content.replace(b'"er5"', b'"\xff\xfeer5"'))
     assert report.main([str(copy), "--out", str(tmp_path / "o.html")]) == 0
     assert "radmm on ??er5" in (tmp_path / "o.html").read_text(errors="surrogateescape")
+
+
+def test_a_line_of_a_blank_that_bytes_do_not_know(tmp_path: Path, capsys) -> None:
+    (tmp_path / "x.libsvm").write_bytes(b"\x1c")
+    words = ["--data", str(tmp_path / "x.libsvm"), "--topology", "ring:3", "--out", str(tmp_path / "o")]
+    refused(radmm.main(words), capsys, "the label '' is not a number")
