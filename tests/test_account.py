@@ -570,6 +570,28 @@ def test_solve_enters_what_it_spends(capsys):
     assert len(Account().read().runs) == 2  # of a public table without noise nothing is claimed
 
 
+def test_an_earlier_run_alone_is_said_to_cost_what_it_did(capsys):
+    """Its curve alone says more; with a second run, which may have been chosen by the first, it stands."""
+    flags = {"data": "tiny", "topology": "ring:4", "adjacency": "replace", "epsilon": 8, "iterations": 6}
+    first = distadmm.solve("gossip", **flags).summary["epsilon"]
+    (runs,) = Account().read().tables()
+    spent = {event for spender in runs[0].nodes.values() for event in spender.events}
+    curve, both = (
+        max(
+            accountant.adaptive_epsilon([event.times(k * event.releases)], DELTA, "replace")
+            for event in spent
+        )
+        for k in (1, 2)
+    )
+    capsys.readouterr()
+    distadmm.solve("gossip", **flags)
+    told = [float(part.split()[0]) for part in capsys.readouterr().err.split("epsilon at most ")[1:]]
+    assert first <= told[0] <= first + 1e-4 < curve
+    assert both <= told[1] <= both + 1e-4
+    distadmm.solve("gossip", **flags)
+    assert f"earlier on these rows epsilon at most {told[1]:.4f}" in capsys.readouterr().err
+
+
 def test_all_programmes_enter_the_same_table(tmp_path, capsys):
     from distadmm.istdp import main as istdp
     from distadmm.sharing import main as sharing

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from distadmm.ranks.world import World
     from distadmm.run.running import Running
 
+_FEW = 8  # nodes that spend differently, up to which an earlier run is priced as it was committed
 NOT_ENTERED = ("account", "not entered: a simulation protects nobody, so nothing counts as spent")
 
 
@@ -111,10 +112,25 @@ def enter(
         unbounded = [any(event.unbounded for event in plan) for plan in plans]
         purse.lost = {ledger.node for ledger, lost in zip(ledgers, unbounded) if lost}
         if found is not None and found[0].runs:
-            before, after = found
+            before, after = _tight(found[0], delta), found[1]
             run.earlier = before.words
             line = f"account: earlier on these rows {before.words}; with this run {after.words}"
             say(line) if say else print(line, file=sys.stderr, flush=True)
+
+
+def _tight(before: Standing, delta: float) -> Standing:
+    """One run alone costs what its committed schedule costs, and not what its curve says, which runs add up by."""
+    from distadmm.privacy.accounting.kept import Kept
+
+    if before.unbounded or len(before.runs) != 1:
+        return before
+    (run,), adjacency = before.runs, before.adjacency
+    blocks = tuple(sorted(run.blocks(adjacency), key=repr))
+    if len(blocks) > _FEW:
+        return before
+    known = Kept("earlier", delta, adjacency)
+    alone = known.one((run.committed, blocks), lambda _: run.tight(adjacency, delta))
+    return before._replace(epsilon=min(before.epsilon, alone))
 
 
 @contextlib.contextmanager

@@ -10,7 +10,8 @@ Invariants that guard privacy
 * A file that is not as it was written, under its own name, by this user and with this machine's key, is passed over,
   and the price is worked out anew: a folder that somebody hands over changes no noise.
 * Noise is chosen by what is found here; the costs that ledgers and accounts keep beside their events, and what a run
-  says at its end, may be found here too.  `ledger show` and `certificate` price events anew, and never read here.
+  says when it begins and ends, may be found here too.  `ledger show` and `certificate` price events anew, and never
+  read here.
 """
 
 import contextlib
