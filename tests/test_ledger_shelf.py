@@ -80,6 +80,67 @@ def test_force_keeps_spent_secret_noise(tmp_path, mode) -> None:
     assert has_secret_noise(tmp_path / "nodes-0000-1.jsonl") == (mode == "secure")
 
 
+def test_what_all_nodes_send_is_one_line_and_an_entry_of_each_chain(tmp_path) -> None:
+    books = opened(tmp_path, [0, 1, 2, 5, 6])
+    path, heads = tmp_path / "nodes-0000.jsonl", []
+    books.expose("no noise", iteration=1)
+    lines = len(path.read_bytes().splitlines())
+    for k in (2, 3):
+        books.expose("no noise", iteration=k)
+        heads.append([ledger.head for ledger in books.ledgers])
+    assert len(path.read_bytes().splitlines()) == lines + 3  # and the text of releases
+    books.ledgers[3].charge(ONE, iteration=4)
+    books.post(iteration=4)  # they no longer read alike: node 5 has a line of its own
+    heads.append([ledger.head for ledger in books.ledgers])
+    books.ledgers.let_go()
+    np.testing.assert_array_equal(books.heads, np.frombuffer(b"".join(heads[-1]), np.uint8).reshape(5, 32))
+    found = chains(tmp_path)
+    for at, (node, each) in enumerate(sorted(found.items())):
+        assert each.fault is None
+        known = {bytes.fromhex(entry["h"]) for entry in each.entries}
+        assert len(known) == len(each.entries) == 5 + (node == 5)
+        assert known >= {some[at] for some in heads}
+        assert each.head == heads[-1][at].hex()
+    again = [Books.resume(tmp_path, part, mode="secure") for part in ([0, 5], [1, 2, 6])]
+    for part in again:
+        part.expose("no noise", iteration=5)
+        part.close()
+    assert not verified(sorted(tmp_path.glob("*.jsonl")), Account(tmp_path / "account")).faults
+    assert {Tally.of(each.entries).releases for each in chains(tmp_path).values()} == {4, 5}
+
+
+@pytest.mark.parametrize("how", ["flip", "drop", "twice", "swap", "other nodes"])
+@pytest.mark.parametrize("at", range(1, 5))
+def test_an_edit_of_a_line_for_all_is_found(tmp_path, how, at) -> None:
+    books = opened(tmp_path, range(3))
+    for k in range(1, 6):
+        books.expose("no noise", iteration=k)
+    books.close()
+    path = tmp_path / "nodes-0000.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    of_all = [i for i, line in enumerate(lines) if b'"v":3' in line and b'"kind":"text"' not in line]
+    assert len(of_all) == 6
+    i = of_all[at]
+    if how == "flip":
+        lines[i] = lines[i].replace(b'"k":%d' % (at + 1), b'"k":9')
+    elif how == "drop":
+        del lines[i]
+    elif how == "twice":
+        lines.insert(i, lines[i])
+    elif how == "swap":
+        lines[i - 1 : i + 1] = lines[i - 1 : i + 1][::-1]
+    else:  # sealed anew: all that a forger can do without the lines behind it
+        from distadmm.privacy.ledger import chain
+
+        entry = {**chain.unsealed(lines[i][:-1]), "nodes": [[0, 1]]}
+        del entry["h"]
+        lines[i] = chain.sealed(chain.canonical(entry))[0]
+    path.write_bytes(b"".join(lines))
+    assert verified([path], Account(tmp_path / "account")).faults
+    with pytest.raises(InputError, match="line"):
+        Books.resume(tmp_path, range(3), mode="secure")
+
+
 ANY = st.integers(0, 10**6)  # of a file whose length depends on the clock
 MOVES = st.lists(
     st.tuples(st.sampled_from(["commit", "expose", "post", "charge", "expose one"]), st.integers(0, 3)),

@@ -177,22 +177,21 @@ class Books:
     @property
     def heads(self) -> Array:
         """The heads to send with this iteration's rows: (n, 32) bytes."""
-        return np.frombuffer(b"".join(self._heads), dtype=np.uint8).reshape(-1, 32)
-
-    @property
-    def _heads(self) -> Sequence[bytes]:
-        return (
-            self.ledgers.heads
-            if isinstance(self.ledgers, Shelf)
-            else [ledger.head for ledger in self.ledgers]
-        )
+        shelf = self.ledgers
+        heads = shelf.heads if isinstance(shelf, Shelf) else b"".join(ledger.head for ledger in shelf)
+        return np.frombuffer(heads, dtype=np.uint8).reshape(-1, 32)
 
     def _each(
-        self, work: Callable[[Any, Any], Any], given: Sequence[Any] | None = None, *, apart: bool = False
+        self,
+        work: Callable[[Any, Any], Any],
+        given: Sequence[Any] | None = None,
+        *,
+        apart: bool = False,
+        sent: bool = False,
     ) -> None:
         """work(ledger, given of that node) for every ledger; of those on a shelf that read alike, once."""
         if isinstance(self.ledgers, Shelf):
-            self.ledgers.each(work, given, apart=apart)
+            self.ledgers.each(work, given, apart=apart, sent=sent)
         else:
             for at, ledger in enumerate(self.ledgers):
                 work(ledger, None if given is None else given[at])
@@ -208,14 +207,15 @@ class Books:
 
     def post(self, *, iteration: int) -> None:
         """Every node sends what depends on earlier releases alone."""
-        self._each(lambda ledger, _: ledger.post(iteration=iteration))
+        self._each(lambda ledger, _: ledger.post(iteration=iteration), sent=True)
 
     def expose(self, reason: str, *, iteration: int) -> None:
         """Every node sends what depends on its data and carries no noise."""
         shelf, apart = self.ledgers, self.ledgers[0].account is not None
-        once = isinstance(shelf, Shelf) and apart and not any(ledger.budget for ledger in shelf)
+        once = isinstance(shelf, Shelf) and apart and not any(ledger.budget for ledger in shelf.different)
         with self._entered(exposed(reason)) if once else nullcontext():
-            self._each(lambda ledger, _: ledger.expose(reason, iteration=iteration), apart=apart and not once)
+            alone = apart and not once
+            self._each(lambda ledger, _: ledger.expose(reason, iteration=iteration), apart=alone, sent=True)
 
     @contextmanager
     def _entered(self, event: Event) -> Iterator[None]:
@@ -223,8 +223,9 @@ class Books:
         shelf: Any = self.ledgers
         purse, shelf.account = shelf.account, None
         try:
-            if new := [ledger for ledger in shelf if ledger.tally.slot(event) is None]:
-                purse.all(new, event)
+            new = {id(ledger.tally) for ledger in shelf.different if ledger.tally.slot(event) is None}
+            if new:
+                purse.all([ledger for ledger in shelf if id(ledger.tally) in new], event)
             yield
         finally:
             shelf.account = purse
@@ -233,7 +234,7 @@ class Books:
         """Keep the rows that are about to be sent, to the byte."""
         if self._replay is None:
             return
-        self._replay.store_rows(self.nodes, iteration, self._heads, rows)
+        self._replay.store_rows(self.nodes, iteration, [*map(bytes, self.heads)], rows)
         self._last_stored = max(self._last_stored, iteration)
 
     def stored(self, iteration: int, width: int) -> Replayed | None:
@@ -266,7 +267,7 @@ class Books:
 
     def close(self) -> None:
         """A clean end."""
-        self._each(lambda ledger, _: ledger.close())
+        self._each(lambda ledger, _: ledger.close(), sent=True)
         if isinstance(self.ledgers, Shelf):
             self.ledgers.let_go()
         for file in (self._replay, self._witness):

@@ -22,6 +22,7 @@ from distadmm.errors import told
 
 VERSION = 1  # of a file of one ledger
 SHELF = 2  # of a file of many (`shelf`)
+FOR_ALL = 3  # of a line there that is an entry of each
 TEXT = b'{"kind":"text"'  # how a line begins that says what entries of such a file share
 GENESIS = "0" * 64  # what the first entry has for `prev`
 NOT_WHOLE = "is not a whole JSON entry"
@@ -94,6 +95,11 @@ def canonical(entry: Mapping[str, Any]) -> str:
 
 def _text(entry: Any) -> str:
     return json.dumps(entry, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def joined(own: bytes, of_all: bytes) -> bytes:
+    """The head of a node behind a line for all: of the hash of its latest line of its own, and of that line."""
+    return sha256(own + of_all).digest()  # type: ignore[no-any-return]
 
 
 def sealed(text: str) -> tuple[bytes, bytes]:

@@ -10,7 +10,13 @@ what its entries were sealed with.  A file belongs to one process; the next one 
 and goes on in it with every chain, so nothing is ever written behind a torn line.
 
 Nodes whose ledgers read alike but for their names, such as those of a run without noise, share one `Tally` until one of
-them differs, and what is done to all of them is worked out once and written for each.
+them differs, and what is done to all of them is worked out once and written for each.  What all nodes of a file send
+alike is one line for all, an entry of each of their chains:
+
+    {"k":4,"kind":"release",...,"prev":S,"seq":5,"v":3,"with":HASH,"h":T}
+
+Its text names the nodes, S is the hash of the line for all before it in the file.  It costs nothing a node: behind it a
+node's head is the hash of (the latest line of its own, T), and the next line of its own holds that head.
 
 Invariants that guard privacy
 -----------------------------
@@ -22,6 +28,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -29,13 +36,11 @@ from distadmm.errors import InputError, told
 from distadmm.files import make_folder
 from distadmm.privacy.ledger import chain, file, replay, rules
 from distadmm.privacy.ledger.filter import Filter, filter_from_json
+from distadmm.privacy.ledger.shelved import NODE, PREVIOUS, ROWS, Pattern, Shelved
 from distadmm.privacy.ledger.tally import Tally
 
 _OWN = frozenset(("kind", "k", "item", "of", "node", "prev", "run", "seq", "v", "rows", "lost", "forfeited"))
-# Stand for what differs between lines that are made together.
-_NODE, _PREV = 918_273_645_918_273_645, "?" * 64
-_ROWS = "?"
-_ROWS_HERE = b'["?"]'
+_ROWS_HERE = b'["%b"]' % ROWS.encode()
 _CHUNK = 1 << 22  # bytes that are written at a time
 
 
@@ -46,10 +51,13 @@ class Shelf(Sequence[rules.MemoryLedger]):
         self.folder, self.nodes = Path(folder), list(nodes)
         # Keyed names, kept apart from tallies that are shared.
         self.rows: list[tuple[str, ...]] = [()] * len(self.nodes)
-        self.heads = [bytes(32)] * len(self.nodes)
+        self._own = bytearray(32 * len(self.nodes))  # hash of the latest line of each node's own
+        self._behind = bytearray(len(self.nodes))  # whether a line for all follows it
+        self._all = bytes(32)  # hash of the latest line for all
         self.counts = [0] * len(self.nodes)  # entries of each
         self.tallies: list[Any] = [None] * len(self.nodes)
         self.alone = bytearray(len(self.nodes))  # whose tally no other shares
+        self.alike = True  # all have the same tally and count
         self.sent: dict[int, dict[int, replay.Sent]] = {}
         self.held: dict[int, frozenset[bytes]] = {}  # the hashes that were found when it was taken up
         self.run = ""
@@ -92,6 +100,34 @@ class Shelf(Sequence[rules.MemoryLedger]):
     @property
     def path(self) -> Path:
         return self._file.path
+
+    def head(self, at: int) -> bytes:
+        own = bytes(self._own[32 * at : 32 * at + 32])
+        return chain.joined(own, self._all) if self._behind[at] else own
+
+    def set_head(self, at: int, head: bytes) -> None:
+        """A line of its own was written for this node."""
+        self._own[32 * at : 32 * at + 32], self._behind[at] = head, 0
+
+    @property
+    def heads(self) -> bytes:
+        """Of all nodes, 32 bytes each."""
+        return b"".join(map(self.head, range(len(self)))) if any(self._behind) else bytes(self._own)
+
+    @cached_property
+    def _ranges(self) -> list[list[int]]:
+        """The nodes: the first and the last of those that follow one another."""
+        ends = [at for at in range(1, len(self)) if self.nodes[at] != self.nodes[at - 1] + 1]
+        return [[self.nodes[low], self.nodes[high - 1]] for low, high in zip([0, *ends], [*ends, len(self)])]
+
+    @property
+    def different(self) -> list[Shelved]:
+        """One ledger of each tally."""
+        tallies = self.tallies[:1] if self.alike else self.tallies
+        return [
+            Shelved(self, at)
+            for at in dict(zip(map(id, reversed(tallies)), range(len(tallies))[::-1])).values()
+        ]
 
     # -- lines ------------------------------------------------------------------------------------------
 
@@ -143,16 +179,26 @@ class Shelf(Sequence[rules.MemoryLedger]):
     # -- all of them ------------------------------------------------------------------------------------
 
     def each(
-        self, work: Callable[[Any, Any], Any], given: Sequence[Any] | None = None, *, apart: bool = False
+        self,
+        work: Callable[[Any, Any], Any],
+        given: Sequence[Any] | None = None,
+        *,
+        apart: bool = False,
+        sent: bool = False,
     ) -> None:
         """work(ledger, given of that node) for all: once for those that read alike and are given the same.
 
-        `apart`: for each by itself, as where its account is asked.
+        `apart`: for each by itself, as where its account is asked.  `sent`: one line is enough where all do alike.
         """
-        alike: dict[Any, list[int]] = {}
-        for at in range(len(self)):
-            thing = None if given is None else id(given[at])
-            alike.setdefault((id(self.tallies[at]), self.counts[at], thing), []).append(at)
+        alike: dict[Any, Sequence[int]] = {}
+        if self.alike and given is None:
+            alike[None] = range(len(self))
+        else:
+            groups: dict[Any, list[int]] = {}
+            for at in range(len(self)):
+                thing = None if given is None else id(given[at])
+                groups.setdefault((id(self.tallies[at]), self.counts[at], thing), []).append(at)
+            alike.update(groups)
         with self.at_once():
             for members in alike.values():
                 what = None if given is None else given[members[0]]
@@ -160,35 +206,55 @@ class Shelf(Sequence[rules.MemoryLedger]):
                     for at in members:
                         work(Shelved(self, at), what)
                 else:
-                    self._together(members, work, what)
+                    self._together(members, work, what, sent)
 
-    def _together(self, members: list[int], work: Callable[[Any, Any], Any], what: Any) -> None:
-        pattern = _Pattern(self, members)
+    def _together(
+        self, members: Sequence[int], work: Callable[[Any, Any], Any], what: Any, sent: bool
+    ) -> None:
+        pattern = Pattern(self, members)
         try:
             work(pattern, what)
         except InputError:
             work(Shelved(self, members[0]), what)  # refused: in the words and in the ledger of the first
             raise
-        for body in pattern.bodies:
-            self._write_for(members, body)
-        if pattern.bodies and pattern.sync:
+        everyone = len(members) == len(self)
+        for entry in pattern.entries:
+            if everyone and sent:
+                self._write_for_all(entry)
+            else:
+                self._write_for(members, entry if isinstance(entry, str) else self.text(entry))
+        if pattern.entries and pattern.sync:
             self._due = True
+        if everyone:
+            self.tallies, self.alone = [pattern.tally] * len(self), bytearray(len(self))
+            self.counts, self.alike = [self.counts[0] + len(pattern.entries)] * len(self), True
+            return
+        self.alike = False
         for at in members:
             self.tallies[at], self.alone[at] = pattern.tally, 0
-            self.counts[at] += len(pattern.bodies)
+            self.counts[at] += len(pattern.entries)
 
-    def _write_for(self, members: list[int], body: str) -> None:
+    def _write_for_all(self, entry: str | dict[str, Any]) -> None:
+        own = json.loads(entry) if isinstance(entry, str) else entry
+        whole = {**own, "v": chain.FOR_ALL, "nodes": self._ranges, "prev": self._all.hex()}
+        del whole["node"]
+        line, self._all = chain.sealed(self.text(whole))
+        self.write(line, False)
+        self._behind = bytearray(b"\1") * len(self)
+
+    def _write_for(self, members: Sequence[int], body: str) -> None:
         """The line of each, which differ in node and in the hash of the line before."""
-        before, _, rest = body.encode().partition(b"%d" % _NODE)
-        between, _, after = rest.partition(_PREV.encode())
+        before, _, rest = body.encode().partition(b"%d" % NODE)
+        between, _, after = rest.partition(PREVIOUS.encode())
         after, opening, end = after.partition(_ROWS_HERE)
-        assert body.count(_PREV) == body.count(str(_NODE)) == 1
-        lines, heads, nodes, sha256 = [], self.heads, self.nodes, chain.sha256
+        assert body.count(PREVIOUS) == body.count(str(NODE)) == 1
+        lines, nodes, sha256 = [], self.nodes, chain.sha256
         for at in members:
-            text = b"%b%d%b%b%b" % (before, nodes[at], between, heads[at].hex().encode(), after)
+            text = b"%b%d%b%b%b" % (before, nodes[at], between, self.head(at).hex().encode(), after)
             if opening:
                 text += json.dumps(self.rows[at], separators=(",", ":")).encode() + end
-            heads[at] = digest = sha256(text).digest()
+            digest = sha256(text).digest()
+            self.set_head(at, digest)
             lines.append(b'%b,"h":"%b"}\n' % (text[:-1], digest.hex().encode()))
             if len(lines) == 4096:
                 self.write(b"".join(lines), False)
@@ -215,143 +281,3 @@ class Shelf(Sequence[rules.MemoryLedger]):
     def __del__(self) -> None:
         if hasattr(self, "_file"):
             self._file.shut()
-
-
-def _of_one(name: str) -> Any:
-    """An attribute of a ledger that its shelf keeps, in a list of all nodes."""
-    return property(
-        lambda self: getattr(self.shelf, name)[self.at],
-        lambda self, value: getattr(self.shelf, name).__setitem__(self.at, value),
-    )
-
-
-def _of_all(name: str) -> Any:
-    """One that all ledgers of a shelf share."""
-    return property(
-        lambda self: getattr(self.shelf, name), lambda self, value: setattr(self.shelf, name, value)
-    )
-
-
-class Shelved(file.Written):
-    """The ledger of one node on a shelf, which holds all that it is at."""
-
-    version = chain.SHELF
-
-    def __init__(self, shelf: Shelf, at: int):
-        self.shelf, self.at = shelf, at
-        self.node = shelf.nodes[self.at]
-
-    def begin(self, **header: Any) -> None:
-        """Write its opening entry; the names of its rows stand on the shelf."""
-        rules.MemoryLedger.__init__(self, self.node, rows=self.rows, **header)
-
-    def _begin(self) -> None:
-        """The shelf has begun."""
-
-    def _adopt(self, found: chain.Chain, tally: Tally, sent: dict[int, replay.Sent]) -> None:
-        super()._adopt(found, tally, sent)
-        self.shelf.alone[self.at], self.shelf.rows[self.at] = 1, tuple(tally.header.get("rows", ()))
-        self.shelf.held[self.at] = frozenset(bytes.fromhex(entry["h"]) for entry in found.entries)
-
-    def _after(self, found: chain.Chain) -> bytes:
-        return b""  # the line stays open in its own file
-
-    @property
-    def _whose(self) -> str:
-        return f" of node {self.node}"
-
-    path, run, account, _release_texts = map(_of_all, ("path", "run", "account", "templates"))
-    head, tally, rows, _seq = map(_of_one, ("heads", "tallies", "rows", "counts"))
-
-    @property
-    def budget(self) -> Filter | None:  # type: ignore[override]
-        return self.shelf.budget(self.tally)
-
-    @budget.setter
-    def budget(self, budget: Filter | None) -> None:
-        """It stands in the header."""
-
-    @property
-    def _sent(self) -> dict[int, replay.Sent]:  # type: ignore[override]
-        return self.shelf.sent.get(self.at, {})
-
-    @_sent.setter
-    def _sent(self, sent: dict[int, replay.Sent]) -> None:
-        self.shelf.sent.pop(self.at, None)
-        if sent:
-            self.shelf.sent[self.at] = sent
-
-    def store_release(self, iteration: int, payload: bytes) -> None:
-        raise NotImplementedError("what nodes on a shelf send is kept by their books: Books.store")
-
-    def _own_tally(self) -> None:
-        if not self.shelf.alone[self.at] and self.tally is not None:
-            self.tally, self.shelf.alone[self.at] = self.tally.copy(), 1
-
-    def charge(self, event: Any, *, iteration: int) -> Any:
-        self._own_tally()
-        return super().charge(event, iteration=iteration)
-
-    def post(self, *, iteration: int, of: Any = None) -> Any:
-        self._own_tally()
-        return super().post(iteration=iteration, of=of)
-
-    def _append_entries(self, entries: Any, *, sync: bool, before: bytes = b"") -> int:
-        self._own_tally()
-        return super()._append_entries(entries, sync=sync, before=before)
-
-    def _text(self, entry: dict[str, Any]) -> str:
-        return self.shelf.text(entry)
-
-    def _write(self, line: bytes, sync: bool) -> None:
-        self.shelf.write(line, sync)
-
-    def holds(self) -> set[bytes]:
-        """The hashes of what was found when it was taken up, and of what it ends with."""
-        return {*self.shelf.held.get(self.at, ()), self.head}
-
-    def let_go(self) -> None:
-        self.shelf.let_go()
-
-
-class _Pattern(Shelved):
-    """Writes nothing: notes what is to be written for each of `members`, which read alike."""
-
-    def __init__(self, shelf: Shelf, members: list[int]):
-        super().__init__(shelf, members[0])
-        first = shelf.tallies[members[0]]
-        self._tally = None if first is None else first.copy()
-        self._count, self.node = shelf.counts[members[0]], _NODE
-        self.bodies: list[str] = []
-        self.sync = False
-
-    head = property(lambda self: _Previous(), lambda self, head: None)  # type: ignore[assignment]
-    tally = property(lambda self: self._tally, lambda self, tally: setattr(self, "_tally", tally))  # type: ignore[assignment]
-    _seq = property(lambda self: self._count, lambda self, count: setattr(self, "_count", count))  # type: ignore[assignment]
-
-    @property
-    def rows(self) -> tuple[str, ...]:
-        return (_ROWS,)
-
-    def _own_tally(self) -> None:
-        """It is a copy."""
-
-    def _append(self, text: str, *, sync: bool) -> int:
-        self.bodies.append(text)
-        self.sync = self.sync or sync
-        self._count += 1
-        return self._count - 1
-
-    def _text(self, entry: dict[str, Any]) -> str:
-        self.bodies.append(self.shelf.text(entry))
-        return "{}"
-
-    def _write(self, line: bytes, sync: bool) -> None:
-        self.sync = self.sync or sync
-
-
-class _Previous:
-    """In the place of the hash of the line before."""
-
-    def hex(self) -> str:
-        return _PREV

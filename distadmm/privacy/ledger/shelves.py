@@ -126,6 +126,7 @@ def _sort(path: Path, pieces: dict[int, list[_Piece]], wanted: frozenset[int] | 
         torn = lines[-1]
     lines = lines[:-1] if torn or not lines[-1] else lines
     mine: dict[int, list[tuple[int, Entry]]] = {}
+    of_all = chain.GENESIS  # hash of the latest line that is of many nodes
     for number, line in enumerate(lines, 1):
         is_text = line.startswith(chain.TEXT)
         if wanted is not None and not is_text and (of := _NODE.search(line)) and int(of[1]) not in wanted:
@@ -139,12 +140,47 @@ def _sort(path: Path, pieces: dict[int, list[_Piece]], wanted: frozenset[int] | 
         if (name := entry.get("with")) is not None and name not in texts:
             return Fault(str(path), number, "names a text that no line before it says: lines are missing")
         said: dict[str, Any] = {**texts.get(name, {}), **entry}
+        if "nodes" in said:
+            if why := _misplaced_for_all(said, of_all, number):
+                return Fault(str(path), number, why)
+            of_all = said["h"]
+            for low, high in said["nodes"]:
+                for node in (
+                    range(low, high + 1) if wanted is None else wanted.intersection(range(low, high + 1))
+                ):
+                    mine.setdefault(node, []).append((number, said))
+            continue
         if not isinstance(said.get("node"), int):
             return Fault(str(path), number, "is not of a node")
         mine.setdefault(said["node"], []).append((number, said))
     for node, entries in mine.items():
+        if "nodes" in entries[0][1]:
+            return Fault(str(path), entries[0][0], f"is of node {node}, of which no line before it is")
         pieces.setdefault(node, []).append(_Piece(str(path), entries, torn, len(lines) + 1))
     return None
+
+
+def _misplaced_for_all(entry: Entry, before: str, most: int) -> str:
+    """Why `entry` is none of the nodes that it names, at most so many; empty where it is one."""
+    if entry.get("v") != chain.FOR_ALL:
+        return f"is of format version {entry.get('v')!r}; this program reads version {chain.FOR_ALL} of a line for all"
+    if entry.get("prev") != before:
+        return "does not hold the hash of the line for all before it: lines are missing or moved"
+    ranges = entry["nodes"]
+    good = isinstance(ranges, list) and all(
+        isinstance(each, list) and len(each) == 2 and all(type(node) is int for node in each)
+        for each in ranges
+    )
+    if not good or not sum(max(high - low + 1, 0) for low, high in ranges) <= most:
+        return "names no nodes, or more than have lines before it"
+    return ""
+
+
+def _of_one(entry: Entry, own: Entry, before: Entry) -> Entry:
+    """What a line for all is in the chain of a node whose latest line of its own is `own`."""
+    head = chain.joined(bytes.fromhex(own["h"]), bytes.fromhex(entry["h"])).hex()
+    said = {key: value for key, value in entry.items() if key != "nodes"}
+    return {**said, "node": own["node"], "v": chain.SHELF, "prev": before["h"], "h": head}
 
 
 def _joined(pieces: list[_Piece], before: Chain | None = None) -> Chain:
@@ -156,7 +192,12 @@ def _joined(pieces: list[_Piece], before: Chain | None = None) -> Chain:
     # Torn ends that no entry has accounted for yet.
     left = [(0, before.torn)] if before and before.torn else []
     for piece in pieces:
+        own = piece.entries[0][1]
         for number, entry in piece.entries:
+            if "nodes" in entry:
+                entry = _of_one(entry, own, entries[-1])
+            else:
+                own = entry
             why = chain.misplaced(entry, entries[-1] if entries else None, chain.SHELF)
             if why:
                 return Chain(label, entries, fragments, b"", False, Fault(piece.path, number, why))
