@@ -104,6 +104,10 @@ class Consensus(shell.Programme):
                 not getattr(prepared.config.algorithm, "evaluate", None),
                 "--evaluate pays for an evaluation under noise; add --epsilon and --adjacency, or leave it out",
             )
+            require(
+                not getattr(prepared.config.algorithm, "by_distance", False),
+                "--by-distance says what noise hides; add --epsilon and --adjacency, or leave it out",
+            )
             return None
         return _house(prepared.config, "private").plan_of(prepared)  # type: ignore[no-any-return]
 

@@ -66,6 +66,11 @@ class Noisy:
         "staying in the sums; priced as if so many more colluded",
         at_least=0,
     )
+    by_distance: bool = flag(
+        False,
+        help="also say what a node learns of each other node from its own messages alone, by how many edges they are "
+        "apart: with --iterations 1 (one gradient, then mixing), elsewhere it is unbounded by name",
+    )
     average: str = again(Penalties, "average")
     mixing: str = again(Penalties, "mixing")
 

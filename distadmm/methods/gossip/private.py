@@ -51,6 +51,7 @@ class Plan:
     hosted: int = 1  # nodes of one rank, at most
     releases: tuple[Any, ...] = ()
     penalty: None = None
+    learned: Any = None  # with --by-distance: what a node learns of another from its own messages
 
     @property
     def choice(self) -> Self:
@@ -143,7 +144,13 @@ def plan_of(prepared: Prepared) -> Plan:
     )  # fmt: skip
     hosted = max(world.allgather(node.network.n_local))
     events = [() if missed else tuple(recipe.planned(i)) for i in range(len(recipe.queries))]
-    return Plan(recipe, node, expected, constants.words(algorithm.unit(node)) + noise.words, events, hosted)
+    words = constants.words(algorithm.unit(node)) + noise.words
+    learned = None
+    if algorithm.by_distance:
+        from distadmm.methods.gossip.distance import planned
+
+        learned = planned(prepared, recipe)
+    return Plan(recipe, node, expected, words, events, hosted, learned=learned)
 
 
 def _began_unweighed(folder: str | None) -> bool:

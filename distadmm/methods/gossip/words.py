@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from distadmm.methods.consensus import words as consensus
@@ -12,6 +13,7 @@ from distadmm.run.setup import Prepared
 
 if TYPE_CHECKING:
     from distadmm.methods.gossip.private import Plan
+    from distadmm.privacy.accounting.network_statements import Learned
 
 __all__ = ["beyond", "closing", "not_covered", "note", "on_a_wide_area_network", "outlook", "said"]
 
@@ -19,7 +21,8 @@ __all__ = ["beyond", "closing", "not_covered", "note", "on_a_wide_area_network",
 def outlook(prepared: Prepared, plan: Plan | None) -> str:
     """What `--dry-run` prints."""
     text = consensus.outlook(prepared, plan)  # type: ignore[arg-type]
-    return text.replace("\npenalty    ", "\nconstants  ")
+    text = text.replace("\npenalty    ", "\nconstants  ")
+    return "\n".join([text, *(plan.learned.words if plan is not None and plan.learned is not None else [])])
 
 
 def note(prepared: Prepared, plan: Plan | None = None) -> str:
@@ -38,10 +41,24 @@ def note(prepared: Prepared, plan: Plan | None = None) -> str:
 
 def said(prepared: Prepared, plan: Plan | None, node: Any, outcome: Any) -> list[str]:
     """Whom pairwise noise holds against, and what is left against others: of what the ledgers hold, not of the plan."""
-    if plan is None or not plan.recipe.pairwise or not outcome.sentence:
+    if plan is None:
         return []
+    learned: list[str] = []
+    if plan.learned is not None:
+        found = _in_the_end(plan.learned, prepared, outcome)
+        outcome.told["by_distance"], learned = found.to_json(), found.words
+    if not plan.recipe.pairwise or not outcome.sentence:
+        return learned
     seen = told(outcome.epsilons, prepared.config.privacy.delta) if math.isfinite(outcome.epsilon) else []
-    return [outcome.sentence, *seen]
+    return [outcome.sentence, *seen, *learned]
+
+
+def _in_the_end(planned: Learned, prepared: Prepared, outcome: Any) -> Learned:
+    """What stands of what was planned, once it is known what was spent."""
+    more = outcome.statement if math.isinf(outcome.epsilon) else beyond(prepared, outcome)
+    if not more:
+        return planned
+    return replace(planned, missed=planned.missed or more, lines=(), most=outcome.epsilons["coalition:1"])
 
 
 def closing(summary: dict[str, Any], optimum: float | None) -> list[tuple[str, str]]:

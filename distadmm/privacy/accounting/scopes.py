@@ -60,6 +60,8 @@ HYPOTHESES = {
     "noisy-own-term": "a node uses its gradient as it was released, under its noise",
     "fresh-pairs": "what the ends of an edge share is drawn anew in every round, from a key of this start and edge",
     "known-graph": "what coalitions leave hidden was worked out on the graph that keys were agreed along",
+    "one-gradient": "each node releases one gradient, taken at the public start, in a run that was never resumed",
+    "all-rounds": "every node is there in every round, and every message arrives",
     "canonical-link": "where only labels are protected, they enter one sum, and that does not depend on the model",
     "clipped-node-sums": "where all rows of a node may be others, what it adds to a sum is cut to a public norm",
     "public-targets-range": "targets lie within public bounds",
