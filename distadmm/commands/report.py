@@ -18,7 +18,7 @@ import numpy as np
 from distadmm.commands import report_notes, report_page, report_runs
 from distadmm.commands.report_figures import for_paper, pictures
 from distadmm.commands.report_kinds import KINDS, Column
-from distadmm.errors import DONE, require
+from distadmm.errors import DONE, require, sense_of
 from distadmm.files import finite, write_csv, write_json, write_text
 from distadmm.flags import flag, flag_group, parse, positional
 from distadmm.privacy.accounting.statements import rounded_up
@@ -70,11 +70,13 @@ def work(options: Options, world: World) -> int:
         return DONE
     _refuse_foreign(options.out)
     folders = report_runs.find(tuple(map(Path, options.paths)))
-    told = sections([report_runs.read(folder) for folder in folders], options.gaps)
-    print("\n".join(["", *in_words(told)]))
-    if options.out != "none":
-        _write(Path(options.out), told)
-        print(f"\nwritten to {options.out}")
+    traces = [report_runs.read(folder) for folder in folders]
+    with sense_of(folders[0] if len(folders) == 1 else f"one of these {len(folders)} runs"):
+        told = sections(traces, options.gaps)
+        print("\n".join(["", *in_words(told)]))
+        if options.out != "none":
+            _write(Path(options.out), told)
+            print(f"\nwritten to {options.out}")
     return DONE
 
 

@@ -2,7 +2,7 @@
 
 import time
 
-from distadmm.errors import require
+from distadmm.errors import require, sense_of
 from distadmm.flags import flag_group, positional
 from distadmm.privacy.ledger.shelves import read_all
 from distadmm.ranks.launch import say
@@ -53,7 +53,11 @@ def told(path: str) -> list[tuple[str, str]]:
 
 
 def shown(asked: Status) -> str:
-    return "\n\n".join("\n".join(f"{name:<16}{text}" for name, text in told(path)) for path in asked.runs)
+    found = []
+    for path in asked.runs:
+        with sense_of(path):
+            found.append("\n".join(f"{name:<16}{text}" for name, text in told(path)))
+    return "\n\n".join(found)
 
 
 main = say(PROG, __doc__, Status, shown)

@@ -229,3 +229,19 @@ def test_a_line_of_a_blank_that_bytes_do_not_know(tmp_path: Path, capsys) -> Non
     (tmp_path / "x.libsvm").write_bytes(b"\x1c")
     words = ["--data", str(tmp_path / "x.libsvm"), "--topology", "ring:3", "--out", str(tmp_path / "o")]
     refused(radmm.main(words), capsys, "the label '' is not a number")
+
+
+@pytest.mark.parametrize("command", ["status", "report"])
+@pytest.mark.parametrize(("name", "field"), [("config.json", "algorithm"), ("summary.json", "delta")])
+def test_a_list_where_a_word_or_number_was(
+    command: str, name: str, field: str, run: Path, tmp_path: Path
+) -> None:
+    copy = shutil.copytree(run, tmp_path / "copy")
+    told = json.loads((copy / name).read_text())
+    told.get("config", told)[field] = [None]
+    (copy / name).write_text(json.dumps(told))
+    words = [str(copy), *(["--out", str(tmp_path / "o.html")] if command == "report" else [])]
+    read = [sys.executable, "-m", "distadmm", command, *words]
+    done = subprocess.run(read, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode in (0, 2)  # status does not look at every figure
+    assert done.stderr.count("\n") == (done.returncode == 2), done.stderr
