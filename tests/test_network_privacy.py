@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -105,10 +106,37 @@ def test_who_sees_all_messages_learns_what_a_coalition_of_one_does() -> None:
 
 
 def test_what_is_shared_along_edges_of_ones_own_hides_nothing_from_one() -> None:
-    """Counted as hidden, a third node's value would seem 3.9 times less exposed than it is."""
-    A = np.array([[0.0, 1, 1], [1, 0, 0], [1, 0, 0]])
+    """Three leaves of a star share with the centre alone, which knows it all; an eavesdropper does not."""
+    A = np.zeros((4, 4))
+    A[0, 1:] = A[1:, 0] = 1.0
     noise = continuous(A, 10.0)
-    assert shares(A, noise, 1)[0, 1:] == pytest.approx(1.0)  # both its neighbours share with it alone
+    assert shares(A, noise, 1)[0, 1:] == pytest.approx(1.0)
+    assert pairwise_gaussian.exposures(noise.own, noise.pairs, 0)[1] == pytest.approx(1 / 3.894, rel=1e-3)
+
+
+def test_gradients_at_hidden_models_tell_more_than_the_matrix_of_averages() -> None:
+    """A path 0 - 1 - 2, five steps: a loss of curvature 1/step at node 2 takes the noise of its model out again."""
+    W, steps = matrix(np.array([[0.0, 1, 0], [1, 0, 1], [0, 1, 0]])), 5
+
+    def told(curvature: float) -> float:
+        """mu^2 of node 2 for node 0, whose gradient of each step changes by 1 or -1."""
+        x, noise, change = np.zeros((3, 4 * steps)), [], []  # of the noise of all steps, then of the changes
+        for t in range(steps):
+            g = np.diag([0.0, 0.0, curvature]) @ x
+            g[:, 3 * t : 3 * t + 3] += np.eye(3)
+            g[2, 3 * steps :] = np.arange(steps) == t  # in all, whatever its model has become
+            y = x - g
+            own = np.zeros(4 * steps)
+            own[3 * t] = 1.0
+            for row in (y[1], own):
+                noise.append(row[: 3 * steps])
+                change.append(row[3 * steps :])
+            x = W @ y
+        N, a = np.array(noise), np.array(change)
+        P = a.T @ np.linalg.pinv(N @ N.T) @ a
+        return max(np.array(signs) @ P @ signs for signs in product((-1.0, 1.0), repeat=steps))
+
+    assert told(1.0) / told(0.0) == pytest.approx(1.442, rel=1e-3)
 
 
 def test_several_participations_are_refused_for_a_sum_over_scalars_says_too_little() -> None:
