@@ -254,7 +254,7 @@ def run_private(options: Options, rows: Rows, price: Price, run: running.Running
     ledger, source, content = _ledger(options, rows, price, run, repetition)
     if content is not None:
         schedule = fit.spent_on(price, smooth) if sound else [Unbounded(fit.printed.REFUTED, plan.epsilon)]
-        enter(run, privacy.account, [ledger], [() if ledger.events else schedule], [content], plan.delta)
+        enter(run, privacy.account, [ledger], [() if ledger.events else schedule], content.marks, plan.delta)
     if sound:
         course = fit.sound_course(
             rows.X, rows.y, smooth, price, ledger, source, options.model.penalty, options.data.intercept,

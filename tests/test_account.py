@@ -130,6 +130,34 @@ def test_who_releases_nothing_is_told_what_was_spent_and_enters_nothing(account)
     assert account.read().runs.keys() == {"a"}
 
 
+def test_an_account_that_names_its_nodes_one_by_one_is_read(account):
+    """As it was written before nodes that spend alike were told together."""
+    run = spent("a", [STEP.times(4)], node=3, names=["x", "y"])
+    run.add(Spender(1, (), "replace", "record", ANY, (STEP.times(4),)))
+    run.add(Spender(2, ("z",), "replace", "record", Trust.parse("coalition:2"), (STEP,)))
+    account.enter(run, DELTA)
+    found = account.read().runs["a"]
+    assert {node: s._replace(events=tuple(s.events)) for node, s in found.nodes.items()} == run.nodes
+    old = Account(account.path.with_name("old"))
+    lines, head = [], chain.GENESIS
+    for line in account.path.read_bytes().splitlines():
+        entry = {**chain.unsealed(line), "prev": head}
+        del entry["h"]
+        if "alike" in entry:
+            assert len(entry["alike"]) == 2
+            del entry["alike"]
+            entry["nodes"] = [
+                [s.node, [*s.names], int(s.events == (STEP,)), s.adjacency, s.scope, str(s.trust)]
+                for s in run.nodes.values()
+            ]
+        sealed, digest = chain.sealed(chain.canonical(entry))
+        lines.append(sealed)
+        head = digest.hex()
+    old.path.write_bytes(b"".join(lines))
+    again = old.read().runs["a"]
+    assert (again.nodes, again.marks, again.where) == (found.nodes, found.marks, found.where)
+
+
 def test_in_a_named_account_all_runs_are_about_the_same_rows(tmp_path, monkeypatch):
     shared = Account(tmp_path / "shared.jsonl")
     shared.enter(spent("a", [STEP], marks=[1]), DELTA)

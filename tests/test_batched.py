@@ -63,6 +63,30 @@ def test_bits_do_not_depend_on_who_shares_the_stack(
     np.testing.assert_array_equal(trajectory(chopped, slice(None), n, matrices), whole)
 
 
+@pytest.mark.parametrize("divisor", [None, 7])
+@pytest.mark.parametrize("loss", LOSSES, ids=repr)
+@pytest.mark.parametrize("rows", [30, 2], ids=["tall", "wide"])
+def test_a_stack_of_rows_is_the_objectives_one_by_one(rows: int, loss: Any, divisor: int | None) -> None:
+    shared = {"weight": 10.0, "ridge": 0.1, "divisor": divisor}
+    rng = np.random.default_rng(rows)
+    X = rng.normal(size=(9, rows, 5))
+    y = np.where(rng.random((9, rows)) < 0.5, 1.0, -1.0) if loss.labels else rng.normal(size=(9, rows))
+    one_by_one = [GeneralisedLinear(A, b, loss, **shared) for A, b in zip(X, y)]
+    other = node(1, loss, 17)
+    apart = Problem([*one_by_one, other])
+    together = Problem([batched.Stack(X.copy(), y, loss, **shared), other])
+    np.testing.assert_array_equal(trajectory(together, slice(None), 10), trajectory(apart, slice(None), 10))
+    np.testing.assert_array_equal(together.scales, apart.scales)
+    f = rng.normal(size=(10, 5))
+    np.testing.assert_array_equal(together.gradients(f), apart.gradients(f))
+    assert len(together.objectives) == 10
+    for mine, its in zip(together.objectives[::-1], apart.objectives[::-1]):
+        assert all(map(np.array_equal, mine.records(), its.records()))
+        np.testing.assert_array_equal(mine.hess(f[0]), its.hess(f[0]))
+        assert (mine.rows, mine.scale, mine.ridge) == (its.rows, its.scale, its.ridge)
+    assert together.objectives[3] is together.objectives[3]
+
+
 @given(
     seed=st.integers(0, 10_000),
     which=st.integers(0, len(LOSSES) - 1),

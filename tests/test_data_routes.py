@@ -1,6 +1,8 @@
 """Rows are the same whichever way they are read: in pieces or at once, cell by cell or by pyarrow, from any format."""
 
 import gzip
+import hashlib
+import hmac
 import sys
 
 import numpy as np
@@ -9,10 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distadmm.data import csvfile, records
+from distadmm.data.content import Contents
 from distadmm.data.csvfile import CsvFile
 from distadmm.data.deal import Deal
 from distadmm.data.formats import LibsvmFile
 from distadmm.data.source import open_source
+from distadmm.data.table import dense
 from distadmm.errors import InputError
 from distadmm.ranks.world import World
 
@@ -222,6 +226,14 @@ def test_parquet_is_read_as_the_csv_with_a_schema_and_missing_cells(tmp_path, mo
         open_source(str(tmp_path / "people.parquet"), **how)
 
 
+def _named(source, node, key):
+    """The first name of the rows of a node, by the library's HMAC."""
+    sums = source.reading.sums(source.file, source.training[source.shards(5)[node]], key).kinds[0]
+    codes = [hashlib.blake2b(each.tobytes(), key=key[:64], digest_size=8).digest() for each in sums]
+    codes.sort(key=lambda code: int.from_bytes(code, "little"))
+    return hmac.digest(key, b"".join(codes), "sha256").hex()
+
+
 @pytest.mark.parametrize("deal", ["iid", "blocks", "quantity:0.4", "label:0.5", "column:x1"])
 @pytest.mark.parametrize("suffix", ["csv", "csv.gz", "npz", "svm"])
 def test_what_a_rank_holds_is_what_it_would_be_dealt(tmp_path, monkeypatch, suffix, deal):
@@ -249,6 +261,17 @@ def test_what_a_rank_holds_is_what_it_would_be_dealt(tmp_path, monkeypatch, suff
             for a, b in zip(whole.node(node, 5), held.node(node, 5)):
                 assert np.array_equal(a, b), again
         assert whole.content(node, 5, b"k" * 16) == held.content(node, 5, b"k" * 16)
+    for key in (b"k" * 16, b"l" * 70):
+        one_by_one = Contents.of({node: whole.content(node, 5, key) for node in (4, 1, 3)})
+        assert held.contents([4, 1, 3], 5, key) == one_by_one
+        assert one_by_one.names[4][0] == _named(whole, 4, key)
+    held.hold([0, 1, 2, 3], 5, World())
+    found = held.nodes([0, 1, 2, 3], 5, stacked=True)
+    rows = [pair for X, y in found for pair in (zip(X, y) if y.ndim == 2 else [(X, y)])]
+    assert len(rows) == 4
+    for node, (X, y) in enumerate(rows):
+        for a, b in zip(whole.node(node, 5), (dense(X), y)):
+            assert np.array_equal(a, b)
     assert held.classes == whole.classes
     assert held.facts == whole.facts
     for a, b in zip(whole.test(), held.test()):

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
+from distadmm.data.deal import Deal
 from distadmm.data.table import (
     NOTHING_CLIPPED,
     ClipReport,
@@ -14,7 +15,6 @@ from distadmm.data.table import (
     data_id,
     dense,
     local_key,
-    shard,
     take,
     with_intercept,
 )
@@ -107,31 +107,19 @@ def test_take_is_the_same_in_both_forms():
     assert (dense(take(Sparse.from_dense(X), rows)) == take(X, rows)).all()
 
 
-@given(st.integers(1, 200), st.integers(1, 60), st.one_of(st.none(), seeds))
+@given(st.integers(1, 200), st.integers(0, 60), st.data())
 @settings(deadline=None, max_examples=50)
-def test_shards_share_out_every_row_once_and_evenly(n_rows, n_nodes, seed):
-    if n_nodes > n_rows:
-        with pytest.raises(InputError, match=f"{n_nodes} nodes but only {n_rows} rows"):
-            shard(n_rows, n_nodes, seed)
+def test_even_parts_share_out_every_row_once(n_rows, n_nodes, data):
+    deal = Deal("published", None)
+    if not 0 < n_nodes <= n_rows:
+        with pytest.raises(InputError, match=f"{n_nodes} nodes but only {n_rows} rows|at least 1"):
+            deal.shards(n_rows, n_nodes, lambda name: np.zeros(n_rows))
         return
-    shards = shard(n_rows, n_nodes, seed)
-    assert sorted(np.concatenate(shards)) == list(range(n_rows))
-    sizes = [len(s) for s in shards]
-    assert max(sizes) - min(sizes) <= 1
-    assert sizes == sorted(sizes, reverse=True)
-    if seed is None:
-        assert (np.concatenate(shards) == np.arange(n_rows)).all()
-
-
-def test_the_seed_decides_the_shards():
-    first, again, other = (np.concatenate(shard(50, 4, seed)) for seed in (1, 1, 2))
-    assert (first == again).all()
-    assert (first != other).any()
-
-
-def test_no_node_is_an_error():
-    with pytest.raises(InputError, match="at least 1"):
-        shard(5, 0)
+    pieces = deal.shards(n_rows, n_nodes, lambda name: np.zeros(n_rows))
+    assert all(map(np.array_equal, pieces, np.array_split(np.arange(n_rows), n_nodes)))
+    some = data.draw(st.lists(st.integers(0, n_nodes - 1), unique=True))
+    assert all(map(np.array_equal, pieces.of(some), [pieces[i] for i in some]))
+    assert len(pieces.of(some)) == len(some)
 
 
 def test_a_name_of_data_changes_with_every_bit_and_with_the_key():

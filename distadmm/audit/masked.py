@@ -20,6 +20,7 @@ import numpy as np
 from distadmm.algorithm import Array, begin, stepped
 from distadmm.audit.draws import Draws
 from distadmm.audit.noises import Finding, Noise, Verdict, verdict_of
+from distadmm.data.content import NO_CONTENTS
 from distadmm.errors import require
 from distadmm.methods.consensus import private as consensus
 from distadmm.methods.masked import masked, private
@@ -74,7 +75,9 @@ def record(config: Config, draws: Draws) -> Recording:
     plan = private.plan_of(prepared)
     require(not plan.unverified, f"nothing is claimed of this run: {plan.unverified}")
     source, node = draws.source(), prepared.node
-    books = consensus.books_of(prepared, plan, unwritten(prepared.config.run), source, {}, plan.budgets)
+    books = consensus.books_of(
+        prepared, plan, unwritten(prepared.config.run), source, NO_CONTENTS, plan.budgets
+    )
     members = private.set_up(node, plan, source, books)
     release = Sums(plan.rule, node.tree, books, source, members, plan)
     playing = node.having(release=release)

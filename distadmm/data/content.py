@@ -13,7 +13,7 @@ Without the key neither tells anything; with it guesses of rows can be confirmed
 
 import hashlib
 import hmac
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple, Self
 
@@ -35,6 +35,21 @@ class Content(NamedTuple):
         """Of one party's columns of these rows."""
         names = (hmac.digest(key, f"{name} columns {which}".encode(), "sha256").hex() for name in self.names)
         return self._replace(names=tuple(names))
+
+
+class Contents(NamedTuple):
+    """Of the rows of several nodes of one table."""
+
+    names: dict[int, tuple[str, ...]]
+    marks: frozenset[int]  # of all together
+
+    @classmethod
+    def of(cls, parts: Mapping[int, Content]) -> Self:
+        names = {node: content.names for node, content in parts.items()}
+        return cls(names, smallest(content.marks for content in parts.values()))
+
+
+NO_CONTENTS = Contents({}, frozenset())
 
 
 def smallest(parts: Iterable[frozenset[int]]) -> frozenset[int]:
@@ -62,15 +77,26 @@ class Sums(NamedTuple):
         return self._replace(kinds=tuple(sums[rows] for sums in self.kinds))
 
     def content(self, key: bytes) -> Content:
-        return next(self.contents((0, len(self.kinds[0])), key))
+        marked = [np.sort(_hashes(sums, key)) for sums in self.kinds]
+        names = tuple(hmac.digest(key, marks.tobytes(), "sha256").hex() for marks in marked)
+        return Content(names, frozenset(np.concatenate([*map(_smallest, marked)]).tolist()))
 
-    def contents(self, ends: Sequence[int], key: bytes) -> Iterator[Content]:
-        """Of rows ends[i] to ends[i + 1], for each i."""
-        marked = [_hashes(sums, key) for sums in self.kinds]
-        for low, high in pairwise(ends):
-            parts = [np.sort(marks[low:high]) for marks in marked]
-            names = tuple(hmac.digest(key, marks.tobytes(), "sha256").hex() for marks in parts)
-            yield Content(names, frozenset().union(*map(_smallest, parts)))
+    def contents(self, nodes: Sequence[int], ends: Array, key: bytes) -> Contents:
+        """`content` of rows ends[i] to ends[i + 1], for each i; many small nodes at once."""
+        sizes, named, names, marks = np.diff(ends), _hmac(key), [], []
+        of = np.repeat(np.arange(len(sizes)), sizes)
+        places = (8 * ends).tolist()
+        for sums in self.kinds:
+            marked = _hashes(sums, key)
+            marked = marked[np.lexsort((marked, of))]
+            packed = marked.tobytes()
+            names.append([named(packed[low:high]) for low, high in pairwise(places)])
+            if sizes.max(initial=0) <= KEPT:
+                marks.append(marked)
+            else:
+                marks += [_smallest(marked[low:high]) for low, high in pairwise(ends.tolist())]
+        kept = np.unique(np.concatenate(marks))[: 2 * KEPT]
+        return Contents(dict(zip(nodes, zip(*names))), frozenset(kept.tolist()))
 
 
 def of_matrix(X: Matrix, y: Array | None, key: bytes) -> Content:
@@ -99,19 +125,34 @@ def sums_of_columns(columns: Sequence[Sequence[str] | Array], target: int | None
     return Sums((whole,) if without is None else (whole, whole - without))
 
 
-def _smallest(marks: Array) -> list[int]:
+def _smallest(marks: Array) -> Array:
     """Those that are kept of one kind, which is sorted."""
-    return (marks if len(marks) <= KEPT else np.unique(marks)[:KEPT]).tolist()
+    return marks if len(marks) <= KEPT else np.unique(marks)[:KEPT]
 
 
 def _hashes(sums: Array, key: bytes) -> Array:
     """The keyed hash of each row's sum."""
     content, key = sums.astype("<u8").tobytes(), key[:64]
-    hashes = [
-        hashlib.blake2b(content[at : at + 8], key=key, digest_size=8).digest()
-        for at in range(0, len(content), 8)
-    ]
+    keyed, hashes = hashlib.blake2b(key=key, digest_size=8).copy, []
+    for at in range(0, len(content), 8):
+        code = keyed()
+        code.update(content[at : at + 8])
+        hashes.append(code.digest())
     return np.frombuffer(b"".join(hashes), dtype="<u8")
+
+
+def _hmac(key: bytes) -> Callable[[bytes], str]:
+    """hmac.digest(key, ..., "sha256").hex() for many short messages: the key is hashed once."""
+    key = (hashlib.sha256(key).digest() if len(key) > 64 else key).ljust(64, b"\0")
+    begun, ended = (hashlib.sha256(bytes(byte ^ pad for byte in key)).copy for pad in (0x36, 0x5C))
+
+    def named(message: bytes) -> str:
+        inner, outer = begun(), ended()
+        inner.update(message)
+        outer.update(inner.digest())
+        return outer.hexdigest()
+
+    return named
 
 
 def _column(cells: Sequence[str] | Array, key: bytes) -> Array:

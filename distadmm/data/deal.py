@@ -11,15 +11,39 @@ The first four are functions of the seed alone.  The others look at rows, and at
 claim privacy for such a run is to say that nodes had these rows in the first place (`--stated deal`).
 """
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from distadmm.data.table import Array, shard
+from distadmm.data.table import Array, shares
 from distadmm.errors import number, require
 
 _PURPOSE = 0x4445414C  # of the random shares below
+
+
+class Pieces(Sequence[Array]):
+    """Positions of the rows of each node, one after the other: those of node i are order[ends[i]:ends[i + 1]]."""
+
+    def __init__(self, order: Array, sizes: Array):
+        self.order, self.ends = order, np.concatenate(([0], np.cumsum(sizes)))
+
+    def __len__(self) -> int:
+        return len(self.ends) - 1
+
+    def __getitem__(self, i: Any) -> Any:
+        if isinstance(i, slice):
+            return [self[j] for j in range(len(self))[i]]
+        i = range(len(self))[i]
+        return self.order[self.ends[i] : self.ends[i + 1]]
+
+    def of(self, nodes: Sequence[int]) -> Self:
+        """Those of these nodes alone."""
+        at = np.asarray(nodes, dtype=np.int64)
+        sizes = np.diff(self.ends)[at]
+        before = np.cumsum(sizes) - sizes
+        chosen = np.repeat(self.ends[at] - before, sizes) + np.arange(sizes.sum())
+        return type(self)(self.order[chosen], sizes)
 
 
 class Deal(NamedTuple):
@@ -43,14 +67,14 @@ class Deal(NamedTuple):
     def looks_at_rows(self) -> bool:
         return self.how.startswith(("label", "column"))
 
-    def shards(self, n_rows: int, n_nodes: int, column: Callable[[str], Array]) -> list[Array]:
+    def shards(self, n_rows: int, n_nodes: int, column: Callable[[str], Array]) -> Pieces:
         """Positions of the rows of each node; `column` gives one by name, or the targets for ''."""
         kind, _, rest = self.how.partition(":")
-        even = shard(n_rows, n_nodes)  # refuses more nodes than rows
+        even = shares(n_rows, n_nodes)
         if kind in ("iid", "published", "blocks"):
-            return even
+            return Pieces(np.arange(n_rows), even)
         if kind == "column":
-            return np.array_split(np.argsort(column(rest), kind="stable"), n_nodes)
+            return Pieces(np.argsort(column(rest), kind="stable"), even)
         rng = np.random.default_rng(np.random.SeedSequence(self.seed or 0, spawn_key=(_PURPOSE, 0)))
         targets = column("") if kind == "label" else np.zeros(n_rows)
         parts: list[list[Array]] = [[] for _ in range(n_nodes)]
@@ -60,7 +84,8 @@ class Deal(NamedTuple):
             ends = np.rint(np.cumsum(share)[:-1] * len(rows)).astype(int)
             for part, piece in zip(parts, np.split(rows, ends)):
                 part.append(piece)
-        return _none_empty([np.concatenate(part) for part in parts])
+        whole = _none_empty([np.concatenate(part) for part in parts])
+        return Pieces(np.concatenate(whole), np.array([*map(len, whole)]))
 
 
 def _none_empty(parts: list[Array]) -> list[Array]:

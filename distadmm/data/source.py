@@ -9,13 +9,13 @@ X, y = source.node(3, n_nodes=20)             rows of norm <= 1 and their target
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from distadmm.data.deal import Deal
+from distadmm.data.deal import Deal, Pieces
 from distadmm.data.mapping import ColumnMapping
 from distadmm.data.public import PUBLISHED, ROWS, Fact, PublicFacts, mappings_of
 from distadmm.data.table import (
@@ -38,7 +38,7 @@ from distadmm.errors import InputError, require
 from distadmm.files import held
 
 if TYPE_CHECKING:
-    from distadmm.data.content import Content
+    from distadmm.data.content import Content, Contents
     from distadmm.ranks.world import World
 
 
@@ -77,6 +77,13 @@ class Source(ABC):
     def node(self, node: int, n_nodes: int, *, sparse: bool = False) -> tuple[Matrix, Array]:
         """X and y of one of `n_nodes` nodes."""
 
+    def nodes(
+        self, nodes: Sequence[int], n_nodes: int, *, sparse: bool = False, stacked: bool = False
+    ) -> Iterator[tuple[Matrix, Array]]:
+        """X and y of these nodes; `stacked`: of small ones that follow one another and have equally many rows, both
+        may come with a leading axis "nodes"."""
+        return (self.node(i, n_nodes, sparse=sparse) for i in nodes)
+
     def hold(self, nodes: Sequence[int], n_nodes: int, world: World) -> None:
         """Make the rows of these nodes ready; called by all ranks.  Here they are read when they are asked for."""
         return
@@ -92,6 +99,12 @@ class Source(ABC):
     @abstractmethod
     def content(self, node: int, n_nodes: int, key: bytes) -> Content:
         """Which rows one of `n_nodes` nodes has, by keyed names; the same however they are read."""
+
+    def contents(self, nodes: Sequence[int], n_nodes: int, key: bytes) -> Contents:
+        """`content` of several."""
+        from distadmm.data.content import Contents
+
+        return Contents.of({node: self.content(node, n_nodes, key) for node in nodes})
 
     def deal_by(self, deal: Deal, stated: bool = False) -> None:
         """Rows reach the nodes by `deal`; who has a file a node has dealt already.
@@ -138,14 +151,14 @@ class WholeSource(Source):
     pooled_allowed = True
     training: Array
     testing: Array
-    _dealt: list[Array] | None = None
+    _dealt: Pieces | None = None
     _by = Deal("published", None)
 
     @abstractmethod
     def read(self, rows: Array, *, sparse: bool) -> tuple[Matrix, Array]:
         """X before intercept and clipping, and y, of these rows of the table."""
 
-    def shards(self, n_nodes: int) -> list[Array]:
+    def shards(self, n_nodes: int) -> Pieces:
         """Positions among the training rows, node by node."""
         assert self.n_rows is not None
         if self._dealt is None or len(self._dealt) != n_nodes:  # once, not once a node

@@ -215,14 +215,14 @@ def permutation(n_rows: int, seed: int) -> Array:
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(SHARDING, 0))).permutation(n_rows)
 
 
-def shard(n_rows: int, n_nodes: int, seed: int | None = None) -> list[Array]:
-    """Row numbers of every node: a seeded permutation (file order when `seed` is None) cut by array_split."""
+def shares(n_rows: int, n_nodes: int) -> Array:
+    """How many rows each node has where they have even parts."""
     require(n_nodes >= 1, f"the number of nodes is {n_nodes}; needed: at least 1")
     if n_nodes > n_rows:
         raise InputError(
             f"{n_nodes} nodes but only {n_rows} rows to share; use at most {n_rows} nodes or a larger table"
         )
-    return np.array_split(np.arange(n_rows) if seed is None else permutation(n_rows, seed), n_nodes)
+    return n_rows // n_nodes + (np.arange(n_nodes) < n_rows % n_nodes)
 
 
 def local_key(path: str | Path | None = None) -> bytes:

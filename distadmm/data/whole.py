@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -26,7 +27,7 @@ from distadmm.data.table import (
 from distadmm.errors import InputError, require
 
 if TYPE_CHECKING:
-    from distadmm.data.content import Content
+    from distadmm.data.content import Content, Contents
     from distadmm.ranks.world import World
 
 HELD_OUT = 0x7FFFFFFF  # stands where a node's number would, in the random choices of a test file
@@ -65,8 +66,6 @@ class FileSource(source.WholeSource):
         self._rows: tuple[Matrix, Array] | None = None
         self._shares: Shares | None = None
         self._nodes: dict[int, int] = {}  # of what is held, where each node's rows stand
-        self._asked: list[int] = []  # the nodes that this rank was told to hold
-        self._contents: tuple[bytes, dict[int, Content]] | None = None
         known = None if form is None else form.pieces
         self.file = (reading if form is None else with_width(reading, form)).open(path, known=known)
         self._symbols = reading.symbols(self.file)
@@ -137,9 +136,9 @@ class FileSource(source.WholeSource):
             self._dealt, classes = world.on_root(lambda: (self.shards(n_nodes), self.form.classes))
             self._learn(self.form._replace(classes=classes))
         shards = self.shards(n_nodes)
-        self._asked, self._contents = list(nodes), None
         self._nodes = {node: at for at, node in enumerate(nodes)}
-        self._shares = shares = Shares([self.training[shards[node]] for node in nodes], int(self.intercept))
+        own = shards.of(nodes)
+        self._shares = shares = Shares(self.training[own.order], own.ends, int(self.intercept))
         known = self.form.classes
         cells: set[Any] = set()
         with world.together(named=False):
@@ -186,6 +185,15 @@ class FileSource(source.WholeSource):
             return self.finish(X, sparse=sparse, own=True), y
         return (Sparse.from_dense(X) if sparse else X), y
 
+    def nodes(
+        self, nodes: Sequence[int], n_nodes: int, *, sparse: bool = False, stacked: bool = False
+    ) -> Iterator[tuple[Matrix, Array]]:
+        shares, self_held = self._shares, list(nodes) == list(self._nodes)
+        if shares is None or shares.sparse or sparse or not (stacked and self_held):
+            return super().nodes(nodes, n_nodes, sparse=sparse)
+        self._shares, self._nodes = None, {}
+        return shares.stacks()
+
     def read(self, rows: Array, *, sparse: bool) -> tuple[Matrix, Array]:
         if self._rows is not None:
             X, y = self._rows
@@ -220,14 +228,11 @@ class FileSource(source.WholeSource):
         return {**super().encoding(), **self.reading.as_json()}
 
     def content(self, node: int, n_nodes: int, key: bytes) -> Content:
-        """Of all nodes that this rank holds, in one pass."""
-        if self._contents is None or self._contents[0] != key or node not in self._contents[1]:
-            nodes = self._asked if node in self._asked else [node]
-            parts = [self.training[self.shards(n_nodes)[each]] for each in nodes]
-            sums = self.reading.sums(self.file, np.concatenate(parts), key)
-            ends = np.cumsum([0, *map(len, parts)])
-            self._contents = key, dict(zip(nodes, sums.contents(ends.tolist(), key)))
-        return self._contents[1].pop(node)  # who asks again has them read again
+        return self.reading.content(self.file, self.training[self.shards(n_nodes)[node]], key)
+
+    def contents(self, nodes: Sequence[int], n_nodes: int, key: bytes) -> Contents:
+        own = self.shards(n_nodes).of(nodes)
+        return self.reading.sums(self.file, self.training[own.order], key).contents(nodes, own.ends, key)
 
     def data_id(self, key: bytes | None = None) -> str:
         content = {"file": file_digest(self.path), "reading": self.reading.as_text()}
@@ -262,17 +267,18 @@ def same_columns(path: Path, names: tuple[str, ...], other: Path, other_names: t
             )
 
 
+SMALL = 1 << 14  # entries: nodes with more are no stack
 _GROUP = 1 << 19  # entries: small nodes that follow one another share an array, and its end
 
 
 class Shares:
     """The rows of a rank's nodes, put in their places as they are read, and given away node by node: they exist once.
 
-    `parts`: the numbers of the rows of each node; `beside`: columns of ones behind those that are read."""
+    `rows`: their numbers, those of the i-th node being rows[ends[i]:ends[i + 1]]; `beside`: columns of ones behind
+    those that are read."""
 
-    def __init__(self, parts: Sequence[Array], beside: int):
-        self.rows = np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
-        self._ends = np.cumsum([0, *map(len, parts)])
+    def __init__(self, rows: Array, ends: Array, beside: int):
+        self.rows, self._ends = rows, ends
         self._beside, self.targets = beside, np.empty(0, dtype=object)
         self._pieces: list[tuple[Array, Sparse]] = []
         self._sparse: Sparse | None = None
@@ -330,6 +336,27 @@ class Shares:
         if high == begin + len(group):
             self._groups[g] = None
         return group[low - begin : high - begin]
+
+    @property
+    def sparse(self) -> bool:
+        return self._sparse is not None
+
+    def stacks(self) -> Iterator[tuple[Array, Array]]:
+        """The rows and targets of all nodes, those of small ones with equally many rows stacked; then none are left."""
+        sizes = np.diff(self._ends)
+        for g, begin in enumerate(self._starts.tolist()):
+            group, self._groups[g] = self._groups[g], None
+            assert group is not None
+            first, last = np.searchsorted(self._ends[:-1], (begin, begin + len(group))).tolist()
+            cuts = [first, *(np.flatnonzero(np.diff(sizes[first:last])) + first + 1).tolist(), last]
+            for a, b in pairwise(cuts):
+                low, high = self._ends[[a, b]].tolist()
+                X, y = group[low - begin : high - begin], self.targets[low:high]
+                shape = b - a, int(sizes[a])
+                if b - a == 1 or X.size > SMALL * (b - a):
+                    yield from zip(X.reshape(*shape, -1), y.reshape(shape))
+                else:
+                    yield X.reshape(*shape, -1), y.reshape(shape)
 
     def y(self, i: int) -> Array:
         return self.targets[self._ends[i] : self._ends[i + 1]]

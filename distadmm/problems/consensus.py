@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
+from operator import is_
 from typing import Any, Protocol
 
 import numpy as np
@@ -92,12 +93,14 @@ class Linear(Weighted):
 class GeneralisedLinear(Linear):
     """Of rows in one array, whose Hessian is a matrix."""
 
-    def __init__(self, X: Array, y: Array, loss: Loss, *, own: bool = False, **shared: Any):
-        """`own`: X is nobody else's, and may be changed."""
+    def __init__(
+        self, X: Array, y: Array, loss: Loss, *, own: bool = False, folded: bool = False, **shared: Any
+    ):
+        """`own`: X is nobody else's, and may be changed; `folded`: y is in it already, where it will be."""
         # With labels +-1 the loss depends on y f.x alone: fold y into the rows once.
         if loss.labels:
-            folded = np.multiply(X, y[:, None], out=X if own else None)
-            self.A, targets = np.ascontiguousarray(folded), _ONE
+            A = X if folded else np.multiply(X, y[:, None], out=X if own else None)
+            self.A, targets = np.ascontiguousarray(A), _ONE
         else:
             self.A, targets = np.ascontiguousarray(X), np.asarray(y, dtype=float)
         super().__init__(self.A, self.A.T, targets, loss, **shared)
@@ -258,10 +261,10 @@ class Problem:
         self.dimension: int = self.objectives[0].dimension
         self.residual: Array = np.zeros(len(self.objectives))  # of each node's latest solve
         self.seconds = 0.0  # spent in solves
-        together = {i for rows, _ in self.blocks for i in rows.tolist()}
-        self.solvers = {
-            i: solver_of(objective) for i, objective in enumerate(self.objectives) if i not in together
-        }
+        alone = np.ones(len(self.objectives), dtype=bool)
+        for rows, _ in self.blocks:
+            alone[rows] = False
+        self.solvers = {i: solver_of(self.objectives[i]) for i in np.flatnonzero(alone).tolist()}
 
     def anew(self, objectives: Iterable[Any] | None = None) -> Problem:
         """Solvers that remember nothing yet, over the same objectives or over others."""
@@ -301,7 +304,17 @@ class Problem:
     def sample(self, every: int) -> Problem:
         """Of one row in so many at each node that has rows enough; this one if none has."""
         chosen = [o.sample(every) if isinstance(o, GeneralisedLinear) else o for o in self.objectives]
-        return self if chosen == self.objectives else self.anew(chosen)
+        return self if all(map(is_, chosen, self.objectives)) else self.anew(chosen)
+
+    @property
+    def scales(self) -> Array:
+        """The weight of one record of each node."""
+        found = np.empty(len(self.objectives))
+        for rows, block in self.blocks:
+            found[rows] = block.scale[:, 0]
+        for i in self.solvers:
+            found[i] = self.objectives[i].scale
+        return found
 
     def values(self, f: Array) -> Array:
         """O_i(f_i) of each node."""

@@ -10,33 +10,86 @@ that node alone, so the bits of its solution do not depend on which others share
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from distadmm.problems import newton
-from distadmm.problems.consensus import Array, GeneralisedLinear
+from distadmm.problems.consensus import Array, GeneralisedLinear, hessian_price
+from distadmm.problems.losses import Loss
 
 SMALL = 16_384  # entries: a node with no more is solved in a block
 _BLOCK = 131_072  # entries of a block, so that a solve finds its rows in the cache
 _STEPS = 100
 
 
-def blocks(objectives: Iterable[Any]) -> tuple[list[Any], list[tuple[Array, Block]]]:
+class Stack(NamedTuple):
+    """What the objectives of several nodes with equally many rows are made of, in the place of these."""
+
+    X: Array  # (nodes, rows, columns), nobody else's
+    y: Array  # (nodes, rows)
+    loss: Loss
+    weight: float
+    ridge: float
+    divisor: int | None
+
+    def pieces(self, most: int) -> Iterator[Stack]:
+        """Of about equally many nodes, with at most so many entries."""
+        n, rows, columns = self.X.shape
+        count = -(-n // max(most // (rows * columns), 1))
+        ends = [n * i // count for i in range(count + 1)]
+        return (self._replace(X=self.X[a:b], y=self.y[a:b]) for a, b in pairwise(ends))
+
+
+class Objectives(Sequence[Any]):
+    """Of each node; those of a stack are made when they are asked for, for most runs never do."""
+
+    def __init__(self) -> None:
+        self._firsts: list[int] = []  # the node at which each part begins
+        self._parts: list[Any] = []  # a block, or the objective of one node
+        self._count = 0
+
+    def add(self, part: Any, count: int = 1) -> None:
+        self._firsts.append(self._count)
+        self._parts.append(part)
+        self._count += count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, i: Any) -> Any:
+        if isinstance(i, slice):
+            return [self[j] for j in range(self._count)[i]]
+        i = range(self._count)[i]
+        at = bisect_right(self._firsts, i) - 1
+        part = self._parts[at]
+        return part.objective(i - self._firsts[at]) if isinstance(part, Block) else part
+
+
+def blocks(objectives: Iterable[Any]) -> tuple[Objectives, list[tuple[Array, Block]]]:
     """All the objectives, and (which of them, their block); the large and the user's own are in no block.
 
     A block is stacked as soon as it is full, so that rows made one node after another exist once.
     """
-    everyone: list[Any] = []
+    everyone = Objectives()
     waiting: dict[Any, list[int]] = {}
     found: list[tuple[Array, Block]] = []
 
     def stack(members: list[int]) -> None:
         found.append((np.array(members), Block([everyone[i] for i in members])))
 
-    for i, objective in enumerate(objectives):
-        everyone.append(objective)
+    for objective in objectives:
+        i = len(everyone)
+        if isinstance(objective, Stack):
+            for piece in objective.pieces(_BLOCK):
+                block = Block.of_stack(piece)
+                found.append((np.arange(len(everyone), len(everyone) + block.n), block))
+                everyone.add(block, block.n)
+            continue
+        everyone.add(objective)
         if type(objective) is not GeneralisedLinear or objective.A.size > SMALL:
             continue
         members = waiting.setdefault((objective.A.shape, objective.loss), [])
@@ -62,19 +115,44 @@ class _State(NamedTuple):
 class Block:
     """A stack of objectives of one shape and loss, and what their solver remembers."""
 
+    _stack: Stack  # what objectives are made of when they are asked for
+    _made: dict[int, GeneralisedLinear]
+
     def __init__(self, objectives: Sequence[GeneralisedLinear]):
-        self.objectives = list(objectives)
-        first = self.objectives[0]
-        self.loss, self.n, self.d = first.loss, len(self.objectives), first.dimension
-        self.A = np.empty((self.n, first.rows, self.d))
-        for i, objective in enumerate(self.objectives):
-            self.A[i] = objective.A
-            objective.share(self.A[i])  # one copy of the rows
-        self.y = np.stack([o.y for o in self.objectives])
-        self.scale = np.array([[o.scale] for o in self.objectives])
-        self.ridge = np.array([[o.ridge] for o in self.objectives])
-        self.limit = newton.PATIENCE * first.price
-        self.by_rows = 2 * first.rows <= self.d  # inverses: then smaller, and cheaper to apply
+        first = objectives[0]
+        A = np.empty((len(objectives), first.rows, first.dimension))
+        for i, objective in enumerate(objectives):
+            A[i] = objective.A
+            objective.share(A[i])  # one copy of the rows
+        scale, ridge = (np.array([[getattr(o, name)] for o in objectives]) for name in ("scale", "ridge"))
+        self._begin(A, np.stack([o.y for o in objectives]), first.loss, scale, ridge)
+        self._made = dict(enumerate(objectives))
+
+    @classmethod
+    def of_stack(cls, stack: Stack) -> Self:
+        """Of rows that are stacked already, and nobody else's."""
+        block, A = cls.__new__(cls), np.ascontiguousarray(stack.X)
+        y = np.ones((len(A), 1)) if stack.loss.labels else np.asarray(stack.y, dtype=float)
+        if stack.loss.labels:
+            A *= stack.y[:, :, None]
+        scale = np.full((len(A), 1), stack.weight / (stack.divisor or A.shape[1]))
+        block._begin(A, y, stack.loss, scale, np.full((len(A), 1), stack.ridge))
+        block._stack, block._made = stack._replace(X=A), {}
+        return block
+
+    def objective(self, i: int) -> GeneralisedLinear:
+        """That of the i-th node."""
+        if i not in self._made:
+            of = self._stack
+            shared: dict[str, Any] = {"weight": of.weight, "ridge": of.ridge, "divisor": of.divisor}
+            self._made[i] = GeneralisedLinear(self.A[i], of.y[i], self.loss, folded=True, **shared)
+        return self._made[i]
+
+    def _begin(self, A: Array, y: Array, loss: Loss, scale: Array, ridge: Array) -> None:
+        self.A, self.y, self.loss, self.scale, self.ridge = A, y, loss, scale, ridge
+        self.n, rows, self.d = A.shape
+        self.limit = newton.PATIENCE * hessian_price(self.d)
+        self.by_rows = 2 * rows <= self.d  # inverses: then smaller, and cheaper to apply
         self.remember([newton.FORGETFUL] * self.n)
 
     def memories(self) -> list[newton.Memory]:
@@ -162,7 +240,7 @@ class Block:
     def _alone(self, i: int, st: _State, linear: Array, quadratic: Array, tolerance: float) -> None:
         """Finish a node whose full Newton step does not help, or hardly, with the solver that can shorten steps."""
         Q = quadratic[i] if quadratic.ndim == 3 else float(quadratic[i])
-        st.f[i], st.residual[i] = newton.LaggedNewton(self.objectives[i]).minimise(
+        st.f[i], st.residual[i] = newton.LaggedNewton(self.objective(i)).minimise(
             linear[i], Q, st.f[i], tolerance
         )
         st.slope[i] = self.gradients(st.f[i : i + 1], np.array([i]))[0]

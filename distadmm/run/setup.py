@@ -17,6 +17,7 @@ from distadmm.errors import InputError, require
 from distadmm.privacy.noise.release import Unprotected
 from distadmm.problems.consensus import Problem, objective
 from distadmm.problems.losses import Loss, loss_named, task_of
+from distadmm.problems.newton_batched import Stack
 from distadmm.ranks.graph_network import Network, Roster
 from distadmm.ranks.links import Links
 from distadmm.ranks.world import World
@@ -187,18 +188,20 @@ def loss_of(config: Config) -> Loss:
 
 
 def objectives_of(config: Config, source: Source, nodes: Array, facts: Facts) -> Iterator[Any]:
-    """The local objectives of these nodes, one after the other, each made from its own rows only."""
-    loss, sparse = loss_of(config), stays_sparse(config, source)
-    for i in nodes.tolist():
-        X, y = source.node(i, facts.n_nodes, sparse=sparse)
-        if config.problem.rows_per_node is not None:
-            first = np.arange(min(config.problem.rows_per_node, len(y)))
+    """The local objectives of these nodes, in order, each made from its own rows only; or those of some as a stack."""
+    loss, sparse, most = loss_of(config), stays_sparse(config, source), config.problem.rows_per_node
+    shared: dict[str, Any] = {"weight": facts.weight, "ridge": facts.ridge}
+    shared["divisor"] = config.privacy.public_rows
+    several = task_of(loss) == "multiclass"
+    for X, y in source.nodes(nodes.tolist(), facts.n_nodes, sparse=sparse, stacked=not several):
+        if y.ndim == 2:
+            yield Stack(np.asarray(X)[:, :most], y[:, :most], loss, **shared)
+            continue
+        if most is not None:
+            first = np.arange(min(most, len(y)))
             X, y = take(X, first), y[first]
         made = X.to_scipy() if isinstance(X, Sparse) else X
-        yield objective(
-            made, y, loss, len(source.classes), own=True,
-            weight=facts.weight, ridge=facts.ridge, divisor=config.privacy.public_rows,
-        )  # fmt: skip
+        yield objective(made, y, loss, len(source.classes), own=True, **shared)
 
 
 def stays_sparse(config: Config, source: Source) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from distadmm.errors import require
@@ -18,7 +18,7 @@ from distadmm.privacy.ledger.rules import MemoryLedger
 from distadmm.privacy.ledger.tally import doubt
 
 if TYPE_CHECKING:
-    from distadmm.data.content import Content
+    from distadmm.data.content import Contents
     from distadmm.privacy.ledger.account import Account, Spender, Standing
     from distadmm.ranks.world import World
     from distadmm.run.running import Running
@@ -39,10 +39,10 @@ def spender(ledger: MemoryLedger, held: Iterable[Event], plan: Iterable[Event]) 
     return Spender(*whose, tuple(events))
 
 
-def require_rows_of_their_own(world: World, contents: Mapping[int, Content]) -> None:
+def require_rows_of_their_own(world: World, contents: Contents) -> None:
     """A record at two nodes that share noise moves both at once: further than what both are charged adds up to."""
     holders: dict[str, list[int]] = {}
-    for part in world.allgather({node: content.names for node, content in contents.items()}):
+    for part in world.allgather(contents.names):
         for node, names in part.items():
             for name in names:
                 holders.setdefault(name, []).append(node)
@@ -59,7 +59,7 @@ def enter(
     account: str | None,
     ledgers: Sequence[MemoryLedger],
     plans: Sequence[Iterable[Event]],
-    contents: Iterable[Content],
+    marks: frozenset[int],
     delta: float,
     *,
     owners: bool = False,
@@ -72,7 +72,7 @@ def enter(
     plans are of all that it may ever spend (not `held`).  One that is refused leaves its directory to the next.
     """
     from distadmm.data.content import smallest
-    from distadmm.privacy.ledger.account import Account, Entered
+    from distadmm.privacy.ledger.account import Account, Entered, Spender
 
     with _let_go_on_failure(ledgers):
         book = Account(account)
@@ -80,16 +80,20 @@ def enter(
         def write(spenders: Iterable[Spender], marks: frozenset[int]) -> tuple[Standing, Standing]:
             return book.enter(Entered(run.name, _place(run), marks, {s.node: s for s in spenders}), delta)
 
+        # Ledgers that read alike and plan alike are looked at once.
+        kinds = [(id(ledger.tally), id(plan)) for ledger, plan in zip(ledgers, plans)]
+        first = dict(zip(reversed(kinds), reversed([*zip(ledgers, plans)])))
+        spend = {kind: spender(one, one.events if held else (), plan) for kind, (one, plan) in first.items()}
         mine = (
-            [spender(ledger, ledger.events if held else (), plan) for ledger, plan in zip(ledgers, plans)],
-            smallest(content.marks for content in contents),
+            [Spender(ledger.node, ledger.rows, *spend[kind][2:]) for ledger, kind in zip(ledgers, kinds)],
+            marks,
         )
         if run.resumed:
             _require_latest(run, book, ledgers, owners)
         purse = Purse(book, run.name, _place(run), delta)
         for ledger in ledgers:
             ledger.account = purse
-        kept = not held or all(ledger.affords(plan) for ledger, plan in zip(ledgers, plans))
+        kept = not held or all(ledger.affords(plan) for ledger, plan in first.values())
         if not all(run.world.allgather(kept)):
             return  # the run's own budget refuses the schedule, so nothing of it is going to be spent
         if owners:
@@ -109,8 +113,8 @@ def enter(
             run.world.on_root(write_all)
             found = told[0] if told else None
         run.account = book
-        unbounded = [any(event.unbounded for event in plan) for plan in plans]
-        purse.lost = {ledger.node for ledger, lost in zip(ledgers, unbounded) if lost}
+        lost = {kind for kind, (_, plan) in first.items() if any(event.unbounded for event in plan)}
+        purse.lost = {each.node for each, kind in zip(mine[0], kinds) if kind in lost}
         if found is not None and found[0].runs:
             before, after = _tight(found[0], delta), found[1]
             run.earlier = before.words

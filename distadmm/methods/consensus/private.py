@@ -36,7 +36,7 @@ __all__ = ["armed", "plan_of", "settle"]  # what a run asks of the house of its 
 
 # Every rank of every run loads this module; what only a private run needs is imported where it is used.
 if TYPE_CHECKING:
-    from distadmm.data.content import Content
+    from distadmm.data.content import Contents
     from distadmm.privacy.noise.protected import Protected, Recipe
     from distadmm.privacy.noise.sources import Source
 
@@ -102,7 +102,7 @@ def recipe_of(config: Config, prepared: Prepared, releases: Sequence[Any]) -> Re
         mechanism=privacy.mechanism,
         dimension=problem.dimension,
         alpha=noise_table(config, prepared, releases),
-        weight=np.array([objective.scale for objective in problem.objectives]),
+        weight=problem.scales,
         slope=slope,
         curvature=curvature,
         ridge=node.facts.ridge,
@@ -269,25 +269,27 @@ def armed(prepared: Prepared, plan: Plan | None, run: Running) -> Node:
     return node
 
 
-def contents_of(prepared: Prepared) -> dict[int, Content]:
+def contents_of(prepared: Prepared) -> Contents:
     """Which rows each node here has, where that is to be entered in an account: not of what a seed makes repeatable,
     nor of bundled tables without noise, which their publishers released."""
     config, nodes = prepared.config, prepared.node.network.nodes.tolist()
+    from distadmm.data.content import NO_CONTENTS
+
     if config.privacy.rng != "secure" if config.privacy.wanted else config.problem.data in BUNDLED:
-        return {}
+        return NO_CONTENTS
     from distadmm.privacy.ledger.account import Account
 
     key, n = Account(config.privacy.account).key(), prepared.node.network.n_nodes
-    return {node: prepared.source.content(node, n, key) for node in nodes}
+    return prepared.source.contents(nodes, n, key)
 
 
 def enter(
-    prepared: Prepared, run: Running, books: Books, plans: Sequence[Any], contents: dict[int, Content],
+    prepared: Prepared, run: Running, books: Books, plans: Sequence[Any], contents: Contents,
     *, held: bool = True,
 ) -> None:  # fmt: skip
-    if contents:
+    if contents.names:
         privacy, owners = prepared.config.privacy, not prepared.source.pooled_allowed
-        spent = books.ledgers, plans, contents.values(), privacy.delta
+        spent = books.ledgers, plans, contents.marks, privacy.delta
         spending.enter(run, privacy.account, *spent, owners=owners, held=held)
 
 
@@ -324,7 +326,7 @@ def books_of(
     plan: Any,
     run: Running,
     source: Source | None,
-    contents: Mapping[int, Content],
+    contents: Contents,
     budgets: Sequence[Filter | None],
 ) -> Books:
     """The ledgers of the nodes here, opened or taken up again; `plan` is that of the algorithm's house."""
@@ -342,7 +344,7 @@ def books_of(
     header |= {"claim": None} if plan is None else plan.header
     if plan is not None:
         header["claim"] |= circumstances_of(prepared)
-    header["rows"] = {node: content.names for node, content in contents.items()}
+    header["rows"] = contents.names
     folder = None if run.folder is None else run.folder / "ledger"
     return Books.open(folder, nodes, ghosts, budgets=budgets, **header)
 

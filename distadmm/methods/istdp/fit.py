@@ -161,7 +161,7 @@ def _enter(
         )
 
     rows = of_matrix(X, y, Account(account).key())
-    enter(unwritten(None), account, [ledger], [plan], [rows], delta, say=say)
+    enter(unwritten(None), account, [ledger], [plan], rows.marks, delta, say=say)
 
 
 def sound_course(

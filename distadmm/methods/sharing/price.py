@@ -253,6 +253,7 @@ def opened(
     for each in out.values():  # all of them are as they were left
         each.ledger.go_on()
     if star.world.allgather(bool(contents)).count(True):
+        from distadmm.data.content import Contents
         from distadmm.run.spending import enter
 
         ledgers = [each.ledger for each in out.values()]
@@ -260,7 +261,8 @@ def opened(
             () if ledger.events else _planned(price.accounts[m].queries, mode, price.unchecked)
             for m, ledger in zip(out, ledgers)
         ]
-        enter(run, privacy.account, ledgers, plans, contents.values(), privacy.delta, owners=parts.owners)
+        marks = Contents.of(contents).marks
+        enter(run, privacy.account, ledgers, plans, marks, privacy.delta, owners=parts.owners)
     with star.world.together():
         for m, account in price.accounts.items():
             out[m].commit(account.queries)

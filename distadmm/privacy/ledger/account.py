@@ -32,6 +32,8 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import field, replace
+from itertools import chain as chained
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -218,8 +220,14 @@ class State:
         run = self.runs.setdefault(entry["of"], Entered(entry["of"], entry["where"]))
         run.marks |= self.runs[entry["as"]].marks if entry["as"] else _unpacked(entry["marks"])
         plans = [tuple(event_from_json(line) for line in plan) for plan in entry["plans"]]
-        for node, names, plan, adjacency, scope, trust in entry["nodes"]:
+        for node, names, plan, adjacency, scope, trust in entry.get(
+            "nodes", ()
+        ):  # as it was written at first
             run.add(Spender(node, tuple(names), adjacency, scope, Trust.parse(trust), plans[plan]))
+        for adjacency, scope, trust, plan, nodes, counts, names in entry.get("alike", ()):
+            against, names = Trust.parse(trust), iter(names)
+            for node, count in zip(nodes, counts, strict=True):
+                run.add(Spender(node, tuple(islice(names, count)), adjacency, scope, against, plans[plan]))
         run.priced = entry["cost"][0], Cost.from_json(entry["cost"][1])
 
     def _limit(self, entry: chain.Entry) -> None:
@@ -269,15 +277,16 @@ class State:
 
 def _line(run: Entered, known: Iterable[Entered]) -> dict[str, Any]:
     plans: dict[tuple[Event, ...], int] = {}
-    nodes = [
-        [s.node, list(s.names), plans.setdefault(s.events, len(plans)), s.adjacency, s.scope, str(s.trust)]
-        for s in run.nodes.values()
-    ]
+    alike = []
+    for some in run.alike:
+        first, names = some[0], [s.names for s in some]
+        kind = first.adjacency, first.scope, str(first.trust), plans.setdefault(first.events, len(plans))
+        alike.append([*kind, [s.node for s in some], [*map(len, names)], [*chained.from_iterable(names)]])
     same = next((other.run for other in known if other.run != run.run and other.marks == run.marks), "")
     run.priced = run.adjacency, run.cost(run.adjacency)
     return {
         "kind": "run", "of": run.run, "where": run.where, "as": same, "marks": "" if same else _packed(run.marks),
-        "nodes": nodes, "plans": [[event.to_json() for event in plan] for plan in plans],
+        "alike": alike, "plans": [[event.to_json() for event in plan] for plan in plans],
         "cost": [run.priced[0], run.priced[1].to_json()],
     }  # fmt: skip
 

@@ -6,6 +6,7 @@ Runs add up by bounds that adaptive choice keeps; within a run nodes compose by 
 import math
 from collections.abc import Sequence
 from dataclasses import field, replace
+from itertools import chain
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -88,14 +89,30 @@ class Entered:
         """Why nothing bounds it; empty where something does."""
         return next((e.words for s in self.nodes.values() for e in s.events if e.unbounded), "")
 
+    @property
+    def alike(self) -> list[list[Spender]]:
+        """The nodes, those together that differ in their rows alone."""
+        found: dict[Any, list[Spender]] = {}
+        known: dict[Any, list[Spender]] = {}  # most share their events, which are looked at once
+        for s in self.nodes.values():
+            which = id(s.events), id(s.trust), s.adjacency, s.scope
+            if which not in known:
+                known[which] = found.setdefault((s.adjacency, s.scope, s.events, s.trust), [])
+            known[which].append(s)
+        return list(found.values())
+
     def blocks(self, adjacency: Adjacency) -> list[tuple[Event, ...]]:
         """What those release together who may hold one record, in each way in which that can be."""
-        kinds: dict[Any, int] = {}  # many nodes spend alike, and are looked at once
-        of = [kinds.setdefault((s.adjacency, s.events), len(kinds)) for s in self.nodes.values()]
-        spent = [tuple(restated(e, change, adjacency) for e in events) for change, events in kinds]
-        sums = any(compose.NODES[scope][0] == "sum" for scope in {s.scope for s in self.nodes.values()})
-        groups = compose.groups([s.names for s in self.nodes.values()], "sum" if sums else "max")
-        together = dict.fromkeys(tuple(of[at] for at in group) for group in groups)
+        kinds = self.alike  # many nodes spend alike, and are looked at once
+        spent = [tuple(restated(e, some[0].adjacency, adjacency) for e in some[0].events) for some in kinds]
+        sums = any(compose.NODES[some[0].scope][0] == "sum" for some in kinds)
+        names = [s.names for some in kinds for s in some]
+        of = [kind for kind, some in enumerate(kinds) for _ in some]
+        if sums or len({*chain.from_iterable(names)}) < sum(map(len, names)):
+            groups = compose.groups(names, "sum" if sums else "max")
+            together = dict.fromkeys(tuple(of[at] for at in group) for group in groups)
+        else:  # nobody has rows of another
+            together = dict.fromkeys((kind,) for kind in range(len(kinds)))
         return [*{compose.added([spent[kind] for kind in some]) for some in together}]
 
     def cost(self, adjacency: Adjacency) -> Cost:
