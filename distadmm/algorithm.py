@@ -142,6 +142,7 @@ _MODULES = {  # of the built-in ones, found by name without importing the others
         "tracking": "distadmm.methods.gossip.tracking",
         "accelerated": "distadmm.methods.gossip.accelerated",
         "preconditioned": "distadmm.methods.gossip.preconditioned",
+        "fixed-point": "distadmm.methods.gossip.fixed_point",
         "extra": "distadmm.methods.gossip.extra",
     },
     "star": {

@@ -31,6 +31,7 @@ from distadmm.methods.consensus import forecast, smoothing
 from distadmm.methods.consensus.smoothing import Smoothing
 from distadmm.methods.gossip import optimised, rule
 from distadmm.methods.gossip.accelerated import Accelerated
+from distadmm.methods.gossip.fixed_point import FixedPoint
 from distadmm.methods.gossip.gossip import Gossip
 from distadmm.methods.gossip.private import moments_moved, plan_of, sensitivities
 from distadmm.methods.gossip.release import Gradients, paired
@@ -183,28 +184,35 @@ def test_noise_goes_on_what_rows_say_and_the_ridge_stays_beside_it(adjacency: st
 # -- constants ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("power", "momentum"), [(None, 0.0), (1.0, 0.5)])
-def test_the_forecast_is_what_quadratics_do(power: float | None, momentum: float) -> None:
+@pytest.mark.parametrize(
+    ("method", "power", "own"),
+    [
+        (Gossip(), None, {"momentum": 0.0}), (Gossip(), 1.0, {"momentum": 0.5}),
+        (FixedPoint(), 1.0, {"relaxation": 0.3}),
+    ],
+)  # fmt: skip
+def test_the_forecast_is_what_quadratics_do(method: Any, power: float | None, own: dict[str, float]) -> None:
     """Bias and variance over many runs of the recursion on O(f) = h f^2/2, against a sum over eigenvalues."""
     A, sd, steps, runs, d = nx_ring(6), 0.1, 9, 4000, 8
     facts = Facts(6, A.sum(axis=1), 0.0, weight=1.0, ridge=0.01, max_curvature=0.25)
-    use, W = rule.Constants(2.0, 1.0, Smoothing(power, 2), momentum), smoothing.matrix(A)
+    use, W = rule.Constants(2.0, 1.0, Smoothing(power, 2), **own), smoothing.matrix(A)
     h, c = forecast.modes(facts, d)
     stream = np.random.default_rng(0)
-    x = before = np.broadcast_to(-c, (6, runs, len(h)))
-    mean = np.zeros((6, runs, len(h)))
+    x = np.broadcast_to(-c, (6, runs, len(h)))
+    kept, mean = method.starts(x), np.zeros((6, runs, len(h)))
     for t in range(1, steps + 1):
-        e = sd * stream.normal(size=(6, runs, 1))
-        x, before = Gossip().advance(x, before, h * x + e, lambda rows: np.tensordot(W, rows, axes=1), use)
+        g = h * method.at(x, kept, h, use) + sd * stream.normal(size=(6, runs, 1))
+        x, kept = method.advance(x, kept, g, lambda rows: np.tensordot(W, rows, axes=1), use)
         mean = smoothing.averaged(power, t, mean, x)
     ended = np.tensordot(W @ W, x if power is None else mean, axes=1)
-    found = rule.followed(Gossip(), facts, d, rule.mixing(A), use, steps)
+    found = rule.followed(method, facts, d, rule.mixing(A), use, steps)
     shares = rule.along(A, np.eye(6))
     bias = np.sum(0.5 * h * ended.mean(axis=(0, 1)) ** 2)
     assert found.excess(0.0, shares, 1.0)[0] == pytest.approx(bias, rel=0.05)
     variance = np.sum(0.5 * h * ended.var(axis=1).mean(axis=0)) * d / len(h)
     assert found.excess(sd**2, shares, 0.0)[0] - bias == pytest.approx(variance, rel=0.05)
-    score = (h - facts.ridge) / np.sum(h - facts.ridge) @ x.var(axis=1).mean(axis=0)
+    taken = method.at(x, kept, h, use)
+    score = (h - facts.ridge) / np.sum(h - facts.ridge) @ taken.var(axis=1).mean(axis=0)
     assert sd**2 * float(found.scatter[0] @ shares) == pytest.approx(score, rel=0.05)
 
 
@@ -374,7 +382,7 @@ def test_a_guarantee_for_nodes_is_one_for_records() -> None:
         solve.pure_epsilon("node")
 
 
-METHODS = ["gossip", "tracking", "accelerated", "preconditioned", "extra"]
+METHODS = ["gossip", "tracking", "accelerated", "preconditioned", "fixed-point", "extra"]
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -469,7 +477,8 @@ def test_a_forecast_that_diverges_is_not_chosen(name: str) -> None:
     kept = cls().starts(x)
     for _ in range(400):
         h = np.array([1e-3, 0.25])
-        x, kept = cls().advance(x, kept, cls().bent(h * x, h, use), lambda rows: lam * rows, use)
+        g = cls().bent(h * cls().at(x, kept, h, use), h, use)
+        x, kept = cls().advance(x, kept, g, lambda rows: lam * rows, use)
     assert np.abs(x).max() < 10
 
 

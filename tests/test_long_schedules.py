@@ -52,15 +52,18 @@ def test_a_forecast_is_the_same_by_doubling_and_step_by_step(seed, n, solves, ph
     np.testing.assert_allclose(other[1], one[1], rtol=1e-8, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", ["gossip", "tracking", "accelerated", "preconditioned", "extra"])
+@pytest.mark.parametrize(
+    "name", ["gossip", "tracking", "accelerated", "preconditioned", "fixed-point", "extra"]
+)
 @settings(max_examples=8, deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 60), st.sampled_from([None, 0.0, 1.0, 3.0]))
 def test_constants_of_gossip_are_judged_the_same_by_doubling(name, seed, steps, power) -> None:
     rng = np.random.default_rng(seed)
     A, facts = random_graph(rng, 6), Facts(6, np.zeros(6), 0.5, 50.0, 0.1, 0.25)
     use = rule.Constants(
-        np.exp(rng.normal(-1, 1, 5)), 0.5, Smoothing(power, 2), rng.random(5) * 0.9, 0.3, damping=0.05
-    )
+        np.exp(rng.normal(-1, 1, 5)), 0.5, Smoothing(power, 2), rng.random(5) * 0.9, 0.3,
+        damping=0.05, relaxation=rng.random(5) * 0.5,
+    )  # fmt: skip
     given = find(name).cls(), facts, 12, rule.mixing(A), use, steps
     one = rule.followed(*given)
     with pytest.MonkeyPatch.context() as patch:

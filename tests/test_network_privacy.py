@@ -153,7 +153,8 @@ def test_several_participations_are_refused_for_a_sum_over_scalars_says_too_litt
 
 @pytest.mark.parametrize("mixing", [0, 2])
 @pytest.mark.parametrize(
-    ("name", "flags"), [("gossip", {"momentum": "0.5"}), ("accelerated", {"mixes": 3}), ("tracking", {})]
+    ("name", "flags"),
+    [("gossip", {"momentum": "0.5"}), ("accelerated", {"mixes": 3}), ("tracking", {}), ("fixed-point", {})],
 )
 def test_what_neighbours_really_send_spans_what_is_counted(
     name: str, flags: dict[str, Any], mixing: int, monkeypatch: pytest.MonkeyPatch

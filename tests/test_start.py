@@ -27,11 +27,11 @@ def test_same_bits_on_ranks(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["admm", "madmm", "radmm", "mradmm", "gossip", "tracking", "accelerated", "extra"]
+    "name", ["admm", "madmm", "radmm", "mradmm", "gossip", "tracking", "accelerated", "fixed-point", "extra"]
 )
 def test_nodes_start_apart_and_come_together(name: str) -> None:
     flags = {**FLAGS, "iterations": 400}
-    if name in ("gossip", "tracking", "accelerated", "extra"):
+    if name in ("gossip", "tracking", "accelerated", "fixed-point", "extra"):
         del flags["eta"]
     first = radmm.solve(name, **{**flags, "iterations": 0}, start=0.3, seed=1).models
     assert abs(first.std() - 0.3) < 0.05

@@ -24,6 +24,8 @@ from distadmm.errors import require, require_members, told
 from distadmm.problems.loss_check import Array, require_true
 from distadmm.structs import struct
 
+_DOUBLINGS, _HALVINGS = 40, 60  # to find where a loss reaches a slope
+
 
 class Loss(Protocol):
     """What a loss has; a class of one's own is named `FILE.py:Name` and made without arguments."""
@@ -200,6 +202,58 @@ class CrossEntropy:
     one_signed = False
     labels = False
     several = True
+
+
+@struct
+class Cut:
+    """Another convex loss with its slope cut to `most`: beyond, it goes on as a straight line, and stays convex."""
+
+    loss: Any
+    most: float
+
+    @property
+    def max_slope(self) -> float:
+        return min(self.loss.max_slope, self.most)
+
+    @property
+    def max_curvature(self) -> float:
+        return float(self.loss.max_curvature)
+
+    @property
+    def one_signed(self) -> bool:
+        return bool(self.loss.one_signed)
+
+    @property
+    def labels(self) -> bool:
+        return bool(self.loss.labels)
+
+    def value(self, z: Array, y: Array) -> Array:
+        z, y = np.broadcast_arrays(z, y)
+        found, slope = self.loss.value(z, y), self.loss.slope(z, y)
+        beyond = np.abs(slope) > self.most
+        if beyond.any():
+            z, y, side = z[beyond], y[beyond], np.sign(slope[beyond])
+            bend = self._bend(z, y, side)
+            found[beyond] = self.loss.value(bend, y) + side * self.most * (z - bend)
+        return found  # type: ignore[no-any-return]
+
+    def _bend(self, z: Array, y: Array, side: Array) -> Array:
+        """Where the line begins: on the way from z against the slope's sign the slope only falls."""
+        low, high = np.zeros_like(z), np.ones_like(z)  # ways from z
+        for _ in range(_DOUBLINGS):
+            short = side * self.loss.slope(z - side * high, y) > self.most
+            low, high = np.where(short, high, low), np.where(short, 2 * high, high)
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            short = side * self.loss.slope(z - side * middle, y) > self.most
+            low, high = np.where(short, middle, low), np.where(short, high, middle)
+        return z - side * high
+
+    def slope(self, z: Array, y: Array) -> Array:
+        return np.clip(self.loss.slope(z, y), -self.most, self.most)
+
+    def curvature(self, z: Array, y: Array) -> Array:
+        return np.where(np.abs(self.loss.slope(z, y)) <= self.most, self.loss.curvature(z, y), 0.0)
 
 
 LOSSES: dict[str, Any] = {

@@ -7,6 +7,9 @@ import numpy as np
 import pytest
 
 from distadmm.audit import bounds
+from distadmm.methods.consensus.smoothing import Smoothing
+from distadmm.methods.gossip.fixed_point import FixedPoint
+from distadmm.methods.gossip.rule import Constants
 from distadmm.privacy.accounting import gaussian
 from tests.claims import recomputed as claims
 
@@ -113,11 +116,12 @@ def test_private_admm_uses_a_variance_as_a_deviation() -> None:
 
 
 def test_private_admm_at_one_half_is_gossip_whose_gradients_are_taken_where_proximal_steps_end() -> None:
-    """Losses x'H_i x/2 - b_i'x, everybody in each sum, the same noise; docs/trust.md says so."""
+    """Losses x'H_i x/2 - b_i'x, everybody in each sum, the same noise; `fixed-point` makes the same steps."""
     stream, users, d, gamma = np.random.default_rng(0), 5, 3, 0.7
+    use, mean = Constants(gamma, np.inf, Smoothing(), relaxation=0.5), np.full((users, users), 1 / users)
     H = [B @ B.T for B in stream.normal(size=(users, d, d))]
     b, u, z = stream.normal(size=(users, d)), np.zeros((users, d)), np.zeros(d)
-    f = np.zeros(d)
+    f, ours, kept = np.zeros(d), np.zeros((users, d)), np.zeros((users, 2 * d))
     for noise in 0.1 * stream.normal(size=(9, users, d)):
         v = 2 * z - u
         x = np.array(
@@ -128,6 +132,8 @@ def test_private_admm_at_one_half_is_gossip_whose_gradients_are_taken_where_prox
         z = u.mean(axis=0)
         f = f - gamma * np.mean(slopes - noise, axis=0)
         assert z == pytest.approx(f, abs=1e-12)
+        ours, kept = FixedPoint().advance(ours, kept, slopes - noise, lambda rows: mean @ rows, use)
+        assert ours == pytest.approx(np.tile(z, (users, 1)), abs=1e-12)
 
 
 def test_whisper_counts_no_amplification() -> None:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from distadmm.methods.gossip.rule import Constants
 
 _UNIT = 1 - 1e-12  # to which long gradients are cut: within the clip after every rounding
+FASTEST = 1.9  # of 1/(largest curvature), beyond which no step goes: 2 diverges
 NOISE_MODELS = ("auto", "local", "pairwise", "optimised")
 Array = np.ndarray
 Mix = Callable[[Array], Array]  # W, over the network or as a number
@@ -77,7 +78,10 @@ class Noisy:
     house: ClassVar[str] = "distadmm.methods.gossip"
     spectrum: ClassVar[bool] = False
     usual: ClassVar[float] = 1.0  # rate without noise
+    rates: ClassVar[tuple[float, float]] = (1e-2, FASTEST)  # between which the rule looks for one
+    second: ClassVar[str] = "momentum"  # what it looks for besides
     endures: ClassVar[bool] = True  # nodes that drop out and return
+    solves: ClassVar[bool] = False  # gradients are those where solves end
 
     def __post_init__(self) -> None:
         smoothing.asked(self.average, self.mixing)
@@ -147,10 +151,18 @@ class Noisy:
 
     def step(self, k: int, st: Any, node: Node) -> Any:
         use = self.fixed(node)
-        g = self.turned(self.gradients(k, st.f, node, use), st, node, use)
+        g = self.turned(self.gradients(k, self.points(st), node, use), st, node, use)
         f, kept = self.advance(st.f, st.kept, g, lambda rows: self.mixed(k, rows, node), use)
         mean = smoothing.averaged(use.after.power, k - use.opening, st.mean, f)
         return st._replace(f=f, mean=mean, kept=kept)
+
+    def points(self, st: Any) -> Array:
+        """What gradients are asked for at."""
+        return cast(Array, st.f)
+
+    def at(self, f: Array, kept: Array, h: Array, use: Constants) -> Array:
+        """Where they are taken, in a forecast, along curvatures h."""
+        return f
 
     def turned(self, g: Array, st: Any, node: Node, use: Constants) -> Array:
         """The direction that is gone for noisy gradients g."""
@@ -164,22 +176,34 @@ class Noisy:
         """The recursion, for rows of a network as for numbers of a forecast: the models, and what is `kept`."""
         raise NotImplementedError
 
-    def gradients(self, k: int, f: Array, node: Node, use: Constants) -> Array:
+    def gradients(self, k: int, points: Array, node: Node, use: Constants) -> Array:
         """Those of the nodes here as they may be used: clipped, under noise that was paid for."""
-        weight, release = node.facts.weight, cast(Any, node.release)
+        release = cast(Any, node.release)
         whole = release.private and release.recipe.adjacency == "node"
-        # An objective of one's own need not know of it.
-        cut = (use.clip,) if use.clip < np.inf and not whole else ()
-        g = np.stack([each.grad(row, *cut) for each, row in zip(node.problem.objectives, f)]) / weight
+        g = self.raw(k, points, np.inf if whole else use.clip, node, use)
         if not release.private:
             release.expose(k, "gradients without noise")
             return g
-        ridge = node.facts.ridge / weight * f  # of released values alone
-        data = g - ridge
+        known = self.known(points, node)
+        data = g - known
         if whole:
             length = np.sqrt(np.einsum("ij,ij->i", data, data))[:, None]
             data = data * np.minimum(1.0, use.clip * _UNIT / np.maximum(length, use.clip))
-        return release.noisy(k, data) + ridge
+        return cast(Array, release.noisy(k, data) + known)
+
+    def raw(self, k: int, points: Array, clip: float, node: Node, use: Constants) -> Array:
+        """The gradients of O_i/C, each record's part cut to `clip`."""
+        cut = (clip,) if clip < np.inf else ()  # an objective of one's own need not know of it
+        rows = [each.grad(row, *cut) for each, row in zip(node.problem.objectives, points)]
+        return np.stack(rows) / node.facts.weight
+
+    def known(self, points: Array, node: Node) -> Array | float:
+        """What of them is made of released values alone, and needs neither clip nor noise: the ridge's part."""
+        return node.facts.ridge / node.facts.weight * points
+
+    def moved(self, reach: Array, node: Node) -> Array:
+        """How far one record moves what each node here releases, where it moves gradients by `reach`."""
+        return reach
 
     def mixed(self, k: int, rows: Array, node: Node) -> Array:
         """W rows, in one message an edge."""

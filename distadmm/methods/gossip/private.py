@@ -84,9 +84,9 @@ class Plan:
         claim = scopes.claim(scope, verified)
         if recipe.pairwise:
             claim["against"] = against(recipe.trust, n, cast(Any, recipe.queries[0]).event.gone, self.hosted)
-        if recipe.first:
-            first = "The first release of each node is of its rows' second moments, not of a gradient."
-            claim["beside"] = first
+        beside = recipe.beside
+        if beside:
+            claim["beside"] = beside
         return {"claim": claim, **({"trust": recipe.trust} if recipe.pairwise else {})}
 
 
@@ -140,7 +140,8 @@ def plan_of(prepared: Prepared) -> Plan:
         made = (_shared if noise.pairs is not None else _queries)(prepared, constants, steps, noise)
     recipe = Recipe(
         adjacency=cast(Any, privacy.adjacency), dimension=node.problem.dimension, mode=privacy.rng, steps=steps,
-        constants=constants, trust=algorithm.trust if noise.pairs is not None else "any", unverified=missed, **made,
+        constants=constants, trust=algorithm.trust if noise.pairs is not None else "any", unverified=missed,
+        tolerance=node.problem.tolerance if algorithm.solves else None, **made,
     )  # fmt: skip
     hosted = max(world.allgather(node.network.n_local))
     events = [() if missed else tuple(recipe.planned(i)) for i in range(len(recipe.queries))]
@@ -322,10 +323,12 @@ def sensitivities(prepared: Prepared, clip: float) -> Array:
         return np.full(len(problem.objectives), 2 * clip)
     each = np.array([objective.scale for objective in problem.objectives]) / prepared.node.facts.weight
     if privacy.adjacency == "add-remove":
-        return each * clip
-    if privacy.adjacency == "label" and prepared.config.problem.loss == "logistic":
-        return each * min(2 * clip, 1.0)  # the two slopes are one apart
-    return each * 2 * clip
+        each = each * clip
+    elif privacy.adjacency == "label" and prepared.config.problem.loss == "logistic":
+        each = each * min(2 * clip, 1.0)  # the two slopes are one apart
+    else:
+        each = each * 2 * clip
+    return prepared.config.algorithm.moved(each, prepared.node)  # type: ignore[no-any-return]
 
 
 def moments_moved(prepared: Prepared) -> Array:

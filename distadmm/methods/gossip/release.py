@@ -101,6 +101,7 @@ class Recipe:
     unverified: str = ""  # a hypothesis that does not hold or cannot be checked: everything is unbounded
     terms: bytes = b""  # what both ends of an edge must have in common, or their noise is not the same
     first: tuple[Query | Paired, ...] = ()  # what each node here releases in iteration 1 alone, if anything
+    tolerance: float | None = None  # of solves where gradients are those of their ends
 
     def query(self, i: int, k: int) -> Query | Paired:
         """What node i releases in iteration k."""
@@ -118,6 +119,17 @@ class Recipe:
     def pairwise(self) -> bool:
         return isinstance(self.queries[0], Paired)
 
+    @property
+    def beside(self) -> str:
+        """What the sentence of a run has to say besides its bound."""
+        if self.first:
+            return "The first release of each node is of its rows' second moments, not of a gradient."
+        if self.tolerance is None:
+            return ""
+        counted = f", solved to {self.tolerance:g}, which is counted" if self.adjacency != "node" else ""
+        text = "Gradients are those where proximal steps of convex losses end"
+        return f"{text}{counted}. Derivation not peer-reviewed."
+
     def charged(self, event: Event) -> Event:
         return Unbounded(self.unverified) if self.unverified else event
 
@@ -126,6 +138,12 @@ class Gradients(protected.Protected):
     recipe: Recipe  # type: ignore[assignment]
     edges: pairwise.Edges | None = None  # the keys of pairwise noise
     conditions: Conditions | None = None  # under which nodes drop out and return
+
+    def certify(self, k: int, residual: Array) -> None:
+        """A solve that missed its tolerance is unbounded in the ledger before anything is made of it."""
+        if self.recipe.adjacency != "node":  # what it brings is cut
+            self._sent_before = self.books.stored(k, self.recipe.dimension)
+            self._certify(k, residual)
 
     def noisy(self, k: int, values: Array) -> Array:
         """The gradients of iteration k as they may be used; what an earlier process released is taken to the byte."""

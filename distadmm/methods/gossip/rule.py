@@ -17,7 +17,8 @@ as of a normal distribution function,
 
 for good: later rounds and means take out the scatter, not what came of it.  Noise that cancels in sums is not free.
 
-CLIP and FASTEST were chosen on the synthetic tables of benchmarks/gossip.py, before other tables were looked at.
+CLIP, and how far steps may go, were chosen on the synthetic tables of benchmarks/gossip.py, before others were looked
+at.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,13 +35,12 @@ from distadmm.methods.consensus import forecast, smoothing
 Array = np.ndarray
 CLIP = 0.5  # of a record's gradient
 NODE_CLIP = 0.25  # of the mean gradient of a whole node
-FASTEST = 1.9  # of 1/(largest curvature), beyond which no step goes: 2 diverges
 RATIOS = tuple(2.0**k for k in range(-1, 7))  # c/s that are tried
-MOMENTA = (0.0, 0.5, 0.8, 0.9)
+SECOND = {"momentum": (0.0, 0.5, 0.8, 0.9), "relaxation": (0.03, 0.1, 0.25, 0.5)}  # that are tried
 _LONG = 256  # steps, from which sums over them are doubled
 _LOOKED = 256  # of their first steps, whether an impulse grows
 _AT_ONCE = 64  # eigenvalues of W
-_STEPS = np.geomspace(1e-2, FASTEST, 12)
+_RATES = 12  # that are tried
 _TURNS = 4  # in which noise is made for a choice, and the choice for the noise
 _GAINS = 0.98  # of the expected excess, for which noise made for the graph is taken, and another turn
 
@@ -56,9 +56,10 @@ class Constants(NamedTuple):
     opening: int = 0  # iterations at the beginning that make no step
     damping: float = 0.0  # m, what noise adds to curvatures that were released
     share: float = 0.0  # of mu^2 for them
+    relaxation: Any = 0.0  # of `fixed_point`
 
     def words(self, longest: float) -> str:
-        again = [f"momentum {self.momentum:g}"] if self.momentum else []
+        again = [f"{name} {getattr(self, name):g}" for name in SECOND if getattr(self, name)]
         first = [f"{self.share:.0%} of mu^2 for second moments"] if self.share else []
         step = f"step {self.step / longest:.3g}, clip {self.clip:g}"
         return ", ".join([step, *first, *again, *self.after.words])
@@ -146,7 +147,8 @@ def followed(
     steep = facts.ridge / facts.weight + facts.max_curvature
     if np.isfinite(steep):  # where nothing is expected, but a method that diverges there diverges
         h, c = np.append(h, steep), np.append(c, 0.0)
-    use = use._replace(step=np.reshape(use.step, (-1, 1, 1)), momentum=np.reshape(use.momentum, (-1, 1, 1)))
+    lines: dict[str, Any] = {name: np.reshape(getattr(use, name), (-1, 1, 1)) for name in ("step", *SECOND)}
+    use = use._replace(**lines)
     lam = values[:, None]
     long = iterations > _LONG and doubling.summable(use.after.power)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -162,24 +164,28 @@ def followed(
 def _run(
     algorithm: Any, h: Array, c: Array, lam: Array, use: Constants, iterations: int
 ) -> tuple[Array, ...]:
-    """By choice, eigenvalue and curvature: bias, passed and squares of r, and whether it grows; step by step."""
+    """By choice, eigenvalue and curvature: bias, passed, squares of r where gradients are taken, and whether r grows;
+    step by step."""
     p, choices = forecast.Course(iterations, 0.0, power=use.after.power).weights, len(use.step)
 
-    def run(x: Array, noise: float, lam: Array) -> Array:
-        """Models after each step, from x, under noise in the first one."""
-        kept, seen = algorithm.starts(x), []
+    def run(x: Array, noise: float, lam: Array) -> tuple[Array, Array]:
+        """Models after each step, from x, under noise in the first one, and where the next gradients are taken."""
+        kept, seen, looked = algorithm.starts(x), [], []
+        at = algorithm.at(x, kept, h, use)
         for t in range(iterations):
-            g = algorithm.bent(h * x + noise * (t == 0), h, use)
+            g = algorithm.bent(h * at + noise * (t == 0), h, use)
             x, kept = algorithm.advance(x, kept, g, lambda rows: lam * rows, use)
+            at = algorithm.at(x, kept, h, use)
             seen.append(x)
-        return np.stack(seen)
+            looked.append(at)
+        return np.stack(seen), np.stack(looked)
 
-    bias = np.tensordot(p, run(np.tile(-c, (choices, 1, 1)), 0.0, np.ones((1, 1))), axes=1)[:, 0]
-    r = run(np.zeros((choices, len(lam), len(h))), 1.0, lam)
+    bias = np.tensordot(p, run(np.tile(-c, (choices, 1, 1)), 0.0, np.ones((1, 1)))[0], axes=1)[:, 0]
+    r, looked = run(np.zeros((choices, len(lam), len(h))), 1.0, lam)
     later = np.array([np.append(p[s:], np.zeros(s)) for s in range(iterations)])
     passed = (np.tensordot(later, r, axes=1) ** 2).sum(axis=0)
     grows = ~(np.abs(r[-1]) <= 2 * np.abs(r[: iterations // 2 + 1]).max(axis=0))
-    return bias, passed, (r**2).sum(axis=0), grows
+    return bias, passed, (looked**2).sum(axis=0), grows
 
 
 def _summed(
@@ -192,20 +198,22 @@ def _summed(
     moves, weights = doubling.weighing(use.after.power, iterations)
     more = len(weights)
 
-    def steps(lam: Array) -> tuple[Array, Array]:
-        """T, and b: what noise 1 in a gradient leaves; of states (x, kept)."""
+    def steps(lam: Array) -> tuple[Array, Array, Array]:
+        """T; b, what noise 1 in a gradient leaves; and a, where gradients are taken; of states (x, kept)."""
         shape = len(use.step), len(lam), len(h)
         width = algorithm.starts(np.zeros(shape)).shape[-1] // len(h)
-        columns = []
+        columns, looks = [], []
         for unit in range(width + 2):
             at = (np.arange(width + 1) == unit).astype(float)
             x, kept = np.full(shape, at[0]), np.repeat(at[1:], len(h))
             kept = np.broadcast_to(kept, (*shape[:2], width * len(h)))
-            g = algorithm.bent(h * x + (unit > width), h, use)
+            look = algorithm.at(x, kept, h, use)
+            looks.append(np.broadcast_to(look, shape))
+            g = algorithm.bent(h * look + (unit > width), h, use)
             x, kept = algorithm.advance(x, kept, g, lambda rows: lam * rows, use)
             parts = [x, *np.split(kept, width, axis=-1)]
             columns.append(np.stack([np.broadcast_to(part, shape) for part in parts], axis=-1))
-        return np.stack(columns[:-1], axis=-1), columns[-1]
+        return np.stack(columns[:-1], axis=-1), columns[-1], np.stack(looks[:-1], axis=-1)
 
     def ends(T: Array, Q: Array) -> tuple[Array, Array]:
         """y_1, and the sum of y'Qy over the steps."""
@@ -220,16 +228,15 @@ def _summed(
         whole = full + wide.swapaxes(-1, -2) @ G @ wide
         return (before @ last)[..., :inner], np.einsum("i,...ij,j->...", last, whole, last)
 
-    T, _ = steps(np.ones((1, 1)))
+    T, *_ = steps(np.ones((1, 1)))
     first, _ = ends(T, np.zeros_like(T))
     start = np.concatenate([-c, algorithm.starts(-c[None])[0]]).reshape(-1, len(c))
     bias = np.einsum("cmhi,cmhij,jh->ch", first, T, start)
     found = []
     for some in np.array_split(lam, -(-len(lam) // _AT_ONCE)):
-        T, b = steps(some)
+        T, b, a = steps(some)
         passed = ends(T, b[..., :, None] * b[..., None, :])[1]
-        x = np.zeros_like(T)
-        x[..., 0, 0] = 1.0
+        x = a[..., :, None] * a[..., None, :]
         squares = np.einsum("...i,...ij,...j->...", b, doubling.doubled(T, x, iterations)[1], b)
         # The largest of the first half: of its first steps, and of those after 2, 4, 8, ...
         largest, at, v = np.zeros(b.shape[:-1]), T, b
@@ -254,16 +261,17 @@ def choose(
     from the least slope of a record's loss to the largest; `opened`: what may be released first, at what share;
     `improve`: a noise made for what each eigenvector of W is worth, the only one to be taken where it is `improved`.
     """
-    rates = _STEPS if algorithm.rate == "auto" else [float(algorithm.rate)]
-    asked = getattr(algorithm, "momentum", "0")
-    momenta = MOMENTA if asked == "auto" else [float(asked)]
+    least, most = algorithm.rates
+    rates = np.geomspace(least, most, _RATES) if algorithm.rate == "auto" else [float(algorithm.rate)]
+    name, asked = algorithm.second, getattr(algorithm, algorithm.second, "0")
+    seconds = SECOND[name] if asked == "auto" else [float(asked)]
     gap = 1.0 - float(np.sort(values)[-2]) if len(values) > 1 else 1.0
-    step, momentum = map(np.ravel, np.meshgrid(np.multiply(rates, longest), momenta, indexing="ij"))
-    given: dict[str, Any] = {"step": step, "momentum": momentum, "gap": gap}
+    step, second = map(np.ravel, np.meshgrid(np.multiply(rates, longest), seconds, indexing="ij"))
+    given: dict[str, Any] = {"step": step, name: second, "gap": gap}
     uses = [first._replace(after=after, **given) for after, first in product(afters, opened)]
     courses = [(use, followed(algorithm, facts, d, values, use, iterations)) for use in uses]
 
-    def least(noises: Sequence[Noise]) -> tuple[Constants, Noise, float, Callable[[], Array]]:
+    def best_of(noises: Sequence[Noise]) -> tuple[Constants, Noise, float, Callable[[], Array]]:
         """With the least expected excess, and what each eigenvector is worth there."""
         found = []
         for (use, course), clip, noise in product(courses, clips, noises):
@@ -272,14 +280,14 @@ def choose(
             with np.errstate(over="ignore", invalid="ignore"):
                 costs = course.excess(*seen)
             at = int(np.argmin(costs))
-            chosen = use._replace(step=float(step[at]), clip=clip, momentum=float(momentum[at]))
+            chosen = use._replace(**{"step": float(step[at]), "clip": clip, name: float(second[at])})
             found.append((chosen, noise, float(costs[at]), partial(course.worth, at, *seen)))
         return min(found, key=lambda each: each[2])
 
-    best = least(noises)
+    best = best_of(noises)
     for turn in range(_TURNS if improve else 0):
         assert improve is not None
-        other = least([improve(best[3]())])
+        other = best_of([improve(best[3]())])
         if not (other[2] < best[2] * _GAINS or (improved and not turn)):
             break
         best = other
