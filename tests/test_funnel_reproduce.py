@@ -7,6 +7,7 @@ import pytest
 from distadmm import funnel
 from distadmm.graphs import figures
 from distadmm.papers import funnel as reproduce
+from distadmm.papers.command import fill
 from distadmm.ranks.world import World
 
 
@@ -58,6 +59,7 @@ def test_same_files_on_two_ranks(mpi_ranks, world, shared_path):
     assert reproduce.main(["--figure", "1", "--out", str(out), "--quick"]) == 0
     if world.is_root:
         (shared_path / "alone").mkdir()
-        reproduce.work(reproduce.Options(figure="1", quick=True), World(), shared_path / "alone")
+        options = reproduce.Options(figure="1", quick=True)
+        fill(shared_path / "alone", reproduce.figures, options, World())
         for name in ("figure-1.csv", "figure-1.svg", "figure-1.md"):
             assert (out / name).read_bytes() == (shared_path / "alone" / name).read_bytes()

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from distadmm.papers import ias as command
+from distadmm.papers.command import fill
+from distadmm.papers.ias import FIGURES, RUNS, items
 from distadmm.papers.ias_figures import FIGURES as DRAWN
-from distadmm.papers.ias_runs import FIGURES, RUNS, items
 from distadmm.ranks.world import World
 
 QUICKEST = ("1", "2", "4", "8")
@@ -27,7 +28,7 @@ def made(tmp_path_factory):
 
 
 def figure(name, out, world):
-    command.work(command.Options(figure=name, quick=True), world, out)
+    fill(out, command.figures, command.Options(figure=name, quick=True), world)
 
 
 def test_every_figure_leaves_three_files(made):

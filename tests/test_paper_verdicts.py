@@ -10,7 +10,7 @@ import pytest
 
 from distadmm.papers import funnel, ias_figures, istdp_figures, radmm_figures, sharing_figures
 from distadmm.papers.panels import QUICK, Figure, Line, Panel, Row, drawn
-from distadmm.papers.radmm_arms import DVP, FAR, GROWTHS, HALF, OPTIMUM, PLAIN, PP
+from distadmm.papers.radmm import DVP, FAR, GROWTHS, HALF, OPTIMUM, PLAIN, PP
 
 T = 50
 

@@ -7,14 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from distadmm.papers import radmm, radmm_arms
+from distadmm.papers import radmm
 from tests.vector_files import BUNDLED, load_all
 
 REFERENCE = load_all(BUNDLED)["fig12.json"]
 
 
-def arm(figure: str, label: str, tag: str = "") -> radmm_arms.Arm:
-    found = next(a for a in radmm_arms.ARMS[figure]() if a.label.startswith(label) and a.tag in ("", tag))
+def arm(figure: str, label: str, tag: str = "") -> radmm.Arm:
+    found = next(a for a in radmm.ARMS[figure]() if a.label.startswith(label) and a.tag in ("", tag))
     return replace(found, iterations=min(found.iterations, 50))
 
 
@@ -28,7 +28,7 @@ def arm(figure: str, label: str, tag: str = "") -> radmm_arms.Arm:
     ],
 )
 def test_a_curve_is_the_independent_one(figure: str, label: str, key: str) -> None:
-    found = radmm_arms.trace((arm(figure, label, "N = 5"), 0))
+    found = radmm.trace((arm(figure, label, "N = 5"), 0))
     expected = REFERENCE["5"][key]
     # the reference keeps eight digits
     np.testing.assert_allclose([row["L"] for row in found], expected["L"], atol=6e-9)
@@ -36,16 +36,16 @@ def test_a_curve_is_the_independent_one(figure: str, label: str, key: str) -> No
 
 
 def test_figure_2_point() -> None:
-    found = radmm_arms.trace((arm("2", "0.22"), 0))
+    found = radmm.trace((arm("2", "0.22"), 0))
     assert found[-1]["test_error_at_end"] == pytest.approx(REFERENCE["5"]["fig2_rho0.22"]["E50"], abs=1e-12)
 
 
 def test_privacy_is_matched_in_figure_5(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every arm but MR-ADMM's spends the same by the paper's bound; MR-ADMM spends less."""
-    made = [a for a in radmm_arms.ARMS["5"]() if a.tag]
+    made = [a for a in radmm.ARMS["5"]() if a.tag]
     for alpha, total in ((2, 22.82), (1, 11.88), (0.5, 6.42)):
         for item in (a for a in made if a.tag == f"alpha = {alpha:g}"):
-            found = radmm_arms.published(item, item.alpha or (alpha,) * 5).max()
+            found = radmm.published(item, item.alpha or (alpha,) * 5).max()
             if item.algorithm == "mradmm":
                 assert found < total - 0.05
             else:
@@ -54,20 +54,20 @@ def test_privacy_is_matched_in_figure_5(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_what_is_spent_grows_and_ends_at_the_total() -> None:
     item = replace(arm("5", "R-ADMM, eta = 2, K = 10", "alpha = 2"), iterations=4)
-    rows = radmm_arms.trace((item, 0))
+    rows = radmm.trace((item, 0))
     P, epsilon = (np.array([row[name] for row in rows]) for name in ("P_published", "epsilon_tight"))
     assert P[0] == epsilon[0] == 0
     assert (np.diff(P) >= 0).all()
     assert (epsilon[1:] < P[1:]).all()
-    assert P[-1] == pytest.approx(radmm_arms.published(item, item.alpha).max(), rel=1e-12)
-    assert all(np.isnan(row["P_published"]) for row in radmm_arms.trace((item, 1)))  # told of one seed
+    assert P[-1] == pytest.approx(radmm.published(item, item.alpha).max(), rel=1e-12)
+    assert all(np.isnan(row["P_published"]) for row in radmm.trace((item, 1)))  # told of one seed
 
 
 def test_the_command_writes_what_it_says(tmp_path, capsys, monkeypatch) -> None:
     pytest.importorskip("matplotlib")
-    kept = [a for a in radmm_arms.ARMS["1c"]() if "1.0" not in a.label or "1.05" in a.label]
+    kept = [a for a in radmm.ARMS["1c"]() if "1.0" not in a.label or "1.05" in a.label]
     short = [replace(a, iterations=min(a.iterations, 16)) for a in kept]
-    monkeypatch.setitem(radmm_arms.ARMS, "1c", lambda: short)
+    monkeypatch.setitem(radmm.ARMS, "1c", lambda: short)
     assert radmm.main(["--figure", "1c", "--quick", "--out", str(tmp_path / "f")]) == 0
     assert {path.name for path in (tmp_path / "f").iterdir()} == {
         "figure-1c.csv",

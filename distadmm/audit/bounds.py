@@ -115,11 +115,6 @@ class Outcome(NamedTuple):
     rates: Rates
 
 
-def _halves(scores: Array) -> tuple[Array, Array]:
-    """Transcripts are independent, so any split that does not look at the scores will do."""
-    return scores[0::2], scores[1::2]
-
-
 def rates(test: Cut, here: Array, there: Array, confidence: float) -> Rates:
     alternative, null = (here, there) if test.first else (there, here)
     right, wrong = test.hits(alternative), test.hits(null)
@@ -183,9 +178,9 @@ def lower_bound(
 def _outcome(
     claim: Claim, here: Array, there: Array, delta: float, confidence: float, worth: Worth
 ) -> Outcome:
-    (seen, kept), (seen_there, kept_there) = _halves(np.asarray(here)), _halves(np.asarray(there))
-    test = _choose(seen, seen_there, worth, confidence)
-    found = rates(test, kept, kept_there, confidence)
+    # Transcripts are independent, so any split that does not look at the scores will do.
+    test = _choose(here[0::2], there[0::2], worth, confidence)
+    found = rates(test, here[1::2], there[1::2], confidence)
     over = _over(claim, found.power, found.level)
     at, excess = float(claim.epsilons[int(np.argmax(over))]), float(over.max())
     mu = None

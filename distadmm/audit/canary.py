@@ -33,7 +33,6 @@ _CROWD = 6  # records that push the model away from the canary
 
 
 def tables(canary: str, adjacency: str, dimension: int) -> Neighbours:
-    """Neighbouring tables for an adjacency."""
     require(canary in CANARIES, f"--canary is {canary!r}; choose one of: {', '.join(CANARIES)}")
     e = np.eye(max(dimension, 2))[:, :dimension]
     none = np.zeros((0, dimension))
@@ -124,7 +123,6 @@ def scores(
 
 
 def events_of(recording: Recording, i: int) -> list[Event]:
-    """What node i's ledger spent."""
     return list(Tally.of(recording.entries[i]).events)
 
 

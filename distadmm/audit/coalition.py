@@ -137,7 +137,6 @@ _COLUMNS = 2  # of the attacked tables, where nothing else is asked for
 
 
 def masked_audit(config: Config, options: Any, folder: Path | None = None) -> Audit:
-    """All levels that are asked for."""
     draws = Draws(config.privacy.rng, config.loop.seed)
     verdict, scores, claim = None, None, None
     levels: list[Level] = []

@@ -16,6 +16,7 @@ for.  Where up to R nodes may be away, those R are away whose absence tells the 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import combinations, islice
+from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -204,9 +205,8 @@ def _gone(query: Any) -> int:
 def _narrow(query: Any) -> Any:
     """The same release of fewer columns."""
     width = min(query.dimension, _WIDTH)
-    if isinstance(query, Paired):
-        return replace(query, dimension=width, event=replace(query.event, dimension=width))
-    return replace(query, dimension=width)
+    own = {"event": replace(query.event, dimension=width)} if isinstance(query, Paired) else {}
+    return replace(query, dimension=width, **own)
 
 
 def _claimed(event: Any, query: Any, mode: str) -> float:
@@ -216,16 +216,6 @@ def _claimed(event: Any, query: Any, mode: str) -> float:
     if mode == "secure":
         return event.sigma_grid * query.grid.spacing
     return event.noise_multiplier * query.sensitivity
-
-
-class _Away(NamedTuple):
-    """A network of which the same nodes are away in every round."""
-
-    nodes: tuple[int, ...]
-    size: int
-
-    def present(self, k: int) -> Array:
-        return ~np.isin(np.arange(self.size), self.nodes)
 
 
 def _release(
@@ -241,7 +231,8 @@ def _release(
     else:
         made = Gradients(cast(Any, recipe), books, source, node.network, 1)
         made.edges = before.edges.again(recipe.terms + str(r).encode())
-    node.network.stamp, made.conditions = None, cast(Any, _Away(away, len(books)))
+    there = ~np.isin(np.arange(len(books)), away)  # in every round
+    node.network.stamp, made.conditions = None, cast(Any, SimpleNamespace(present=lambda k: there))
     made.commit([tuple(recipe.planned(i)) for i in range(len(books))])
     return made
 

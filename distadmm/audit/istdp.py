@@ -123,19 +123,11 @@ def played(plan: Plan, rows: int, runs: int, draws: Draws, claimed: Event | None
 
 
 def as_printed(
-    runs: int,
-    seed: int,
-    *,
-    rows: int = 16,
-    dimension: int = 50,
-    iterations: int = 10,
-    epsilon: float = 1.0,
-    delta: float = 1e-5,
-    search: bool = True,
-) -> tuple[Array, Array, Claim]:
+    runs: int, seed: int, *, iterations: int = 10, epsilon: float = 1.0, delta: float = 1e-5, search: bool = True
+) -> tuple[Array, Array, Claim]:  # fmt: skip
     """ln |theta - theta^1| after Algorithm 1, under D and under D', and what Theorem 3.3 claims."""
     sigma = printed.noise_scale(epsilon, delta, iterations, 1.0)
-    scores = []
+    rows, dimension, scores = 16, 50, []
     for world in (0, 1):
         X, y = np.zeros((rows + world, dimension)), np.ones(rows + world)
         X[rows:, 0] = 1.0

@@ -53,9 +53,24 @@ def level_zero(found: Verdict, runs: int = 1) -> Level:
     return Level(0, "the noise that each ledger entry states", 1 - LEVEL, runs, verdict, text, more)
 
 
-def _of(level: int, claim: Claim, found: Outcome, runs: int, nothing: str, text: str) -> Level:
-    verdict = NOTHING if nothing else REFUTED if found.refuted else STANDS
+def _of(number: int, claim: Claim, found: Outcome, runs: int, nothing: str) -> Level:
+    """Level 1 or 2; `nothing`: why the ledger claims nothing."""
+    verdict, bound = NOTHING if nothing else REFUTED if found.refuted else STANDS, math.inf
+    if not nothing:
+        bound = claim.epsilon(found.delta)
     rates = found.rates
+    if number == 1:
+        text = (
+            f"held out: a test right with at least {rates.power:.4g}, wrong with at most {rates.level:.4g}; "
+            f"{'above' if found.excess > 0 else 'within'} the claimed curve by {abs(found.excess):.3g} "
+            f"at epsilon {found.at:.3g}"
+        )
+        if claim.mu is not None and found.mu is not None:
+            text += f"; mu at least {rounded_down(found.mu, 3)}, claimed {rounded_up(claim.mu, 3)}"
+    else:
+        text = f"epsilon at least {rounded_down(found.epsilon, 3)} at delta {found.delta:g}"
+        text += "" if nothing else f", claimed {rounded_up(bound)}"
+    text += f"; the ledger says infinity: {nothing}" if nothing else ""
     more = {
         "held_out": {"right": rates.right, "wrong": rates.wrong, "of": list(rates.trials)},
         "power_at_least": rates.power,
@@ -64,28 +79,8 @@ def _of(level: int, claim: Claim, found: Outcome, runs: int, nothing: str, text:
         "first": found.test.first,
         "claimed_mu": claim.mu,
     }
-    if nothing:
-        text += f"; the ledger says infinity: {nothing}"
-    bound = claim.epsilon(found.delta) if not nothing else math.inf, found.epsilon, found.delta
-    return Level(level, claim.words, found.confidence, runs, verdict, text, more, *bound)
-
-
-def level_one(claim: Claim, found: Outcome, runs: int, nothing: str = "") -> Level:
-    text = (
-        f"held out: a test right with at least {found.rates.power:.4g}, wrong with at most {found.rates.level:.4g}; "
-        f"{'above' if found.excess > 0 else 'within'} the claimed curve by {abs(found.excess):.3g} "
-        f"at epsilon {found.at:.3g}"
-    )
-    if claim.mu is not None and found.mu is not None:
-        text += f"; mu at least {rounded_down(found.mu, 3)}, claimed {rounded_up(claim.mu, 3)}"
-    return _of(1, claim, found, runs, nothing, text)
-
-
-def level_two(claim: Claim, found: Outcome, runs: int, nothing: str = "") -> Level:
-    text = f"epsilon at least {rounded_down(found.epsilon, 3)} at delta {found.delta:g}"
-    if not nothing:
-        text += f", claimed {rounded_up(claim.epsilon(found.delta))}"
-    return _of(2, claim, found, runs, nothing, text)
+    said = verdict, text, more, bound, found.epsilon, found.delta
+    return Level(number, claim.words, found.confidence, runs, *said)
 
 
 def levels_of(
@@ -94,11 +89,10 @@ def levels_of(
     """Levels 1 and 2, as far as `options` want them; at the run's `delta` where they name no other."""
     delta = delta if options.audit_delta is None else options.audit_delta
     given: dict[str, Any] = {"delta": delta, "confidence": options.confidence}
-    found = []
-    for number, tested, told in ((1, trade_off, level_one), (2, lower_bound, level_two)):
-        if options.wants(number):
-            found.append(told(claim, tested(claim, *scores, **given), options.runs, nothing))
-    return found
+    asked = [(number, test) for number, test in ((1, trade_off), (2, lower_bound)) if options.wants(number)]
+    return [
+        _of(number, claim, test(claim, *scores, **given), options.runs, nothing) for number, test in asked
+    ]
 
 
 def table(found: Audit, folder: Path) -> str:

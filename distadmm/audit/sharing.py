@@ -207,40 +207,29 @@ def played(party: Party, runs: int, draws: Draws, claimed: Sequence[Event] | Non
 
 
 def as_printed(
-    runs: int, seed: int, *, rows: int = 16, width: int = 4, epsilon: float = 1.0, delta: float = 1e-5
+    runs: int, seed: int, *, epsilon: float = 1.0, delta: float = 1e-5
 ) -> tuple[Array, Array, Claim]:
     """How far a message is from the column space of D' rather than D, in both worlds, and what Theorem 1 claims.
 
     One feature's signs differ, which is what the paper's assumptions leave of "one column differs".
     """
-    problem, rho = Problem(Logistic(), 1.0), 1.0
+    problem, rho, rows, width = Problem(Logistic(), 1.0), 1.0, 16, 4
     sigma = equation10.claimed_sigma(equation10.claimed_sensitivity(width, 2, problem, rho), epsilon, delta)
     pattern = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(9,)))
     matrix = pattern.choice([-1.0, 1.0], (rows, width)) / np.sqrt(width)
     other = matrix.copy()
     other[:2, -1] *= -1.0
-    blocks = [Columns(matrix), Columns(other)]
-    w = np.ones(rows)
-    outside = [_distance(block) for block in blocks]
-    scores = []
+    blocks, bases = [Columns(matrix), Columns(other)], [np.linalg.qr(each)[0] for each in (matrix, other)]
+    w, scores = np.ones(rows), []
     for world, block in enumerate(blocks):
         x = minimise(block, w, rho, problem.lam, problem.reg, problem.region, np.zeros(width))
         found = np.empty(runs)
         for r in range(runs):
             stream = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(world, r)))
             message = block.apply(x + equation10.degenerate_noise(block, sigma, stream))
-            found[r] = np.log(outside[0](message) / outside[1](message))
+            size = float(np.linalg.norm(message))
+            far = [float(np.linalg.norm(message - Q @ (Q.T @ message))) for Q in bases]
+            found[r] = np.log((max(far[0], 1e-300) / size) / (max(far[1], 1e-300) / size))
         scores.append(found)
     words = f"Theorem 1 of the paper: ({epsilon:g}, {delta:g})-DP for one iteration"
     return scores[0], scores[1], point_claim(epsilon, delta, words)
-
-
-def _distance(block: Columns) -> Callable[[Array], float]:
-    """Of a vector from the column space, relative to its length."""
-    Q, _ = np.linalg.qr(np.asarray(block.matrix))
-
-    def distance(v: Array) -> float:
-        left = v - Q @ (Q.T @ v)
-        return max(float(np.linalg.norm(left)), 1e-300) / float(np.linalg.norm(v))
-
-    return distance

@@ -12,10 +12,13 @@ from typing import Any
 from distadmm.errors import DONE, USAGE
 from distadmm.files import examples
 from distadmm.graphs.figures import demand
+from distadmm.papers import panels
 from distadmm.ranks.launch import with_flags
 from distadmm.ranks.world import World
 from distadmm.run.claim import claim_directory
 
+# File, title, and rows in parts, which rank 0 has.
+Made = tuple[str, str, panels.Figure, Iterable[list[panels.Row]] | None]
 PAPERS = {
     "radmm": "X. Zhang, M. M. Khalili, M. Liu: Recycled ADMM",
     "sharing": "Y. Hu, P. Liu, L. Kong, D. Niu: Learning Privately over Distributed Features",
@@ -38,20 +41,27 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def reproduce(
-    paper: str, doc: str | None, options: type, work: Callable[[Any, World, Path], None]
+    paper: str, doc: str | None, options: type, figures: Callable[[Any, World], Iterator[Made]]
 ) -> Callable[..., int]:
-    """The command of one paper: its flags are read, a directory is claimed, and `work` fills it on all ranks."""
-    prog = f"distadmm reproduce {paper}"
+    """The command of one paper: its flags are read, a directory is claimed, and its figures are published there."""
 
     def begin(given: Any, world: World) -> int:
         world.on_root(demand)
         folder = world.on_root(lambda: claim_directory(given.out, f"reproduce-{paper}", force=given.force))
-        work(given, world, folder)
+        fill(folder, figures, given, world)
         if world.is_root:
             print(f"written to {folder}")
         return DONE
 
-    return with_flags(prog, doc, options, begin)
+    return with_flags(f"distadmm reproduce {paper}", doc, options, begin)
+
+
+def fill(folder: Path, figures: Callable[[Any, World], Iterator[Made]], given: Any, world: World) -> None:
+    """Called by all ranks, which share out the work; rank 0 has the rows."""
+    for stem, title, figure, parts in figures(given, world):
+        if world.is_root:
+            rows = [row for part in parts or () for row in part]
+            panels.publish(folder / stem, title, figure, rows, panels.QUICK if given.quick else "")
 
 
 def table(head: Iterable[str], lines: Iterable[Iterable[Any]]) -> Iterator[str]:

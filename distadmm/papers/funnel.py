@@ -8,7 +8,6 @@ Figure 1: synthetic distribution, uniform and non-uniform P(x).  Figure 2: heart
 
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 
@@ -20,8 +19,8 @@ from distadmm.methods.funnel.curve import curve
 from distadmm.methods.funnel.model import Joint, of_table
 from distadmm.methods.funnel.report import CLOSE
 from distadmm.methods.funnel.solvers import FEASIBLE, Effort, channels, pieces
-from distadmm.papers.command import reproduce, table
-from distadmm.papers.panels import QUICK, Figure, Line, Panel, Row, Verdict, column, publish, rises
+from distadmm.papers.command import Made, reproduce, table
+from distadmm.papers.panels import Figure, Line, Panel, Row, Verdict, column, rises
 from distadmm.ranks.world import World
 from distadmm.run.groups import Output
 
@@ -55,8 +54,8 @@ class Options(Output):
         return Effort(starts=self.starts, repeats=self.repeats, seed=self.seed)
 
 
-def panel(name: str, options: Options, world: World) -> list[Row] | None:
-    """All methods on one problem, on rank 0; None elsewhere."""
+def panel(name: str, options: Options, world: World) -> list[Row]:
+    """All methods on one problem, on rank 0."""
     joint = world.on_root(lambda: of_table(tables.problem(name), perturb=PERTURBED.get(name, 0.0)))
     large, points = joint.M > LARGE, 4 if options.quick else options.points
     shares = CENSUS[:: 3 if options.quick else 1] if large else np.arange(1, points + 1) / points
@@ -85,7 +84,7 @@ def panel(name: str, options: Options, world: World) -> list[Row] | None:
             add(method, R, leak, told, 0.0, bool(enough), f"{len(enough)} of {len(ends)} end points")
         for told, leak in ends:
             add(all_ends, float("nan"), leak, told, 0.0, True, "")
-    return rows if world.is_root else None
+    return rows
 
 
 def _end_points(
@@ -237,13 +236,11 @@ def _printed(name: str) -> Iterator[str]:
 FIGURES = {"1": Figure(_panels, _synthetic, _words), "2": Figure(_panels, _real, _words)}
 
 
-def work(options: Options, world: World, folder: Path) -> None:
+def figures(options: Options, world: World) -> Iterator[Made]:
+    title = "The privacy funnel: figure {} of Chen, Ye, Wu, Wu, Wu and Zhang (2024), made again"
     for figure in PROBLEMS if options.figure == "all" else (options.figure,):
         parts = [panel(name, options, world) for name in PROBLEMS[figure]]
-        if world.is_root:
-            rows, authors = [row for part in parts for row in part or []], "Chen, Ye, Wu, Wu, Wu and Zhang"
-            title = f"The privacy funnel: figure {figure} of {authors} (2024), made again"
-            publish(folder / f"figure-{figure}", title, FIGURES[figure], rows, QUICK if options.quick else "")
+        yield f"figure-{figure}", title.format(figure), FIGURES[figure], parts
 
 
-main = reproduce("funnel", __doc__, Options, work)
+main = reproduce("funnel", __doc__, Options, figures)

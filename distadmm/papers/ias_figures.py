@@ -6,7 +6,7 @@ import numpy as np
 
 from distadmm.graphs.figures import grouped
 from distadmm.papers.command import table
-from distadmm.papers.ias_runs import EPS, RHO, ROUNDING, beta_glob
+from distadmm.papers.ias import EPS, RHO, ROUNDING, beta_glob
 from distadmm.papers.panels import Figure, Line, Panel, Row, Verdict, column, falls, level, rises, settles
 
 Told = Iterator[Verdict]

@@ -8,10 +8,9 @@ are this project's.  Every bound holds for the schedule that was drawn; all nois
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,9 +21,9 @@ from distadmm.data.source import open_source
 from distadmm.errors import require
 from distadmm.flags import flag, flag_group
 from distadmm.methods.istdp import printed, private
-from distadmm.papers.command import reproduce
+from distadmm.papers.command import Made, reproduce
 from distadmm.papers.istdp_figures import FIGURES as DRAWN
-from distadmm.papers.panels import QUICK, Row, publish
+from distadmm.papers.panels import Row
 from distadmm.privacy.accounting import gaussian
 from distadmm.problems.concave import MCP
 from distadmm.problems.losses import Logistic
@@ -172,12 +171,10 @@ def items(figure: str, seeds: int) -> list[Any]:
 PARTS: dict[str, Callable[[Any], Row]] = dict(zip(FIGURES, (accounting, attack, nonprivate, budget, adult)))
 
 
-def work(options: Options, world: World, folder: Path) -> None:
-    seeds, note = options.seeds or (1 if options.quick else 5), QUICK if options.quick else ""
+def figures(options: Options, world: World) -> Iterator[Made]:
     for figure in FIGURES if options.figure == "all" else (options.figure,):
-        rows = world.share_out(PARTS[figure], items(figure, seeds))
-        if rows is not None:
-            publish(folder / figure, f"ISTDP: {figure}", DRAWN[figure], rows, note)
+        rows = world.share_out(PARTS[figure], items(figure, options.seeds or (1 if options.quick else 5)))
+        yield figure, f"ISTDP: {figure}", DRAWN[figure], [rows or []]
 
 
-main = reproduce("istdp", __doc__, Options, work)
+main = reproduce("istdp", __doc__, Options, figures)

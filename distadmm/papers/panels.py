@@ -92,11 +92,11 @@ def column(rows: Iterable[Row], name: str) -> np.ndarray:
     return np.array([row[name] for row in rows])
 
 
-def falls(values: Iterable[float], slack: float = 0.0, by: float = 1e-9) -> bool:
-    """Never up by more than `slack`, and down by more than `by` in all."""
+def falls(values: Iterable[float], slack: float = 0.0) -> bool:
+    """Never up by more than `slack`, and down in all."""
     listed = np.asarray(list(values), dtype=float)
     never_up = np.isfinite(listed).all() and (np.diff(listed) <= slack).all()
-    return bool(never_up and listed[0] - listed[-1] > by)
+    return bool(never_up and listed[0] - listed[-1] > 1e-9)
 
 
 def rises(values: Iterable[float], slack: float = 0.0) -> bool:

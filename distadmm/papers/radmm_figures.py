@@ -8,15 +8,13 @@ import numpy as np
 from distadmm.graphs.figures import grouped
 from distadmm.papers import command, panels
 from distadmm.papers.panels import Line, Panel, Row, Verdict
-from distadmm.papers.radmm_arms import DVP, HALF, OPTIMUM, PLAIN, PP, SHOWN
+from distadmm.papers.radmm import DVP, HALF, OPTIMUM, PLAIN, PP, SHOWN
 
 FOUR = (DVP, PP, "R-ADMM", "MR-ADMM")  # the paper's
 NOISY = "Seeded noise, exact solves, no output noise: a simulation of the paper's mechanism, no guarantee."
 
 
 class Curve(NamedTuple):
-    """All runs of one arm together."""
-
     label: str
     runs: int
     t: np.ndarray
@@ -96,10 +94,8 @@ def _errors(rows: list[Row]) -> Panel:
         low, high = ([100 * c.error_range[end] for _, c in found] for end in (0, 1))
         lines.append(Line(f"test error, {tag}", x, y, "o", low, high, bars=True))
     lines.append(panels.level(PLAIN, 100 * curves(rows)[PLAIN].error, "-"))
-    short = [
-        label.removeprefix("MR-ADMM, ").replace(", dual-variable perturbation", " (DVP)") for label in labels
-    ]
-    short = [label.replace(", penalty perturbation", " (PP)") for label in short]
+    named = {DVP: "ADMM (DVP)", PP: "M-ADMM (PP)"}
+    short = [named.get(label, label.removeprefix("MR-ADMM, ")) for label in labels]
     return Panel("test error at the end, mean and range", "", "error, %", lines, ticks=short)
 
 

@@ -8,7 +8,7 @@
 the bundled Adult; it equals LIBSVM's files in every row.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -24,8 +24,8 @@ from distadmm.errors import require
 from distadmm.flags import flag, flag_group
 from distadmm.methods.sharing import admm, equation10, jacobi, sgd
 from distadmm.methods.sharing.seat import Seat, iterate
-from distadmm.papers.command import reproduce
-from distadmm.papers.panels import QUICK, Row, publish
+from distadmm.papers.command import Made, reproduce
+from distadmm.papers.panels import Row
 from distadmm.papers.sharing_figures import FIGURES as DRAWN
 from distadmm.problems.columns import Columns
 from distadmm.problems.losses import Array, Logistic
@@ -135,7 +135,6 @@ def task(data: str, options: Options) -> Task:
 
 
 def curve(item: Item) -> list[Row]:
-    """The rows of one curve."""
     work = task(item.data, item.options)
     if item.curve == BEST:
         losses = [row["test_loss"] for row in _trained(item, work.held_out(item.seed))]
@@ -150,14 +149,12 @@ def _trained(item: Item, work: Task) -> list[Row]:
     def see(epoch: int, state: Any) -> None:
         rows.append(_row(item, work, epoch, state.x, state.b, centred=item.curve in CORRECTED))
 
-    if item.curve.startswith("SGD"):
-        _sgd(item, work, see)
-    elif item.curve in ("party 1 alone", "all features"):
+    if item.curve in ("party 1 alone", "all features"):
         count = 1 if item.curve == "party 1 alone" else len(work.blocks)
         x = _logistic_regression(work.blocks[:count], work.y)
         rows.append(_row(item, work, item.options.length, x, 0.0, centred=False))
     else:
-        _admm(item, work, see)
+        _iterated(item, work, see)
     return rows
 
 
@@ -169,15 +166,17 @@ class NoisyParallel(equation10.EquationTen):
     two_vectors: ClassVar[bool] = False
 
 
-def _admm(item: Item, work: Task, see: Callable[[int, Any], None]) -> None:
+def _iterated(item: Item, work: Task, see: Callable[[int, Any], None]) -> None:
     corrected = item.curve in CORRECTED
     problem = admm.Problem(LOSS, 1.0, intercept=corrected)
     blocks = {m: Columns(block, centre=corrected) for m, block in enumerate(work.blocks, 1)}
     seat = Seat(Star(parties=len(blocks)), problem, blocks, work.y, work.y.size)
     sigma = float(item.curve.removeprefix("sigma ")) if item.curve.startswith("sigma") else 0.0
     rho, tau, seed = RHO[item.data], TAU[item.data], item.seed
-    algorithm: admm.Form
-    if corrected:
+    algorithm: Any
+    if item.curve.startswith("SGD"):
+        algorithm = sgd.SGD(float(item.curve.split("eta ")[1]), 100, seed)
+    elif corrected:
         algorithm = jacobi.Corrected(tolerance=0.0)
     elif sigma > 0:
         noisy = NoisyParallel if tau else equation10.EquationTen
@@ -185,13 +184,6 @@ def _admm(item: Item, work: Task, see: Callable[[int, Any], None]) -> None:
     else:
         algorithm = (jacobi.Corrected if tau else jacobi.Paper)(rho=rho, tau=tau, tolerance=0.0)
     iterate(algorithm, seat, item.options.length, see)
-
-
-def _sgd(item: Item, work: Task, see: Callable[[int, Any], None]) -> None:
-    eta = float(item.curve.split("eta ")[1])
-    blocks = {m: Columns(block) for m, block in enumerate(work.blocks, 1)}
-    seat = Seat(Star(parties=len(blocks)), admm.Problem(LOSS, 1.0), blocks, work.y, work.y.size)
-    iterate(sgd.SGD(eta, 100, item.seed), seat, item.options.length, see)
 
 
 def _row(item: Item, work: Task, epoch: int, x: dict[int, Array], b: float, *, centred: bool) -> Row:
@@ -243,17 +235,14 @@ def items(options: Options) -> list[Item]:
     return made
 
 
-def work(options: Options, world: World, out: Path) -> None:
-    parts = world.share_out(curve, items(options))
-    if parts is None:
-        return
-    rows = [row for part in parts for row in part]
+def figures(options: Options, world: World) -> Iterator[Made]:
+    rows = [row for part in world.share_out(curve, items(options)) or [] for row in part]
     for figure in options.figures:
         own = [row for row in rows if row["figure"] == figure]
-        note = QUICK if options.quick else ""
-        publish(out / f"figure-{figure}", f"Figure {figure}: {own[0]['data']}", DRAWN[figure], own, note)
-    if not options.wide and options.figure == "all":
+        data = own[0]["data"] if own else ""
+        yield f"figure-{figure}", f"Figure {figure}: {data}", DRAWN[figure], [own]
+    if world.is_root and not options.wide and options.figure == "all":
         print("2a, 2b and 3b need `python -m distadmm data add gisette --from FILE`, or the flags of --help")
 
 
-main = reproduce("sharing", __doc__, Options, work)
+main = reproduce("sharing", __doc__, Options, figures)

@@ -43,7 +43,6 @@ def equal(one: Any, other: Any) -> bool:
 
 
 def options(name: str, family: str = "graph", **flags: Any) -> Any:
-    """The options of a small run of `name`."""
     usual = {"data": "tiny", "iterations": 12, "progress": "none", **SMALL[family]}
     return PROGRAMMES[family].unpack({**usual, "algorithm": name, **flags})
 

@@ -93,7 +93,6 @@ def _climbed(joint: Joint, corners: Array, symbols: Array, above: Array, at: lp.
 
 
 def _above(corners: Array, S: Array, price: Array, slope: float) -> Array:
-    """The bound of each cell."""
     t = corners @ S
     centre = np.maximum(log0(t.mean(axis=1)), FLOOR)
     linear = np.einsum("cvk,ck->cv", t, centre)

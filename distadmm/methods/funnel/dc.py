@@ -36,7 +36,6 @@ def step(joint: Joint, logv: Array, beta: Array) -> Array:
 
 
 def lagrangian(joint: Joint, v: Array, beta: Array) -> Array:
-    """L of every run."""
     by_symbol = (1 - beta) * entropy(joint.p @ v, axis=1)
     by_private = entropy(drs.inverse(joint) @ v, axis=2) @ joint.pS
     return by_symbol - by_private + beta * (entropy(v, axis=2) @ joint.p)

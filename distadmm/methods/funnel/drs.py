@@ -89,7 +89,6 @@ def step(joint: Joint, st: State, beta: Array, penalty: float, relaxation: float
 
 
 def first(joint: Joint, N: int, rng: np.random.Generator, runs: int) -> Array:
-    """Channels to start from (B x M x N)."""
     q = rng.random((runs, joint.M, N))
     for b in np.flatnonzero(np.arange(runs) % STARTS >= 2):
         sure = rng.permutation(N)[: joint.M]  # one to one, or onto a few symbols

@@ -61,12 +61,6 @@ def as_printed(joint: Joint, R: float, N: int, iterations: int) -> Outcome:
         return Outcome(n, float((t * np.log(t / r)).sum() + joint.HS), "")
 
 
-def with_zeros_kept(joint: Joint, R: float) -> Outcome:
-    """The same with 0 log 0 = 0 and N = M: the zeros of the start never leave."""
-    constant = f"the constant H(X) - R = {joint.HX - R:.6g}"
-    return Outcome(1, joint.ISX, f"stays at the identity channel: G is {constant} and has no root")
-
-
 def with_floor(joint: Joint, R: float, N: int, floor: float, iterations: int) -> Outcome:
     """From the printed start with `floor` in place of its zeros, in logarithms with Lambda = max(0, root)."""
     u = np.maximum(np.eye(joint.M, N) / joint.M, floor)
@@ -79,10 +73,12 @@ def with_floor(joint: Joint, R: float, N: int, floor: float, iterations: int) ->
 
 
 def report(joint: Joint, R: float, N: int, iterations: int) -> list[tuple[str, Outcome]]:
-    """Every reading of the printed algorithm and its outcome."""
+    """Every reading of the printed algorithm; with 0 log 0 = 0 and N = M the zeros of the start never leave."""
+    constant = f"the constant H(X) - R = {joint.HX - R:.6g}"
+    stays = Outcome(1, joint.ISX, f"stays at the identity channel: G is {constant} and has no root")
     found = [
         (f"as printed, |Y| = {N}", as_printed(joint, R, N, iterations)),
         (f"as printed, |Y| = |X| = {joint.M}", as_printed(joint, R, joint.M, iterations)),
-        ("with 0 log 0 = 0", with_zeros_kept(joint, R)),
+        ("with 0 log 0 = 0", stays),
     ]
     return found + [(f"zeros set to {e:g}", with_floor(joint, R, N, e, iterations)) for e in FLOORS]

@@ -131,8 +131,6 @@ def usual(known: perfect.Perfect, rounds: int = 60) -> Effort:
 
 
 class Found(NamedTuple):
-    """What one run knows at its end."""
-
     w: Array  # M x C: posteriors in use, and those worth offering to the last program
     at: Optimum  # of the run's own pool
     gap: float  # best reduced cost the last search found

@@ -109,7 +109,6 @@ def from_joint(J: Array, **names) -> Joint:
 
 
 def of_table(table: Table, smooth: float = 0.0, perturb: float = 0.0) -> Joint:
-    """The joint distribution of a table, with pseudo-counts."""
     table = table.smoothed(smooth, perturb)
     return from_joint(table.cells, private=table.private, public=table.public, source=table.source)
 

@@ -26,7 +26,6 @@ def mapping(joint: Joint, solution: Solution, column: str = "") -> ColumnMapping
 
 
 def head(joint: Joint, known: Perfect) -> list[str]:
-    """What the problem is."""
     sizes = f"|S| = {joint.K}, |X| = {joint.M}, H(X) = {joint.HX:.6g} nats, I(S;X) = {joint.ISX:.6g}"
     if not joint.HX > 0:
         return [joint.source, sizes, "X is constant: there is nothing to tell"]
@@ -105,7 +104,6 @@ def of_literal(outcomes: Mapping[float, Sequence[tuple[str, Outcome]]]) -> list[
 
 
 def told_literal(outcomes: Sequence[tuple[str, Outcome]], R: float) -> list[str]:
-    """What became of Algorithm 1 as printed."""
     lines = [f"Algorithm 1 of the paper as printed, R = {R:.6g} (claimed by the paper, refuted):"]
     for reading, outcome in outcomes:
         value = "" if np.isnan(outcome.value) else f"I(S;Y) = {outcome.value:.6g}; "

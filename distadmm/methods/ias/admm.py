@@ -204,8 +204,6 @@ def look(objective: Objective, state: State, rho: float) -> Look:
 
 
 class Run(NamedTuple):
-    """Algorithm 1 run to its end on one start."""
-
     state: State
     inner: int  # inner steps in all
     outer: int
@@ -275,7 +273,6 @@ def inner_loop(objective: Objective, P: Array, eps: float, rho: float, sign: flo
 
 
 def told(objective: Objective, P: Array, eps: float, rho: float) -> list[str]:
-    """Both signs from the same start, and the verdict."""
     lines = []
     for name, sign in (("(19) as printed", PRINTED), ("(19) corrected ", CORRECTED)):
         seen = inner_loop(objective, P, eps, rho, sign)

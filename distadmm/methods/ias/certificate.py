@@ -16,6 +16,7 @@ from distadmm.methods.ias.polish import fill, join, polish, posteriors, used_col
 
 CLOSED = 1e-7  # a gap this small needs no more rounds
 OPEN = 1e-6  # one above this is no proof of optimality
+ROUNDS = 30  # of column generation, at most
 VANISHING = 1e-12  # the eps at which the bound is priced
 
 
@@ -55,7 +56,6 @@ class Certificate(NamedTuple):
         return f"OPEN: a bound, no proof of optimality; {self.open:.2g} is open after {how}"
 
     def sentence(self, beta: float) -> str:
-        """One line for people."""
         kind = "" if self.proved else " (heuristic: |S| is too large for branch and bound)"
         left = f" ({self.standing})" if self.proved and self.open > OPEN else ""
         known = range_of_beta(self.thresholds, beta)
@@ -93,7 +93,6 @@ def certify(
     P: Array,
     eps: float,
     *,
-    rounds: int = 30,
     seed: int = 0,
     found: Thresholds | None = None,
 ) -> tuple[Array, Certificate]:
@@ -104,7 +103,7 @@ def certify(
     # The bound knows no |U|: it is closed with as many symbols as the optimum can need.
     current = polish(objective, fill(P, max(P.shape), tiny), tiny)
     upper = np.inf
-    while done < rounds:
+    while done < ROUNDS:
         done += 1
         priced = _price(objective, current.a, seed, 1e-9)
         simplices += priced.simplices

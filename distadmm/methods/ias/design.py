@@ -21,8 +21,6 @@ STARTS = ("sparse", "uniform")
 
 @dataclass(frozen=True, eq=False)
 class Design:
-    """A mapping P_{U|Y} and what was found out about it."""
-
     problem: Inference
     measure: str
     beta: float

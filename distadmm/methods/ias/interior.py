@@ -15,6 +15,7 @@ import numpy as np
 
 from distadmm.methods.ias.objective import Array, Objective
 
+THINNEST = 1e-14  # barrier
 TO_THE_WALL = 0.995  # of the way to a bound, at most
 
 
@@ -65,8 +66,6 @@ def _blocks(objective: Objective, X: Array, barrier: Array, theta: Array) -> _Bl
 
 
 class Climb(NamedTuple):
-    """Where the Newton steps ended."""
-
     P: Array
     F: float  # of G, that is of (10) when there was a tangent
     steps: int
@@ -93,10 +92,8 @@ def climb(
     *,
     tangent: Array | None = None,
     mu: float = 1e-5,
-    mu_end: float = 1e-14,
-    steps: int = 100,
 ) -> Climb:
-    """Newton steps from the mapping P[y, u] >= eps (rows of any common sum) until the barrier is `mu_end`.
+    """At most 100 Newton steps from the mapping P[y, u] >= eps (rows of any common sum) while the barrier falls.
 
     `eps` may differ from column to column.
 
@@ -113,7 +110,7 @@ def climb(
     G, g = _worth(objective, P, tangent)
     rows = np.arange(len(P))
     k = 0
-    while k < steps:
+    while k < 100:
         k += 1
         try:
             direction, nu = _newton_direction(objective, P, V / Z, p[:, None] * g + mu / Z, full)
@@ -134,9 +131,9 @@ def climb(
         P = eps + Z
         V = V + min(1.0, _to_the_wall(V, dual)) * dual
         complement = float((Z * V).mean())
-        if mu <= mu_end and slope < 1e-13:
+        if mu <= THINNEST and slope < 1e-13:
             break
-        mu = max(mu_end, min(mu, 0.1 * complement if length > 0.9 else 0.7 * complement))
+        mu = max(THINNEST, min(mu, 0.1 * complement if length > 0.9 else 0.7 * complement))
     return Climb(P * (total / P.sum(1, keepdims=True)), G, k, nu / p, V.sum(0))
 
 

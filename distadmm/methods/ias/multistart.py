@@ -22,8 +22,6 @@ POLISHED = 4  # the best starts, that are climbed to the optimum
 
 @dataclass(frozen=True)
 class Method:
-    """A method and what it can be told."""
-
     name: str = "gba"
     iterations: int | None = None  # of its outer loop; None: the method's own default
     tolerance: float | None = None
@@ -70,8 +68,6 @@ def _stack(runs: list[gba.Ascent]) -> gba.Ascent:
 
 
 class Found(NamedTuple):
-    """The best mapping of all starts."""
-
     P: Array  # (|Y|, |U|)
     F: float
     F_starts: Array  # F of every start, before polishing

@@ -47,7 +47,6 @@ class Data:
         return problem, ball_of(table, self.confidence, self.alphabets)
 
     def table(self) -> tables.Table | None:
-        """The rows, counted."""
         if not (self.infer and self.column):
             return None
         require(self.infer != self.column, f"--infer and --column are both {self.infer!r}; name two columns")

@@ -27,8 +27,6 @@ class Candidate(NamedTuple):
 
 
 class Point(NamedTuple):
-    """The best mapping for one beta."""
-
     beta: float
     F: float
     I: float

@@ -28,7 +28,6 @@ class Polished(NamedTuple):
 
 
 def posteriors(objective: Objective, P: Array) -> tuple[Array, Array]:
-    """p(u), and P_{Y|u} in rows."""
     joint = (objective.problem.P_Y[:, None] * P).T
     mass = joint.sum(1)
     return mass, joint / mass[:, None]

@@ -89,7 +89,6 @@ def of_curve(curve: Curve) -> dict[str, Any]:
 
 
 def curve_lines(curve: Curve) -> list[str]:
-    """The Pareto curve as a table, for people."""
     limits = curve.thresholds
     lines = [f"{'beta':>9} {'I(S;U)':>10} {'E[d]':>10} {'F':>12} {'gap':>9}  certified  found by"]
     for p in curve.points:

@@ -221,27 +221,22 @@ def solve_printed(
     *,
     epsilon: float,
     adjacency: Adjacency,
-    lam: float,
-    alpha: float | None = None,
     delta: float = 1e-5,
     loss: str = "logistic",
     bound: float = 1.0,
     iterations: int = 50,
     seed: int | None = None,
     ledger: MemoryLedger | None = None,
-    shortest: float = 1e-8,
-    longest: float = 1e8,
     inner: int = 40,
+    **steps: Any,
 ) -> PrivateSolution:
     """Algorithm 1 as printed, with the sigma of Theorem 3.3 for gradients bounded by U = `bound`.
 
-    Its claim is refuted; the ledger says so and epsilon is infinite.
+    Its claim is refuted; the ledger says so and epsilon is infinite.  `steps` are lam, and if wanted alpha, shortest
+    and longest.
     """
     X, y, smooth = checked(X, y, loss)
-    price = printed_price(
-        epsilon, delta, adjacency, X.shape[1], iterations, bound, lam=lam, alpha=alpha, shortest=shortest,
-        longest=longest,
-    )  # fmt: skip
+    price = printed_price(epsilon, delta, adjacency, X.shape[1], iterations, bound, **steps)
     mode = "secure" if seed is None else "simulation"
     ledger = _ledger(ledger, adjacency, mode, "paper")
     state, history = _run(printed_course(X, y, smooth, price, ledger, source_of(mode, seed), inner))

@@ -22,8 +22,6 @@ _LEAST = 3.0  # alpha is no less than this
 
 @dataclass(frozen=True)
 class Plan:
-    """A private run's constants."""
-
     epsilon: float
     delta: float
     adjacency: Adjacency

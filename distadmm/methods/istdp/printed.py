@@ -140,13 +140,9 @@ def step_delta(n: int, longest: float, epsilon: float, delta: float) -> float:
     from scipy.special import ndtr
 
     sigma = noise_scale(epsilon, delta, 2, 1.0)
-    rows, labels = np.zeros((n + 1, 1)), np.ones(n + 1)
-    rows[-1] = 1.0
-    gradient = [
-        Logistic().slope(rows @ theta, labels) @ rows / (n + 1) for theta in (np.array([0.01]), np.zeros(1))
-    ]
-    here, there = longest, min(0.01 / float(gradient[0][0] - gradient[1][0]), longest)
-    drift = -there * float(gradient[1][0])
+    gradient = Logistic().slope(np.array([0.01, 0.0]), np.ones(2)) / (n + 1)  # at theta^0 and theta^1
+    here, there = longest, min(0.01 / float(gradient[0] - gradient[1]), longest)
+    drift = -there * float(gradient[1])
     cuts = np.geomspace(there * sigma * 1e-3, max(here, there) * sigma * 5, 4000)
     beyond = 2 * ndtr(-cuts / (here * sigma))
     beyond_more = ndtr((drift - cuts) / (there * sigma)) + ndtr((-cuts - drift) / (there * sigma))

@@ -13,7 +13,6 @@ from distadmm.problems.losses import foreign
 
 
 def outlook(options: Options, rows: Rows, price: release.Price | None) -> str:
-    """What would be run."""
     model, privacy, (n, d) = options.model, options.privacy, rows.X.shape
     counted = f"{n} rows, " if privacy.adjacency != "add-remove" else ""
     text = f"{rows.description['name']}: {counted}{d} columns; loss {model.loss}, penalty {model.penalty}"
@@ -39,7 +38,6 @@ def outlook(options: Options, rows: Rows, price: release.Price | None) -> str:
 
 
 def closing(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """The closing table."""
     left_out = ["notes", "statement", "seconds"]
     left_out += ["epsilon", "delta"] if summary["adjacency"] is None else []
     for name, value in summary.items():

@@ -83,7 +83,6 @@ def claimed_sensitivity(width: int, parties: int, problem: Problem, rho: float, 
 
 
 def claimed_sigma(sensitivity: float, epsilon: float, delta: float) -> float:
-    """Theorem 1's sigma of one iteration."""
     return math.sqrt(2.0 * math.log(1.25 / delta)) * sensitivity / epsilon
 
 

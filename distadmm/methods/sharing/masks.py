@@ -20,7 +20,6 @@ import importlib.util
 import os
 import secrets
 from collections.abc import Iterable, Mapping
-from typing import Protocol
 
 import numpy as np
 
@@ -31,18 +30,6 @@ from distadmm.ranks.star import Array, Star
 FRACTION_BITS = 36  # predictions up to 2^26 / M, to 1.5e-11
 
 
-class Collector(Protocol):
-    """Takes the parties' vectors of one round to the centre."""
-
-    def as_sent(self, vector: Array) -> Array:
-        """The vector as it counts at the centre."""
-        ...
-
-    def collect(self, sent: Mapping[int, Array], t: int) -> Array | None:
-        """The sum at the centre, else None."""
-        ...
-
-
 class InClear:
     """Every vector as it is."""
 
@@ -50,9 +37,11 @@ class InClear:
         self.star, self.rows = star, rows
 
     def as_sent(self, vector: Array) -> Array:
+        """The vector as it counts at the centre."""
         return self.star.rounded(vector)
 
     def collect(self, sent: Mapping[int, Array], t: int) -> Array | None:
+        """The sum at the centre, else None."""
         arrived = self.star.up(sent, self.rows)
         return None if arrived is None else total_of(arrived, self.rows)
 

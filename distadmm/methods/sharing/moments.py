@@ -96,6 +96,15 @@ def _cut(values: Array, bits: int) -> Array:
     return np.trunc(values * 2.0**bits) * 2.0**-bits
 
 
+def _scaled(weights: Array, matrix: Any) -> Any:
+    """Row i of a matrix, sparse or not, times weight i."""
+    if not hasattr(matrix, "tocsr"):
+        return weights[:, None] * matrix
+    from scipy.sparse import diags
+
+    return (diags(weights) @ matrix).tocsr()
+
+
 class Rows:
     """A party's rows as the mechanisms see them: cut at 0 if so agreed, and no longer than R.
 
@@ -114,18 +123,12 @@ class Rows:
         norms = np.sqrt(np.asarray(squares).ravel())
         # A hair below R, so that rounding in the product cannot exceed it.
         factor = np.where(norms > bounds.row, bounds.row * (1 - 1e-12) / np.maximum(norms, 1e-300), 1.0)
-        if self.sparse:
-            from scipy.sparse import diags
-
-            self.matrix = (diags(factor) @ matrix).tocsr()
-            if exact:
-                self.matrix.data = _cut(self.matrix.data, _ROW_BITS)
-            self.transposed = self.matrix.T.tocsr()
-        else:
-            self.matrix = factor[:, None] * matrix
-            if exact:
-                self.matrix = _cut(self.matrix, _ROW_BITS)
-            self.transposed = self.matrix.T
+        self.matrix = _scaled(factor, matrix)
+        if exact and self.sparse:
+            self.matrix.data = _cut(self.matrix.data, _ROW_BITS)
+        elif exact:
+            self.matrix = _cut(self.matrix, _ROW_BITS)
+        self.transposed = self.matrix.T.tocsr() if self.sparse else self.matrix.T
         self.width = int(self.matrix.shape[1])
         self.clipped = int((factor < 1).sum())
 
@@ -142,15 +145,7 @@ class Rows:
 
     def curvature(self, h: Array | None = None) -> Array:
         """sum_i h_i phi_i phi_i'; h = 1 when none is given."""
-        if h is None:
-            right = self.matrix
-        elif self.sparse:
-            from scipy.sparse import diags
-
-            right = diags(h) @ self.matrix
-        else:
-            right = h[:, None] * self.matrix
-        product = self.transposed @ right
+        product = self.transposed @ (self.matrix if h is None else _scaled(h, self.matrix))
         return product.toarray() if self.sparse else np.asarray(product)
 
 
@@ -161,6 +156,10 @@ class Reply(NamedTuple):
     curvature: Array  # H
     sigma_g: float  # standard deviation of the noise in `target`
     sigma_h: float  # of the diagonal of H; off the diagonal it is this over sqrt(2)
+
+    def spread(self, w: Array, x: Array, extra: float) -> Array:
+        """The variance of the target in each direction of H: see `shrunk`."""
+        return w * (1.0 + extra) + self.sigma_g**2 + 0.5 * self.sigma_h**2 * float(x @ x)
 
 
 def slopes(loss: Loss, z: Array, labels: Array, bounds: Bounds) -> tuple[Array, Array]:
@@ -190,8 +189,7 @@ def shrunk(reply: Reply, lam: float, extra: float = 0.0) -> Array:
     m = U.T @ reply.target
     x = np.zeros_like(m)
     for _ in range(100):
-        spread = w * (1.0 + extra) + reply.sigma_g**2 + 0.5 * reply.sigma_h**2 * float(x @ x)
-        below = w * w + lam * spread
+        below = w * w + lam * reply.spread(w, x, extra)
         new = np.divide(w * m, below, out=np.zeros_like(m), where=below > 0)
         if np.abs(new - x).max(initial=0.0) <= 1e-13 * (1e-300 + np.abs(new).max(initial=0.0)):
             return U @ new
@@ -207,9 +205,7 @@ def prior_precision(reply: Reply, extra: float = 0.0) -> float:
     grid = np.logspace(-2, 4, 61)
     fits = []
     for lam in grid:
-        x = shrunk(reply, lam, extra)
-        spread = w * (1.0 + extra) + reply.sigma_g**2 + 0.5 * reply.sigma_h**2 * float(x @ x)
-        total = w * w / lam + spread
+        total = w * w / lam + reply.spread(w, shrunk(reply, lam, extra), extra)
         seen = total > 0
         fits.append(float(np.log(total[seen]).sum() + (m[seen] ** 2 / total[seen]).sum()))
     return float(grid[int(np.argmin(fits))])
@@ -267,8 +263,6 @@ def schedule(
 
 
 class Desk(NamedTuple):
-    """What a party answers from."""
-
     rows: Rows
     bounds: Bounds
     plan: Schedule
@@ -299,7 +293,7 @@ def one_reply(desk: Desk, z1: Array, labels: Array, loss: Loss, lam: float) -> A
     return _answer(x, gradients, H)
 
 
-def admm_reply(desk: Desk, z1: Array, labels: Array, loss: Loss, lam: float, rho: float = 0.1) -> Answer:
+def admm_reply(desk: Desk, z1: Array, labels: Array, loss: Loss, lam: float) -> Answer:
     """V1-ADMM: the iteration itself, with z and y kept at the party and only D'y and the Gram matrix released.
 
         x = (lambda I + rho G)^-1 (rho G x - D'(2 y_t - y_{t-1}))
@@ -309,7 +303,7 @@ def admm_reply(desk: Desk, z1: Array, labels: Array, loss: Loss, lam: float, rho
     The x-update allows for the noise as V1 does; the mean of the models is the result.
     """
     rows, bounds, plan, out = desk
-    z1 = bounded(z1, -LARGEST, LARGEST)
+    z1, rho = bounded(z1, -LARGEST, LARGEST), 0.1
     G = out.symmetric(rows.curvature(), plan.matrix, 0, 0)
     x = np.zeros(rows.width)
     models: list[Array] = []

@@ -72,19 +72,22 @@ class Observer:
 
         A model is for centred columns where the problem has an intercept, unless it is `plain`.
         """
-        gathered = self.star.world.gather(dict(x))
-        if gathered is None:
+        models = self._gathered(x)
+        if models is None:
             return None
-        whole = {m: part[m] for part in gathered for m in part}
-        shift = 0.0 if plain else sum(float(whole[m] @ self.means[m]) for m in sorted(whole))
-        return self.measure(Model({m: whole[m] for m in sorted(whole)}, b - shift))
+        shift = 0.0 if plain else sum(float(models[m] @ self.means[m]) for m in models)
+        return self.measure(Model(models, b - shift))
+
+    def _gathered(self, x: Mapping[int, Array]) -> dict[int, Array] | None:
+        """All parties' models in their order on rank 0, else None."""
+        parts = self.star.world.gather(dict(x))
+        return parts if parts is None else dict(sorted(item for part in parts for item in part.items()))
 
     def stationarity(self, state: Any) -> float:
         """V on rank 0, and NaN elsewhere; called by every rank, of a problem that is not convex."""
-        gathered = self.star.world.gather(dict(state.x))
-        if gathered is None or self.labels is None or not self.exact:
+        models = self._gathered(state.x)
+        if models is None or self.labels is None or not self.exact:
             return float("nan")
-        models = {m: x for part in gathered for m, x in part.items()}
         slopes = {m: partial(self._slope, m) for m in models}
         return stationary.measure(self.problem, self.labels, state, models, slopes)
 
@@ -126,15 +129,13 @@ class Watcher:
         return []
 
     def measure(self, k: int, phase: str, state: Any, before: Any, seconds: float, later: bool) -> list[Line]:
-        metrics = None
+        metrics, V, rho, residual = None, *[float("nan")] * 3
         if self.observer is not None:
             metrics = self.observer.metrics(state.x, state.b, plain=self.plain)
-        V = float("nan")
-        if self.observer is not None and isinstance(state, admm.State) and not self.observer.problem.convex:
-            V = self.observer.stationarity(state)
+            if isinstance(state, admm.State) and not self.observer.problem.convex:
+                V = self.observer.stationarity(state)
         if not self.star.is_centre:
             return []
-        rho, residual = float("nan"), float("nan")
         if isinstance(state, admm.State):
             scale = max(float(np.linalg.norm(state.z)), 1e-300)
             rho, residual = state.rho, float(np.linalg.norm(state.total - state.z)) / scale

@@ -149,21 +149,14 @@ def _one_order(data: DataOptions, star: Star, own: Records) -> tuple[tuple[str, 
 
 def _agreed(star: Star, rows: int) -> int:
     """The number of new records, which all parties must agree on."""
-    counts = star.world.gather(rows if star.hosted else None)
-
-    def compare() -> int:
-        found = {count for count in counts or [] if count is not None}
-        require(
-            len(found) == 1,
-            f"the parties bring {' and '.join(map(str, sorted(found)))} records; needed: the same ones, in order",
-        )
-        return found.pop()
-
-    return star.world.on_root(compare)
+    found = {count for count in star.world.allgather(rows if star.hosted else None) if count is not None}
+    numbers = " and ".join(map(str, sorted(found)))
+    with star.world.together():
+        require(len(found) == 1, f"the parties bring {numbers} records; needed: the same ones, in order")
+    return found.pop()
 
 
 def _apply(model: dict[str, Array], matrix: Any, who: str) -> Array:
-    """One party's share of the scores."""
     require(
         matrix.shape[1] == model["coefficients"].size,
         f"{who} brings {matrix.shape[1]} columns, its model has {model['coefficients'].size}; "

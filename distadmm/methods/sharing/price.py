@@ -202,8 +202,8 @@ def as_claimed(price: Price, privacy: PrivacyOptions, star: Star, out: Mapping[i
         spent = [event for event in each.ledger.events if event.unbounded]
         broken = next((event.words for event in spent if event.words != statements.EQUATION_10), "")
         own.append((published_epsilon(spent, "replace"), len(spent), broken))
-    epsilon, rounds, _ = max(each for some in star.world.allgather(own) for each in some)
-    why = max(each[2] for some in star.world.allgather(own) for each in some)
+    every = [each for some in star.world.allgather(own) for each in some]
+    (epsilon, rounds, _), why = max(every), max(broken for *_, broken in every)
     said = [*price.said, statements.of_corollary(epsilon, rounds, privacy.delta, why)]
     return price._replace(said=said, facts=price.facts | {"published_epsilon": epsilon})
 
@@ -285,6 +285,7 @@ def _contents(
 
 
 def _planned(queries: Sequence[Query], mode: str, unchecked: str) -> list[Event]:
+    """What an account is told that a party will release."""
     if unchecked:
         return [Unbounded(unchecked)]
     bare = [Unbounded("sent without noise")] if any(q.sigma == 0 for q in queries) or not queries else []

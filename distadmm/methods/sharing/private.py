@@ -133,21 +133,35 @@ def train(
     for m, out in releases.items():
         node: Any = out.ledger.node
         require(node == m, f"the ledger of node {node} was given to party {m}; give each its own")
-    if agreed.mechanism == "v2":
-        own = own or own_model(star, parts, problem.loss, agreed)
-        return _train_mutual(star, parts, agreed, releases, own)
     x: dict[int, Array] = {}
-    z1, labels, b = None, None, 0.0
+    told, b, others = None, 0.0, {m: parts.rows for m in star.home if m > 1}
     mode = next(iter(releases.values())).mode if releases else "simulation"
-    if star.is_centre:
-        assert parts.labels is not None
-        x[1], b = observe.centralised([parts.train[1]], parts.labels, problem)
-        z1, labels = parts.train[1] @ x[1] + b, parts.labels.astype(np.int8)
-    others = {m: parts.rows for m in star.home if m > 1}
-    scores = star.deal(dict.fromkeys(others, z1) if z1 is not None else None, others, np.float64)
-    signs = star.deal(dict.fromkeys(others, labels) if labels is not None else None, others, np.int8)
-    received = {m: (scores[m], signs[m].astype(float)) for m in scores}
-    given = answers(parts, agreed, releases, received, problem)
+
+    def dealt(value: Array | None, dtype: Any) -> dict[int, Array]:
+        return star.deal(None if value is None else dict.fromkeys(others, value), others, dtype)
+
+    if agreed.mechanism == "v2":
+        query = slope_query(agreed, parts.rows, mode)
+        clip = slope_clip(query.sigma)
+        if own := own or own_model(star, parts, problem.loss, agreed):
+            x[1], g = own
+            releases[1].commit([query])
+            told = releases[1].vector(g, query, 0)
+        given = {}
+        for m, g in dealt(told, np.float64).items():
+            desk = _ready(parts, agreed, m, releases[m], query.sigma)
+            given[m] = moments.mutual_reply(desk, g, query.sigma, clip)
+    else:
+        if star.is_centre:
+            assert parts.labels is not None
+            x[1], b = observe.centralised([parts.train[1]], parts.labels, problem)
+            told = parts.train[1] @ x[1] + b
+        scores = dealt(told, np.float64)
+        signs = dealt(
+            parts.labels.astype(np.int8) if star.is_centre and parts.labels is not None else None, np.int8
+        )
+        received = {m: (scores[m], signs[m].astype(float)) for m in scores}
+        given = answers(parts, agreed, releases, received, problem)
     replies = _collect(star, agreed, given, mode)
     return Trained({**x, **{m: answer.x for m, answer in given.items()}}, b, replies)
 
@@ -166,32 +180,6 @@ def answers(
         m: reply(_ready(parts, agreed, m, releases[m], made=rows), z1, labels, problem.loss, problem.lam)
         for m, (z1, labels) in received.items()
     }
-
-
-def _train_mutual(
-    star: Star,
-    parts: Parts,
-    agreed: Agreement,
-    releases: Mapping[int, Releases],
-    own: tuple[Array, Array] | None,
-) -> Trained:
-    x: dict[int, Array] = {}
-    noisy = None
-    mode = next(iter(releases.values())).mode if releases else "simulation"
-    query = slope_query(agreed, parts.rows, mode)
-    if own is not None:
-        x[1], g = own
-        releases[1].commit([query])
-        noisy = releases[1].vector(g, query, 0)
-    others = {m: parts.rows for m in star.home if m > 1}
-    received = star.deal(dict.fromkeys(others, noisy) if noisy is not None else None, others, np.float64)
-    spread = query.sigma
-    given = {
-        m: moments.mutual_reply(_ready(parts, agreed, m, releases[m], spread), g, spread, slope_clip(spread))
-        for m, g in received.items()
-    }
-    replies = _collect(star, agreed, given, mode)
-    return Trained({**x, **{m: answer.x for m, answer in given.items()}}, 0.0, replies)
 
 
 def _ready(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from distadmm.errors import require
-from distadmm.methods.sharing.masks import Collector, InClear, Masked
+from distadmm.methods.sharing.masks import InClear, Masked
 from distadmm.methods.sharing.release import Release
 from distadmm.node import under
 from distadmm.problems.columns import Columns
@@ -39,7 +39,7 @@ class Seat:
         self.labels = labels if fabric.is_centre else None
         self.release, self.masked = release or Release(), masked
         fabric.guard = self.release.guard
-        self.collector: Collector = Masked(fabric, rows) if masked else InClear(fabric, rows)
+        self.collector = Masked(fabric, rows) if masked else InClear(fabric, rows)
 
     @property
     def members(self) -> Array:
@@ -121,7 +121,6 @@ class Solution(NamedTuple):
 
 
 def solution_of(algorithm: Any, k: int, state: Any, seat: Seat, *, private: bool = False) -> Solution:
-    """What the last state of a star algorithm says."""
     means = {m: block.mean for m, block in seat.blocks.items()}
     theta = getattr(state, "theta", float("nan"))
     explain = getattr(algorithm, "explain", None)

@@ -24,8 +24,6 @@ SPREAD = 0.01  # of the random start, as the paper's SGD has it
 
 
 class State(NamedTuple):
-    """What this rank knows between epochs."""
-
     x: dict[int, Array]  # models of the parties hosted here
     b: float  # the centre's intercept
     t: int  # mini-batches so far

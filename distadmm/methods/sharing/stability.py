@@ -59,19 +59,19 @@ def curvature_penalty(curvature: Array, rho: float) -> float:
 CURVATURE_ROUNDS = (0, 1, 3, 6, 10, 15, 20)  # when the penalty is set anew; it is frozen afterwards
 
 
-def trouble(residuals: Array, window: int = 25, floor: float = 3e-2) -> str | None:
+def trouble(residuals: Array) -> str | None:
     """Tells a run that will not converge from a slow one, by the relative primal residual |S - z| of its iterations.
 
     A converging run keeps lowering its best residual; a logistic run that fails settles on a limit cycle
-    of bounded height, so waiting for an overflow would wait for ever.  A verdict on circling needs three windows;
-    below `floor` the run is as good as there, and noise may hold it.
+    of bounded height, so waiting for an overflow would wait for ever.  Below `floor` the run is as good as there, and
+    noise may hold it.
     """
-    residual, count = float(residuals[-1]), len(residuals)
+    residual, count, floor = float(residuals[-1]), len(residuals), 3e-2
     if not np.isfinite(residual):
         return "the iterates overflowed"
     if residual > 10 and count > 5 and residual > 1e3 * max(float(residuals.min()), 1e-8):
         return f"the residual grew to {residual:.2g} times the predictions"
-    if count >= 3 * window:
+    if count >= 75:
         late = float(residuals[-count // 3 :].min()) if residual > floor else 0.0  # never above the last one
         if late > floor and late > 0.95 * float(residuals[count // 4 : -count // 3].min()):
             return f"the residual has circled at {late:.2g} of the predictions and no longer falls"
@@ -79,9 +79,7 @@ def trouble(residuals: Array, window: int = 25, floor: float = 3e-2) -> str | No
 
 
 def remedy(theta: float, parties: int, tau: float, rho: float, curvature: float) -> str:
-    """What to do about it, in numbers."""
-    known = float(parties) if np.isnan(theta) else theta
-    bound = "at most theta" if np.isnan(theta) else "theta"
+    known, bound = (float(parties), "at most theta") if np.isnan(theta) else (theta, "theta")
     weight = proximal_weight(known)
     if tau + 1e-12 < weight:
         least = least_stable_rho(known, tau, curvature)

@@ -132,7 +132,6 @@ def said_of_masks(parties: int, *, noisy: bool = False) -> list[str]:
 
 
 def outlook(star: Star, parts: Parts, form: str, iterations: int) -> str:
-    """What a dry run says of a run without privacy."""
     vectors = 2 if form == "paper" else 1
     size = parts.rows * star.wire.itemsize
     return (

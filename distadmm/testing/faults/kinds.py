@@ -114,8 +114,6 @@ OF_A_SWEEP = (
 
 
 class Fault(NamedTuple):
-    """One of them, to the last detail."""
-
     seed: int
     case: str
     kind: Kind

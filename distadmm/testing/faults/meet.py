@@ -159,7 +159,6 @@ def spoilt(state: Any) -> Any:
 
 
 def main(rank: str, fault: str, where: str, call: str, programme: str, *words: str) -> int:
-    """The programme with its fault."""
     flags = list(words)
     module = importlib.import_module(f"distadmm.{programme}")
     kind = type(getattr(module, "PROGRAMME", None))

@@ -46,7 +46,6 @@ class Stage:
         return self.place / f"run-{self._number}"
 
     def clear(self) -> None:
-        """Take away what the last trial left."""
         kept = {path.name for path in self._known.values()}
         for path in self.place.iterdir():
             if path.name.removesuffix(".tap") not in kept and path.name != "state":
