@@ -91,15 +91,11 @@ class Stage(NamedTuple):
     @classmethod
     def of(cls, A: Array, queries: Sequence[Any], mode: str, steps: int) -> "Stage":
         queries = [_narrow(query) for query in queries]
-        query = queries[0]
-        S = np.diag([_claimed(_event(each, mode), each, mode) ** 2 for each in queries])
-        unit = 0.0
-        if isinstance(query, Paired):
-            unit = query.spacing
+        units = [_unit(query, mode) for query in queries]
+        S = np.diag([_claimed(_event(each, mode), each, unit) ** 2 for each, unit in zip(queries, units)])
+        if isinstance(queries[0], Paired):
             S += shared(A, queries)
-        elif mode == "secure":
-            unit = query.grid.spacing
-        return cls(queries, steps, unit, np.array([each.sensitivity for each in queries]), S)
+        return cls(queries, steps, units[0], np.array([each.sensitivity for each in queries]), S)
 
 
 def shared(A: Array, queries: Sequence[Paired]) -> Array:
@@ -209,13 +205,16 @@ def _narrow(query: Any) -> Any:
     return replace(query, dimension=width, **own)
 
 
-def _claimed(event: Any, query: Any, mode: str) -> float:
-    """The deviation of a node's own noise, as its entry says."""
+def _unit(query: Any, mode: str) -> float:
+    """Of the grid that a release lies on; 0: none."""
     if isinstance(query, Paired):
-        return event.sigma_grid * query.spacing
-    if mode == "secure":
-        return event.sigma_grid * query.grid.spacing
-    return event.noise_multiplier * query.sensitivity
+        return query.spacing
+    return query.grid.spacing if mode == "secure" else 0.0
+
+
+def _claimed(event: Any, query: Any, unit: float) -> float:
+    """The deviation of a node's own noise, as its entry says."""
+    return event.sigma_grid * unit if unit else event.noise_multiplier * query.sensitivity
 
 
 def _release(

@@ -39,7 +39,6 @@ def of_run(run: RunDirectory, width: int) -> Play:
     """How to attack `run`; `width` columns at most."""
     if run.summary is None:
         run.refuse("which has not ended; audit it when it has")
-    assert run.summary is not None
     if "paper" in (run.config.get("mechanism"), run.config.get("form")) and run.config.get("epsilon"):
         printed = f"python -m distadmm audit {run.kind}-printed"
         run.refuse(f"whose mechanism claims nothing; what the paper claims: {printed}")

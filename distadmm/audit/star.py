@@ -55,7 +55,6 @@ def of_run(run: RunDirectory) -> tuple[list[Message], int, bool]:
     """The messages of a run, its number of parties, and whether its noise was a simulation."""
     if run.summary is None or str(run.summary["ended"]) not in ("iterations", "converged", "divergence"):
         run.refuse("which did not come to its end; let it go on, or make it again")
-    assert run.summary is not None
     programme = sharing.PROGRAMME
     quiet = ["--observe", "none", "--progress", "none", "--run-code"]  # who opened `run` saw to that
     options = programme.read(["--config", str(run.path / "config.json"), *quiet])
@@ -92,13 +91,12 @@ def seen_by(messages: Sequence[Message], members: Sequence[int]) -> dict[str, Ar
             way = f"party-{m:04d}" if message.up else f"centre-to-{m:04d}"
             kind = "" if message.kind == "vector" else f"-{message.kind}"
             found.setdefault(f"{seen}-{way}{kind}", []).append(message.value)
-    return {name: array for key, rows in found.items() for name, array in _stacked(key, rows)}
-
-
-def _stacked(name: str, rows: Sequence[Array]) -> list[tuple[str, Array]]:
-    if len({row.shape for row in rows}) == 1:
-        return [(name, np.stack(rows))]
-    return [(f"{name}-message-{number}", row) for number, row in enumerate(rows)]
+    named: dict[str, Array] = {}
+    for name, rows in found.items():
+        alike = len({row.shape for row in rows}) == 1
+        each = {f"{name}-message-{number}": row for number, row in enumerate(rows)}
+        named |= {name: np.stack(rows)} if alike else each
+    return named
 
 
 def counts(messages: Sequence[Message]) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ import numpy as np
 from distadmm import ias
 from distadmm.flags import flag, flag_group
 from distadmm.methods.ias import admm, certificate, ga, gba
-from distadmm.methods.ias.inference import Inference, stand_in
+from distadmm.methods.ias.inference import bells, stand_in
 from distadmm.methods.ias.objective import Objective, random_starts
 from distadmm.papers.command import PAPERS, Made, reproduce
 from distadmm.papers.panels import Row
@@ -127,12 +127,9 @@ def leakage(beta: float, method: str, repeats: int) -> list[Row]:
 
 def alphabet(beta: float, n_y: int, size: int, restarts: int) -> list[Row]:
     """Fig. 8: the best F with |U| = size, from random starts and polished; |Y| by stretching the bells."""
-    y = np.arange(n_y)
-    scale = (n_y - 1) / 9
-    centres, width = scale * np.array([[1.5], [4.5], [7.5]]), 1.2 * scale
-    weights = np.exp(-((y - centres) ** 2) / (2 * width**2))
-    problem = Inference(np.full(3, 1 / 3), weights / weights.sum(1, keepdims=True), name=f"gauss {n_y}")
-    found = ias.solve(problem, "js", beta, size, restarts=restarts, certify=size == n_y)
+    found = ias.solve(
+        bells(n_y, 1.2, f"gauss {n_y}"), "js", beta, size, restarts=restarts, certify=size == n_y
+    )
     assert found is not None
     upper = float("nan") if found.certificate is None else found.certificate.upper
     row = {"beta": beta, "Y": n_y, "U": size, "F": found.F, "E_d": found.E, "in_use": found.used}

@@ -157,7 +157,11 @@ def _lp(
             "lp", R, v, *informations(joint, v), max(one.rounds for one in runs), leaders[i].gap <= lp.GAP,
             leaders[i].at.slope, leaders[i].gap, note=f"spread of {len(runs)} repeats {spread:.1e}",
         )  # fmt: skip
-        solutions.append(_bounded(joint, solution, leaders, certificates))
+        # any certificate bounds every R
+        each = zip(leaders, certificates)
+        bounds = [bound.lower(joint, R, of.at.alpha, of.at.slope, proof.excess) for of, proof in each]
+        lower = max(bounds, default=0.0)
+        solutions.append(replace(solution, lower=lower, proof=BOUNDED) if lower > 0 else solution)
     return solutions
 
 
@@ -185,13 +189,3 @@ def proved(
         better = lp.run(joint, R, known, effort.seed, run, lp.usual(known, effort.rounds), first)
         leader = better._replace(rounds=leader.rounds + better.rounds)
     return leader, certificate
-
-
-def _bounded(
-    joint: Joint, one: Solution, leaders: Sequence[lp.Found], certificates: Sequence[bound.Certificate]
-) -> Solution:
-    """The best bound that any certificate gives at this R."""
-    pairs = zip(leaders, certificates)
-    bounds = [bound.lower(joint, one.R, of.at.alpha, of.at.slope, known.excess) for of, known in pairs]
-    lower = max(bounds, default=0.0)
-    return replace(one, lower=lower, proof=BOUNDED) if lower > 0 else one

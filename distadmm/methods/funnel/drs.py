@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from distadmm.methods.funnel.model import Array, Joint, entropy, log0
+from distadmm.methods.funnel.model import Array, Joint, log0
 from distadmm.methods.funnel.starts import rng_of
 
 BETAS = np.geomspace(0.1, 64.0, 28)
@@ -44,13 +44,6 @@ def _stride(prob: Array, gradient: Array, by_row: bool) -> Array:
     halvings = np.ceil(np.log(np.minimum(np.maximum(room, 1e-30) / FIRST, 1.0)) / np.log(SCALE))
     step = FIRST * SCALE**halvings
     return np.where(step > SMALLEST, step, 0.0)
-
-
-def lagrangian(joint: Joint, a: Array, q: Array, nu: Array, beta: float, penalty: float) -> float:
-    """L of one run (K x N, M x N, K x N), whose gradients the step follows; up to a constant."""
-    r, error = joint.p @ q, a - inverse(joint) @ q
-    entropies = (beta - 1) * entropy(r) - beta * joint.pS @ entropy(a, axis=1) + joint.p @ entropy(q, axis=1)
-    return float(entropies + (nu * error).sum() + penalty / 2 * (error**2).sum())
 
 
 def inverse(joint: Joint) -> Array:

@@ -14,10 +14,6 @@ from distadmm.methods.funnel.model import Joint, Solution
 from distadmm.methods.funnel.perfect import Perfect
 
 CLOSE = 2e-6  # nats: a proven gap this small is told as the optimum
-HEADER = [
-    "R", "R_over_HX", "I_SY", "I_XY", "lower_bound", "slope", "priced_gap", "symbols", "iterations", "converged",
-    "proof_of_lower_bound", "note",
-]  # fmt: skip
 
 
 def mapping(joint: Joint, solution: Solution, column: str = "") -> ColumnMapping:
@@ -68,16 +64,18 @@ def standing(one: Solution) -> str:
     return f"{between}; search found {more} (no proof)"
 
 
-def row(joint: Joint, one: Solution) -> list[Any]:
-    share = one.R / joint.HX if joint.HX else 1.0
-    return [
-        one.R, share, one.leakage, one.disclosure, one.lower, one.slope, one.gap, one.v.shape[1], one.iterations,
-        one.converged, one.proof, one.note,
-    ]  # fmt: skip
+def point(joint: Joint, one: Solution) -> dict[str, Any]:
+    """A line of the curve."""
+    return {
+        "R": one.R, "R_over_HX": one.R / joint.HX if joint.HX else 1.0, "I_SY": one.leakage, "I_XY": one.disclosure,
+        "lower_bound": one.lower, "slope": one.slope, "priced_gap": one.gap, "symbols": one.v.shape[1],
+        "iterations": one.iterations, "converged": one.converged, "proof_of_lower_bound": one.proof, "note": one.note,
+    }  # fmt: skip
 
 
 def write_curve(joint: Joint, solutions: Sequence[Solution], path: Path) -> None:
-    write_csv(path, HEADER, [row(joint, one) for one in solutions])
+    points = [point(joint, one) for one in solutions]
+    write_csv(path, list(points[0]), [list(each.values()) for each in points])
 
 
 def summary(
@@ -88,10 +86,10 @@ def summary(
     sure: Sequence[Bounds] = (),
 ) -> dict[str, Any]:
     perfect = {"R0": known.R0, "exact": known.exact, "upper_bound": known.upper}
-    points = [finite(dict(zip(HEADER, row(joint, one)))) for one in solutions]
+    points = [finite(point(joint, one)) for one in solutions]
     facts = {"source": joint.source, "S": joint.K, "X": joint.M, "H_X": joint.HX, "I_SX": joint.ISX}
-    for point, R, bounds in zip(points, rates, sure):  # a point's own R is what was asked of the estimate
-        point["confidence"] = {"R": R, "promised": bounds.I_YU.low >= R, **bounds.summary()}
+    for each, R, bounds in zip(points, rates, sure):  # a point's own R is what was asked of the estimate
+        each["confidence"] = {"R": R, "promised": bounds.I_YU.low >= R, **bounds.summary()}
     return {"problem": facts, "perfect_privacy": perfect, "units": "nats", "points": points}
 
 

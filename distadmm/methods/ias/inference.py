@@ -120,12 +120,17 @@ def stand_in(name: str) -> Inference:
     `gauss`: bells of width 1.2 at 1.5, 4.5 and 7.5; `sharp`: the same of width 0.6; `binom`:
     binomial(9, p) for p = 0.2, 0.5, 0.8.  P_S is uniform on three symbols and |Y| = 10.
     """
-    y = np.arange(10)
     if name == "binom":
-        p = np.array([[0.2], [0.5], [0.8]])
+        p, y = np.array([[0.2], [0.5], [0.8]]), np.arange(10)
         weights = np.array([comb(9, k) for k in y]) * p**y * (1 - p) ** (9 - y)
-    else:
-        require(name in ("gauss", "sharp"), f"no stand-in {name!r}; choose one of: gauss, sharp, binom")
-        width = 1.2 if name == "gauss" else 0.6
-        weights = np.exp(-((y - np.array([[1.5], [4.5], [7.5]])) ** 2) / (2 * width**2))
+        return Inference(np.full(3, 1 / 3), weights / weights.sum(1, keepdims=True), name=name)
+    require(name in ("gauss", "sharp"), f"no stand-in {name!r}; choose one of: gauss, sharp, binom")
+    return bells(10, 1.2 if name == "gauss" else 0.6, name)
+
+
+def bells(n: int, width: float, name: str) -> Inference:
+    """Those of `gauss` and `sharp`, stretched to |Y| = n."""
+    scale = (n - 1) / 9
+    centres, width = scale * np.array([[1.5], [4.5], [7.5]]), width * scale
+    weights = np.exp(-((np.arange(n) - centres) ** 2) / (2 * width**2))
     return Inference(np.full(3, 1 / 3), weights / weights.sum(1, keepdims=True), name=name)

@@ -33,14 +33,13 @@ class _Blocks(NamedTuple):
         return self.d * X + np.matmul(self.W, inner)[..., 0]
 
     def factor(self) -> tuple[Array, Array]:
-        """W/d and the inverse of the capacitance M^-1 + W^T W/d."""
+        """W/d and the capacitance M^-1 + W^T W/d."""
         L = self.W / self.d[..., None]
-        return L, np.linalg.inv(self.M_inverse + np.matmul(self.W.transpose(0, 2, 1), L))
+        return L, self.M_inverse + np.matmul(self.W.transpose(0, 2, 1), L)
 
     def positive_definite(self) -> Array:
         """By inertia: B > 0 iff the capacitance has as many positive eigenvalues as M^-1."""
-        L = self.W / self.d[..., None]
-        capacitance = self.M_inverse + np.matmul(self.W.transpose(0, 2, 1), L)
+        _, capacitance = self.factor()
         symmetric = 0.5 * (capacitance + capacitance.transpose(0, 2, 1))
         positive = (np.linalg.eigvalsh(symmetric) > 0).sum(-1)
         return positive == (np.linalg.eigvalsh(self.M_inverse) > 0).sum(-1)
@@ -145,8 +144,8 @@ def _newton_direction(
     if full.any():
         full = full * blocks.positive_definite()
         blocks = _blocks(objective, X, barrier.T, full)
-    L, C_inverse = blocks.factor()
-    LC = np.matmul(L, C_inverse)
+    L, capacitance = blocks.factor()
+    LC = np.matmul(L, np.linalg.inv(capacitance))
     schur = np.diag((1 / blocks.d).sum(0)) - np.tensordot(LC, L, axes=((0, 2), (0, 2)))
 
     def solve(v: Array) -> Array:

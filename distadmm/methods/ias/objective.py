@@ -32,7 +32,7 @@ class Objective(NamedTuple):
     def __call__(self, P: Array) -> Value:
         problem = self.problem
         S = len(problem.P_S)
-        pushed = np.matmul(_stacked(problem), P)
+        pushed = np.matmul(np.vstack([problem.joint, problem.P_Y]), P)
         joint, a = pushed[..., :S, :], pushed[..., S, :]
         log_ratio = np.log(joint / (problem.P_S[:, None] * a[..., None, :]))  # log p(s|u)/p(s)
         h, mean_h, mean_f1 = self._leakage(P, a)
@@ -55,10 +55,6 @@ class Objective(NamedTuple):
             mean_f1 += np.matmul(p[part], measure.f1(t))
             mean_h += np.matmul(p[part], P[..., part, :] * h[..., part, :])
         return h, mean_h, mean_f1
-
-
-def _stacked(problem: Inference) -> Array:
-    return np.vstack([problem.joint, problem.P_Y])
 
 
 def marginals(problem: Inference, P: Array) -> tuple[Array, Array]:

@@ -89,7 +89,9 @@ def _share(objective: Objective, X: Array, K: int, eps: float) -> _Kinds:
     best: _Kinds | None = None
     while True:
         unused, floor = K - copies.sum(), copies * eps
-        climbed = interior.climb(objective, _feasible(X, floor, 1 - unused * eps), floor, mu=1e-6)
+        above = np.maximum(X - floor, 1e-9)
+        above *= (1 - unused * eps - floor.sum()) / above.sum(1, keepdims=True)
+        climbed = interior.climb(objective, floor + above, floor, mu=1e-6)
         steps += climbed.steps
         if best is not None and climbed.F <= best.F:
             return best._replace(steps=steps)
@@ -101,21 +103,10 @@ def _share(objective: Objective, X: Array, K: int, eps: float) -> _Kinds:
         copies[climbed.price.argmin()] += 1
 
 
-def _feasible(X: Array, floor: Array, total: float) -> Array:
-    """X raised to its floors, its rows summing to `total`."""
-    X = np.maximum(X - floor, 1e-9)
-    return floor + X * ((total - floor.sum()) / X.sum(1, keepdims=True))
-
-
 def fill(X: Array, K: int, eps: float) -> Array:
     """X with unused columns of eps up to K, no entry below eps, rows summing to one."""
     P = np.hstack([np.maximum(X, eps), np.full((len(X), K - X.shape[1]), eps)])
     return eps + (P - eps) * ((1 - K * eps) / (P - eps).sum(1, keepdims=True))
-
-
-def _spread(kinds: _Kinds, K: int, eps: float) -> Array:
-    """The mapping of K columns: copies of a kind side by side."""
-    return fill(np.repeat(kinds.X / kinds.copies, kinds.copies.astype(int), axis=1), K, eps)
 
 
 def polish(objective: Objective, P: Array, eps: float, patience: int = 1) -> Polished:
@@ -131,7 +122,8 @@ def polish(objective: Objective, P: Array, eps: float, patience: int = 1) -> Pol
     while X.shape[1]:
         found = _share(objective, X, K, eps)
         steps += found.steps
-        new = _spread(found, K, eps)
+        copied = np.repeat(found.X / found.copies, found.copies.astype(int), axis=1)
+        new = fill(copied, K, eps)
         F = float(objective(new).F)
         if F > best.F - TIE:
             best, falls = Polished(new, F, found.a, steps, int(found.copies.sum())), 0

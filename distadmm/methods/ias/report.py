@@ -70,22 +70,23 @@ def certificate_json(found: Certificate) -> dict[str, Any]:
     return {**bound, **left, "how": how, **work, **betas}
 
 
-CURVE_HEADER = ["beta", "F", "I_SU", "E_d", "upper_bound", "gap", "certified", "found_by"]
-
-
-def curve_rows(curve: Curve) -> list[list[Any]]:
-    gaps = [(p, max(0.0, p.upper - p.F)) for p in curve.points]
-    return [[p.beta, p.F, p.I, p.E, p.upper, gap, p.certified, p.origin] for p, gap in gaps]
+def curve_points(curve: Curve) -> list[dict[str, Any]]:
+    return [
+        {"beta": p.beta, "F": p.F, "I_SU": p.I, "E_d": p.E, "upper_bound": p.upper, "gap": max(0.0, p.upper - p.F),
+         "certified": p.certified, "found_by": p.origin}
+        for p in curve.points
+    ]  # fmt: skip
 
 
 def write_curve(curve: Curve, path: Path) -> None:
-    write_csv(path, CURVE_HEADER, curve_rows(curve))
+    points = curve_points(curve)
+    write_csv(path, list(points[0]), [list(each.values()) for each in points])
 
 
 def of_curve(curve: Curve) -> dict[str, Any]:
-    limits, points = curve.thresholds, [dict(zip(CURVE_HEADER, row)) for row in curve_rows(curve)]
+    limits = curve.thresholds
     known = {"beta_loc": limits.beta_loc, "beta_glob": limits.beta_glob, "iterations": curve.iterations}
-    return {**known, "points": points}
+    return {**known, "points": curve_points(curve)}
 
 
 def curve_lines(curve: Curve) -> list[str]:

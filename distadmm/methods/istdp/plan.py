@@ -87,12 +87,11 @@ def make_plan(
         "a model that calls every row the more frequent class; choose logistic, or leave --epsilon out",
     )
     require(0 <= tail <= 1, f"tail is {tail:g}; needed: a share of the iterations, 0 to 1")
-    require(
-        adjacency is not None,
-        "a private run needs an adjacency and there is no default: replace (one record another, the number of rows "
-        "public) or add-remove (one record more or less, with a public divisor)",
-    )
-    assert adjacency is not None
+    if adjacency is None:
+        raise InputError(
+            "a private run needs an adjacency and there is no default: replace (one record another, the number of rows "
+            "public) or add-remove (one record more or less, with a public divisor)"
+        )
     if adjacency == "add-remove" and divisor is None:
         raise InputError(
             "under add-remove the number of rows is private, so the gradients cannot be divided by it; "

@@ -1,12 +1,7 @@
 """How the parties' vectors reach the centre: in the clear, or under masks of which only the sum is left.
 
-Secure aggregation, M parties: each pair agrees on a key the centre does not learn, and in round t party m sends its
-fixed-point vector under masks of `privacy.noise.masks`, the protocol of masked sums on a graph:
-
-    u_m = round(2^f v_m) + sum_{k > m} mask_mk - sum_{k < m} mask_km      in Z_{2^64}
-
-The masks cancel in sum_m u_m exactly, so the centre gets the sum of the fixed-point vectors to the bit, and a
-single u_m is uniform.
+Secure aggregation: in round t party m sends round(2^f v_m) in Z_{2^64} under the masks of `privacy.noise.masks`, whose
+keys the centre does not learn; of the sum it has every bit.
 
 Invariants that guard privacy
 -----------------------------

@@ -15,9 +15,7 @@ and D_1 are the same in both worlds, so z1 is, and exactly one summand changes:
     sum g phi               C R         sqrt(2) C R                2 C R          |g| <= C
     sum h phi phi'          c R^2       sqrt(2) c R^2              sqrt(2) c R^2   0 <= h <= c
 
-|g phi - g' phi'|^2 = |g phi|^2 + |g' phi'|^2 - 2 g g' <phi, phi'>, and g g' <phi, phi'> >= 0 when slopes have
-one sign and features none below 0; <phi phi', psi psi'> = <phi, psi>^2 >= 0 always.  When g and g' are the same
-number (one reply), the sign of the slope is not needed.
+sqrt(2) C R where slopes have one sign or, as in one reply, are the same number (docs/proofs/moments.md).
 
 Invariants that guard privacy
 -----------------------------

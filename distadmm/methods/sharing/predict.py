@@ -11,7 +11,7 @@ from distadmm.data.formats import kind
 from distadmm.data.parties import BUNDLED, DataOptions, keys_of, load, one_order
 from distadmm.data.reading import CELLS, Reading
 from distadmm.data.session import cell_file
-from distadmm.errors import DONE, number, require
+from distadmm.errors import DONE, InputError, number, require
 from distadmm.files import write_csv
 from distadmm.flags import again, flag, flag_group, parse, positional
 from distadmm.methods.sharing.moments import Bounds, Rows
@@ -60,7 +60,7 @@ def main(argv: Sequence[str]) -> int:
 def work(options: tuple[DataOptions, PredictOptions], world: World) -> int:
     data, wanted = options
     run = Path(wanted.run)
-    config, widths, privacy = world.on_root(lambda: _releasable(wanted, *_finished(run)))
+    config, widths, privacy = world.on_root(lambda: _finished(run, wanted))
     with world.together():
         star = Star(world, len(widths), party_one_is_centre=data.labels_at_party_one, wire=config["wire"])
         told = {m: read(run / "models" / f"party-{m}.json") for m in star.hosted}
@@ -178,18 +178,6 @@ BARE = (
 )
 
 
-def _releasable(
-    wanted: PredictOptions, config: dict[str, Any], widths: list[int], privacy: dict[str, Any] | None
-) -> tuple[dict[str, Any], list[int], dict[str, Any] | None]:
-    """Refuses what may not be released before a row is read."""
-    if privacy is not None:
-        how = wanted.release.partition(":")[0]
-        if privacy["mu"] is None:
-            require(how not in ("refuse", "noise"), BARE.format(privacy["mechanism"]))
-        require(how != "refuse", PRIVATE)
-    return config, widths, privacy
-
-
 def release_scores(
     run: Path,
     privacy: dict[str, Any] | None,
@@ -212,8 +200,9 @@ def release_scores(
                 ledger.expose("exact scores", iteration=0)
             elif how == "round":
                 sent[m] = float(size) * np.rint(sent[m] / float(size))
-                told = events.Leakage(_entropy(sent[m]), "rounded score of a person, on average")
-                ledger.charge(told, iteration=0)
+                share = np.unique(sent[m], return_counts=True)[1] / sent[m].size
+                nats = float(-(share * np.log(share)).sum())
+                ledger.charge(events.Leakage(nats, "rounded score of a person, on average"), iteration=0)
                 ledger.expose("rounded scores", iteration=0)
             else:
                 own = matrices[m], models[m]["coefficients"]
@@ -258,12 +247,6 @@ def _noisy(
     return Releases(ledger, source).vector(scores, query, len(ledger.events))
 
 
-def _entropy(values: Array) -> float:
-    """Nats in one value drawn from these."""
-    share = np.unique(values, return_counts=True)[1] / values.size
-    return float(-(share * np.log(share)).sum())
-
-
 def _said(how: str, size: float, privacy: dict[str, Any], run: Path, answering: int) -> list[str]:
     if how != "noise":
         form = "as they are" if how == "exact" else f"rounded to {size:g}"
@@ -280,15 +263,16 @@ def _said(how: str, size: float, privacy: dict[str, Any], run: Path, answering: 
     ]
 
 
-def _finished(run: Path) -> tuple[dict[str, Any], list[int], dict[str, Any] | None]:
-    """The flags of a run, the columns of each party, and what its release of scores has to know; None: no noise."""
+def _finished(run: Path, wanted: PredictOptions) -> tuple[dict[str, Any], list[int], dict[str, Any] | None]:
+    """The flags of a run, the columns of each party, and what its release of scores has to know; None: no noise.
+
+    Refuses what may not be released before a row is read.
+    """
     found = kinds.find(run)
-    require(
-        found is not None and found.kind == "sharing" and found.summary is not None,
-        f"{run} is not a finished run of distadmm.sharing; give the directory that one wrote",
-    )
-    assert found is not None
-    assert found.summary is not None
+    if found is None or found.kind != "sharing" or found.summary is None:
+        raise InputError(
+            f"{run} is not a finished run of distadmm.sharing; give the directory that one wrote"
+        )
     config, privacy = found.config, found.summary.get("privacy")
     if config["epsilon"] is None or config["mechanism"] == "paper":
         return config, found.summary["columns"], None
@@ -296,4 +280,7 @@ def _finished(run: Path) -> tuple[dict[str, Any], list[int], dict[str, Any] | No
         noise = config["rng"] or "secure"  # none on scores has a price
         privacy = {"mu": None, "delta": config["delta"], "neighbours": "replace", "noise": noise}
     known = {"mechanism": config["mechanism"] or "v1", "account": config.get("account"), **privacy}
+    how = wanted.release.partition(":")[0]
+    require(known["mu"] is not None or how not in ("refuse", "noise"), BARE.format(known["mechanism"]))
+    require(how != "refuse", PRIVATE)
     return config, found.summary["columns"], known

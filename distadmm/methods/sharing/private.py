@@ -10,9 +10,7 @@ Sensitivity of V2's g, for the exact minimiser x_1 of sum l + lambda_1/2 |x|^2 o
     one label flips             Delta^2 <= 1 + R_1^2/(16 lambda_1)
     one row and label replaced  Delta^2 <= 4 + R_1^2/(4 lambda_1)
 
-The difference d of the two models obeys lambda |d|^2 + sum_i hbar_i (phi_i d)^2 <= R_1 |d| (2 R_1 |d|), hbar <= 1/4,
-so the other coordinates move by at most sqrt(hbar times that) in all, and the own one by 1 (2).  For a label
-this asks for R_1^2 <= 8 lambda_1: then its own move against the flip cannot exceed the flip.
+For a label this asks for R_1^2 <= 8 lambda_1.  The proof: docs/proofs/moments.md.
 """
 
 import math

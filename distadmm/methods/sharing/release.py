@@ -7,8 +7,7 @@ Invariant that guards privacy
 * Infinity is said once: of vectors without noise the ledger holds the first, which has no bound, and none after it.
 """
 
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -33,11 +32,11 @@ class Release:
         self.private = any(query.sigma > 0 for query in self.queries.values())
         bare = Unbounded(OPEN)
         self._open = {m for m, each in self.out.items() if bare in each.ledger.events}  # whose ledgers say so
-        self._guards = {m: Guard([m], partial(self._charge, out.ledger)) for m, out in self.out.items()}
 
-    @staticmethod
-    def _charge(ledger: Any, at: int, reason: str, k: int) -> None:
-        ledger.expose(reason, iteration=k)
+        def charging(ledger: Any) -> Callable[[int, str, int], None]:
+            return lambda at, reason, k: ledger.expose(reason, iteration=k)
+
+        self._guards = {m: Guard([m], charging(out.ledger)) for m, out in self.out.items()}
 
     def guard(self, m: int, kind: str, packet: Array) -> None:
         """Asked by the star before a packet of party m leaves."""

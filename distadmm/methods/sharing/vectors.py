@@ -7,20 +7,18 @@
 
 and z and y as in (7) and (8).
 
-S1, a whole party (or column) protected: any D, any convex R that is least at 0 in X.  From the x-update,
-    <w - v, v> >= 0, so v lies in the ball of centre w/2 and radius |w|/2; projecting on it first makes
-    Delta = |w| hold for any solver.  Noise N(0, s^2 |w|^2 I).
+S1, a whole party (or column) protected: any D, any convex R that is least at 0 in X.  v lies in the ball of centre
+    w/2 and radius |w|/2; projecting on it first makes Delta = |w| hold for any solver.  Noise N(0, s^2 |w|^2 I).
 
 S2, one record's features protected: rows |phi| <= R, models in a ball r, w cut to [-W, W] entry by entry, the
     message to [-B, B], kappa = lambda l2 / (rho (1 + tau)), E = R r + W:
-        Delta^2 = (E R)^2 / kappa + (2 min(B, R r))^2
-    Two variational inequalities give kappa |dx|^2 + |D_{-i} dx|^2 <= 2 E R |dx| for the constrained minimiser (not
-    for one projected afterwards), hence |D_{-i} dx| <= E R / sqrt(kappa); the own row moves by 2 min(B, R r).
+        Delta^2 = (E R)^2 / kappa + (2 min(B, R r))^2      of the constrained minimiser, not one projected afterwards
 
 S3: S2 where party 1 is the centre, so that its own predictions need no noise.  It protects the others from
     party 1, not the reverse.
 
-A noisy vector is shrunk by 1 - sigma^2/variance before it is sent, which costs nothing.
+The proofs: docs/proofs/sharing-vectors.md.  A noisy vector is shrunk by 1 - sigma^2/variance before it is sent, which
+costs nothing.
 
 Invariants that guard privacy
 -----------------------------
