@@ -164,7 +164,6 @@ FIGURES = tuple(RUNS)
 
 
 def items(figure: str, quick: bool) -> list[Item]:
-    """What a figure consists of; each item gives its rows, whoever works on it."""
     if figure == "1":
         return [()]
     if figure == "2":

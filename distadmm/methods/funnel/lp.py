@@ -110,6 +110,7 @@ INDEX = 1 << 21  # of these generators among the seed's children
 SEARCHED = 40  # vertices searched for in a round, where they cannot be enumerated
 ENTRIES, LEAST = 12, 400  # the pool holds at most 12 posteriors a symbol, or 400, besides those in use
 VERTICES = 5  # enumerated vertices a symbol that are climbed from in a round, the best ones
+DRAWN = 12  # random starts a symbol in a round, at most 600
 MERGES = 6000  # pairs of posteriors looked at in a round
 GREEDY = 300  # symbols up to which greedy clusters are worth their cost, which grows with the cube
 
@@ -117,12 +118,8 @@ GREEDY = 300  # symbols up to which greedy clusters are worth their cost, which 
 class Effort(NamedTuple):
     rounds: int = 60  # linear programs at most
     climbs: int = 15  # mirror steps from each start
-    draws: int = 0  # random starts a round; 0: 12 a symbol, at most 600
     seeding: int = 4  # AEM starts whose posteriors seed the pool
     seeding_iterations: int = 60
-
-    def drawn(self, joint: Joint) -> int:
-        return self.draws or min(12 * joint.M, 600)
 
 
 def usual(known: perfect.Perfect, rounds: int = 60) -> Effort:
@@ -157,7 +154,11 @@ def run(
         rounds += 1
         at = solve(joint, columns, R)
         w = columns.w[:, at.r > GAP]
-        tried = [w, random(joint, rng, effort.drawn(joint)), merged(joint, w, at.r[at.r > GAP], at, rng)]
+        tried = [
+            w,
+            random(joint, rng, min(DRAWN * joint.M, 600)),
+            merged(joint, w, at.r[at.r > GAP], at, rng),
+        ]
         if known.exact:
             dear = reduced(vertices, at)
             tried.append(vertices.w[:, np.argsort(-dear, kind="stable")[: VERTICES * joint.M]])

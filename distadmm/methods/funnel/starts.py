@@ -52,8 +52,6 @@ def feasible(joint: Joint, R: float, N: int, seed: int, indices: range) -> Array
 
 
 class Ends(NamedTuple):
-    """Where a block of starts came to rest."""
-
     state: aem.State
     iterations: int
     converged: Array  # per start: its last iteration lowered I(S;Y) by no more than the tolerance

@@ -23,8 +23,7 @@ def ascend(
 ) -> gba.Ascent:
     """Climb from one mapping (a batch of one) until F gains less than `tolerance`."""
     X, F = P[0], float(objective(P[0]).F)
-    problem, history, converged = objective.problem, [], False
-    k = 0
+    problem, history, converged, k = objective.problem, [], False, 0
     while k < iterations and not converged:
         k += 1
         _, P_SU = marginals(problem, X)

@@ -76,8 +76,6 @@ def peak(objective: Objective, k: Array) -> Peak:
 
 
 class Price(NamedTuple):
-    """The outcome of max_q [psi(q) - a.q]."""
-
     upper: float  # a bound on the maximum
     lower: float  # the best found
     q: Array  # rows: posteriors whose value is among the best found, distinct, best first

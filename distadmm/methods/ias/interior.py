@@ -28,7 +28,6 @@ class _Blocks(NamedTuple):
     M_inverse: Array
 
     def times(self, X: Array) -> Array:
-        """B_u x_u for every column."""
         inner = np.matmul(self.M, np.matmul(self.W.transpose(0, 2, 1), X[..., None]))
         return self.d * X + np.matmul(self.W, inner)[..., 0]
 

@@ -60,7 +60,6 @@ def iterate(
     step = rule.first
     yield State(theta, z, g, F, 0.0, float("inf"), True)
     while True:
-        accepted = False
         for _ in range(_MAX_HALVINGS):
             theta_new = penalty.prox(theta - step * g, step)
             d_theta = theta_new - theta
@@ -68,10 +67,9 @@ def iterate(
             F_new = float(loss.value(z_new, y).sum()) / n + penalty.value(theta_new)
             moved = float(d_theta @ d_theta)
             if F_new <= F - rule.beta / (2 * step) * moved + _ROUNDING * abs(F):
-                accepted = True
                 break
             step *= rule.eta
-        if not accepted:
+        else:
             yield State(theta, z, g, F, step, float("inf"), False)
             continue
         g_new = loss.slope(z_new, y) @ X / n

@@ -35,8 +35,6 @@ class Data(groups.Rows):
 
 @flag_group("model")
 class Model:
-    """What is minimised."""
-
     loss: str = again(Shared, "loss", note=": logistic, huber, smooth-hinge, squared")
     penalty: str = flag("mcp", help=f"one of {', '.join(PENALTIES)}", choices=PENALTIES)
     lambda_: float | None = again(
@@ -66,8 +64,6 @@ class Model:
 
 @struct
 class Privacy(Budget):
-    """The budget and how it is spent."""
-
     adjacency: str | None = again(Budget, "adjacency", note="; no default", choices=("replace", "add-remove"))
     public_rows: int | None = again(Shared, "public_rows")
     gradient_norm: float = flag(
@@ -113,8 +109,6 @@ class Privacy(Budget):
 
 @struct
 class Running(Run):
-    """How the run is kept."""
-
     observe: str = again(Run, "observe", was={"observe": {"each": "1", False: "1", True: "all"}})
     repetitions: int = flag(
         1, help="simulation: so many independent runs, shared out to the ranks", at_least=1
@@ -123,8 +117,6 @@ class Running(Run):
 
 @dataclass(frozen=True)
 class Options:
-    """All flags of the command, by group."""
-
     data: Data
     model: Model
     privacy: Privacy

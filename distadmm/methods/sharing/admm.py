@@ -187,15 +187,18 @@ def start(
 
 def best_constant(loss: Loss, labels: Array) -> float:
     """The constant prediction of least loss, by bisection on the slope; 0 where there is none."""
+
+    def slope(b: float) -> float:
+        return loss.slope(np.full(labels.size, b), labels).sum()
+
     low, high = -1.0, 1.0
-    while loss.slope(np.full(labels.size, high), labels).sum() < 0 and high < 64:
+    while slope(high) < 0 and high < 64:
         low, high = high, 2 * high
-    while loss.slope(np.full(labels.size, low), labels).sum() > 0 and low > -64:
+    while slope(low) > 0 and low > -64:
         low, high = 2 * low, low
     for _ in range(60):
         middle = 0.5 * (low + high)
-        rising = loss.slope(np.full(labels.size, middle), labels).sum() > 0
-        low, high = (low, middle) if rising else (middle, high)
+        low, high = (low, middle) if slope(middle) > 0 else (middle, high)
     return 0.5 * (low + high)
 
 

@@ -26,8 +26,6 @@ class Metrics(NamedTuple):
 
 
 class Line(NamedTuple):
-    """One line of `history.csv`."""
-
     iteration: int
     rho: float
     residual: float  # |S - z| as a share of the predictions: what the centre knows by itself
