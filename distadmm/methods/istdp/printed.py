@@ -20,13 +20,13 @@ point that the algorithm releases.
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import count
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from distadmm.algorithm import Array, Defaults
+from distadmm.methods.istdp.private import states
 from distadmm.problems.concave import MCP, Penalty
 from distadmm.problems.losses import Logistic, Loss
 
@@ -125,10 +125,7 @@ def iterate(
     """theta^2, theta^3, ... for noise of one's own; `rule` are the other fields of `AsPrinted`."""
     method = AsPrinted(penalty, **rule)
     place = SimpleNamespace(rows=(X, y, loss), release=lambda k, theta: draw(k))
-    state = method.init(place)
-    for k in count(1):
-        state = method.step(k, state, place)
-        yield state
+    return states(method, method.init(place), place)
 
 
 def step_delta(n: int, longest: float, epsilon: float, delta: float) -> float:

@@ -93,7 +93,11 @@ def iterate(
 ) -> Iterator[State]:
     """theta^1, theta^2, ... for a gradient of one's own; `xi(k, theta)` is asked once for each."""
     method, place = Thresholding(penalty, steps, len(start), alone), SimpleNamespace(release=xi)
-    state = method.init(place)._replace(theta=np.array(start, dtype=float))
+    return states(method, method.init(place)._replace(theta=np.array(start, dtype=float)), place)
+
+
+def states(method: Any, state: Any, place: Any) -> Iterator[Any]:
+    """What follows a state, without end."""
     for k in count(1):
         state = method.step(k, state, place)
         yield state

@@ -45,13 +45,6 @@ class Line(NamedTuple):
         return [f"{name} {value:.4g}" for name, value in shown.items() if value == value]
 
 
-class Model(NamedTuple):
-    """A linear model in plain columns: score = D x + b."""
-
-    x: dict[int, Array]
-    b: float
-
-
 class Observer:
     """Holds all columns on rank 0; other ranks only lend theirs.  Without `exact`, those of the test rows alone."""
 
@@ -74,7 +67,7 @@ class Observer:
         if models is None:
             return None
         shift = 0.0 if plain else sum(float(models[m] @ self.means[m]) for m in models)
-        return self.measure(Model(models, b - shift))
+        return self.measure(models, b - shift)
 
     def _gathered(self, x: Mapping[int, Array]) -> dict[int, Array] | None:
         """All parties' models in their order on rank 0, else None."""
@@ -93,24 +86,24 @@ class Observer:
         """D_m'u, of centred columns where the problem has an intercept."""
         return np.asarray(self.train[m].T @ u).ravel() - float(u.sum()) * self.means[m]
 
-    def measure(self, model: Model) -> Metrics:
-        """Rank 0: the metrics of a model of all parties, or of some."""
+    def measure(self, x: Mapping[int, Array], b: float) -> Metrics:
+        """Rank 0: the metrics of a model in plain columns, of all parties or of some."""
         problem, labels, objective = self.problem, self.labels, float("nan")
         assert labels is not None
         if self.exact:
-            loss = problem.loss.value(_scores(self.train, model), labels).sum()
-            whole = loss + problem.lam * sum(problem.reg.value(x) for x in model.x.values())
+            loss = problem.loss.value(_scores(self.train, x, b), labels).sum()
+            whole = loss + problem.lam * sum(problem.reg.value(part) for part in x.values())
             objective = float(whole) / labels.size
         if self.test_labels is None or not self.test:
             return Metrics(objective, float("nan"), float("nan"))
-        return Metrics(objective, *test_metrics(problem.loss, _scores(self.test, model), self.test_labels))
+        return Metrics(objective, *test_metrics(problem.loss, _scores(self.test, x, b), self.test_labels))
 
     def reference(self, parties: tuple[int, ...]) -> Metrics:
         """Rank 0: the model trained in one place on the columns of these parties."""
         assert self.labels is not None
         x, b = centralised([self.train[m] for m in parties], self.labels, self.problem)
         edges = np.cumsum([0, *(self.train[m].shape[1] for m in parties)])
-        return self.measure(Model({m: x[edges[i] : edges[i + 1]] for i, m in enumerate(parties)}, b))
+        return self.measure({m: x[edges[i] : edges[i + 1]] for i, m in enumerate(parties)}, b)
 
 
 class Watcher:
@@ -157,5 +150,5 @@ def test_metrics(loss: Loss, score: Array, labels: Array) -> tuple[float, float]
     return float(loss.value(score, labels).mean()), accuracy
 
 
-def _scores(matrices: Mapping[int, Any], model: Model) -> Array:
-    return sum(matrices[m] @ x for m, x in model.x.items()) + model.b
+def _scores(matrices: Mapping[int, Any], x: Mapping[int, Array], b: float) -> Array:
+    return sum(matrices[m] @ part for m, part in x.items()) + b

@@ -22,7 +22,7 @@ from distadmm.privacy.ledger.books import open_ledger
 from distadmm.privacy.ledger.rules import MemoryLedger
 from distadmm.privacy.noise.mechanism import source_of
 from distadmm.privacy.noise.queries import Query, Releases, noise_for
-from distadmm.ranks.launch import launch
+from distadmm.ranks.launch import command
 from distadmm.ranks.star import Array, Star
 from distadmm.ranks.world import World
 from distadmm.run import directory, groups, kinds, scoring, spending
@@ -51,10 +51,6 @@ _ESTABLISHED = ["cut-rows", "public-bound", "fresh-noise", "released-models"]  #
 
 def options(words: list[str]) -> tuple[DataOptions, PredictOptions]:
     return parse(PROG, __doc__ or "", [DataOptions, PredictOptions], words)  # type: ignore[return-value]
-
-
-def main(argv: Sequence[str]) -> int:
-    return launch(PROG, options, work, argv)
 
 
 def work(options: tuple[DataOptions, PredictOptions], world: World) -> int:
@@ -284,3 +280,6 @@ def _finished(run: Path, wanted: PredictOptions) -> tuple[dict[str, Any], list[i
     require(known["mu"] is not None or how not in ("refuse", "noise"), BARE.format(known["mechanism"]))
     require(how != "refuse", PRIVATE)
     return config, found.summary["columns"], known
+
+
+main = command(PROG, options, work)
