@@ -55,6 +55,7 @@ class _Binary(ClassifierMixin, _Linear):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
+        tags.classifier_tags.poor_score = getattr(self, "epsilon", None) is not None  # a hundred rows are few
         return tags
 
     def _rows(self, X: Any, y: Any, classes: Any = None) -> tuple[Array, Array]:
@@ -194,11 +195,6 @@ class ISTDPClassifier(_Private, _Binary):
 
     _loss = "logistic"
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.poor_score = True  # a hundred rows are few for a budget of one
-        return tags
-
     def fit(self, X: Any, y: Any, classes: Any = None) -> Self:
         self._train(*self._rows(X, y, classes), "" if classes is not None else FOUND)
         if classes is None:
@@ -250,11 +246,6 @@ class _Trained(_Binary):
     mpi: bool = False
 
     _stated: ClassVar[tuple[str, ...]] = ("adjacency", "row_norm", "classes")
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.poor_score = self.epsilon is not None
-        return tags
 
     def _asked(self, classes: Any) -> dict[str, Any]:
         """The flags of the run, once nothing that its claim rests on is left open."""

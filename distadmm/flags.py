@@ -60,19 +60,14 @@ class _Range(NamedTuple):
                 known = ", ".join(map(str, self.choices))
                 require(one in self.choices, f"{option(name)} is {one!r}; choose one of: {known}")
             elif self != _Range():
-                require(
-                    self._holds(one),
-                    f"{option(name)} is {one}; needed: {self._words(isinstance(one, float))}",
+                holds = (
+                    math.isfinite(one)
+                    and (self.above is None or one > self.above)
+                    and (self.at_least is None or one >= self.at_least)
+                    and (self.below is None or one < self.below)
+                    and (self.at_most is None or one <= self.at_most)
                 )
-
-    def _holds(self, value: float) -> bool:
-        return (
-            math.isfinite(value)
-            and (self.above is None or value > self.above)
-            and (self.at_least is None or value >= self.at_least)
-            and (self.below is None or value < self.below)
-            and (self.at_most is None or value <= self.at_most)
-        )
+                require(holds, f"{option(name)} is {one}; needed: {self._words(isinstance(one, float))}")
 
     def _words(self, real: bool) -> str:
         low = self.at_least if self.above is None else self.above
@@ -145,25 +140,6 @@ def option(name: str) -> str:
     return "--" + name.rstrip("_").replace("_", "-")
 
 
-def _parser(prog: str, description: str) -> Any:
-    """An argparse parser whose errors are InputErrors; imported here because rank 0 alone parses."""
-    import argparse
-
-    class Parser(argparse.ArgumentParser):
-        def error(self, message: str) -> NoReturn:
-            raise InputError(f"{message}; see: {self.prog} --help")
-
-    parser = Parser(
-        prog=f"python -m {prog}",
-        description=description,
-        epilog=examples(prog).replace("%", "%%"),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    parser.add_argument("--version", action="version", version=f"distadmm {__version__}")
-    return parser
-
-
 ELSEWHERE = {  # what other tools call it
     "--eps": "--epsilon", "--lr": "--rate", "--learning-rate": "--rate", "--tol": "--stop-tolerance",
     "--iters": "--iterations", "--epochs": "--iterations", "--max-iter": "--iterations", "--graph": "--topology",
@@ -175,11 +151,8 @@ def nearest(word: str, known: Any) -> str | None:
     import difflib
 
     key = ELSEWHERE.get(f"--{word.replace('_', '-')}", "")[2:].replace("-", "_")
-    for meant in (ELSEWHERE.get(word), key):
-        if meant in known:
-            return meant
-    near = difflib.get_close_matches(word, known, n=1, cutoff=0.7)
-    return near[0] if near else None
+    meant = [one for one in (ELSEWHERE.get(word), key) if one in known]
+    return next(iter(meant or difflib.get_close_matches(word, known, n=1, cutoff=0.7)), None)
 
 
 def _convert(annotation: Any, text: Any, name: str) -> Any:
@@ -320,8 +293,21 @@ def build(classes: Sequence[type], values: dict[str, Any], source: str = "--conf
 
 def parse(prog: str, description: str, classes: Sequence[type], argv: Sequence[str]) -> tuple[Any, ...]:
     """Instances of the dataclasses `classes` from `argv`; flags win over `--config FILE`."""
+    import argparse  # here because rank 0 alone parses
+
+    class Parser(argparse.ArgumentParser):
+        def error(self, message: str) -> NoReturn:
+            raise InputError(f"{message}; see: {self.prog} --help")
+
     refuse_clashes(classes)
-    parser = _parser(prog, description)
+    parser = Parser(
+        prog=f"python -m {prog}",
+        description=description,
+        epilog=examples(prog).replace("%", "%%"),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"distadmm {__version__}")
     parser.add_argument("--config", metavar="FILE", help="TOML file, or config.json of a run; flags win")
     for cls in classes:
         _add_flags(parser, cls)

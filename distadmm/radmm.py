@@ -80,7 +80,12 @@ class Consensus(shell.Programme):
         try:
             return super().read(argv)  # type: ignore[no-any-return]
         except InputError as error:
-            raise InputError(_of_another(str(error), argv)) from None
+            flag, message = unknown_flag(str(error)), str(error)
+            having = [name for name in names() if flag.replace("-", "_") in fields_of(find(name).cls)]
+            if having:  # it is one of other algorithms
+                chosen = value_of(argv, "--algorithm") or Choice().algorithm
+                message = f"--algorithm {chosen} has no --{flag}; it is a flag of {', '.join(having)}"
+            raise InputError(message) from None
 
     def description(self) -> str:
         return (
@@ -247,9 +252,13 @@ def _summed_up(prepared: Prepared, plan: Plan | None, run: Run, running: Running
     from distadmm.run.history import earlier
 
     test = prepared.test() if run.ended != ends.End.DIVERGED.word else None
+    own = mean = OwnFigures()  # what public test rows say of the nodes' models, and of the mean of these
+    if test is not None:
+        own, mean = (own_figures(f, test, loss_of(prepared.config)) for f in (run.models, run.model[None]))
     last = run.history[-1] if run.history else None
     gap = earlier(running.folder, "mean_model_gap", run.iterations) if last is None else last.mean_model_gap
-    measured = {"mean_model_gap": gap, **_on_test_rows(run, test, loss_of(prepared.config))}
+    measured = {"mean_model_gap": gap, **own._asdict(), "mean_model_test_error": mean.test_error}
+    measured["mean_model_test_loss"] = mean.test_loss
     run.summary = {
         "algorithm": prepared.config.name,
         **{name: getattr(run, name) for name in shown.SUMMED_UP},
@@ -278,15 +287,6 @@ def _summed_up(prepared: Prepared, plan: Plan | None, run: Run, running: Running
     return run
 
 
-def _on_test_rows(run: Run, test: Any, loss: Any) -> dict[str, float]:
-    """What public test rows say of the nodes' own models, and of the mean of these under that name."""
-    own, mean = OwnFigures(), OwnFigures()
-    if test is not None and run.models is not None:
-        own, mean = own_figures(run.models, test, loss), own_figures(run.model[None], test, loss)
-    of_mean = {"mean_model_test_error": mean.test_error, "mean_model_test_loss": mean.test_loss}
-    return {**own._asdict(), **of_mean}
-
-
 def _described(prepared: Prepared, run: Run) -> dict[str, Any]:
     source, loss = prepared.source, prepared.config.problem.loss
     return {
@@ -302,16 +302,6 @@ def _described(prepared: Prepared, run: Run) -> dict[str, Any]:
         "arrays": {"coefficients": ["models.npz", "mean"], "each node's": ["models.npz", "models"]},
         **model.privacy(run.summary, run.sentence or loss_in_words(run.summary)),
     }
-
-
-def _of_another(message: str, argv: Sequence[str]) -> str:
-    """`message`, or for a flag that other algorithms have and this one has not: which ones do."""
-    flag = unknown_flag(message)
-    having = [name for name in names() if flag.replace("-", "_") in fields_of(find(name).cls)]
-    if not having:
-        return message
-    chosen = value_of(argv, "--algorithm") or Choice().algorithm
-    return f"--algorithm {chosen} has no --{flag}; it is a flag of {', '.join(having)}"
 
 
 main = partial(shell.main, PROGRAMME)

@@ -88,19 +88,17 @@ class SharingADMM(shell.Programme):
         return prepare(options, world)
 
     def price(self, prepared: Prepared) -> prices.Price:
-        return prices.spoken(self._price(prepared), prepared.options, prepared.star, prepared.problem.loss)
-
-    def _price(self, prepared: Prepared) -> prices.Price:
-        privacy, star = prepared.options.privacy, prepared.star
+        privacy, star, loss = prepared.options.privacy, prepared.star, prepared.problem.loss
         with star.world.together():
-            loss = prepared.problem.loss
             if privacy.guarded:
                 config.check_assumed(privacy, {"--loss": foreign(loss)} if foreign(loss) else {})
             if prepared.algorithm is None:
-                return prices.moments_price(star, privacy, prepared.parts, loss)
-            if privacy.vectors:
-                return prices.vectors_price(prepared)
-            return prices.open_price(star, privacy, prepared.foreign)
+                found = prices.moments_price(star, privacy, prepared.parts, loss)
+            elif privacy.vectors:
+                found = prices.vectors_price(prepared)
+            else:
+                found = prices.open_price(star, privacy, prepared.foreign)
+        return prices.spoken(found, prepared.options, star, loss)
 
     def outlook(self, prepared: Prepared, price: prices.Price) -> str:
         star, parts, model = prepared.star, prepared.parts, prepared.options.model

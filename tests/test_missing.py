@@ -262,3 +262,11 @@ def test_a_continuous_column_is_refused_in_one_line(tmp_path, capsys):
         assert "'height' holds 900 different numbers in 900 rows" in error
         assert not (tmp_path / "o").exists()
     assert len(from_rows(tmp_path / "r.csv", ["ill"], ["day"]).public) == 60  # sixty days, fifteen rows each
+
+
+def test_one_number_written_in_several_ways_has_its_symbols_in_one_order(tmp_path):
+    cells = ["7", *("7." + "0" * zeros for zeros in range(1, 7)), "3"]
+    (tmp_path / "r.csv").write_text(
+        "ill,day\n" + "".join(f"{at % 2},{cell}\n" for at, cell in enumerate(cells))
+    )
+    assert from_rows(tmp_path / "r.csv", ["ill"], ["day"]).public == ("3", *sorted(cells[:-1]))

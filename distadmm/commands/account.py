@@ -255,7 +255,14 @@ def assumptions(options: Options) -> list[str]:
     mechanism, theorem = options.mechanism, "Theorem V.1 of Zhang, Khalili and Liu, Recycled ADMM"
     objective, lines = mechanism in ("gamma", "gaussian"), []
     if objective:
-        silent = _unpublished(options)
+        # Why the paper states nothing of these flags, if so.
+        moved, silent = 2 * options.value("curvature") * options.weight, ""
+        if mechanism == "gaussian":
+            silent = "the paper states none for Gaussian noise"
+        elif options.records > 1:
+            silent = "the paper states none for several records of one person"
+        elif moved >= options.phi:
+            silent = f"its condition fails: 2 c1 C/B = {moved:.4g} is not below Phi = {options.phi:.4g}"
         holds = f"{theorem}; exact minimisers, 2 c1 C/B < Phi, one record replaced; none is stated for groups"
         lines.append(f"published: {f'no row, because {silent} ({theorem})' if silent else holds}")
     lines += [text for of, text in _BOUNDS if mechanism in of]
@@ -269,31 +276,14 @@ def assumptions(options: Options) -> list[str]:
             "l'' <= c1, a loss of y x'f, rows of norm at most 1 from public constants, curvature of the rest at least "
             "Phi, fresh noise, a data-free schedule, exact solves or solves certified to a tolerance with output noise"
         )
-        lines += _chains(options)
+        # Where power functions are chained, and what of that is for committed schedules alone.
+        flipped = options.value("loss") == "logistic"
+        replaced = any(a == "replace" or (a == "label" and not flipped) for a in adjacencies(options))
+        lines += _REPLACED * replaced
+        if options.records > 1:
+            more = "; replaced, the swap's own R for each record" * replaced
+            lines.append(f"of a group: R o ... o R, once for each record that is added or removed{more}")
     return lines + [text for of, text in _ASSUMED if mechanism in of]
-
-
-def _unpublished(options: Options) -> str:
-    """Why the paper states nothing of these flags; empty where it does."""
-    if options.mechanism == "gaussian":
-        return "the paper states none for Gaussian noise"
-    if options.records > 1:
-        return "the paper states none for several records of one person"
-    moved = 2 * options.value("curvature") * options.weight
-    if moved >= options.phi:
-        return f"its condition fails: 2 c1 C/B = {moved:.4g} is not below Phi = {options.phi:.4g}"
-    return ""
-
-
-def _chains(options: Options) -> list[str]:
-    """Where power functions are chained, and what of that is for committed schedules alone."""
-    flipped = options.value("loss") == "logistic"
-    replaced = any(a == "replace" or (a == "label" and not flipped) for a in adjacencies(options))
-    lines = list(_REPLACED) if replaced else []
-    if options.records > 1:
-        more = "; replaced, the swap's own R for each record" if replaced else ""
-        lines.append(f"of a group: R o ... o R, once for each record that is added or removed{more}")
-    return lines
 
 
 ROWS = (
@@ -333,21 +323,16 @@ def described(found: dict[str, Any]) -> str:
     return f"{name}: " + ", ".join(f"{k.replace('_', ' ')} {v}" for k, v in brief.items())
 
 
-def coalitions(options: Options) -> dict[int, float]:
-    """epsilon of masked sums by how many collude."""
-    from distadmm.privacy.noise.masks import mask_degree
-
-    n = options.value("nodes")
-    c, least = colluding_of(options.trust, n), least_roster(n, options.min_roster, options.adjacency)
-    mu = gaussian.mu_at(float(options.epsilon or 0.0), options.delta)
-    return shares_of(mu, options.delta, n, c, least, mask_degree(n, c, least))
-
-
 def shown(options: Options) -> str:
     if options.mechanism != "masked":
         found = answer(options)
         return json_.dumps(finite(found), indent=2) if options.json else table(options, found)
-    shares, trust = coalitions(options), Trust.parse(options.trust)
+    from distadmm.privacy.noise.masks import mask_degree
+
+    n, trust = options.value("nodes"), Trust.parse(options.trust)
+    c, least = colluding_of(options.trust, n), least_roster(n, options.min_roster, options.adjacency)
+    mu = gaussian.mu_at(float(options.epsilon or 0.0), options.delta)
+    shares = shares_of(mu, options.delta, n, c, least, mask_degree(n, c, least))
     spent = f"epsilon {exactly(options.epsilon or 0.0)} at delta {exactly(options.delta)}"
     said = f"{spent}. {held(adjacencies(options), trust)}"
     if options.json:

@@ -120,14 +120,6 @@ def _draws(config: Config) -> Draws:
     return Draws(config.privacy.rng, config.loop.seed)
 
 
-def white_box_of_run(folder: str | Path, *, run_code: bool = False) -> Verdict:
-    """Level 0 of a finished run, by somebody who holds its data: the messages are the ones that were sent."""
-    found = transcript.of_run(folder, "audit", run_code=run_code)
-    if found.recording is None:
-        raise InputError(SILENT.format(folder))
-    return _inspected(found.prepared, _plan(found.prepared), found.recording)
-
-
 NO_CLAIM = "there is no claim to audit without noise; give --alpha or --epsilon, and --adjacency"
 SILENT = "{} is a run without noise: its ledger claims nothing to be audited"
 
@@ -275,7 +267,6 @@ def _attacked(play: Play, options: Options, seed: int, delta: float) -> Audit:
 
 
 def read(argv: Sequence[str]) -> dict[str, Any]:
-    """What was asked for, as plain values."""
     words = list(argv)
     subject = words.pop(0) if words and not words[0].startswith("-") else "consensus"
     own, rest = transcript.split_words(words, {name.rstrip("_") for name in fields_of(Options)})
@@ -338,7 +329,11 @@ def _run(folder: str, options: Options, *, run_code: bool) -> Audit:
         return coalition.masked_audit(config, options, Path(folder))
     if config.algorithm.house == GOSSIP and config.privacy.wanted:
         return _gossip(config, options)
-    verdict = white_box_of_run(folder, run_code=run_code)
+    # Level 0, by somebody who holds its data: the messages are the ones that were sent.
+    found = transcript.of_run(folder, "audit", run_code=run_code)
+    if found.recording is None:
+        raise InputError(SILENT.format(folder))
+    verdict = _inspected(found.prepared, _plan(found.prepared), found.recording)
     return Audit(f"the run in {folder}", "", [level_zero(verdict)], None, None, verdict)
 
 

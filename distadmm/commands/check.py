@@ -93,8 +93,6 @@ class Penalties(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """What is known of the objectives."""
-
     lipschitz: Array  # M_i
     lipschitz_from: str
     hessians: list[Array]  # (N, d, d) once, or (N,) for each curvature tried
@@ -220,7 +218,14 @@ def bounds_of(options: Options, topology: Topology) -> Bounds:
     hessians: list[Array] = []
     lipschitz_from = f"C c1 + rho/N, from the loss alone (rows no longer than 1, c1 = {c1:g})"
     if options.data is not None:
-        hessians, lipschitz = _from_data(options)
+        require(
+            options.loss in ("logistic", "squared"),  # which are nowhere more curved than at f = 0
+            f"--data takes curvatures of the logistic and the squared loss, not of {options.loss}; give --lipschitz "
+            "and --curvature",
+        )
+        flags = {name: getattr(options, name) for name in ("topology", "data", "loss", "weight", "rho")}
+        run = prepare(radmm.configure("admm", eta="1", progress="none", **flags), World())
+        hessians, lipschitz = at_optimum(run.node.problem.objectives, f"the rows of {options.data}")
         rows = f"the rows of {options.data}: for an observer who may see all of them"
         lipschitz_from, hessians_from = f"{rows}, at f = 0", f"{rows}, at their optimum"
     if options.lipschitz:
@@ -239,21 +244,6 @@ def bounds_of(options: Options, topology: Topology) -> Bounds:
         ends = f"rho/N = {low:.4g} to the greatest M_i = {high:.4g}"
         hessians_from = f"{LEVELS} values from {ends}, common to all nodes"
     return Bounds(lipschitz, lipschitz_from, hessians, hessians_from)
-
-
-def _from_data(options: Options) -> tuple[list[Array], Array]:
-    """The Hessians of all nodes at the pooled optimum, and M_i, the greatest curvature of O_i at f = 0.
-
-    The logistic and the squared loss are nowhere more curved than at f = 0.
-    """
-    require(
-        options.loss in ("logistic", "squared"),
-        f"--data takes curvatures of the logistic and the squared loss, not of {options.loss}; give --lipschitz "
-        "and --curvature",
-    )
-    flags = {name: getattr(options, name) for name in ("topology", "data", "loss", "weight", "rho")}
-    config = radmm.configure("admm", eta="1", progress="none", **flags)
-    return at_optimum(prepare(config, World()).node.problem.objectives, f"the rows of {options.data}")
 
 
 def at_optimum(objectives: Sequence[Any], whose: str) -> tuple[list[Array], Array]:

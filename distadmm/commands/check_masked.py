@@ -81,7 +81,10 @@ def lines(options: Options) -> list[str]:
     ]  # fmt: skip
     if not math.isnan(excess):
         rows.append(("expected", f"mean log loss {excess:.3g} above the best model's, on synthetic rows"))
-    doubt = _doubt(trained)
+    try:
+        doubt = trained.check()
+    except InputError as error:  # a run would be refused
+        doubt = str(error)
     if doubt:
         rows.insert(2, ("doubt", doubt))
     text = [f"{label:12}{value}" for label, value in rows]
@@ -93,15 +96,7 @@ def lines(options: Options) -> list[str]:
     ]
 
 
-def _doubt(rule: Rule) -> str:
-    """Why a run would be refused, or warned of."""
-    try:
-        return rule.check()
-    except InputError as error:
-        return str(error)
-
-
-def _noise(rule: Any, kind: str) -> str:
+def _noise(rule: Rule, kind: str) -> str:
     """Standard deviation of one node's share, and of all nodes' together, in units of the sum."""
     variance = rule.share_variances(kind, 1, rule.nodes)
     if kind == "curvature":

@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
@@ -101,8 +102,11 @@ def _column(name: str, cells: Sequence[str], *, lost: bool) -> str | None:
         values = sorted(map(float, cells))
     except ValueError:
         domain = sorted(set(cells))
-        if len(domain) < 2 or len(domain) > CATEGORIES or all(map(_is_date, domain)):
+        if len(domain) < 2 or len(domain) > CATEGORIES:
             return None
+        with suppress(ValueError):
+            _ = [datetime.fromisoformat(cell) for cell in domain]
+            return None  # dates alone
         named = schema.MISSING in domain
         filled = f"missing = {_text(max(domain, key=cells.count))}" if named else "missing_indicator = true"
         return f"{{ values = {_list(domain)}, {filled} }}" if lost else _list(domain)
@@ -119,14 +123,6 @@ def _column(name: str, cells: Sequence[str], *, lost: bool) -> str | None:
     middle = min(max(float(f"{values[len(values) // 2]:.3g}"), low), high)
     filled = f", missing = {_number(middle)}, missing_indicator = true" if lost else ""
     return f"{{ {bounds}{filled} }}"
-
-
-def _is_date(cell: str) -> bool:
-    try:
-        datetime.fromisoformat(cell)
-    except ValueError:
-        return False
-    return True
 
 
 def _outward(value: float, scale: float) -> float:

@@ -102,11 +102,6 @@ def _encoded(column, row, at):
 '''
 
 
-def family(link: str) -> str:
-    """The linear model of scikit-learn whose predictions are this one's."""
-    return {"identity": "LinearRegression", "sign": "SGDClassifier"}.get(link, "LogisticRegression")
-
-
 def module(scorer: scoring.Scorer, stem: str) -> str:
     told = scorer.told
     values = {
@@ -115,28 +110,27 @@ def module(scorer: scoring.Scorer, stem: str) -> str:
         "classes": list(told["classes"]), "theta": scorer.theta.tolist(), "norm": told["row_norm"],
         "intercept": told["intercept"],
     }  # fmt: skip
+    # The linear model of scikit-learn whose predictions are this one's.
+    family = {"identity": "LinearRegression", "sign": "SGDClassifier"}.get(told["link"], "LogisticRegression")
     # Names come from files: they are written as literals, never as code.
     literals = {name: pprint.pformat(value, width=100, compact=True) for name, value in values.items()}
     raw = values["schema"] and list(Schema.of_json(values["schema"]).feature_names) == values["features"]
     more = {"usage": USAGE.format(stem=stem), "encode": ENCODE} if raw else {"usage": "", "encode": ""}
-    return MODULE.format(stem=stem, family=family(told["link"]), **more, **literals)
+    return MODULE.format(stem=stem, family=family, **more, **literals)
 
 
 def exported(asked: Export) -> str:
     described = model.read(kinds.opened(asked.run, "export").path)
     with sense_of(described.path):
-        return _exported(asked, scoring.Scorer.of(described, asked.node))
-
-
-def _exported(asked: Export, scorer: scoring.Scorer) -> str:
-    out = Path(asked.out or f"exported.{'json' if asked.format == 'json' else 'py'}")
-    if asked.format == "json":
-        told = {key: value for key, value in scorer.told.items() if key not in ("arrays", "parts")}
-        write_json(out, {**told, "whose": scorer.whose, "coefficients": scorer.theta.tolist()})
-    else:
-        right = out.stem.isidentifier()
-        require(right, f"--out {out}: a module's name is letters and digits; as in model.py")
-        write_text(out, module(scorer, out.stem))
+        scorer = scoring.Scorer.of(described, asked.node)
+        out = Path(asked.out or f"exported.{'json' if asked.format == 'json' else 'py'}")
+        if asked.format == "json":
+            told = {key: value for key, value in scorer.told.items() if key not in ("arrays", "parts")}
+            write_json(out, {**told, "whose": scorer.whose, "coefficients": scorer.theta.tolist()})
+        else:
+            right = out.stem.isidentifier()
+            require(right, f"--out {out}: a module's name is letters and digits; as in model.py")
+            write_text(out, module(scorer, out.stem))
     return f"{scorer.whose}, as {asked.format}: {out}"
 
 

@@ -53,13 +53,15 @@ def work(asked: Options, world: World) -> int:
     if not ranks:
         print("no mpiexec was found: runs of one rank alone", file=sys.stderr)
     faults = [kinds.fault_of(asked.seed + number, among, ranks=ranks) for number in range(asked.count)]
+    narrowed = {"kind": asked.kind, "programme": asked.programme}
+    among_these = "".join(f" --{name} '{value}'" for name, value in narrowed.items() if value)
     began = time.monotonic()
     verdicts: list[Any] = []
     for verdict in trial.verdicts(faults, asked.limit, asked.jobs):
         verdicts.append(verdict)
         for what, how in verdict.wrong.items():
-            words, seed = verdict.fault.words, verdict.fault.seed
-            print(f"{what}: {words}: {how}; again: {again(asked, seed)}", flush=True)
+            again = f"python -m distadmm faults --count 1 --seed {verdict.fault.seed}{among_these}"
+            print(f"{what}: {verdict.fault.words}: {how}; again: {again}", flush=True)
         if len(verdicts) % 20 == 0:
             print(f"{len(verdicts)}/{asked.count}", file=sys.stderr, flush=True)
         if asked.time_limit is not None and time.monotonic() - began > asked.time_limit:
@@ -73,12 +75,6 @@ def work(asked: Options, world: World) -> int:
     if asked.out:
         write(Path(asked.out), verdicts, rows)
     return FAILURE if any(verdict.wrong for verdict in verdicts) else DONE
-
-
-def again(asked: Options, seed: int) -> str:
-    """The command that does the fault of a seed again."""
-    more = [f"--{name} '{value}'" for name in ("kind", "programme") if (value := getattr(asked, name))]
-    return " ".join(["python -m distadmm faults --count 1 --seed", str(seed), *more])
 
 
 def table(verdicts: Sequence[Any]) -> dict[str, dict[str, Counter[str]]]:

@@ -25,7 +25,6 @@ class Keys:
 
 
 def numbers(text: str) -> list[int]:
-    """0-19, 3, or 0,4,7."""
     found: list[int] = []
     with told(f"--make is {text!r}; needed: numbers of nodes such as 0-19, or 0,4,7", ValueError):
         for part in text.split(","):

@@ -13,7 +13,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,6 @@ from distadmm.files import examples, write_json, write_text
 from distadmm.flags import again, flag, parse, positional
 from distadmm.privacy.ledger import check as ledger_check
 from distadmm.privacy.ledger.account import Account
-from distadmm.privacy.ledger.shelves import read_all
 from distadmm.ranks.launch import command
 from distadmm.ranks.world import World
 from distadmm.run import groups, kinds
@@ -77,25 +76,18 @@ class Certificate(Files):
     account: str | None = again(groups.Budget, "account")
 
 
-@dataclass(frozen=True)
-class Request:
-    verb: str
-    files: tuple[Path, ...]
-    options: Any
-
-
-def read(argv: list[str]) -> Request:
-    """The verb, the ledger files and the flags."""
+def read(argv: list[str]) -> Callable[[], int | None]:
     if not argv or argv[0] in ("-h", "--help"):
         print(__doc__, examples(PROG), sep="\n")
         raise SystemExit(DONE if argv else 2)
     verb = argv[0]
     if verb == "account":
         (asked,) = parse(f"{PROG} {verb}", ledger_account.__doc__ or "", [ledger_account.Asked], argv[1:])
-        return Request(verb, (), asked)
+        return partial(ledger_account.work, asked)
     require(verb in VERBS, f"unknown verb {verb!r}; choose one of: {', '.join((*VERBS, 'account'))}")
     (options,) = parse(f"{PROG} {verb}", __doc__ or "", [VERBS[verb][0]], argv[1:])
-    return Request(verb, tuple(file for path in options.paths for file in _files(Path(path))), options)
+    files = [file for path in options.paths for file in _files(Path(path))]
+    return partial(VERBS[verb][1], files, options)
 
 
 def _files(path: Path) -> list[Path]:
@@ -109,16 +101,13 @@ def _files(path: Path) -> list[Path]:
     return found
 
 
-def work(request: Request, world: World) -> int:
-    if not world.is_root:
-        return DONE
-    if request.verb == "account":
-        return ledger_account.work(request.options)
-    return VERBS[request.verb][1](request.files, request.options) or DONE
+def work(verb: Callable[[], int | None], world: World) -> int:
+    code = verb() if world.is_root else DONE
+    return code or DONE
 
 
 def show(files: Sequence[Path], asked: Any) -> None:
-    report = ledger_report.shown(_whole(files), asked.delta, asked.records)
+    report = ledger_report.shown(ledger_report.books_of(files), asked.delta, asked.records)
     print(json.dumps(report, indent=2) if asked.json else ledger_report.tables(report, asked.rows))
 
 
@@ -134,7 +123,7 @@ def verify(files: Sequence[Path], asked: Any) -> int:
 
 
 def merge(files: Sequence[Path], asked: Any) -> None:
-    report = ledger_merge.merged(_whole(files), asked.delta, disjoint=asked.disjoint)
+    report = ledger_merge.merged(ledger_report.books_of(files), asked.delta, disjoint=asked.disjoint)
     print(json.dumps(report, indent=2) if asked.json else ledger_merge.merged_text(report))
 
 
@@ -148,7 +137,7 @@ def certificate(files: Sequence[Path], asked: Any) -> None:
 
 
 def export(files: Sequence[Path], asked: Any) -> None:
-    content = ledger_report.exported(_whole(files))
+    content = ledger_report.exported(ledger_report.books_of(files))
     if asked.out is None:
         print(json.dumps(content, indent=2))
     else:
@@ -159,11 +148,6 @@ VERBS: dict[str, tuple[type, Callable[[Sequence[Path], Any], int | None]]] = {
     "show": (Show, show), "verify": (Verify, verify), "merge": (Merge, merge),
     "certificate": (Certificate, certificate), "export": (Export, export),
 }  # fmt: skip
-
-
-def _whole(files: Sequence[Path]) -> list[ledger_report.Book]:
-    """The ledgers, none of them faulty."""
-    return [ledger_report.Book.of(found) for found in read_all(files)]
 
 
 main = command(PROG, read, work)

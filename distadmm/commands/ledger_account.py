@@ -62,7 +62,10 @@ class Asked:
 def work(asked: Asked) -> int:
     account = Account(asked.account)
     state = account.read()
-    names = [_name(state, Path(place)) for place in asked.run]
+    names = [earlier_name(Path(place)) if Path(place).is_dir() else place for place in asked.run]
+    for place, name in zip(asked.run, names):
+        unknown = f"{place} is no run that this account knows; leave RUN out to see those it knows"
+        require(name in state.runs, unknown)
     if asked.limit is not None:
         most = math.inf if asked.limit == "off" else float(asked.limit)
         adjacency = cast("Adjacency", asked.adjacency or "replace")
@@ -77,14 +80,6 @@ def work(asked: Asked) -> int:
     }
     print(json.dumps(report, indent=2) if asked.json else "\n".join(_text(report)))
     return DONE
-
-
-def _name(state: State, place: Path) -> str:
-    name = earlier_name(place) if place.is_dir() else str(place)
-    require(
-        name in state.runs, f"{place} is no run that this account knows; leave RUN out to see those it knows"
-    )
-    return name
 
 
 def _table(state: State, runs: list[Entered], delta: float) -> dict[str, Any]:

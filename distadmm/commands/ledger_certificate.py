@@ -17,9 +17,8 @@ from distadmm.commands.report_runs import shared
 from distadmm.errors import require
 from distadmm.privacy.accounting.scopes import established
 from distadmm.privacy.accounting.statements import exactly
-from distadmm.privacy.ledger.account import Account, Entered, standing
+from distadmm.privacy.ledger.account import Account, standing
 from distadmm.privacy.ledger.check import heads_digest, verified
-from distadmm.privacy.ledger.shelves import read_all
 from distadmm.run import kinds
 
 ESTABLISHED = {  # who stands behind a hypothesis
@@ -50,7 +49,7 @@ def page(files: Sequence[Path], account: Account, delta: float, owner: str, toda
     require(
         not checked.faults, f"{(checked.faults or [''])[0]}; a ledger that is not whole certifies nothing"
     )
-    books = [Book.of(found) for found in read_all(files)]
+    books = ledger_report.books_of(files)
     heads: dict[Path, dict[int, str]] = {}
     for book in books:
         heads.setdefault(_folder(book), {})[int(book.header["node"])] = book.found.head
@@ -73,13 +72,17 @@ def page(files: Sequence[Path], account: Account, delta: float, owner: str, toda
         name = f"{folder}, {told['adjacency']}" if told["apart"] else str(folder)
         digest = heads_digest(heads[folder])
         parts += ["<section>", *_run(name, its, told, delta, digest), *_rests(name, its, rests), "</section>"]
+    places = [str(folder) for folder in heads]
+    commands = [f"python -m distadmm ledger verify {place}" for place in places]
+    commands += [f"python -m distadmm ledger show {place} --delta {exactly(delta)}" for place in places]
+    how = "\n".join([*commands, f"python -m distadmm ledger account {' '.join(places)}"])
     parts += [
         "<section><h2>What no number here covers</h2>",
         f"<p>{escape(told_of['not_covered'])}</p>",
         "<p>A number bounds what can be learnt about one record from what was released, whatever else is known. It "
         "does not say that the data were collected lawfully, nor that a prediction is right.</p></section>",
         "<section><h2>How to check this page</h2>",
-        f"<pre><code>{escape(_commands(list(heads), delta))}</code></pre></section></main>",
+        f"<pre><code>{escape(how)}</code></pre></section></main>",
     ]
     return "\n".join(parts) + "\n</html>\n"
 
@@ -105,8 +108,14 @@ def _run(name: str, books: Sequence[Book], told: dict[str, Any], delta: float, h
     why = "; ".join(told["unbounded"]) or "its ledgers claim nothing"
     sentence = told["sentence"] or f"Nothing is claimed of this run: {why}."
     yield f"<blockquote>{escape(sentence)}</blockquote>"
-    if math.isfinite(bound):
-        yield f"<p>{prose(_plainly(bound, delta))}</p>"
+    if math.isfinite(bound):  # for who meets the two numbers for the first time; rounded up
+        times = f"exp({bound:.4g})" if bound >= 20 else f"{math.ceil(100 * math.exp(bound)) / 100:.2f}"
+        plainly = (
+            "In plain words, if all it rests on holds: whatever those whom the bound is against conclude from what "
+            f"they see, the chance of that conclusion is at most {times} times what it would be with neighbouring "
+            f"data, plus {exactly(delta)}. The closer to 1.00 times, the less can be learnt about one record."
+        )
+        yield f"<p>{prose(plainly)}</p>"
     began = min(str(book.header["t"]) for book in books)
     source = told["rng"]["source"]
     yield table(
@@ -133,17 +142,6 @@ def _run(name: str, books: Sequence[Book], told: dict[str, Any], delta: float, h
     )
     for line in told["by_coalition"]:
         yield f"<p>{escape(line)}</p>"
-
-
-def _plainly(epsilon: float, delta: float) -> str:
-    """What the two numbers bound, for who meets them for the first time; rounded up."""
-    factor = math.ceil(100 * math.exp(epsilon)) / 100 if epsilon < 20 else math.inf
-    times = f"{factor:.2f} times" if factor < math.inf else f"exp({epsilon:.4g}) times"
-    return (
-        "In plain words, if all it rests on holds: whatever those whom the bound is against conclude from what they "
-        f"see, the chance of that conclusion is at most {times} what it would be with neighbouring data, plus "
-        f"{exactly(delta)}. The closer to 1.00 times, the less can be learnt about one record."
-    )
 
 
 def _rests(name: str, books: Sequence[Book], known: dict[str, str]) -> Iterable[str]:
@@ -190,20 +188,12 @@ def _history(books: Sequence[Book], account: Account, delta: float) -> Iterable[
         yield "<p>The account knows none of these runs: what else was spent on these rows, it cannot say.</p>"
     for at, runs in enumerate(tables, 1):
         yield f"<p>{escape(standing(runs, delta, exact=True).words)}</p>"
-        lines = [[run.run, run.where, run.adjacency, str(run.trust), _spent(run, delta)] for run in runs]
+        lines = []
+        for run in runs:
+            spent = f"no bound: {run.unbounded}" if run.unbounded else cell(run.tight(run.adjacency, delta))
+            lines.append([run.run, run.where, run.adjacency, str(run.trust), spent])
         heads = ["run", "where", "neighbouring data", "against", "epsilon"]
         yield table(heads, lines, f"runs on these rows{f', account {at}' * (len(tables) > 1)}")
         for limit in state.limits_of(runs):
             most = f"epsilon {exactly(limit.epsilon)} at delta {exactly(limit.delta)}"
             yield f"<p>No more than {most} ({limit.adjacency}; {limit.trust}) may be spent on them.</p>"
-
-
-def _spent(run: Entered, delta: float) -> str:
-    return f"no bound: {run.unbounded}" if run.unbounded else cell(run.tight(run.adjacency, delta))
-
-
-def _commands(folders: Sequence[Path], delta: float) -> str:
-    places = [str(folder) for folder in folders]
-    lines = [f"python -m distadmm ledger verify {place}" for place in places]
-    lines += [f"python -m distadmm ledger show {place} --delta {exactly(delta)}" for place in places]
-    return "\n".join([*lines, f"python -m distadmm ledger account {' '.join(places)}"])

@@ -22,7 +22,9 @@ ADDED = "all adds up: nobody has said that these runs are about different people
 
 def merged(books: Sequence[Book], delta: float, *, disjoint: bool = False) -> dict[str, Any]:
     """One block for all runs, or with `disjoint` one for those that share rows; the dearest counts."""
-    runs = _runs(books)
+    # Ledgers of one folder, or of one run's name wherever they lie, belong to one run.
+    marks = [{f"folder {book.path.resolve().parent}", f"run {book.header['run']}"} for book in books]
+    runs = [[books[at] for at in group] for group in compose.same_rows(marks)]
     groups = compose.same_rows([_names(run) for run in runs]) if disjoint else [list(range(len(runs)))]
     blocks = [_together([runs[at] for at in group], delta) for group in groups]
     return {
@@ -33,12 +35,6 @@ def merged(books: Sequence[Book], delta: float, *, disjoint: bool = False) -> di
         "epsilon": max(block["epsilon"] for block in blocks),
         "not_covered": EXACT if float_exact(books) else NOT_COVERED,
     }
-
-
-def _runs(books: Sequence[Book]) -> list[Run]:
-    """Ledgers of one folder, or of one run's name wherever they lie, belong to one run."""
-    marks = [{f"folder {book.path.resolve().parent}", f"run {book.header['run']}"} for book in books]
-    return [[books[at] for at in group] for group in compose.same_rows(marks)]
 
 
 def _names(run: Run) -> set[str]:

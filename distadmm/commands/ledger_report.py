@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from distadmm.errors import require
 from distadmm.privacy.accounting import accountant, masked_statements
@@ -26,6 +26,7 @@ from distadmm.privacy.accounting.statements import (
 )
 from distadmm.privacy.accounting.trust import ADJACENCY_WORDS, composed
 from distadmm.privacy.ledger import chain, compose, filter
+from distadmm.privacy.ledger.shelves import read_all
 from distadmm.privacy.ledger.tally import Tally, doubted, is_committed, statement_kind
 
 
@@ -36,12 +37,6 @@ class Book:
     path: Path
     found: chain.Chain
     tally: Tally
-
-    @classmethod
-    def of(cls, found: chain.Chain) -> Self:
-        require(found.fault is None, f"{found.fault}; see: python -m distadmm ledger verify")
-        require(found.entries, f"{found.path} holds no whole entry; nothing was released under it")
-        return cls(Path(found.path), found, Tally.of(found.entries))
 
     @property
     def header(self) -> chain.Entry:
@@ -56,6 +51,16 @@ class Book:
     def rows(self) -> frozenset[str]:
         """The keyed names of its rows; none where it was written before they were kept."""
         return frozenset(self.header.get("rows", ()))
+
+
+def books_of(files: Sequence[Path]) -> list[Book]:
+    """The ledgers, none of them faulty."""
+    books = []
+    for found in read_all(files):
+        require(found.fault is None, f"{found.fault}; see: python -m distadmm ledger verify")
+        require(found.entries, f"{found.path} holds no whole entry; nothing was released under it")
+        books.append(Book(Path(found.path), found, Tally.of(found.entries)))
+    return books
 
 
 # -- show ---------------------------------------------------------------------------------------------
@@ -110,6 +115,9 @@ def _run(books: Sequence[Book], delta: float, records: int) -> dict[str, Any]:
     said = _statement(books, kind, committed, delta) if records == 1 else None
     bound = min(said.epsilon, said.would_be) if said else math.inf  # with secret noise, if this is none
     leaks = [event for book in books for event in book.tally.events if isinstance(event, Leakage)]
+    blocks = compose.blocks(held, compose.NODES[scope][0]) if committed else []
+    # What 0.1 composed of replaced records, beside what is claimed now.
+    earlier = [accountant.r_o_r(list(spent), delta, adjacency) for spent in {block.spent for block in blocks}]
     return {
         "run": name_of(books),
         "adjacency": adjacency,
@@ -128,7 +136,7 @@ def _run(books: Sequence[Book], delta: float, records: int) -> dict[str, Any]:
         "together": {
             "published_epsilon": compose.published([held], scope, adjacency),
             "epsilon": compose.over_runs([held], scope, delta, adjacency, committed),
-            "r_o_r": _earlier(held, scope, delta, adjacency) if committed else math.inf,
+            "r_o_r": max(earlier, default=math.inf),
         },
         "statement": kind,
         "sentence": said.text if said else None,
@@ -142,12 +150,6 @@ def _prices(
 ) -> tuple[float, float]:
     published = accountant.published_epsilon(list(spent), adjacency)
     return published, compose.epsilon(spent, delta, adjacency, committed)
-
-
-def _earlier(nodes: Sequence[compose.Node], scope: str, delta: float, adjacency: Adjacency) -> float:
-    """What 0.1 composed of replaced records, beside what is claimed now."""
-    each = {block.spent for block in compose.blocks(nodes, compose.NODES[scope][0])}
-    return max(accountant.r_o_r(list(events), delta, adjacency) for events in each)
 
 
 def _node(book: Book, spent: compose.Spending, delta: float, adjacency: Adjacency) -> dict[str, Any]:
@@ -276,16 +278,15 @@ def _columns(table: Sequence[Sequence[str]]) -> Iterable[str]:
 
 def exported(books: Sequence[Book]) -> dict[str, Any]:
     """Each node's events, raw and in dp-accounting's words."""
-    return {"format": "distadmm ledger export 1", "nodes": [_exported(book) for book in books]}
-
-
-def _exported(book: Book) -> dict[str, Any]:
-    head, events = book.header, book.tally.events
-    return {
-        **{name: head[name] for name in ("run", "node", "scope", "dataset")},
-        "adjacency": head["adj"],
-        "statement": statement_kind(book.tally),
-        "head": book.found.head,
-        "events": [event.to_json() for event in events],
-        "dp_event": accountant.dp_event(events),
-    }
+    nodes = [
+        {
+            **{name: book.header[name] for name in ("run", "node", "scope", "dataset")},
+            "adjacency": book.header["adj"],
+            "statement": statement_kind(book.tally),
+            "head": book.found.head,
+            "events": [event.to_json() for event in book.tally.events],
+            "dp_event": accountant.dp_event(book.tally.events),
+        }
+        for book in books
+    ]
+    return {"format": "distadmm ledger export 1", "nodes": nodes}

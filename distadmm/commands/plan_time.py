@@ -136,21 +136,21 @@ def lines_of(options: Options, trials: Sequence[Trial]) -> list[Line]:
         np.zeros(1, int), np.zeros(0, int), float(options.latency), 0.0,
         math.inf if options.bandwidth is None else float(options.bandwidth), options.packet_loss,
     )  # fmt: skip
-    if _is_family(options.topology):
-        return [_of_family(size_of(options.topology, n), links, trials) for n in options.nodes]
-    return [_of_graph(options, links, trials)]
-
-
-def _of_family(size: Size, links: model.Links, trials: Sequence[Trial]) -> Line:
-    seconds = {}
-    for one in trials:
-        if one.tree:
-            tree = size.nodes, size.height, size.degree, one.compute
-            seconds[one.name] = sum(model.of_sum(links, *tree, message, one.roll) for message in one.messages)
-        else:
-            near = size.nodes, size.degree, one.compute / one.exchanges, one.message
-            seconds[one.name] = one.iterations * one.exchanges * model.of_exchange(links, *near)
-    return Line(*size, seconds)
+    if not _is_family(options.topology):
+        return [_of_graph(options, links, trials)]
+    lines = []
+    for size in (size_of(options.topology, n) for n in options.nodes):
+        seconds = {}
+        for one in trials:
+            if one.tree:
+                tree = size.nodes, size.height, size.degree, one.compute
+                took = sum(model.of_sum(links, *tree, message, one.roll) for message in one.messages)
+            else:
+                near = size.nodes, size.degree, one.compute / one.exchanges, one.message
+                took = one.iterations * one.exchanges * model.of_exchange(links, *near)
+            seconds[one.name] = took
+        lines.append(Line(*size, seconds))
+    return lines
 
 
 def _of_graph(options: Options, links: model.Links, trials: Sequence[Trial]) -> Line:

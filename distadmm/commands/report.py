@@ -20,9 +20,9 @@ from distadmm.commands.report_figures import for_paper, pictures
 from distadmm.commands.report_kinds import KINDS, Column
 from distadmm.errors import DONE, require, sense_of
 from distadmm.files import finite, write_csv, write_json, write_text
-from distadmm.flags import flag, flag_group, parse, positional
+from distadmm.flags import flag, flag_group, positional
 from distadmm.privacy.accounting.statements import rounded_up
-from distadmm.ranks.launch import command
+from distadmm.ranks.launch import with_flags
 from distadmm.ranks.world import World
 
 PROG = "distadmm report"
@@ -50,8 +50,6 @@ class Options:
 
 
 class Told(NamedTuple):
-    """What is said of the runs of one kind."""
-
     kind: str
     runs: list[report_runs.Group]
     header: list[str]
@@ -60,28 +58,27 @@ class Told(NamedTuple):
     same: list[tuple[str, str]]  # columns that would say this in every row
 
 
-def read(argv: list[str]) -> Options:
-    found: Options = parse(PROG, __doc__ or "", [Options], argv)[0]
-    return found
-
-
 def work(options: Options, world: World) -> int:
     if not world.is_root:
         return DONE
-    _refuse_foreign(options.out)
+    out = Path(options.out)
+    if options.out != "none" and out.exists():  # only a report is replaced
+        require(out.is_file(), f"--out {out} is no file; give the name of a page to write")
+        content = out.read_bytes().decode(errors="replace")
+        ours = "a report of distadmm" in content or content.startswith("kind,setting,directory,")
+        require(ours, f"--out {out} exists and is no report; give another name")
     folders = report_runs.find(tuple(map(Path, options.paths)))
     traces = [report_runs.read(folder) for folder in folders]
     with sense_of(folders[0] if len(folders) == 1 else f"one of these {len(folders)} runs"):
         told = sections(traces, options.gaps)
         print("\n".join(["", *in_words(told)]))
         if options.out != "none":
-            _write(Path(options.out), told)
+            _write(out, told)
             print(f"\nwritten to {options.out}")
     return DONE
 
 
 def _write(path: Path, told: Sequence[Told]) -> None:
-    """What the ending says."""
     if path.suffix == ".html":
         write_text(path, report_page.page(MARK, told))
     elif path.suffix in (".pdf", ".svg"):
@@ -89,16 +86,21 @@ def _write(path: Path, told: Sequence[Told]) -> None:
         require(drawn, f"--out {path}: these runs measured nothing that could be drawn; give a .csv or .md")
         for_paper(drawn, path, MARK)
     elif path.suffix == ".md":
-        write_text(path, "\n".join([MARK, *(line for one in told for line in _in_markdown(one))]) + "\n")
+        lines = [MARK]
+        for one in told:
+            same = [f"In every row: {_listed(one.same)}."] if one.same else []
+            lines += ["", f"## Runs of {one.kind}", "", markdown(one.header, one.rows), "", *same]
+            lines += [f"> {note}" for note in one.notes]
+        write_text(path, "\n".join(lines) + "\n")
     else:
         runs = {one.kind: [line for group in one.runs for line in _raw(one.kind, group)] for one in told}
         if path.suffix == ".json":
             tables = [{**one._asdict(), "runs": runs[one.kind]} for one in told]
             write_json(path, finite({"made": MARK, "kinds": tables}))
         else:
-            lines = [line for some in runs.values() for line in some]
-            heads = list(dict.fromkeys(name for line in lines for name in line))
-            write_csv(path, heads, ([line.get(name, "") for name in heads] for line in lines))
+            each = [line for some in runs.values() for line in some]
+            heads = list(dict.fromkeys(name for line in each for name in line))
+            write_csv(path, heads, ([line.get(name, "") for name in heads] for line in each))
 
 
 def _raw(kind: str, group: report_runs.Group) -> list[dict[str, Any]]:
@@ -114,12 +116,6 @@ def _raw(kind: str, group: report_runs.Group) -> list[dict[str, Any]]:
     return found
 
 
-def _in_markdown(one: Told) -> list[str]:
-    same = [f"In every row: {_listed(one.same)}."] if one.same else []
-    notes = [f"> {note}" for note in one.notes]
-    return ["", f"## Runs of {one.kind}", "", markdown(one.header, one.rows), "", *same, *notes]
-
-
 def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in lines)
@@ -127,17 +123,6 @@ def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def _listed(same: Sequence[tuple[str, str]]) -> str:
     return "; ".join(f"{head} = {value}" for head, value in same)
-
-
-def _refuse_foreign(out: str) -> None:
-    """Only a report is replaced."""
-    path = Path(out)
-    if out == "none" or not path.exists():
-        return
-    require(path.is_file(), f"--out {out} is no file; give the name of a page to write")
-    content = path.read_bytes().decode(errors="replace")
-    ours = "a report of distadmm" in content or content.startswith("kind,setting,directory,")
-    require(ours, f"--out {out} exists and is no report; give another name")
 
 
 def sections(traces: Sequence[report_runs.Trace], gaps: Sequence[float] = GAPS) -> list[Told]:
@@ -228,4 +213,4 @@ def aligned(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     return ["  ".join(line).rstrip() for line in lines]
 
 
-main = command(PROG, read, work)
+main = with_flags(PROG, __doc__, Options, work)

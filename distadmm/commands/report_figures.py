@@ -28,7 +28,6 @@ class Picture(NamedTuple):
 
 
 def pictures(found: Sequence[Group]) -> list[Picture]:
-    """All there is to draw."""
     kind = KINDS[found[0].traces[0].kind]
     drawn = [*(_curves(found, curve) for curve in kind.curves), _spent(found, kind.spent)]
     drawn += [_by_trust(found, kind.spent), *_graphs(found)]
@@ -151,16 +150,12 @@ def _by_trust(found: Sequence[Group], what: Column) -> Picture | None:
         axis.margins(0.1, 0.2)
         axis.set(xlabel="epsilon against each trust", ylabel=what.head)
 
-    told = [f"{setting}: {_in_words(worst)}" for _, setting, worst, _ in lines]
+    told = []
+    for _, setting, worst, _ in lines:
+        each = [f"{trust} {rounded_up(e)}" for trust, e in sorted(worst.items(), key=lambda item: item[1])]
+        alike = [f"{rounded_up(epsilon)} against all" for epsilon in set(worst.values())]
+        told.append(f"{setting}: {', '.join(alike if len(alike) == 1 else each)}")
     return Picture(f"{what.head} against epsilon by trust", f"{'; '.join(told)}.", draw)
-
-
-def _in_words(worst: dict[str, float]) -> str:
-    if len(set(worst.values())) == 1:
-        return f"{rounded_up(max(worst.values()))} against all"
-    return ", ".join(
-        f"{trust} {rounded_up(epsilon)}" for trust, epsilon in sorted(worst.items(), key=lambda item: item[1])
-    )
 
 
 def _beside(worst: dict[str, float]) -> list[tuple[float, list[str]]]:
@@ -186,7 +181,9 @@ def _graphs(found: Sequence[Group]) -> list[Picture]:
         graph, each = carried
         parts = each / each.max()
         alike = made.setdefault((network, np.round(parts, 2).tobytes()), (graph, parts, {}))
-        alike[2].setdefault(algorithm, _in_megabytes(each))
+        least, most = (f"{value:.3g}" for value in (each[each > 0].min(), each.max()))
+        megabytes = least if least == most else f"{least} to {most}"
+        alike[2].setdefault(algorithm, f"{megabytes} MB, {each.sum():.3g} in all")
     return [_graph(network, *alike) for (network, _), alike in [*made.items()][:GRAPHS_MOST]]
 
 
@@ -206,11 +203,6 @@ def _carried(trace: Trace, network: str) -> tuple[Topology, Array] | None:
             raise ValueError("bytes that are no numbers")
     carried = 1e-6 * (both + both.T)[graph.edges[:, 0], graph.edges[:, 1]]
     return (graph, carried) if carried.max(initial=0) > 0 else None
-
-
-def _in_megabytes(carried: Array) -> str:
-    least, most = (f"{value:.3g}" for value in (carried[carried > 0].min(), carried.max()))
-    return f"{least}{f' to {most}' * (least != most)} MB, {carried.sum():.3g} in all"
 
 
 def _graph(network: str, graph: Topology, parts: Array, told: dict[str, str]) -> Picture:

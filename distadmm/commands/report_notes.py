@@ -14,7 +14,6 @@ from distadmm.errors import require
 
 
 def warnings(found: Sequence[Group]) -> list[str]:
-    """What a reader of the comparison must know before believing it."""
     traces = [trace for group in found for trace in group.traces]
     said, kind = [], KINDS[traces[0].kind]
     apart = [name for name, _ in found[0].settings if name in kind.objective]
@@ -32,11 +31,20 @@ def warnings(found: Sequence[Group]) -> list[str]:
             f"unfinished, shown up to the last checkpoint: {', '.join(unfinished)}; what they spent: "
             "python -m distadmm ledger show RUN"
         )
-    return said + _of_privacy(traces) + _of_seeds(found)
+    said += _of_privacy(traces)
+    if any(_copies(group) for group in found):
+        said.append("runs of one setting and one seed are counted as different runs")
+    same = [group.label or "all" for group in found if _equal_bits(group)]
+    if same:
+        said.append(
+            f"runs that differ in their seeds came out with equal bits ({', '.join(same)}): no replicates, their range "
+            "says nothing; let --data-seed deal the rows anew (--deal iid), or draw other graphs"
+        )
+    return said
 
 
 def _of_privacy(traces: Sequence[Trace]) -> list[str]:
-    """Whose bounds the epsilons are, what they leave out, and that runs on the same data add up."""
+    """Whose bounds the epsilons are, and what they leave out."""
     said = []
     private = [trace for trace in traces if math.isfinite(trace.epsilon)]
     for delta, adjacency, whose in dict.fromkeys(map(_terms, private)):
@@ -82,20 +90,6 @@ def _terms(trace: Trace) -> tuple[float, str, str]:
         f"{trace.folder}: its configuration lacks {missing[:1]}, so it is damaged; leave this run out",
     )
     return float(known["delta"]), str(known["adjacency"]), whose
-
-
-def _of_seeds(found: Sequence[Group]) -> list[str]:
-    """Runs that are counted as independent, and are not."""
-    said = []
-    if any(_copies(group) for group in found):
-        said.append("runs of one setting and one seed are counted as different runs")
-    same = [group.label or "all" for group in found if _equal_bits(group)]
-    if same:
-        said.append(
-            f"runs that differ in their seeds came out with equal bits ({', '.join(same)}): no replicates, their range "
-            "says nothing; let --data-seed deal the rows anew (--deal iid), or draw other graphs"
-        )
-    return said
 
 
 def _copies(group: Group) -> bool:

@@ -91,16 +91,24 @@ def page(mark: str, told: Sequence[Told]) -> str:
         alike = "the same in every row" if len(one.rows) > 1 else "settings"
         drawn = figures(one.runs, at)
         at += len(drawn)
+        named = [*one.header, *(head for head, _ in one.same)]
+        reading = [text for begin, text in KINDS[one.kind].reading if any(h.startswith(begin) for h in named)]
+        reading += [SEEDS] * any(" [" in cell for row in one.rows for cell in row)
         parts += [
             f'<section aria-labelledby="{one.kind}">\n<h2 id="{one.kind}">Runs of {one.kind}</h2>',
             *(f'<p class="note">{prose(note)}</p>' for note in one.notes),
             table(one.header, one.rows, f"{one.kind}: what each setting reached"),
-            f"<p>{escape(_reading(one))}</p>",
+            f"<p>{escape(' '.join(reading))}</p>",
             *(['<div class="figures">', *drawn, "</div>"] if drawn else []),
             *([table(["setting", "value"], same, f"{one.kind}: {alike}", "words")] if same else []),
             "</section>",
         ]
-    heads, lines, same = shared(["setting", "directory", "seed", "data"], _sources(groups))
+    sources = [
+        [group.label, str(trace.folder), str(trace.config.get("seed")), _HASH.sub(r"\1", trace.data_id)]
+        for group in groups
+        for trace in group.traces
+    ]
+    heads, lines, same = shared(["setting", "directory", "seed", "data"], sources)
     known = [any(cells) for cells in zip(*lines)]  # made-up problems have no data
     heads, *lines = (list(compress(line, known)) for line in (heads, *lines))
     said = "; ".join(f"{head} {value}" for head, value in same if value)
@@ -116,14 +124,6 @@ def page(mark: str, told: Sequence[Told]) -> str:
 def prose(text: str) -> str:
     """Escaped, with no line's end within a number."""
     return _POWER.sub(r'<span class="number">\g<0></span>', escape(text))
-
-
-def _reading(one: Told) -> str:
-    """How the heads that are there are to be read."""
-    heads = [*one.header, *(head for head, _ in one.same)]
-    said = [text for begin, text in KINDS[one.kind].reading if any(head.startswith(begin) for head in heads)]
-    ranged = any(" [" in cell for row in one.rows for cell in row)
-    return " ".join([*said, SEEDS] if ranged else said)
 
 
 def table(
@@ -150,14 +150,6 @@ def table(
     return "\n".join([*lines, "</tbody></table></div>"])
 
 
-def _sources(found: Sequence[Group]) -> list[list[str]]:
-    return [
-        [group.label, str(trace.folder), str(trace.config.get("seed")), _HASH.sub(r"\1", trace.data_id)]
-        for group in found
-        for trace in group.traces
-    ]
-
-
 def figures(found: Sequence[Group], at: int = 0) -> list[str]:
     """Everything that is drawn, as elements of the page; a line that says why where matplotlib is missing."""
     if not plotting.possible():
@@ -170,10 +162,8 @@ def _figure(picture: Picture, name: str) -> str:
     figure, axis = plotting.pyplot().subplots(figsize=(6.0, 3.8))
     picture.draw(axis)
     if picture.legend:
-        longest = max(
-            map(len, axis.get_legend_handles_labels()[1]), default=0
-        )  # two of 30 fit below the axes
-        ncols = 1 if longest > 30 else 2
+        labels = axis.get_legend_handles_labels()[1]
+        ncols = 1 if any(len(label) > 30 for label in labels) else 2  # two of 30 fit below the axes
         axis.legend(loc="upper left", bbox_to_anchor=(0.0, -0.18), fontsize=8, ncols=ncols)
     for patch in (figure.patch, axis.patch):
         patch.set_alpha(0.0)

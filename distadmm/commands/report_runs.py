@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 
 from distadmm.commands.report_kinds import KINDS
-from distadmm.errors import require, sense_of, told
+from distadmm.errors import number, require, sense_of, told
 from distadmm.flags import fields_of
 from distadmm.run import kinds
 from distadmm.run.config import Privacy
@@ -172,7 +172,6 @@ def _trace(folder: Path, found: kinds.RunDirectory) -> Trace:
 
 
 def _points(summary: dict[str, Any]) -> list[dict[str, Any]]:
-    """The results that one run holds."""
     return summary.get("points") or summary.get(kinds.REFUTED) or [summary]
 
 
@@ -244,7 +243,12 @@ def groups(traces: Sequence[Trace]) -> list[Group]:
         labels = [Group(settings, tuple(some), unsaid | {name}).label for settings, some in found.items()]
         if len(set(labels)) == len(labels) > 1 and not any(label.startswith("without ") for label in labels):
             unsaid |= {name}
-    return sorted((Group(settings, tuple(some), unsaid) for settings, some in found.items()), key=_in_order)
+
+    def in_order(group: Group) -> list[tuple[float, str]]:
+        """Numbers by size, before words by name."""
+        return [(math.inf, v) if math.isnan(number(v)) else (number(v), "") for _, v in group.settings]
+
+    return sorted((Group(settings, tuple(some), unsaid) for settings, some in found.items()), key=in_order)
 
 
 def file_name(algorithm: Any) -> str:
@@ -285,14 +289,3 @@ def _shown(value: Any) -> str:
     if isinstance(value, list):
         return ",".join(map(_shown, value))
     return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _in_order(group: Group) -> list[tuple[float, str]]:
-    """Numbers by size, before words by name."""
-    keys = []
-    for _, value in group.settings:
-        try:
-            keys.append((float(value), ""))
-        except ValueError:
-            keys.append((math.inf, value))
-    return keys

@@ -153,6 +153,7 @@ def _cases(options: Options, shared: dict[str, str]) -> Iterator[Case]:
     """All combinations; in a sketch the n-th graph goes with the n-th deal alone."""
     sizes = {f: options.sizes if f.split(":")[0] in GENERATORS else (0,) for f in options.families}
     families = [(family, size) for family in options.families for size in sizes[family]]
+    noisy = {name.replace("_", "-") for name in fields_of(Privacy)}  # flags that are for private runs
     for (family, size), algorithm in product(families, options.algorithm):
         seeds = list(product(options.graph_seeds if _random(family) else (None,), options.data_seeds))
         if options.quick and _random(family):
@@ -164,16 +165,11 @@ def _cases(options: Options, shared: dict[str, str]) -> Iterator[Case]:
             seen = {} if epsilon is None or "observe" in shared else {"observe": "none"}
             told = {"algorithm": algorithm, "topology": topology, "iterations": options.iterations}
             told |= {**noise, **seeded, **seen, "seed": data_seed}
-            words = (*(f"--{name}={value}" for name, value in told.items()), *_fitting(shared, epsilon))
+            fitting = [word for name, word in shared.items() if epsilon is not None or name not in noisy]
+            words = (*(f"--{name}={value}" for name, value in told.items()), *fitting)
             name = f"{algorithm}_{topology}_d{data_seed}" + ("" if epsilon is None else f"_eps{epsilon:g}")
             point = grid.Point(grid.plain(name), words)
             yield Case(family, size, topology, graph_seed, data_seed, algorithm, epsilon, point)
-
-
-def _fitting(shared: dict[str, str], epsilon: float | None) -> list[str]:
-    """The flags of all runs; those of noise are for private ones."""
-    noisy = {name.replace("_", "-") for name in fields_of(Privacy)}
-    return [word for name, word in shared.items() if epsilon is not None or name not in noisy]
 
 
 def _one_each(cases: Sequence[Case]) -> list[Case]:

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 from distadmm.commands import grid, report, report_kinds, report_runs
 from distadmm.errors import DONE, FAILURE, USAGE, require, told
 from distadmm.files import write_text
-from distadmm.flags import fields_of, flag, flag_group, parse, read_config
+from distadmm.flags import fields_of, flag, flag_group, option, parse, read_config
 from distadmm.privacy.accounting.statements import rounded_up
 from distadmm.ranks.launch import command
 from distadmm.ranks.launcher import launched_size
@@ -87,10 +87,11 @@ def read(argv: Sequence[str]) -> Request:
         (word,) = _single("config", flags.pop("config"))
         shared, tables = grid.from_file(read_config(word.partition("=")[2]))
     shared = {"programme": [f"--programme={kind}"], **shared, **flags}
-    own = [word for name in _own_names() for word in _single(name, shared.pop(name, []))]
-    (options,) = parse(PROG, "", [Options], own)
+    own = [option(name)[2:] for name in fields_of(Options)]
+    words = [word for name in own for word in _single(name, shared.pop(name, []))]
+    (options,) = parse(PROG, "", [Options], words)
     for at, table in enumerate(tables, 1):
-        for name in _own_names():
+        for name in own:
             require(name not in table, f"[[run]] {at}: {name} is the sweep's own; put it above the tables")
     grids = [{**shared, **table, **{n: v for n, v in flags.items() if n in shared}} for table in tables]
     for name, why in OWN_BUSINESS.items():
@@ -117,10 +118,6 @@ def checked(kind: str, words: Sequence[str]) -> dict[str, Any]:
 def spends(kind: str, flags: dict[str, Any]) -> bool:
     noisy = flags.get("epsilon") is not None or (kind == "radmm" and flags.get("alpha") is not None)
     return noisy and flags.get("rng") in (None, "secure") and flags.get("mechanism") != "paper"
-
-
-def _own_names() -> list[str]:
-    return [name.rstrip("_").replace("_", "-") for name in fields_of(Options)]
 
 
 def _single(name: str, words: list[str]) -> list[str]:
@@ -200,25 +197,21 @@ class Runs:
                 _, said = run.communicate()
             finally:
                 self._alive.discard(run)
-        folder = point.folder(Path(self.options.out))
+        folder, code = point.folder(Path(self.options.out)), run.returncode
         if is_finished(folder):  # by divergence, maybe: an outcome to compare, like others
             return DONE, outcome(folder)
         # A scheduler told the ranks, and not us; one on which Python was only being loaded dies of it.
-        told_by = run.returncode - 128 if run.returncode > 0 else -run.returncode
+        told_by = code - 128 if code > 0 else -code
         if told_by in STOPPING:
             self.stopped_by = self.stopped_by or told_by
-        return run.returncode, self._complaint(run.returncode, said, folder)
-
-    def _complaint(self, code: int, said: str, folder: Path) -> str:
         if self.stopped_by:
-            return f"stopped by signal {self.stopped_by}"
-        lines = said.strip().splitlines()
-        text = f"FAILED with exit code {code}"
+            return code, f"stopped by signal {self.stopped_by}"
+        lines, text = said.strip().splitlines(), f"FAILED with exit code {code}"
         if len(lines) > 1:
             log = folder.with_name(folder.name + ".log")
             write_text(log, said)
             text += f" (all it said: {log})"
-        return f"{text}: {lines[-1]}" if lines else text
+        return code, ": ".join([text, *lines[-1:]])
 
     def pass_on(self, number: int, frame: Any) -> None:
         """SIGUSR1 lets runs save their state, and launchers of ranks hand it through; SIGTERM they do not."""

@@ -82,7 +82,6 @@ def of_run(folder: str | Path, verb: str = "transcript", *, run_code: bool = Fal
 
 
 def _of_gossip(config: Config, folder: Path | None) -> Transcript:
-    """The messages of noisy gradients."""
     made = gossip_views.of_config(config, folder)
     source = "run again in simulation" if folder is None else f"bytes kept by {folder}"
     simulated = folder is None or config.privacy.rng == "simulation"
@@ -175,7 +174,7 @@ def write(found: Transcript, folder: Path, coalitions: Sequence[Sequence[int]] =
         lines.append({"file": name, "members": seen.members, **sees})
     head = ", and 32 bytes: the head of the sender's ledger" if found.recording else ""
     steps = [(m.iteration, _kind(m.iteration, phases, found), m.rows.shape[1]) for m in found.messages]
-    index = {
+    index: dict[str, Any] = {
         "source": found.source,
         "watermark": WATERMARK if found.simulated else "",
         "nodes": network.n_local,
@@ -185,19 +184,14 @@ def write(found: Transcript, folder: Path, coalitions: Sequence[Sequence[int]] =
         "solves": sorted(found.solves),
         "views": lines,
     }
-    if found.shown is not None:
-        index |= _adversary(found.shown, folder)
+    if (shown := found.shown) is not None:  # what the adversary of the run's trust has, whom `audit` plays
+        whom = shown.adversary()
+        write_npz(folder / "adversary.npz", shown.arrays(whom))
+        index["adversary"] = {"file": "adversary.npz", "trust": shown.trust, "members": list(whom)}
+        if shown.plan.recipe.pairwise:
+            index["adversary"]["edges"] = "known" if shown.repeatable else "not kept"
     write_json(folder / "index.json", index)
     return index
-
-
-def _adversary(shown: gossip_views.Shown, folder: Path) -> dict[str, Any]:
-    """One file of what the adversary of the run's trust has: what `audit` attacks."""
-    members = shown.adversary()
-    write_npz(folder / "adversary.npz", shown.arrays(members))
-    told = "known" if shown.repeatable else "not kept"
-    edges = {"edges": told} if shown.plan.recipe.pairwise else {}
-    return {"adversary": {"file": "adversary.npz", "trust": shown.trust, "members": list(members), **edges}}
 
 
 def _kind(iteration: int, phases: int, found: Transcript) -> str:
@@ -209,7 +203,6 @@ def _kind(iteration: int, phases: int, found: Transcript) -> str:
 
 
 def read(argv: Sequence[str]) -> dict[str, Any]:
-    """What was asked for, as plain values."""
     words = list(argv)
     folder = words.pop(0) if words and not words[0].startswith("-") else None
     own = {name.rstrip("_") for name in fields_of(Coalitions)}
@@ -296,7 +289,6 @@ def _of_star(run: kinds.RunDirectory, out: str | None, force: bool, collude: Seq
 
 
 def _of_masked(config: Config, run: Path | None, out: str | None, force: bool, collude: Sequence[str]) -> str:
-    """Masked sums, made again in simulation."""
     made = masked_views.of_config(config, run)
     sets = [coalition(text, made.plan.rule.nodes) for text in collude]
     folder = claim.claim_directory(out, "transcript", force=force)

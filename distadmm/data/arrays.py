@@ -41,7 +41,7 @@ class ArrayFile:
         self.arrays = _members(self.path, whole)
         X = self._matrix(self._named("X"), "X")
         names = self.arrays.get("feature_names")
-        told = tuple(map(str, names)) if names is not None else _numbered(X.shape[1])
+        told = tuple(map(str, names)) if names is not None else _numbered(X)
         require(
             len(told) == X.shape[1],
             f"{self.path}: {len(told)} feature_names for {X.shape[1]} columns of X; needed: one each",
@@ -107,7 +107,7 @@ class PlainArray(ArrayFile):
         require_an_end(self.path)
         with unreadable_arrays(self.path, ".npy", "save"):
             X = self._matrix(np.load(self.path, mmap_mode="r", allow_pickle=False), "the array")
-        names = _numbered(X.shape[1])
+        names = _numbered(X)
         if targetless:
             return X, names
         require(
@@ -123,8 +123,8 @@ class PlainArray(ArrayFile):
         return self.X[:, self._at]
 
 
-def _numbered(width: int) -> tuple[str, ...]:
-    return tuple(f"x{j}" for j in range(1, width + 1))
+def _numbered(X: Array) -> tuple[str, ...]:
+    return tuple(f"x{j}" for j in range(1, X.shape[1] + 1))
 
 
 def _members(path: Path, whole: bool) -> dict[str, Array]:
@@ -148,9 +148,8 @@ def _member(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo, whole: 
         file.seek(info.header_offset)
         file.seek(info.header_offset + _HEAD.size + sum(_HEAD.unpack(file.read(_HEAD.size))))
         version = np.lib.format.read_magic(file)
-        read = (
-            np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        )
+        form = np.lib.format
+        read = form.read_array_header_1_0 if version == (1, 0) else form.read_array_header_2_0
         shape, fortran, kind = read(file)
         if kind.hasobject:
             raise ValueError("it holds objects")

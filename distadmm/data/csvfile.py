@@ -20,13 +20,10 @@ _AT_ONCE = 1 << 20  # bytes that pyarrow is given
 MEND = "mend it or leave the row out"
 _DISTINCT = 10_000  # target cells of which equal ones are kept once
 
-Refused = dict[int, str] | None
 Cells = Sequence[str] | Array  # of one column: texts, or numbers where they are known to be
 
 
 class Some(NamedTuple):
-    """The cells of some rows."""
-
     places: Array  # where they stand among the rows that were asked for
     rows: Array  # their numbers in the file
     columns: Mapping[str, Cells]
@@ -37,7 +34,8 @@ class CsvFile:
 
     feature_names: tuple[str, ...]
     schema_word = "--schema"
-    refused: Refused = None  # rows of bad cells, which become zeros, and why; None: the first one is an error
+    # Rows of bad cells, which become zeros, and why; None: the first one is an error.
+    refused: dict[int, str] | None = None
 
     def __init__(
         self,
@@ -52,6 +50,7 @@ class CsvFile:
     ):
         """`known`: where its records stand, from `pieces` of a reader of the same file."""
         self._same: dict[str, str] = {}
+        self._symbols: dict[str, Replaced] = {}  # what columns hold in place of their categories
         self._take(path, known)
         self._check_header()
         require(self.n_rows > 0, f"{path} has a header line but no rows; needed: at least one row")
@@ -76,7 +75,7 @@ class CsvFile:
     def _take(self, path: Path, known: tuple[Piece, ...] | None) -> None:
         self.path, self._records = path, Records(path, quotes=True, known=known)
         self.pieces = self._records.pieces  # for whoever opens it again
-        self._split = _Split(self._records, path.stat().st_size >= LARGE)
+        self._arrow = arrow() if path.stat().st_size >= LARGE else None
         require(self._records.count > 0, f"{path} has no cell with anything in it; needed: a header line")
         for _, number, first in self._records.batches(np.zeros(1, dtype=np.int64)):
             self.header = [cell.strip() for cell in self._records.cells(number, first)[0]]
@@ -111,9 +110,30 @@ class CsvFile:
         rows = np.arange(self.n_rows) if rows is None else np.asarray(rows)
         sure = [c.name for c in self.schema.columns if isinstance(c, Number) and c.missing is None]
         exact = set() if texts else set(sure)
-        for places, numbers, found in self._records.batches(rows + 1, self._split.at_once):
-            columns = self._split.columns(self.header, exact, names, numbers, found, self.refused)
-            yield Some(places, numbers - 1, columns)
+        for places, numbers, found in self._records.batches(rows + 1, _AT_ONCE if self._arrow else PIECE):
+            yield Some(places, numbers - 1, self._split(names, exact, numbers, found))
+
+    def _split(self, names: Sequence[str], exact: set[str], numbers: Array, found: Any) -> dict[str, Cells]:
+        """The columns `names` of these records; those of `exact` as numbers, where that can be.
+
+        By pyarrow where that is quicker, else cell by cell; what pyarrow refuses, too.  Both round numbers correctly,
+        so the bits are the same; the second is the one that says what is wrong with a cell.
+        """
+        width = len(self.header)
+        if self._arrow and not isinstance(found[0], list):
+            columns = _by_arrow(self._arrow, self._records.delimiter, self.header, exact, names, found)
+            if columns is not None:
+                return columns
+        records = self._records.cells(numbers, found)
+        for i, record in enumerate(records):
+            if len(record) != width:
+                said = f"has {len(record)} cells, the header has {width}"
+                if self.refused is None:
+                    raise InputError(f"{self.path} {self.place(int(numbers[i]) - 1)} {said}; mend that line")
+                self.refused[int(numbers[i]) - 1] = f"the line {said}"
+                records[i] = [*record, *[""] * width][:width]
+        wanted = {name: j for j, name in enumerate(self.header) if name in names}
+        return {name: [record[j] for record in records] for name, j in wanted.items()}
 
     def column(self, name: str) -> list[str]:
         """One column of all rows, as text."""
@@ -129,48 +149,37 @@ class CsvFile:
         return found
 
     def read(self, rows: Array | None = None) -> tuple[Matrix, Array]:
-        """X and the target cells of these rows (all when None)."""
         return collected(self, rows)
 
-    def symbols(self, mappings: Mapping[str, ColumnMapping], seed: int, node: int) -> dict[str, Replaced]:
-        """What the columns of `mappings` hold in place of their categories, all rows: a draw belongs to its row."""
-        found = {}
+    def sanitise(self, mappings: Mapping[str, ColumnMapping], seed: int, node: int) -> None:
+        """Put symbols in place of the categories of these columns, in all rows: a draw belongs to its row."""
+        names: list[str] = []
         for column in self.schema.columns:
             if isinstance(column, Category) and column.name in mappings:
                 parts = [self.codes(column, s.rows, s.columns[column.name]) for s in self.some([column.name])]
-                codes = np.concatenate(parts)
-                found[column.name] = replace(
-                    mappings[column.name], codes, column.domain, column.name, seed, node
-                )
-        return found
+                how = np.concatenate(parts), column.domain, column.name, seed, node
+                self._symbols[column.name] = new = replace(mappings[column.name], *how)
+                names += symbol_names(column.name, new.size)
+            else:
+                names += column.labels
+        self.feature_names = tuple(names)
 
-    def names(self, symbols: Mapping[str, Replaced]) -> tuple[str, ...]:
-        """The names of X's columns, where these symbols stand in the place of categories."""
-        found: list[str] = []
-        for column in self.schema.columns:
-            new = symbols.get(column.name)
-            found += column.labels if new is None else symbol_names(column.name, new.size)
-        return tuple(found)
-
-    def blocks(
-        self, rows: Array | None = None, symbols: Mapping[str, Replaced] | None = None
-    ) -> Iterator[tuple[Array, Array, Array]]:
+    def blocks(self, rows: Array | None = None) -> Iterator[tuple[Array, Array, Array]]:
         """Places among `rows`, X and the target cells, some rows at a time."""
-        symbols = symbols or {}
-        wanted = [column.name for column in self.schema.columns if column.name not in symbols]
+        wanted = [column.name for column in self.schema.columns if column.name not in self._symbols]
         for places, numbers, cells in self.some([*wanted, *([self.target] if self.target else [])], rows):
-            X = np.empty((len(numbers), len(self.names(symbols))))
+            X = np.empty((len(numbers), len(self.feature_names)))
             at = 0
             for column in self.schema.columns:
-                block = self._bearing(column, numbers, cells.get(column.name, ()), symbols.get(column.name))
+                block = self._bearing(column, numbers, cells.get(column.name, ()))
                 X[:, at : at + block.shape[1]] = block
                 at += block.shape[1]
             yield places, X, self._targets(cells[self.target] if self.target else [""] * len(numbers))
 
-    def _bearing(self, column: Number | Category, rows: Array, cells: Cells, new: Replaced | None) -> Array:
+    def _bearing(self, column: Number | Category, rows: Array, cells: Cells) -> Array:
         """`_block`; where bad cells do not end it, rows are halved until each one that has some stands alone."""
         try:
-            return self._block(column, rows, cells, new)
+            return self._block(column, rows, cells)
         except InputError as error:
             if self.refused is None:
                 raise
@@ -178,12 +187,13 @@ class CsvFile:
                 self.refused.setdefault(int(rows[0]), str(error).removesuffix(f"; {MEND}"))
                 return np.zeros((1, len(column.labels)))
         halves = (slice(len(rows) // 2), slice(len(rows) // 2, None))
-        return np.concatenate([self._bearing(column, rows[half], cells[half], new) for half in halves])
+        return np.concatenate([self._bearing(column, rows[half], cells[half]) for half in halves])
 
-    def _block(self, column: Number | Category, rows: Array, cells: Cells, new: Replaced | None) -> Array:
+    def _block(self, column: Number | Category, rows: Array, cells: Cells) -> Array:
         """The columns of X that a column of the file becomes."""
         if isinstance(column, Number):
             return self._numbers(column, rows, cells)
+        new = self._symbols.get(column.name)
         codes = self.codes(column, rows, cells) if new is None else new.codes[rows]
         return (codes[:, None] == np.arange(len(column.domain) if new is None else new.size)).astype(float)
 
@@ -301,44 +311,6 @@ def toml_key(name: str) -> str:
     return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name, ensure_ascii=False)
 
 
-class _Split:
-    """From records to columns: by pyarrow where that is quicker, else cell by cell; what pyarrow refuses, too.
-
-    Both round numbers correctly, so the bits are the same; the second is the one that says what is wrong with a cell.
-    """
-
-    def __init__(self, records: Records, large: bool):
-        self.records = records
-        self.arrow = arrow() if large else None
-        self.at_once = PIECE if self.arrow is None else _AT_ONCE
-
-    def columns(
-        self,
-        header: list[str],
-        exact: set[str],
-        names: Sequence[str],
-        numbers: Array,
-        found: Any,
-        refused: Refused,
-    ) -> dict[str, Cells]:
-        """The columns `names` of these records; those of `exact` as numbers, where that can be."""
-        if self.arrow is not None and not isinstance(found[0], list):
-            columns = _by_arrow(self.arrow, self.records.delimiter, header, exact, names, found)
-            if columns is not None:
-                return columns
-        records = self.records.cells(numbers, found)
-        for i, record in enumerate(records):
-            if len(record) != len(header):
-                said = f"has {len(record)} cells, the header has {len(header)}"
-                if refused is None:
-                    where = f"{self.records.path} line {self.records.line(int(numbers[i]))}"
-                    raise InputError(f"{where} {said}; mend that line")
-                refused[int(numbers[i]) - 1] = f"the line {said}"
-                records[i] = [*record, *[""] * len(header)][: len(header)]
-        wanted = {name: j for j, name in enumerate(header) if name in names}
-        return {name: [record[j] for record in records] for name, j in wanted.items()}
-
-
 def arrow() -> Any:
     """pyarrow.csv, where it is installed (`distadmm[arrow]`)."""
     try:
@@ -379,10 +351,7 @@ def _by_arrow(
     except pyarrow.ArrowInvalid:
         return None
     columns = {name: table.column(name) for name in names}
-    found = {
-        name: numbers_of(column.chunks) if name in exact else column.to_pylist()
-        for name, column in columns.items()
-    }
+    found = {n: numbers_of(c.chunks) if n in exact else c.to_pylist() for n, c in columns.items()}
     whole = all(len(cells) == len(lines) for cells in found.values())
     finite = all(np.isfinite(cells).all() for name, cells in found.items() if name in exact)
     return found if whole and finite else None

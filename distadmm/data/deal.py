@@ -1,14 +1,8 @@
 """How the rows of one table come to the nodes of a graph: evenly, or as unlike as real nodes' rows are.
 
-published           even pieces of the order of a bundled table as it was published, whatever the seed
-blocks              even pieces of the order in which a file has its rows, so that a rank reads its own part alone
-iid                 even pieces of the order in which the seed deals rows
-quantity:ALPHA      pieces of sizes ~ Dirichlet(ALPHA)
-label:ALPHA         of each class, pieces ~ Dirichlet(ALPHA): the smaller, the fewer classes a node has
-column:NAME         pieces of the order by a column, so that each node has a range of its values
-
-The first four are functions of the seed alone.  The others look at rows, and at how many of them each node gets: to
-claim privacy for such a run is to say that nodes had these rows in the first place (`--stated deal`).
+docs/data.md lists the ways.  published, blocks, iid and quantity are functions of the seed alone.  label and column
+look at rows, and at how many of them each node gets: to claim privacy for such a run is to say that nodes had these
+rows in the first place (`--stated deal`).
 """
 
 from collections.abc import Callable, Sequence
@@ -84,14 +78,9 @@ class Deal(NamedTuple):
             ends = np.rint(np.cumsum(share)[:-1] * len(rows)).astype(int)
             for part, piece in zip(parts, np.split(rows, ends)):
                 part.append(piece)
-        whole = _none_empty([np.concatenate(part) for part in parts])
+        whole = [np.concatenate(part) for part in parts]
+        for i in range(n_nodes):
+            if not len(whole[i]):  # a node without a row gets one of whoever has most
+                most = max(range(n_nodes), key=lambda j: len(whole[j]))
+                whole[i], whole[most] = whole[most][-1:], whole[most][:-1]
         return Pieces(np.concatenate(whole), np.array([*map(len, whole)]))
-
-
-def _none_empty(parts: list[Array]) -> list[Array]:
-    """A node without a row gets one of whoever has most."""
-    for i, part in enumerate(parts):
-        if not len(part):
-            most = max(range(len(parts)), key=lambda j: len(parts[j]))
-            parts[i], parts[most] = parts[most][-1:], parts[most][:-1]
-    return parts

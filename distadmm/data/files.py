@@ -38,7 +38,15 @@ class PatternSource(source.Source):
             reading = replace(reading, seed=int.from_bytes(local_key(), "big"))
         self.pattern, self.reading, self.name, self.source = pattern, reading, pattern, pattern
         self.test_data = test_data
-        _check_pattern(pattern)
+        try:
+            fields = {name for _, name, _, _ in string.Formatter().parse(pattern) if name is not None}
+            pattern.format(rank=0, node=0)
+        except (ValueError, LookupError, AttributeError):
+            fields = {"?"}
+        require(
+            fields <= {"rank", "node"},
+            f"--data {pattern}: the braces hold something else than the number of a node; use {{rank}}",
+        )
         if formats.kind(self.path(0)) in LIBSVM:
             require(
                 reading.features is not None,
@@ -142,18 +150,6 @@ class ListSource(PatternSource):
         return super().node(node, n_nodes, sparse=sparse)
 
 
-def _check_pattern(pattern: str) -> None:
-    try:
-        fields = {name for _, name, _, _ in string.Formatter().parse(pattern) if name is not None}
-        pattern.format(rank=0, node=0)
-    except (ValueError, LookupError, AttributeError):
-        fields = {"?"}
-    require(
-        fields <= {"rank", "node"},
-        f"--data {pattern}: the braces hold something else than the number of a node; use {{rank}}",
-    )
-
-
 def agree(signatures: Sequence[Signed]) -> None:
     """Files of different nodes have the same columns; their classes are stated, never taken from one of them."""
     (first, names), *others = signatures
@@ -180,10 +176,8 @@ def from_text(
     options: dict[str, Any] = {"clip": clip, "intercept": intercept}
     place, held_out = session.path_of(text), session.path_of(test_data) if test_data else None
     if isinstance(place, list):
-        require(
-            not test_fraction,
-            "test_fraction: each node has rows of its own; give the held-out ones as test_data",
-        )
+        own = "test_fraction: each node has rows of its own; give the held-out ones as test_data"
+        require(not test_fraction, own)
         return ListSource(place, reading, test_data=held_out, **options)
     if "{" in text:
         require(

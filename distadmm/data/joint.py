@@ -50,13 +50,17 @@ class Table:
         if smooth:
             require(self.records, "--smooth adds to counts, but the table holds probabilities; use --perturb")
             cells = cells + smooth
-            source += f"; {_added(smooth, cells.size, self.records or 0)}"
+            source += f"; {self._added(smooth)}"
         if perturb:
             cells = cells / cells.sum() + perturb
             source += f"; {perturb:g} added to every cell of the normalised table"
             if self.records:
-                source += f" = {_added(perturb * self.records, cells.size, self.records)}"
+                source += f" = {self._added(perturb * self.records)}"
         return replace(self, cells=cells, source=source)
+
+    def _added(self, pseudo: float) -> str:
+        size, whole = self.cells.size, f"in all, to {self.records} records"
+        return f"{pseudo:g} pseudo-counts in each of {size} cells ({pseudo * size:.4g} {whole})"
 
     def observed(self) -> Self:
         """Without the rows and columns that no record has."""
@@ -66,10 +70,6 @@ class Table:
         source = self.source + (f"; {left} combinations of X that no record has left out" if left else "")
         cells = self.cells[rows][:, columns]
         return replace(self, cells=cells, private=private, public=public, source=source)
-
-
-def _added(pseudo: float, cells: int, records: int) -> str:
-    return f"{pseudo:g} pseudo-counts in each of {cells} cells ({pseudo * cells:.4g} in all, to {records} records)"
 
 
 def problem(name: str) -> Table:
@@ -142,8 +142,16 @@ def from_rows(
     codes, names = {}, {}
     for name in {*private, *public}:
         values = _filled([row[head.index(name)] for row in rows[1:]], name, described, path)
-        _countable(values, name, path)
-        names[name] = tuple(sorted(set(values)) if alphabetical else _sorted(set(values)))
+        different = set(values)
+        numbers = all(map(is_number, different))
+        # Numbers that hardly ever occur twice are measured, not counted: a table of them is mostly chance.
+        require(
+            not numbers or len(different) <= max(MANY, len(values) // OFTEN),
+            f"{path}: column {name!r} holds {len(different)} different numbers in {len(values)} rows, each of which "
+            f"would be a symbol of its own; needed: at most {MANY}, or {OFTEN} rows for each; write a column of bins "
+            "(20-29, 30-39, ...) into the file first",
+        )
+        names[name] = tuple(sorted(sorted(different), key=float if numbers and not alphabetical else str))
         place = {value: number for number, value in enumerate(names[name])}
         codes[name] = np.array([place[value] for value in values])
     table = counted(codes, names, private, public, f"{Path(path).name}, {len(rows) - 1} rows")
@@ -180,24 +188,6 @@ def _filled(cells: list[str], name: str, schema: Schema, path: str | Path) -> li
             "gives; mend the cell, or add the value to the domain"
         )
     return cells
-
-
-def _countable(cells: list[str], name: str, path: str | Path) -> None:
-    """Numbers that hardly ever occur twice are measured, not counted: a table of them is mostly chance."""
-    values = set(cells)
-    if len(values) > MANY and len(cells) < OFTEN * len(values) and all(map(is_number, values)):
-        raise InputError(
-            f"{path}: column {name!r} holds {len(values)} different numbers in {len(cells)} rows, each of which would "
-            f"be a symbol of its own; needed: at most {MANY}, or {OFTEN} rows for each; write a column of bins "
-            "(20-29, 30-39, ...) into the file first"
-        )
-
-
-def _sorted(values: set[str]) -> list[str]:
-    try:
-        return sorted(values, key=float)
-    except ValueError:
-        return sorted(values)
 
 
 def counted(

@@ -299,32 +299,18 @@ def replace(
         (codes >= 0).all(),
         f"--sanitise {column}: a row has no value there; a mapping needs one: leave such rows out",
     )
-    symbols = np.asarray(
-        mapping.apply(_rows_of(mapping, domain, column)[codes], generator(seed, column, node))
-    )
-    if (
-        symbols.shape != codes.shape
-        or symbols.min(initial=0) < 0
-        or symbols.max(initial=0) >= mapping.n_outputs
-    ):
-        raise ValueError(
-            f"the mapping of {column} gave something else than {mapping.n_outputs} symbols a row"
-        )
-    return Replaced(symbols.astype(np.int64), mapping.n_outputs)
-
-
-def _rows_of(mapping: ColumnMapping, domain: tuple[str, ...], column: str) -> Array:
-    """The mapping's row for each category of the domain: by name where the mapping names its values."""
     values = tuple(getattr(mapping, "values", ()))
-    if not values or values == tuple(f"y{y}" for y in range(len(values))):  # it does not: rows are in order
-        return np.arange(len(domain))
-    require(
-        set(values) == set(domain),
-        f"--sanitise {column}: the mapping is for the values {', '.join(values[:4])}, ...; the column has "
-        f"{', '.join(domain[:4])}, ...; design it on this column",
-    )
-    row_of = {value: row for row, value in enumerate(values)}
-    return np.array([row_of[category] for category in domain])
+    if values and values != tuple(f"y{y}" for y in range(len(values))):  # else its rows are in order
+        require(
+            set(values) == set(domain),
+            f"--sanitise {column}: the mapping is for the values {', '.join(values[:4])}, ...; the column has "
+            f"{', '.join(domain[:4])}, ...; design it on this column",
+        )
+        codes = np.array([values.index(category) for category in domain])[codes]
+    symbols, most = np.asarray(mapping.apply(codes, generator(seed, column, node))), mapping.n_outputs
+    if symbols.shape != codes.shape or symbols.min(initial=0) < 0 or symbols.max(initial=0) >= most:
+        raise ValueError(f"the mapping of {column} gave something else than {most} symbols a row")
+    return Replaced(symbols.astype(np.int64), most)
 
 
 def symbol_names(column: str, size: int) -> tuple[str, ...]:

@@ -87,16 +87,10 @@ class ParquetFile(CsvFile):
 
 def _cells(column: Any, rows: Array) -> Cells:
     """Numbers as they are; where a cell is missing, and of texts, the texts."""
-    from pyarrow import types
+    from pyarrow import array, types
 
     if types.is_boolean(column.type):
         column = column.cast("int8")
     if not column.null_count and (types.is_integer(column.type) or types.is_floating(column.type)):
         return numbers_of([column])[rows]
-    return ["" if cell is None else str(cell).strip() for cell in column.take(_array(rows)).to_pylist()]
-
-
-def _array(rows: Array) -> Any:
-    import pyarrow
-
-    return pyarrow.array(rows)
+    return ["" if cell is None else str(cell).strip() for cell in column.take(array(rows)).to_pylist()]

@@ -1,8 +1,5 @@
 """What the parties of ADMM sharing read: a table cut by columns, or a file each with a shared key.
 
-    X1, X2 = split_columns(X, (66, 57))
-    parties = align_parties(["centre.csv", "bank.csv", "shop.csv"], key="id")
-
 Each rank can do its part alone: it calls `read_party` on its own file, sends its keys (and nothing else) to the
 centre, which calls `common_keys`, and takes its rows in the order it gets back with `positions`.  Keys say who is
 in a party's file: this is known to the centre afterwards.
@@ -170,7 +167,8 @@ def _from_files(data: DataOptions, star: Star, seed: int, regression: bool, priv
         star, {m: party.keys for m, party in own.items()}, files, data.join, apart
     )
     own = {m: _taken(party, places[m]) for m, party in own.items()}
-    training, testing = _hold_out(rows, data.test_fraction, seed)
+    stream = np.random.default_rng(np.random.SeedSequence(entropy=seed, spawn_key=(HOLD_OUT, 0)))
+    testing, training = map(np.sort, np.split(stream.permutation(rows), [round(data.test_fraction * rows)]))
     y = in_order(labels, order).y if labels is not None else None
     matrices = {m: _matrix(party.X) for m, party in own.items()}
     return Parts(
@@ -212,16 +210,6 @@ def one_order(
             messages = {m: positions(held, order) for m, held in keys.items()}
     rows = star.world.broadcast(len(order))
     return order, rows, star.deal(messages, dict.fromkeys(star.home, rows), np.int64)
-
-
-def _hold_out(rows: int, fraction: float, seed: int) -> tuple[Array, Array]:
-    """(training, testing) row numbers, the same on every rank."""
-    held = round(fraction * rows)
-    if not held:
-        return np.arange(rows), np.empty(0, dtype=np.int64)
-    stream = np.random.default_rng(np.random.SeedSequence(entropy=seed, spawn_key=(HOLD_OUT, 0)))
-    order = stream.permutation(rows)
-    return np.sort(order[held:]), np.sort(order[:held])
 
 
 def split_columns(X: Matrix, sizes: Sequence[int]) -> list[Matrix]:
@@ -270,7 +258,6 @@ def read_party(path: str | Path, key: str, reading: Reading | None = None, *, ta
 
 
 def keys_of(file: Any, key: str) -> list[str]:
-    """The keys of a party's rows, in file order."""
     if not hasattr(file, "column"):
         raise InputError(
             f"{file.path}: a libsvm file has no key column {key!r}; give CSV, or .npz with an array {key!r}"

@@ -82,7 +82,18 @@ def check(star: Star, parts: Parts, loss: Loss, *, private: bool = False) -> Non
             star.parties >= 2, f"{star.parties} party; sharing needs at least 2: give --split or --parties"
         )
         for m, matrix in parts.train.items():
-            _check_columns(m, matrix, private)
+            rows, columns = matrix.shape
+            values = matrix.data if hasattr(matrix, "tocsr") else matrix
+            require(columns > 0, f"party {m} holds no columns; give it at least one, or leave the party out")
+            require(rows > 1, f"party {m} holds {rows} rows; needed: at least 2")
+            require(
+                np.isfinite(values).all(),
+                f"party {m} holds values that are not finite (NaN or infinite); fill them in or leave the rows out",
+            )
+            require(
+                private or _spread(matrix).max() > 0,
+                f"party {m}: all {columns} columns are constant and can explain nothing; leave the party out",
+            )
         if star.is_centre:
             _check_labels(parts.labels, loss, private)
     counts = star.world.gather({m: int(matrix.shape[0]) for m, matrix in parts.train.items()})
@@ -98,20 +109,6 @@ def check(star: Star, parts: Parts, loss: Loss, *, private: bool = False) -> Non
             )
 
     star.world.on_root(compare)
-
-
-def _check_columns(m: int, matrix: Any, private: bool) -> None:
-    values = matrix.data if hasattr(matrix, "tocsr") else matrix
-    require(matrix.shape[1] > 0, f"party {m} holds no columns; give it at least one, or leave the party out")
-    require(matrix.shape[0] > 1, f"party {m} holds {matrix.shape[0]} rows; needed: at least 2")
-    require(
-        np.isfinite(values).all(),
-        f"party {m} holds values that are not finite (NaN or infinite); fill them in or leave the rows out",
-    )
-    require(
-        private or _spread(matrix).max() > 0,
-        f"party {m}: all {matrix.shape[1]} columns are constant and can explain nothing; leave the party out",
-    )
 
 
 def _spread(matrix: Any) -> Array:

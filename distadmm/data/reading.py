@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -17,7 +17,7 @@ from distadmm.data.csvfile import CsvFile
 from distadmm.data.formats import LibsvmFile, kind
 from distadmm.data.public import ROWS, Fact, PublicFacts, mappings_of
 from distadmm.data.schema import Category, Schema
-from distadmm.data.table import Array, Matrix, collected
+from distadmm.data.table import Array, Matrix, blocks_of, collected
 from distadmm.data.targets import TASKS, conventional, find_classes, given_classes, to_targets
 from distadmm.errors import InputError, require, require_members
 
@@ -72,24 +72,6 @@ def register_format(suffix: str) -> Callable[[Any], Any]:
 def file_of(reader: Any) -> str:
     """Where a reader of the user's own comes from."""
     return str(getattr(sys.modules.get(reader.__module__), "__file__", None) or reader.__module__)
-
-
-class Blocks:
-    """Any reader as one that gives its rows some at a time: one that cannot gives them at once."""
-
-    def __init__(self, file: TableFile, symbols: Mapping[str, Any] | None = None):
-        self.file, self.symbols = file, symbols or {}
-        self.n_rows, self.feature_names = file.n_rows, file.feature_names
-
-    def blocks(self, rows: Array | None = None) -> Iterator[tuple[Array, Matrix, Array]]:
-        """Places among `rows`, X and the target cells."""
-        if isinstance(self.file, CsvFile):
-            yield from self.file.blocks(rows, self.symbols)
-        elif hasattr(self.file, "blocks"):
-            yield from self.file.blocks(rows)
-        else:
-            X, cells = self.file.read(rows)
-            yield np.arange(len(cells)), X, np.asarray(cells)
 
 
 @dataclass(frozen=True)
@@ -216,21 +198,17 @@ class Reading:
         )
         return found.stating(self.stated)
 
-    def symbols(self, file: TableFile, node: int = 0) -> dict[str, Any]:
-        """What stands in the sanitised columns of a file, all rows."""
-        if not self.sanitise:
-            return {}
-        assert isinstance(file, CsvFile)
-        return file.symbols(self.sanitise, self.seed, node)
-
-    def names(self, file: TableFile, symbols: Mapping[str, Any]) -> tuple[str, ...]:
-        """The names of the columns of X."""
-        return file.names(symbols) if isinstance(file, CsvFile) else file.feature_names
+    def sanitised(self, file: TableFile, node: int = 0) -> TableFile:
+        """The file with symbols in its sanitised columns, in all rows."""
+        if self.sanitise:
+            assert isinstance(file, CsvFile)
+            file.sanitise(self.sanitise, self.seed, node)
+        return file
 
     def read(self, file: TableFile, node: int = 0) -> tuple[Matrix, Array, tuple[str, ...]]:
         """All of X with its sanitised columns in place, the target cells, and the names of the columns."""
-        symbols = self.symbols(file, node)
-        return (*collected(Blocks(file, symbols), None), self.names(file, symbols))
+        file = self.sanitised(file, node)
+        return (*collected(file, None), file.feature_names)
 
     def content(self, file: TableFile, rows: Array | None, key: bytes) -> Content:
         """Which rows these are, whatever is made of them."""
@@ -247,7 +225,7 @@ class Reading:
                 places.append(at)
                 parts.append(sums_of_columns([columns[name] for name in file.header], target, key))
         else:
-            for at, X, cells in Blocks(file).blocks(rows):
+            for at, X, cells in blocks_of(file, rows):
                 places.append(at)
                 parts.append(sums_of_matrix(X, cells, key))
         return Sums.below(parts).at(np.argsort(np.concatenate(places)))

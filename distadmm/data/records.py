@@ -52,20 +52,19 @@ class Records:
         known: tuple[Piece, ...] | None = None,
     ):
         self.path, self.quotes, self.comments = path, quotes, comments
-        self.delimiter = self._delimiter() if quotes else ""
+        self.delimiter = ""
+        if quotes:
+            with _Unpacked(path) as file:
+                head = b""
+                while not head.strip():
+                    head = file.readline()
+                    require(head, f"{path} is empty; needed: a table with at least one row")
+            self.delimiter = max(",;\t", key=head.decode("utf-8", "replace").count)
         self.pieces = tuple(self._look()) if known is None else known
         self._firsts = [piece.first for piece in self.pieces]
         self.count = self.pieces[-1].first  # the last piece is empty, and stands behind the others
 
     # -- in which pieces the records stand --------------------------------------------------------------
-
-    def _delimiter(self) -> str:
-        with _Unpacked(self.path) as file:
-            first = b""
-            while not first.strip():
-                first = file.readline()
-                require(first, f"{self.path} is empty; needed: a table with at least one row")
-        return max(",;\t", key=first.decode("utf-8", "replace").count)
 
     def _look(self) -> Iterator[Piece]:
         start, first, line, rest, content = 0, 0, 1, b"", False
@@ -153,7 +152,6 @@ class Records:
             yield order[begin:], numbers[begin:], held
 
     def cells(self, numbers: Array, found: Found) -> list[list[str]]:
-        """The cells of these records."""
         if isinstance(found[0], list):
             return found  # type: ignore[return-value]
         lines = self.text(b"\n".join(found), None, numbers).split("\n")  # type: ignore[arg-type]

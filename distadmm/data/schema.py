@@ -1,19 +1,8 @@
 """What is publicly known of the columns of a CSV file: domains and bounds, never computed from rows.
 
-A schema is a small TOML file (`--schema`):
-
-    target = "income"
-    labels = ["<=50K", ">50K"]        # negative, positive
-    missing = ["?", ""]               # such a category is a block of zeros
-    ignore = ["id"]
-    [columns]
-    age = { max = 90 }                # divided by max
-    temperature = { min = 30, max = 45 }  # moved to [0, 1]
-    workclass = ["Private", "State-gov"]  # one column a category
-    weight = { max = 300, missing = 70, missing_indicator = true }  # a missing cell is 70, and weight=missing is 1
-    job = { values = ["clerk", "cook"], missing = "cook" }          # or missing_indicator: a category "missing"
-
-A missing cell is an empty one, or one that `missing` lists; in numbers only where their column says what it stands for.
+A schema is a small TOML file (`--schema`), whose lines docs/data.md shows.  A missing cell is an empty one, or one that
+`missing` lists: in a plain list of categories a block of zeros, in numbers refused unless their column says what it
+stands for.
 """
 
 import math

@@ -1,10 +1,4 @@
-"""Where the rows of a run come from: a `Source` gives each node its rows and no more.
-
-source = open_source("adult")                 a bundled table
-source = open_source("file.csv", target="y")  a whole file, cut into shards by a seeded permutation
-source = open_source("shard-{rank}.csv")      one file a node: nobody ever sees two of them
-X, y = source.node(3, n_nodes=20)             rows of norm <= 1 and their targets
-"""
+"""Where the rows of a run come from: a `Source` gives each node its rows, of norm <= 1, and no more."""
 
 from __future__ import annotations
 
@@ -238,8 +232,6 @@ def _bundled(source: Source, bounds: Fact = BUNDLED_BOUNDS, sanitised: Iterable[
 
 
 class TableSource(WholeSource):
-    """A table in memory."""
-
     def __init__(
         self, table: Table, training: Array, testing: Array, *, bounds: Fact = BUNDLED_BOUNDS, **options: Any
     ):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -45,7 +45,6 @@ class Sparse(NamedTuple):
         return np.repeat(np.arange(self.shape[0]), np.diff(self.indptr))
 
     def take(self, rows: Array) -> Sparse:
-        """The rows `rows`, in that order."""
         rows = np.asarray(rows)
         counts = (self.indptr[1:] - self.indptr[:-1])[rows]
         indptr = np.concatenate([[0], np.cumsum(counts)])
@@ -105,13 +104,22 @@ def dense(X: Matrix) -> Array:
     return X.toarray()
 
 
-def collected(file: Any, rows: Array | None, *more: Any) -> tuple[Matrix, Array]:
+def blocks_of(file: Any, rows: Array | None = None) -> Iterator[tuple[Array, Matrix, Array]]:
+    """Places among `rows`, X and the target cells, some rows at a time where the reader can, else all at once."""
+    if hasattr(file, "blocks"):
+        yield from file.blocks(rows)
+    else:
+        X, cells = file.read(rows)
+        yield np.arange(len(cells)), X, np.asarray(cells)
+
+
+def collected(file: Any, rows: Array | None) -> tuple[Matrix, Array]:
     """X and the target cells of these rows (all when None) of a file that gives them in blocks, in their order."""
     count = file.n_rows if rows is None else len(rows)
     X, cells = np.empty((0, len(file.feature_names))), np.empty(0, dtype=object)
     pieces: list[tuple[Array, Sparse]] = []
     begun = False
-    for places, block, targets in file.blocks(rows, *more):
+    for places, block, targets in blocks_of(file, rows):
         if not begun:
             cells, begun = np.empty(count, targets.dtype), True
             X = np.empty((0 if isinstance(block, Sparse) else count, block.shape[1]))
@@ -231,27 +239,20 @@ def local_key(path: str | Path | None = None) -> bytes:
     path = Path(path) if path is not None else config / "distadmm" / "data-id.key"
     with told(f"cannot keep the data-id key {path}: REASON; set XDG_CONFIG_HOME to a writable directory"):
         if not path.exists():
-            _create(path)
+            import tempfile
+
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            with tempfile.NamedTemporaryFile(dir=path.parent) as file:  # mode 0600
+                file.write(os.urandom(32))
+                file.flush()
+                with contextlib.suppress(FileExistsError):  # of several ranks the first wins
+                    os.link(file.name, path)
         key = path.read_bytes()
     if len(key) < 16:
         raise InputError(
             f"{path} holds {len(key)} bytes; needed: a key of 16 or more; delete it to get a new one"
         )
     return key
-
-
-def _create(path: Path) -> None:
-    import tempfile
-
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    handle, temporary = tempfile.mkstemp(dir=path.parent)  # mode 0600
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(os.urandom(32))
-        with contextlib.suppress(FileExistsError):  # of several ranks that get here together, the first wins
-            os.link(temporary, path)
-    finally:
-        os.unlink(temporary)
 
 
 def data_id(content: Mapping[str, object], key: bytes) -> str:

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from distadmm.data import formats, public, source
-from distadmm.data.reading import LIBSVM, Blocks, Reading, file_digest
+from distadmm.data.reading import LIBSVM, Reading, file_digest
 from distadmm.data.table import (
     WIDE,
     Array,
     Matrix,
     Sparse,
+    blocks_of,
     collected,
     data_id,
     dense,
@@ -67,19 +68,22 @@ class FileSource(source.WholeSource):
         self._shares: Shares | None = None
         self._nodes: dict[int, int] = {}  # of what is held, where each node's rows stand
         known = None if form is None else form.pieces
-        self.file = (reading if form is None else with_width(reading, form)).open(path, known=known)
-        self._symbols = reading.symbols(self.file)
-        names = reading.names(self.file, self._symbols)
+        asked = reading if form is None else with_width(reading, form)
+        self.file = reading.sanitised(asked.open(path, known=known))
         count = self.file.n_rows
         if form is not None:
             require(
                 form.n_rows == count,
                 f"{path} has {count} rows here and {form.n_rows} on rank 0; give all ranks the same file",
             )
-        self._learn(form or Form(count, names, reading.known(), getattr(self.file, "pieces", None)))
+        pieces = getattr(self.file, "pieces", None)
+        self._learn(form or Form(count, self.file.feature_names, reading.known(), pieces))
         self.order_by(reading.seed)
         if form is None and not shared:
-            self._read_all()
+            X, target = collected(self.file, None)
+            y, classes = reading.targets(target, self._target, self.file.place)
+            self._learn(self.form._replace(classes=classes))
+            self._rows = X, y
 
     def _learn(self, form: Form) -> None:
         self.form, classes = form, form.classes or public.Fact((), public.ROWS)
@@ -89,16 +93,6 @@ class FileSource(source.WholeSource):
             **({"deal": self.facts.deal} if hasattr(self, "facts") else {}),
         )
         self.feature_names = (*form.feature_names, *(("intercept",) if self.intercept else ()))
-
-    def _read_all(self) -> None:
-        X, target = collected(self._blocks, None)
-        y, classes = self.reading.targets(target, self._target, self.file.place)
-        self._learn(self.form._replace(classes=classes))
-        self._rows = X, y
-
-    @property
-    def _blocks(self) -> Blocks:
-        return Blocks(self.file, self._symbols)
 
     @property
     def _target(self) -> str:
@@ -143,7 +137,7 @@ class FileSource(source.WholeSource):
         cells: set[Any] = set()
         with world.together(named=False):
             rows = np.concatenate([shares.rows, self.testing]) if world.is_root else shares.rows
-            for places, X, found in self._blocks.blocks(rows):
+            for places, X, found in blocks_of(self.file, rows):
                 targets = found if known is None else self._targets(found, rows[places])
                 if known is None or known.source == "convention":
                     cells |= set(found.tolist())
@@ -168,7 +162,7 @@ class FileSource(source.WholeSource):
     def _know_classes(self) -> None:
         if self.form.classes is None:
             cells: set[Any] = set()
-            for _, _, found in self._blocks.blocks():
+            for _, _, found in blocks_of(self.file):
                 cells |= set(found.tolist())
             self._classes_among(cells)
 
@@ -199,7 +193,7 @@ class FileSource(source.WholeSource):
             X, y = self._rows
             return take(X, rows), y[rows]
         self._know_classes()
-        X, cells = collected(self._blocks, rows)
+        X, cells = collected(self.file, rows)
         return X, self._targets(cells, rows)
 
     def _column(self, name: str) -> Array:
@@ -208,7 +202,7 @@ class FileSource(source.WholeSource):
         self._know_classes()
         at = self._columns_of(name, self.form.feature_names) if name else []
         found: Array = np.empty(0)
-        for places, X, cells in self._blocks.blocks(self.training):
+        for places, X, cells in blocks_of(self.file, self.training):
             part = source.told_apart(dense(X)[:, at]) if name else self._targets(cells, self.training[places])
             found = found if len(found) else np.empty(len(self.training), part.dtype)
             found[places] = part
@@ -255,16 +249,12 @@ def with_width(reading: Reading, form: Form) -> Reading:
 
 
 def same_columns(path: Path, names: tuple[str, ...], other: Path, other_names: tuple[str, ...]) -> None:
-    if len(names) != len(other_names):
-        raise InputError(
-            f"{other} has {len(other_names)} feature columns, {path} has {len(names)}; needed: the same columns"
-        )
+    found = f"{other} has {len(other_names)} feature columns, {path} has {len(names)}"
+    require(len(names) == len(other_names), f"{found}; needed: the same columns")
     for position, (name, other_name) in enumerate(zip(names, other_names), 1):
         if name != other_name:
-            raise InputError(
-                f"feature column {position} is {other_name!r} in {other} and {name!r} in {path}; "
-                "needed: the same columns in the same order"
-            )
+            found = f"feature column {position} is {other_name!r} in {other} and {name!r} in {path}"
+            raise InputError(f"{found}; needed: the same columns in the same order")
 
 
 SMALL = 1 << 14  # entries: nodes with more are no stack

@@ -30,7 +30,11 @@ def layout(topology: Topology) -> Array:
     if len(topology.edges) == n - 1 == int(topology.degrees.max()):  # a star: the leaves are alike
         return _circle(n - 1)[np.cumsum(topology.degrees == 1) - 1] * (topology.degrees == 1)[:, None]
     weight = 1.0 / (hops + np.eye(n)) ** 2 - np.eye(n)
-    x = _start(hops)
+    centre = np.eye(n) - 1.0 / n
+    values, vectors = np.linalg.eigh(-0.5 * centre @ hops**2 @ centre)
+    x = vectors[:, :-3:-1] * np.sqrt(np.maximum(values[:-3:-1], 0.0))  # the longest way across lies flat
+    # A small circle keeps nodes apart that classical scaling puts on one spot (all of a complete graph).
+    x = x + 0.05 * _circle(n)
     inverse = np.linalg.inv(np.diag(weight.sum(axis=1)) - weight + 1.0 / n)  # 1/n: the places' mean stays put
     for _ in range(300):
         apart = np.linalg.norm(x[:, None] - x[None], axis=2)
@@ -40,15 +44,6 @@ def layout(topology: Topology) -> Array:
         if moved < 1e-4:
             break
     return x
-
-
-def _start(hops: Array) -> Array:
-    n = len(hops)
-    centre = np.eye(n) - 1.0 / n
-    values, vectors = np.linalg.eigh(-0.5 * centre @ hops**2 @ centre)
-    x = vectors[:, :-3:-1] * np.sqrt(np.maximum(values[:-3:-1], 0.0))  # the longest way across lies flat
-    # A small circle keeps nodes apart that classical scaling puts on one spot (all of a complete graph).
-    return x + 0.05 * _circle(n)
 
 
 def _circle(n: int) -> Array:
@@ -111,10 +106,8 @@ def draw_on(
     look: dict[str, Any] = {"linewidths": np.clip(3 * thick, 0.3, 1.0)}
     if carried is not None:
         most = np.clip(thick, 0.4, 3.4)
-        look = {
-            "linewidths": 0.3 + most * carried,
-            "linestyles": ["-" if share else ":" for share in carried],
-        }
+        dashes = ["-" if share else ":" for share in carried]
+        look = {"linewidths": 0.3 + most * carried, "linestyles": dashes}
     axes.add_collection(LineCollection(place[topology.edges], colors="#9aa5b1", zorder=1, **look))
     named = topology.n <= NAMED_MOST * scale and max(map(len, topology.names)) <= 14
     short = named and max(map(len, topology.names)) <= 3
@@ -125,14 +118,11 @@ def draw_on(
     axes.scatter(*place.T, s=size, c=colour, edgecolors="white", linewidths=1.0, zorder=2)
     if named:
         for name, (x, y) in zip(topology.names, place):
-            inside = {"color": "white", "va": "center"}
-            above = {
-                "color": "#222222",
-                "va": "bottom",
-                "bbox": {"fc": "white", "ec": "none", "alpha": 0.7, "pad": 0.5},
-            }
-            style, gap = (inside, (0, 0)) if short else (above, (0, 6))
+            style: dict[str, Any] = {"color": "white", "va": "center"}
+            if not short:
+                back = {"fc": "white", "ec": "none", "alpha": 0.7, "pad": 0.5}
+                style = {"color": "#222222", "va": "bottom", "bbox": back}
             axes.annotate(
-                name, (x, y), gap, textcoords="offset points", ha="center", zorder=3, parse_math=False,
-                fontsize=max(4.5, 0.46 * size**0.5) if short else 8 if scale > 0.8 else 6, **style,
+                name, (x, y), (0, 0 if short else 6), textcoords="offset points", ha="center", zorder=3,
+                parse_math=False, fontsize=max(4.5, 0.46 * size**0.5) if short else 8 if scale > 0.8 else 6, **style,
             )  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -266,7 +267,9 @@ def _grown(topology: Topology, ranks: int) -> Array:
         inside: dict[int, int] = {}  # neighbours in this block, of the nodes at its rim
         rim: list[tuple[int, int]] = []
         for _ in range(size):
-            node = _cheapest(rim, order, owner)
+            # A price only falls while a block grows, so the first entry met of a node is its latest.
+            near_by = (order[heapq.heappop(rim)[1]] for _ in range(len(rim)))
+            node = next(node for node in chain(near_by, order) if owner[node] < 0)
             owner[node] = rank
             for j in near[first[node] : first[node + 1]]:
                 free[j] -= 1
@@ -274,15 +277,6 @@ def _grown(topology: Topology, ranks: int) -> Array:
                     inside[j] = inside.get(j, 0) + 1
                     heapq.heappush(rim, (free[j] - 2 * inside[j], place[j]))
     return np.array(owner)
-
-
-def _cheapest(rim: list[tuple[int, int]], order: list[int], owner: list[int]) -> int:
-    # A price only falls while a block grows, so the first entry met of a node is its latest.
-    while rim:
-        node = order[heapq.heappop(rim)[1]]
-        if owner[node] < 0:
-            return node
-    return next(node for node in order if owner[node] < 0)
 
 
 def _cuthill_mckee(topology: Topology) -> Array:

@@ -31,16 +31,15 @@ def demand(what: str = "figures") -> None:
     require(possible(), f"{what} cannot be drawn: {MISSING}")
 
 
-def pyplot(salt: str = "distadmm") -> Any:
-    """matplotlib's drawing functions; a `salt` a figure keeps the names in SVGs apart that share a page."""
+def pyplot() -> Any:
     demand()
     import matplotlib
 
     matplotlib.use("Agg")
-    matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": salt, "font.size": 9})
+    matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "distadmm", "font.size": 9})
     matplotlib.rcParams.update({"pdf.fonttype": 42, "ps.fonttype": 42})  # whole fonts, which journals ask for
     matplotlib.rcParams.update(
-        dict.fromkeys(("axes.spines.top", "axes.spines.right", "legend.frameon"), False)
+        {"axes.spines.top": False, "axes.spines.right": False, "legend.frameon": False}
     )
     from matplotlib import pyplot as plt
 
@@ -109,9 +108,7 @@ def drawn(figure: Any, form: str = "svg", **how: Any) -> bytes:
     """The figure as a file's content; it is closed."""
     from matplotlib.text import Text
 
-    for text in figure.findobj(
-        Text
-    ):  # a name of a file may be any bytes, and no font has a sign for half a character
+    for text in figure.findobj(Text):  # names of files may be any bytes, and no font has half a character
         text.set_text(text.get_text().encode(errors="replace").decode())
     content = io.BytesIO()
     figure.savefig(content, format=form, **{"metadata": _UNDATED.get(form), "bbox_inches": "tight", **how})

@@ -155,7 +155,6 @@ GENERATORS: dict[str, Callable[..., Edges]] = {
 
 
 def make(text: str) -> Edges:
-    """The network that the line `text` describes."""
     name, *parts = text.split(":")
     if name not in GENERATORS:
         near = difflib.get_close_matches(name, GENERATORS, n=1)
@@ -181,21 +180,17 @@ def make(text: str) -> Edges:
 
 
 def _value(kind: str, key: str, value: str, text: str, usage: str) -> Any:
-    try:
+    needed = {"int": "a whole number", "float": "a number"}.get(kind, "AxB with whole A, B")
+    with told(f"{text}: {key} is {value!r}; needed: {needed}, as in {usage}", ValueError):
         if kind == "int":
-            number = int(value)
-            require(number >= 0, f"{text}: {key}={number} is negative; write {usage}")
-            return number
+            require(int(value) >= 0, f"{text}: {key}={int(value)} is negative; write {usage}")
+            return int(value)
         if kind == "float":
             return float(value)
         sides = tuple(int(side) for side in value.split("x"))
-        require(
-            len(sides) >= 2 and min(sides) >= 1, f"{text}: {value!r} is no AxB with whole A, B; write {usage}"
-        )
+        whole = len(sides) >= 2 and min(sides) >= 1
+        require(whole, f"{text}: {value!r} is no AxB with whole A, B; write {usage}")
         return sides
-    except ValueError:
-        needed = {"int": "a whole number", "float": "a number"}.get(kind, "AxB with whole A, B")
-        raise InputError(f"{text}: {key} is {value!r}; needed: {needed}, as in {usage}") from None
 
 
 def _nodes(n: int) -> int:
@@ -261,14 +256,12 @@ def _pairing(rng: np.random.Generator, n: int, d: int) -> Array | None:
         fit = (a != b) & first & ~np.isin(code, taken)
         taken = np.concatenate([taken, code[fit]])
         stubs = np.concatenate([a[~fit], b[~fit]])
-        if not fit.any() and not _some_pair_fits(np.unique(stubs), taken, n):
-            return None
+        if not fit.any():
+            nodes = np.unique(stubs)
+            i, j = np.triu_indices(nodes.size, 1)
+            if np.isin(nodes[i] * n + nodes[j], taken).all():  # no pair that is left would fit
+                return None
     return np.stack([taken // n, taken % n], axis=1)
-
-
-def _some_pair_fits(nodes: Array, taken: Array, n: int) -> bool:
-    i, j = np.triu_indices(nodes.size, 1)
-    return not np.isin(nodes[i] * n + nodes[j], taken).all()
 
 
 def _absent(n: int, edges: Array | None) -> Array | None:

@@ -1,9 +1,5 @@
 """The network: which node talks to which.
 
-    load("ring:20"), load("er20"), load("my.graphml")   -> Topology
-    facts(load("er20"))                                  -> nodes, edges, diameter, spectrum, ...
-    blocks(load("er20"), ranks=4)                        -> which nodes live on which rank
-
 A network here is an undirected, connected graph of at least two nodes without loops and parallel edges;
 anything else is refused in one line.  Rank 0 alone uses this module, before the first iteration, so it
 imports nothing but numpy until a file (GraphML, GML) or a question (facts) needs more.
@@ -269,7 +265,7 @@ def _read(path: Path, source: str, connected: bool) -> Topology:
     return _checked(FORMATS[suffix](text, source), source, connected)
 
 
-def of_networkx(graph: Any, source: str = "the graph", *, connected: bool = True) -> Topology:
+def of_networkx(graph: Any, *, connected: bool = True) -> Topology:
     """The network of a networkx graph: nodes whose names are whole numbers ascend, others keep its order."""
     if isinstance(graph, Topology):
         return graph
@@ -277,14 +273,14 @@ def of_networkx(graph: Any, source: str = "the graph", *, connected: bool = True
         hasattr(graph, "nodes") and hasattr(graph, "edges"),
         f"the network is a {type(graph).__name__}; give a networkx graph, or a text such as ring:20",
     )
-    return _checked(of_graph(graph), source, connected)
+    return _checked(of_graph(graph), "the graph", connected)
 
 
 def _checked(raw: Raw, source: str, connected: bool) -> Topology:
-    if raw.directed and raw.nodes:  # networkx reads a Pajek file without vertices as directed
-        raise InputError(
-            f"{source}: the graph is directed; neighbours talk both ways, so save it as undirected"
-        )
+    undirected = not (raw.directed and raw.nodes)  # networkx reads a Pajek file without vertices as directed
+    require(
+        undirected, f"{source}: the graph is directed; neighbours talk both ways, so save it as undirected"
+    )
     names = _sorted_names(raw.nodes)
     place = {name: i for i, name in enumerate(names)}
     return from_edges(
