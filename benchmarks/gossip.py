@@ -3,8 +3,8 @@
     python benchmarks/gossip.py [--graphs ring:16 complete:16] [--epsilons 0.1 0.25 2] [--clips 0.5 1] [--seeds 2]
 
 Tables of categories with skewed shares, one-hot; their sizes and seeds stand below.  Scored is the test loss of the
-nodes' own models, mean over the nodes and seeds.  CLIP, NODE_CLIP and FASTEST of `methods/gossip/rule.py` come from
-here, and from no other table.
+nodes' own models, mean over the nodes and seeds.  CLIP, NODE_CLIP, FASTEST and SETTLED of `methods/gossip/rule.py` come
+from here, and from no other table.
 """
 
 from __future__ import annotations
