@@ -16,6 +16,8 @@ import json
 import os
 import sys
 import tempfile
+from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -63,6 +65,30 @@ def few(folder: Path) -> tuple[str, str]:
     return kept(folder, X, y, 6_000)
 
 
+# Tables that are nearly separable: rows to learn from, numbers, how fast their spread falls, what they have in common,
+# how much more directions of little spread tell, spread of the scores, and the margin around zero that has no rows.
+APART = {
+    "easy": (6_000, 20, 1.0, 0.0, 0.0, 12.0, 0.0),
+    "bright": (6_000, 200, 0.6, 1.2, 0.25, 10.0, 0.0),
+    "clear": (6_000, 200, 0.6, 0.0, 0.25, 20.0, 4.0),
+    "gap": (12_000, 60, 0.75, 0.0, 0.5, 10.0, 5.0),
+}
+
+
+def apart(folder: Path, name: str) -> tuple[str, str]:
+    rows, columns, falls, common, tells, spread, margin = APART[name]
+    rng, n = np.random.default_rng(1), rows + 4_000
+    std = (1.0 + np.arange(columns)) ** -falls
+    std /= np.linalg.norm(std)
+    X = rng.random(columns) * std + rng.normal(size=(4 * n, columns)) * std + common / np.sqrt(columns)
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    scores = (X - X.mean(axis=0)) @ (rng.normal(size=columns) * std**-tells)
+    scores *= spread / scores.std()
+    some = np.flatnonzero(np.abs(scores) >= margin)[:n]
+    y = np.where(rng.random(n) < 1 / (1 + np.exp(-scores[some])), 1.0, -1.0)
+    return kept(folder, X[some], y, rows)
+
+
 def kept(folder: Path, X: Array, y: Array, rows: int) -> tuple[str, str]:
     files = [str(folder / f"{part}.npz") for part in ("train", "test")]
     for file, some in zip(files, (slice(rows), slice(rows, None))):
@@ -70,7 +96,12 @@ def kept(folder: Path, X: Array, y: Array, rows: int) -> tuple[str, str]:
     return files[0], files[1]
 
 
-MADE_UP = {"synthetic": synthetic, "numbers": numbers, "few": few}
+MADE_UP: dict[str, Callable[[Path], tuple[str, str]]] = {
+    "synthetic": synthetic,
+    "numbers": numbers,
+    "few": few,
+    **{name: partial(apart, name=name) for name in APART},
+}
 
 
 def local_loss(models: Array, test: tuple[Array, Array]) -> float:

@@ -108,6 +108,21 @@ def test_the_rule_of_thumb_is_close_to_the_accountant(epsilon: float, iterations
     assert np.sqrt((plan.recipe.dimension + 1) / variance) == pytest.approx(exact, rel=0.12)
 
 
+def test_no_penalty_is_passed_over_for_a_mean_that_is_not_taken(monkeypatch) -> None:
+    """The least forecast of all stands first, however bad the same penalty is with another mean over the solves."""
+    told = [(5.0, 1.0, 9.0), (2.0, 2.0, 2.0)]  # of the two smallest penalties: with each mean
+
+    def forecast(config: Any, node: Any, recipe: Any, A: Any, rough: Any, choice: sizing.Choice) -> float:
+        factor = choice.eta / default_penalty(node.facts)
+        means = told[int(factor) - 1] if factor < 3 else (9.0, 9.0, 9.0)
+        return means[(None, 3.0, 1.0).index(choice.smoothing.power)]
+
+    monkeypatch.setattr(sizing, "_forecast", forecast)
+    prepared, plan = planned()
+    assert plan.penalty == default_penalty(prepared.node.facts)
+    assert prepared.node.table["smoothing"][0] == 3.0
+
+
 @pytest.mark.mpi(min_size=2)
 def test_all_ranks_choose_what_one_rank_chooses(world: World) -> None:
     together, shared = planned(world, topology="star:5")

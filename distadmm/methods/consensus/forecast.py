@@ -6,6 +6,7 @@ own few rows differ from it: one record moves the gradient by w, so c_i has vari
 
 What nobody knows before looking is how c lies among the directions: c ~ h^(-1/4), half way between all directions
 lowering the loss alike and c the same in all: of these three, closest to runs on two synthetic tables, one seed each.
+Where classes lie apart c is longer and curvatures lower, and the penalty comes out too large (benchmarks/README.md).
 Nor does anybody know the curvatures.  Rows of norm at most 1 have second moments that add up to at most 1, and a model
 that fits sees less than the largest l'': noise, whose worth follows their sum, meets lower ones than the bias does.
 """

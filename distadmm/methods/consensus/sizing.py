@@ -148,9 +148,11 @@ def with_penalty(config: Config, node: Node, recipe: Recipe) -> tuple[Recipe, Ch
             mine = [Choice(eta, each) for each in open_to]
             choices += mine
             forecasts += [_forecast(config, node, recipe, A, rows[order], choice) for choice in mine]
-    best = [choices[at] for at in np.argsort(forecasts, kind="stable")]
+    best: dict[float, Choice] = {}  # of each penalty, the least forecast first
+    for at in np.argsort(forecasts, kind="stable"):
+        best.setdefault(choices[at].eta, choices[at])
     refusal = None
-    for choice in world.broadcast(list({choice.eta: choice for choice in best[::-1]}.values())[::-1]):
+    for choice in world.broadcast(list(best.values())):
         chosen = at_penalty(node, choice.eta, choice.smoothing)
         releases = config.algorithm.releases(chosen, most)
         try:
