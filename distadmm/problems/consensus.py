@@ -66,21 +66,21 @@ class Linear(Weighted):
     def __init__(self, forward: Any, backward: Any, y: Array, loss: Loss, **shared: Any):
         super().__init__(*forward.shape, **shared)
         self._forward, self._backward, self.y, self.loss = forward, backward, y, loss
-        self._seen: tuple[bytes, Array] | None = None  # the latest f, and A f
-        self._loss: float | None = None  # there, where somebody asked
+        self.seen: tuple[bytes, Array] | None = None  # the latest f, and A f
+        self._loss: tuple[bytes, float] | None = None  # the latest f whose loss was asked for, and that
 
     def scores(self, f: Array) -> Array:
         """A f, kept for the next call: a solve, its Hessian and an observer often ask at the same f."""
         known = f.tobytes()
-        if self._seen is None or self._seen[0] != known:
-            self._seen, self._loss = (known, self._forward @ f), None
-        return self._seen[1]
+        if self.seen is None or self.seen[0] != known:
+            self.seen = known, self._forward @ f
+        return self.seen[1]
 
     def data_loss(self, f: Array) -> float:
-        scores = self.scores(f)
-        if self._loss is None:
-            self._loss = float(np.add.reduce(self.loss.value(scores, self.y))) / self.rows
-        return self._loss
+        if self._loss is None or self._loss[0] != f.tobytes():
+            scores = self.scores(f)
+            self._loss = f.tobytes(), float(np.add.reduce(self.loss.value(scores, self.y))) / self.rows
+        return self._loss[1]
 
     def grad(self, f: Array, most: float = np.inf) -> Array:
         """`most`: to which each slope is cut, and so the gradient of a row no longer than 1."""
@@ -335,6 +335,15 @@ class Problem:
         return self._each(
             f, "data_losses", lambda o, row: o.data_loss(row) if hasattr(o, "data_loss") else np.nan
         )
+
+    def scores(self, f: Array) -> dict[int, Any]:
+        """Those that objectives keep at f, for `recall_scores` to put back when losses there are asked for later."""
+        linear = [i for i in self.solvers if isinstance(self.objectives[i], Linear)]
+        return {i: (f[i].tobytes(), self.objectives[i].scores(f[i])) for i in linear}
+
+    def recall_scores(self, known: dict[int, Any]) -> None:
+        for i, seen in known.items():
+            self.objectives[i].seen = seen
 
     def gradients(self, f: Array) -> Array:
         return np.stack([objective.grad(row) for objective, row in zip(self.objectives, f)])

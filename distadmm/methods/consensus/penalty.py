@@ -191,9 +191,9 @@ class Penalties:
             f"penalties still grow after {MOST_DIFFERENT:g} solves, and each is priced apart; give fewer --iterations, "
             "a larger --eta-growth or a lower --eta-cap",
         )
-        parts = []
+        parts, nodes = [], node.network.nodes
         for solve in range(1, int(grown) + 1):
-            quadratic = self.weights(solve, node).quadratic
+            quadratic = 2 * whole(solve)[nodes] * node.degree
             parts.append((1, quadratic, self.noise_factor(quadratic)))
         if parts:
             parts[-1] = (1 + solves - len(parts), *parts[-1][1:])

@@ -210,7 +210,7 @@ def _rough(config: Config, recipe: Recipe, case: _Case) -> tuple[float, float]:
     What a Hessian adds to the loss of privacy is of either sign, so over many solves it adds up as noise does, and not
     one by one: half of it in mu comes close to what the accountant says.
     """
-    from distadmm.privacy.accounting.gaussian import mu_at
+    from distadmm.privacy.accounting.gaussian import at_least_mu_at, mu_at
 
     budget, delta = config.privacy.epsilon, config.privacy.delta
     assert budget is not None
@@ -218,7 +218,7 @@ def _rough(config: Config, recipe: Recipe, case: _Case) -> tuple[float, float]:
     output = case.solves * recipe.output_epsilon**2
     hessians = np.sqrt(_hessians(recipe, case) ** 2 @ case.times)
     left = np.sqrt(max(mu**2 - output, 0.0)) - hessians / 2
-    left = max(float(left), mu_at(max(budget - cost, 1e-9), delta))  # of few solves
+    left = at_least_mu_at(float(left), max(budget - cost, 1e-9), delta)  # of few solves
     alone = replace(recipe, weight=np.array([case.weight]))
     alpha = _gaussian_guess(left, alone, case) / case.mean(case.factor)
     variance = (recipe.dimension + 1 if recipe.noise == "gamma" else 1.0) / alpha**2

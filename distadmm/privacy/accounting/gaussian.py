@@ -19,7 +19,7 @@ N_Z(0, sigma^2)^n on an integer query of l2 sensitivity Delta.  Three bounds, th
 """
 
 import math
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -101,20 +101,27 @@ def epsilon(mu: float, delta: float) -> float:
     return _least(lambda e: float(hockey_stick(mu, e)) <= delta, 0.0, high)
 
 
+@lru_cache(maxsize=1024)
 def mu_at(epsilon: float, delta: float) -> float:
     """The largest mu whose mechanism is (epsilon, delta)-DP, from below: priced again it is no more than epsilon."""
     require(0 < delta < 1, f"delta is {delta!r}; needed: a number between 0 and 1")
     require(
         math.isfinite(epsilon) and epsilon > 0, f"epsilon is {epsilon!r}; needed: a finite number above 0"
     )
-
-    def overspends(mu: float) -> bool:
-        return float(hockey_stick(mu, epsilon, _CHOSEN * _ROUNDINGS)) > delta
-
+    overspends = partial(_overspends, epsilon, delta)
     high = math.sqrt(2 * epsilon) + 2 * float(-log_ndtr(-1.0))
     while not overspends(high):
         high *= 2
     return -_least(lambda m: not overspends(-m), -high, -1e-12 * epsilon)
+
+
+def _overspends(epsilon: float, delta: float, mu: float) -> bool:
+    return float(hockey_stick(mu, epsilon, _CHOSEN * _ROUNDINGS)) > delta
+
+
+def at_least_mu_at(mu: float, epsilon: float, delta: float) -> float:
+    """max(mu, mu_at(epsilon, delta)), which is worked out only where it is the larger."""
+    return mu if mu > 0 and _overspends(epsilon, delta, mu) else max(mu, mu_at(epsilon, delta))
 
 
 def gaussian_noise_multiplier(epsilon: float, delta: float, count: int = 1) -> float:

@@ -211,8 +211,13 @@ class Books:
 
     def expose(self, reason: str, *, iteration: int) -> None:
         """Every node sends what depends on its data and carries no noise."""
-        shelf, apart = self.ledgers, self.ledgers[0].account is not None
-        once = isinstance(shelf, Shelf) and apart and not any(ledger.budget for ledger in shelf.different)
+        shelf = self.ledgers
+        if not isinstance(shelf, Shelf):  # few nodes, in every iteration: no more calls than it takes
+            for ledger in shelf:
+                ledger.expose(reason, iteration=iteration)
+            return
+        apart = shelf[0].account is not None
+        once = apart and not any(ledger.budget for ledger in shelf.different)
         with self._entered(exposed(reason)) if once else nullcontext():
             alone = apart and not once
             self._each(lambda ledger, _: ledger.expose(reason, iteration=iteration), apart=alone, sent=True)

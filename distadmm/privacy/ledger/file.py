@@ -17,10 +17,10 @@ Invariants that guard privacy
 """
 
 import os
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 from distadmm.errors import InputError, require, told
 from distadmm.files import lock_file, make_folder, sync_folder
@@ -75,30 +75,31 @@ class LineFile:
             self._file = -1
 
     def write(self, lines: bytes, sync: bool) -> None:
-        with self._or_never_again():
+        require(not self._broken, self._broken)
+        try:
             chain.write_all(self.open(), lines)
+        except OSError as error:
+            self._never_again(error)
         if sync:
             self.make_durable()
 
     def make_durable(self) -> None:
-        with self._or_never_again():
+        require(not self._broken, self._broken)
+        try:
             _sync(self.open())
             if not self._entered:
                 sync_folder(self.path.parent)
                 self._entered = True
-
-    @contextmanager
-    def _or_never_again(self) -> Iterator[None]:
-        """After a write or a sync that failed nothing tells which lines are on disk, not even a sync that does not."""
-        require(not self._broken, self._broken)
-        try:
-            yield
         except OSError as error:
-            self._broken = (
-                f"cannot write the ledger {self.path}: {error.strerror}; nothing more is released; "
-                "make room and take the run up again with --resume"
-            )
-            raise InputError(self._broken) from None
+            self._never_again(error)
+
+    def _never_again(self, error: OSError) -> NoReturn:
+        """After a write or a sync that failed nothing tells which lines are on disk, not even a sync that does not."""
+        self._broken = (
+            f"cannot write the ledger {self.path}: {error.strerror}; nothing more is released; "
+            "make room and take the run up again with --resume"
+        )
+        raise InputError(self._broken) from None
 
 
 class Written(MemoryLedger):

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from distadmm.errors import BudgetExhausted, InputError, require
-from distadmm.privacy.accounting.cost import cost_of, counted, priced
+from distadmm.privacy.accounting.cost import cost_of, counted, nothing, priced
 from distadmm.privacy.accounting.events import Adjacency, Event, Unbounded, check_adjacency
 from distadmm.privacy.accounting.rdp import ORDERS
 from distadmm.privacy.accounting.trust import Trust
@@ -206,14 +206,14 @@ class MemoryLedger:
         )
         planned = counted(events)
         require(planned, "the schedule to commit is empty; give at least one event")
-        tally = self.tally
+        tally, cost = self.tally, nothing(self.tally.orders)
         for event in planned:
-            found, _ = priced(event, tally.orders, self.adjacency, tally.trust)
+            found, own = priced(event, tally.orders, self.adjacency, tally.trust)
             require(
                 not found.unbounded,
                 f"a schedule with {event} cannot be committed: it has no proved price; charge it when it happens",
             )
-        cost = cost_of(planned, tally.orders, self.adjacency, tally.trust)
+            cost = cost.plus(own)
         self._admit(
             Proposal(tally.spent.plus(cost), planned, self._untouched), planned[0], tally.last_iteration
         )
