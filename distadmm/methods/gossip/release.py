@@ -128,7 +128,8 @@ class Recipe:
             return ""
         counted = f", solved to {self.tolerance:g}, which is counted" if self.adjacency != "node" else ""
         text = "Gradients are those where proximal steps of convex losses end"
-        return f"{text}{counted}. Derivation not peer-reviewed."
+        read = "" if self.pairwise else " Derivation not peer-reviewed."  # which is said there of both
+        return f"{text}{counted}.{read}"
 
     def charged(self, event: Event) -> Event:
         return Unbounded(self.unverified) if self.unverified else event
