@@ -23,7 +23,13 @@ from distadmm.problems.losses import Loss
 
 SMALL = 16_384  # entries: a node with no more is solved in a block
 _BLOCK = 131_072  # entries of a block, so that a solve finds its rows in the cache
+_NODES = 1024  # of a block: with more the vectors of a solve leave the cache
 _STEPS = 100
+
+
+def _most(entries: int) -> int:
+    """How many nodes of so many entries are a block."""
+    return min(-(-_BLOCK // entries), _NODES)
 
 
 class Stack(NamedTuple):
@@ -36,10 +42,10 @@ class Stack(NamedTuple):
     ridge: float
     divisor: int | None
 
-    def pieces(self, most: int) -> Iterator[Stack]:
-        """Of about equally many nodes, with at most so many entries."""
+    def pieces(self) -> Iterator[Stack]:
+        """A block each, of about equally many nodes."""
         n, rows, columns = self.X.shape
-        count = -(-n // max(most // (rows * columns), 1))
+        count = -(-n // _most(rows * columns))
         ends = [n * i // count for i in range(count + 1)]
         return (self._replace(X=self.X[a:b], y=self.y[a:b]) for a, b in pairwise(ends))
 
@@ -84,7 +90,7 @@ def blocks(objectives: Iterable[Any]) -> tuple[Objectives, list[tuple[Array, Blo
     for objective in objectives:
         i = len(everyone)
         if isinstance(objective, Stack):
-            for piece in objective.pieces(_BLOCK):
+            for piece in objective.pieces():
                 block = Block.of_stack(piece)
                 found.append((np.arange(len(everyone), len(everyone) + block.n), block))
                 everyone.add(block, block.n)
@@ -94,7 +100,7 @@ def blocks(objectives: Iterable[Any]) -> tuple[Objectives, list[tuple[Array, Blo
             continue
         members = waiting.setdefault((objective.A.shape, objective.loss), [])
         members.append(i)
-        if len(members) * objective.A.size >= _BLOCK:
+        if len(members) >= _most(objective.A.size):
             stack(members)
             waiting[objective.A.shape, objective.loss] = []
     for members in waiting.values():
