@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-D, ROWS, ITERATIONS = 20, 4, 6
+D, ROWS, ITERATIONS, STATE = 20, 4, 12, 4  # vectors of a node that an iteration hands to the next
 
 
 def table(n: int, folder: Path) -> Path:
@@ -122,9 +122,10 @@ def main() -> None:
         print(json.dumps(measure(int(n), path, folder)))
         return
     print(
-        "| nodes | start-up | graph, rows, write | ratio (goal 3) | us a node, iteration | memory / rows | ledger, B |"
+        "| nodes | start-up | graph, rows, write | ratio (goal 3) | us a node, iteration | memory / rows "
+        "| / rows and state | ledger, B |"
     )
-    print("|---|---|---|---|---|---|---|", flush=True)
+    print("|---|---|---|---|---|---|---|---|", flush=True)
     found = []
     for n in map(int, options.nodes.split(",")):
         with tempfile.TemporaryDirectory() as folder:
@@ -136,7 +137,8 @@ def main() -> None:
         found.append(r)
         floor, ratio = f"{r['graph']:.2f} + {r['rows']:.2f} + {r['write']:.3f}", r["start"] / r["floor"]
         line = f"| {n} | {r['start']:.2f} | {floor} | **{ratio:.2f}** | {r['us']:.1f} | {r['memory']:.1f} "
-        print(f"{line}| {r['ledger']:.0f} |", flush=True)
+        both = r["memory"] * ROWS * (D + 1) / (ROWS * (D + 1) + STATE * D)
+        print(f"{line}| {both:.1f} | {r['ledger']:.0f} |", flush=True)
     if options.out:
         Path(options.out).write_text(json.dumps(found, indent=1))
 
