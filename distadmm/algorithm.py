@@ -71,8 +71,9 @@ class Defaults:
     matrix_free: ClassVar[bool] = True
     """Whether it does without Hessians: then rows of many columns that are mostly zero stay sparse."""
 
-    roll: ClassVar[bool] = False
-    """Whether each sum of a private run ends with a call of all ranks (`ranks/roll.py`)."""
+    survives: ClassVar[bool] = False
+    """Whether a private run goes on without a node that is lost: each sum then ends with a call of all ranks
+    (`ranks/roll.py`), and `tree.on_loss` is told of who did not answer."""
 
     house: ClassVar[str] = "distadmm.methods.consensus"
     """The package whose `private` prices and arms its runs, and whose `words` tell of them."""
@@ -182,6 +183,11 @@ def register(
         for member, default in vars(Defaults).items():
             if not member.startswith("_") and getattr(cls, member, None) is None:
                 setattr(cls, member, default)
+        require(
+            not cls.survives or (cls.tree and cls.house != Defaults.house),  # type: ignore[attr-defined]
+            f"{cls.__name__} says that it survives a loss, and only masked sums do; leave it out, or write\n\n"
+            '    tree: ClassVar[bool] = True\n    house: ClassVar[str] = "distadmm.methods.masked"',
+        )
         entry = Entry(name, cls, family, _file_of(name, cls, family))
         require(
             not private or entry.private, f"{cls.__name__} is registered with private=True and {NO_SCHEDULE}"

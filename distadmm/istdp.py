@@ -33,7 +33,6 @@ from distadmm.methods.istdp.fit import PrivateSolution, Solution, solve, solve_p
 from distadmm.methods.istdp.options import Data, Model, Options, Privacy, Running
 from distadmm.methods.istdp.plan import make_plan
 from distadmm.methods.istdp.release import Price, price_of
-from distadmm.privacy.accounting.events import Unbounded
 from distadmm.privacy.accounting.statements import BOUNDED, if_assumed, refuted, rounded_up
 from distadmm.privacy.ledger import account, books, filter, rules, tally
 from distadmm.privacy.noise.release import UNCHECKED
@@ -192,7 +191,7 @@ def price_for(options: Options, rows: Rows | None) -> Price | None:
     price = price_of(plan, privacy.rng)
     if privacy.budget_epsilon is not None:
         trial = rules.MemoryLedger(adjacency=plan.adjacency, mode=privacy.rng, budget=limit(options, price))
-        trial.commit(price.schedule)
+        trial.commit(price.schedule.events)
     return price
 
 
@@ -204,10 +203,10 @@ def limit(options: Options, price: Price) -> filter.Filter | None:
         return None
     if privacy.budget_epsilon is None:
         return filter.ScheduleFilter(
-            price.plan.epsilon, price.plan.delta, tally.schedule_hash(price.schedule)
+            price.plan.epsilon, price.plan.delta, tally.schedule_hash(price.schedule.events)
         )
     delta = privacy.delta if privacy.budget_delta is None else privacy.budget_delta
-    return filter.budget(privacy.budget_epsilon, delta, price.schedule, adjacency=price.plan.adjacency)
+    return price.schedule.limit(privacy.budget_epsilon, delta, price.plan.adjacency)
 
 
 def run_open(options: Options, rows: Rows, run: running.Running, repetition: int) -> Fit:
@@ -253,15 +252,15 @@ def run_private(options: Options, rows: Rows, price: Price, run: running.Running
     smooth = fit.loss_of(options.model.loss)
     ledger, source, content = _ledger(options, rows, price, run, repetition)
     if content is not None:
-        schedule = fit.spent_on(price, smooth) if sound else [Unbounded(fit.printed.REFUTED, plan.epsilon)]
-        enter(run, privacy.account, [ledger], [() if ledger.events else schedule], content.marks, plan.delta)
+        schedule = price.schedule.doubted(fit.unchecked(smooth) if sound else "")
+        enter(run, privacy.account, [ledger], [schedule], content.marks, plan.delta)
     if sound:
         course = fit.sound_course(
             rows.X, rows.y, smooth, price, ledger, source, options.model.penalty, options.data.intercept,
             kept=run.flags.checkpoint_every is not None,
         )  # fmt: skip
         if not ledger.events:
-            ledger.commit(price.schedule, plan.adjacency)
+            ledger.commit(price.schedule.events, plan.adjacency)
         file = fit.note_unchecked(ledger, smooth)
     else:
         course = fit.printed_course(rows.X, rows.y, smooth, price, ledger, source)

@@ -136,7 +136,7 @@ class SharingADMM(shell.Programme):
             if trained.replies:  # what party 1 was told
                 arrays["replies.npz"] = {f"party-{m}": reply for m, reply in trained.replies.items()}
         else:
-            queries = {m: account.queries[0] for m, account in price.accounts.items() if account.queries}
+            queries = {m: account.query for m, account in price.accounts.items() if account.query}
             masked = options.model.secure_aggregation
             if options.privacy.vectors:
                 problem = replace(problem, region=prepared.algorithm.region(problem.region))
@@ -256,7 +256,7 @@ def _sum_up(
 ) -> None:
     """Summary, closing table and sentences, on rank 0; called by every rank."""
     star, parts = prepared.star, prepared.parts
-    traffic = star.traffic()
+    traffic = star.sent()
     compared = words.comparison(star, observer, solution, plain=prepared.plain)
     gathered = star.world.gather({m: int(x.size) for m, x in solution.models.items()})
     if traffic is None:

@@ -210,7 +210,7 @@ def test_runs_for_the_same_adversaries_add_up_as_those_see_them(account, shared)
 def test_a_run_is_entered_as_the_adversaries_of_its_ledger_see_it(account, shared, trust):
     """And one whose ledger names none, as all others do."""
     ledger = MemoryLedger(0, adjacency="replace", mode="secure", trust=trust)
-    account.enter(Entered("a", "", frozenset([1]), {0: spender(ledger, [], [shared])}), DELTA)
+    account.enter(Entered("a", "", frozenset([1]), {0: spender(ledger, [shared])}), DELTA)
     (run,) = account.read().runs.values()
     expected = accountant.epsilon([shared.against(Trust.parse(trust))], DELTA, "replace")
     assert run.tight("replace", DELTA) == pytest.approx(expected)
@@ -582,7 +582,7 @@ def test_what_rests_on_what_nobody_established_is_infinite(tmp_path, capsys):
         said = claim("istdp", [*names[:-1], *last])
         with Ledger(tmp_path / place / "ledger", 0, adjacency="replace", mode="secure", claim=said) as ledger:
             ledger.commit([STEP.times(3)])
-            one = spender(ledger, ledger.events, [])
+            one = spender(ledger, ledger.events)
         finite = by == "code"
         assert any(event.unbounded for event in one.events) is not finite
         assert np.isfinite(merged(capsys, tmp_path / place)["epsilon"]) == finite

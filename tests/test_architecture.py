@@ -5,16 +5,19 @@ from __future__ import annotations
 import ast
 import dataclasses
 import importlib
+import json
 import subprocess
 import sys
 import typing
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import distadmm
 from distadmm.__main__ import VERBS
+from distadmm.errors import InputError
 
 HOME = Path(distadmm.__file__).parent
 MODULES = {
@@ -132,7 +135,10 @@ VALUES = {
         "not_covered"
     ),
     "distadmm.algorithm:Planned": "k quadratic factor",
-    "distadmm.ranks.graph_network:Roster": "indptr indices owner",
+    "distadmm.privacy.ledger.schedules:Committed": "events beside",
+    "distadmm.privacy.ledger.schedules:Filtered": "candidates budget rest beside",
+    "distadmm.ranks.graph_network:Roster": "indptr indices owner hosts",
+    "distadmm.methods.forecasts:Forecast": "of excesses made_of unlike",
     "distadmm.data.public:Fact": "value source why",
     "distadmm.data.public:PublicFacts": "classes columns bounds norm mappings deal reader",
     "distadmm.run.model:Model": "path told held",
@@ -150,30 +156,189 @@ def test_what_rooms_hand_to_each_other_is_a_value_that_nobody_changes(name: str)
         setattr(one, names[0], None)
 
 
-def test_a_schedule_is_worked_out_once_and_not_looked_up_again() -> None:
-    """What a private run reserves is a field of its plan: a property would price it anew at every look."""
-    from distadmm.methods.consensus.private import Plan
-    from distadmm.methods.gossip.private import Plan as Gossip
+_MADE = {  # one run of every kind of private release, in secure noise, whose rows stand in an account
+    "radmm": ("radmm", "--iterations 4 --topology er5"),
+    "gossip": ("radmm", "--algorithm gossip --iterations 4 --topology er5 --trust any"),
+    "masked": ("radmm", "--algorithm masked --topology er5 --trust coalition:2 --anyway"),
+    "v1": ("sharing", "--parties 2 --mechanism v1"),
+    "s2": ("sharing", "--parties 2 --mechanism s2 --rounds 2"),
+    "istdp": ("istdp", "--iterations 4"),
+}
 
-    for plan in (Plan, Gossip):
-        assert {"recipe", "node", "releases", "events"} <= {each.name for each in dataclasses.fields(plan)}
+
+@pytest.mark.parametrize("name", _MADE)
+def test_a_schedule_is_a_value_and_the_one_by_which_ledgers_are_charged(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the account is told is what is reserved, or admitted by a filter, and nothing made anew."""
+    from distadmm.privacy.ledger.schedules import Committed, Filtered
+    from distadmm.privacy.ledger.tally import schedule_hash
+    from distadmm.run import spending
+
+    monkeypatch.setenv("DISTADMM_ACCOUNT", str(tmp_path / "account"))
+    told: list[Committed | Filtered] = []
+    enter = spending.enter
+
+    def noting(
+        run: object,
+        account: object,
+        ledgers: object,
+        schedules: list[Committed | Filtered],
+        *more: object,
+        **how: object,
+    ) -> None:
+        told.extend(schedules)
+        enter(run, account, ledgers, schedules, *more, **how)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(spending, "enter", noting)
+    programme, flags = _MADE[name]
+    words = f"--data tiny --epsilon 8 --delta 1e-5 --out {tmp_path / 'run'} {flags}"
+    words += " --neighbours replace" if programme == "sharing" else " --adjacency replace"
+    assert importlib.import_module(f"distadmm.{programme}").main(words.split()) == 0
+    assert told
+    hashes = {schedule_hash(each.events) for each in told if isinstance(each, Committed) and each.events}
+    for path in sorted((tmp_path / "run" / "ledger").glob("*.jsonl")):
+        entries = [json.loads(line) for line in path.read_text().splitlines()]
+        reserved = [entry["schedule"] for entry in entries if entry["kind"] == "commit"]
+        if isinstance(told[0], Committed):
+            assert len(reserved) == 1
+            assert set(reserved) <= hashes
+        else:
+            assert not reserved
+            assert told[0].budget is not None
+            assert entries[0]["budget"] == told[0].budget.to_json()
+            charged = [entry["mech"] for entry in entries if entry["kind"] == "charge"]
+            assert len(charged) == len(told[0].candidates)
+            assert set(charged) == {event.mech for event in told[0].candidates}
 
 
-def test_both_families_have_the_fabric_that_the_loop_knows() -> None:
+@pytest.mark.parametrize(
+    ("name", "flags", "tells"),
+    [
+        ("radmm", {}, True), ("radmm", {"eta": "3"}, False), ("gossip", {"trust": "any"}, True),
+        ("masked", {"trust": "coalition:2", "anyway": True}, True),
+    ],
+)  # fmt: skip
+def test_every_house_forecasts_by_one_value_and_shows_it(
+    name: str, flags: dict[str, Any], tells: bool
+) -> None:
+    """What `--dry-run` shows; where nobody can tell, nothing is said."""
+    from distadmm import radmm
+    from distadmm.ranks.world import World
+    from distadmm.run.setup import prepare
+
+    shared = {"data": "tiny", "topology": "er5", "epsilon": 8.0, "adjacency": "replace", "progress": "none"}
+    prepared = prepare(radmm.configure(name, **shared, **flags), World())
+    plan = radmm.PROGRAMME.price(prepared)
+    assert plan is not None
+    found = plan.forecast()
+    assert found.tells == tells
+    assert (0 < found.excess < 10) == tells
+    lines = [
+        line for line in radmm.PROGRAMME.outlook(prepared, plan).splitlines() if line.startswith("forecast ")
+    ]
+    assert lines == [f"forecast   {found.words}"] * tells
+
+
+def _fabrics() -> dict[str, Any]:
+    from distadmm.methods.istdp.release import Desk
     from distadmm.ranks.graph_network import Network, Roster
     from distadmm.ranks.star import Star
-    from distadmm.run.loop import Fabric
+    from distadmm.ranks.tree import Tree
 
-    line = Roster.alone(np.array([0, 1, 2]), np.array([1, 0]))
-    for fabric in (Network(line), Star(parties=2)):
-        known = {name for name in vars(Fabric) if not name.startswith("_")}
-        assert known == {"absent", "begin", "close"}
-        for name in known | {"memory", "restore"}:
-            assert hasattr(fabric, name), (fabric, name)
-        assert fabric.absent is None
-        assert fabric.guard is None  # type: ignore[attr-defined]  # it is given one; ranks know no ledger
-        fabric.begin(1)
-        fabric.close()
+    network = Network(Roster.alone(np.array([0, 1, 2]), np.array([1, 0])))
+    return {"graph": network, "tree": Tree(network), "star": Star(parties=2), "nobody": Desk.fabric}
+
+
+@pytest.mark.parametrize("name", ["graph", "tree", "star", "nobody"])
+def test_every_fabric_is_the_one_that_the_loop_knows(name: str) -> None:
+    """What all share is written once: who may leave, and what a loss does, no fabric says in words of its own."""
+    from distadmm.ranks.fabric import Fabric, Lost
+
+    fabric = _fabrics()[name]
+    assert isinstance(fabric, Fabric)
+    assert fabric.guard is None  # it is given one; ranks know no ledger
+    assert not {"send", "on_loss"} & {word for kind in type(fabric).__mro__[:-2] for word in vars(kind)}
+    fabric.restore(fabric.memory())
+    fabric.begin(1)
+    assert fabric.absent is None
+    seen = []
+    fabric.guard = lambda kind, rows, seal, member: seen.append((kind, rows.dtype.str, seal, member))
+    words = np.array([1.0, 2.0])
+    assert fabric.send("row", words, np.float32, "seal", member=1, size=2).tolist() == [1.0, 2.0]
+    assert seen == [("row", "<f4", "seal", 1)]
+    with pytest.raises(
+        InputError, match="has 2 numbers, and its receiver waits for 3; nothing of it was sent"
+    ):
+        fabric.send("row", words, size=3)
+    assert len(seen) == 1
+    with pytest.raises(Lost, match="node 1 is lost, and every node is needed"):
+        fabric.on_loss(1)
+    fabric.survives = True
+    fabric.on_loss(1)
+    assert fabric.lost == {1}
+    fabric.close()
+
+
+@pytest.mark.parametrize("name", ["graph", "tree", "star"])
+def test_what_a_guard_forbids_does_not_leave(name: str) -> None:
+    fabric = _fabrics()[name]
+
+    def no(kind: str, rows: np.ndarray, seal: object, member: int | None) -> None:
+        raise InputError("it may not leave")
+
+    (fabric.network if name == "tree" else fabric).guard = no
+    rows, before = np.ones((2, 3)), repr(fabric.traffic)
+    leave = {
+        "graph": lambda: fabric.neighbour_sum(rows), "tree": lambda: fabric.sum(rows),
+        "star": lambda: fabric.up({1: rows[0], 2: rows[1]}, 3),
+    }  # fmt: skip
+    with pytest.raises(InputError, match="it may not leave"):
+        leave[name]()
+    assert repr(fabric.traffic) == before
+
+
+def test_a_fabric_that_lacks_something_is_refused_with_the_line_to_write() -> None:
+    from types import SimpleNamespace
+
+    from distadmm.ranks.fabric import require_fabric
+
+    class Pigeons:
+        def begin(self, k: int) -> None: ...
+
+    with pytest.raises(InputError) as refused:
+        require_fabric(SimpleNamespace(fabric=Pigeons()))
+    assert (
+        "a Pigeons without guard, traffic, survives, lost, absent, send, memory, restore, on_loss, close"
+        in str(refused.value)
+    )
+    assert "class Pigeons(distadmm.ranks.fabric.Fabric):" in str(refused.value)
+
+
+def test_an_algorithm_survives_a_loss_only_where_messages_do() -> None:
+    from distadmm.algorithm import register
+
+    with pytest.raises(InputError, match="says that it survives a loss") as refused:
+
+        @register("never")
+        @dataclasses.dataclass(frozen=True)
+        class Never:
+            survives: typing.ClassVar[bool] = True
+
+            def init(self, node: object) -> object: ...
+
+            def step(self, k: int, st: object, node: object) -> object: ...
+
+    assert "tree: ClassVar[bool] = True" in str(refused.value)
+
+
+def test_a_roster_names_nodes_by_rank_and_host() -> None:
+    from distadmm.ranks.graph_network import Roster
+
+    nodes = np.arange(4), np.arange(3)
+    roster = Roster(*nodes, np.array([0, 1, 1]), ("alpha", "beta"))
+    assert roster.named([2, 0, 1]) == "node 0 (rank 0 on host alpha); nodes 1, 2 (rank 1 on host beta)"
+    assert roster.named([9]) == ""
 
 
 def test_statements_are_of_four_kinds_and_ends_have_one_code_each() -> None:

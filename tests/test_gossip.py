@@ -291,7 +291,7 @@ def test_constants_depend_on_no_row(noise: dict[str, Any], tmp_path: Path) -> No
         flags = {**SMALL, **noise, "data": str(tmp_path / file), "labels": ("-1", "1")}
         plan = plan_of(prepare(radmm.configure("gossip", **flags), World()))
         assert plan is not None
-        plans.append((plan.recipe.constants, plan.recipe.queries, plan.recipe.terms, plan.forecast))
+        plans.append((plan.recipe.constants, plan.recipe.queries, plan.recipe.terms, plan.expected))
     assert plans[0] == plans[1]
 
 
@@ -306,7 +306,7 @@ def test_more_budget_is_never_forecast_to_be_worse() -> None:
     for epsilon in (0.5, 2.0, 8.0):
         plan = plan_of(prepare(radmm.configure("gossip", **{**SMALL, "epsilon": epsilon}), World()))
         assert plan is not None
-        found.append(plan.forecast)
+        found.append(plan.expected)
     assert found == sorted(found, reverse=True)
 
 
@@ -554,7 +554,7 @@ def test_second_moments_are_paid_for_once_and_gradients_with_the_rest(tmp_path: 
         assert run.epsilon == pytest.approx(2.0, rel=1e-3)
         plan = plan_of(prepare(radmm.configure("preconditioned", **flags), World()))
         assert plan is not None
-        first, steps = plan.events[0]
+        first, steps = plan.schedules[0].events
         assert first.releases == 1
         assert steps.releases == plan.recipe.steps == 12 - plan.recipe.constants.opening
         lines = (tmp_path / mode / "ledger" / "node-0000.jsonl").read_text().splitlines()
@@ -750,7 +750,11 @@ def test_pairwise_noise_costs_what_was_asked_and_more_against_more(tmp_path: Pat
     assert run.epsilon <= 1.0
     assert run.epsilon == pytest.approx(1.0, rel=1e-6)
     assert run.summary["trust"] == "coalition:2"
-    (event,) = plan_of(prepare(radmm.configure("gossip", noise_model="pairwise", **flags), World())).events[0]  # type: ignore[union-attr]
+    (event,) = (
+        plan_of(prepare(radmm.configure("gossip", noise_model="pairwise", **flags), World()))
+        .schedules[0]
+        .events
+    )  # type: ignore[union-attr]
     prices = [accountant.epsilon([event.against(Trust(c))], 1e-5, "replace") for c in range(8)]
     assert prices == sorted(prices)
     assert prices[2] == run.epsilon
@@ -848,7 +852,7 @@ def test_a_run_goes_on_with_the_noise_that_it_reserved(tmp_path: Path, monkeypat
         plan = plan_of(prepare(again, World()))
         ledger: Any = shelves.of_nodes(tmp_path / name / "ledger", [0])[0].entries
         committed = next(each["events"] for each in ledger if each["kind"] == "commit")
-        reserved.append(plan.events[0])
+        reserved.append(plan.schedules[0].events)
         assert reserved[-1] == tuple(map(event_from_json, committed))
     assert reserved[0] != reserved[1]
 
@@ -867,7 +871,7 @@ def test_weights_of_ones_own_cost_what_was_asked_at_every_node(
     assert "noise weighed for the graph" in run.summary["choice"]
     plan = plan_of(prepare(radmm.configure("gossip", **flags), World()))
     assert plan is not None
-    events: list[Any] = [event for (event,) in plan.events]
+    events: list[Any] = [event for each in plan.schedules for event in each.events]
     assert len({event.sensitivity_grid for event in events}) == (1 if even else 2)
     A: Any = forecast.adjacency(plan.node.network)
     own = np.array([event.sigma_grid**2 - 4 for event in events])
@@ -1162,7 +1166,7 @@ def test_what_was_shared_with_a_node_that_is_away_is_left_out_and_paid_for(spare
                 left = (rows - shown.known((0, 1), k))[others].sum(axis=0).std()
                 assert 0.5 < left / (query.sigma * math.sqrt(others.sum())) < 1.6
     assert met >= 3
-    events = shown.plan.events[0]
+    events = shown.plan.schedules[0].events
     assert accountant.epsilon(events, 1e-5, "replace") == pytest.approx(0.05, rel=1e-6)
     (event,) = events
     A: Any = forecast.adjacency(shown.prepared.node.network)

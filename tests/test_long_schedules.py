@@ -144,7 +144,7 @@ def test_alphas_that_grow_make_each_solve_another_one() -> None:
     plan = plan_of(prepare(config, World()))
     assert plan is not None
     assert plan.recipe.alpha.shape == (5, 5)
-    assert [len(events) for events in plan.events] == [5] * 5
+    assert [len(each.events) for each in plan.schedules] == [5] * 5
 
 
 @pytest.mark.parametrize(

@@ -115,12 +115,12 @@ def test_what_is_entered_is_the_budget_whatever_was_spent_of_it(adjacency: str, 
         rng="simulation",
     )  # fmt: skip
     plan = private.plan_of(prepare(config, World()))
-    charged = [replace(plan.schedule[0], round=r) for r in range(lost)]
-    most = private.at_most(plan, charged)
-    assert most == private.at_most(plan, [])
+    charged = [replace(plan.schedule.candidates[0], round=r) for r in range(lost)]
+    most = plan.schedule.entered(charged)
+    assert most == plan.schedule.entered([])
     assert 1 - 1e-9 <= math.fsum(event.gdp_mu(adjacency) ** 2 for event in most) / plan.mu**2 < 1
     exposed = Unbounded("something else")
-    assert exposed in private.at_most(plan, [*charged, exposed])
+    assert exposed in plan.schedule.entered([*charged, exposed])
 
 
 def test_an_old_copy_of_a_run_is_refused(

@@ -171,7 +171,7 @@ def attacked(monkeypatch: pytest.MonkeyPatch | None, runs: int, **change: Any) -
     plan = private.plan_of(prepare(config, World()))
     assert plan is not None
     sound = coalition.small(plan, 2)
-    events = sound.schedule
+    events = list(sound.schedule.candidates)
     if monkeypatch is not None:
         half(monkeypatch)
     sides, _ = coalition.attack(sound, runs, Draws("simulation", 0))

@@ -106,10 +106,10 @@ def test_training_and_evaluation_meet_their_budget_together_and_nothing_more_is_
     assert gaussian.epsilon(mu, 1e-5) == epsilon < 10.0
     header: dict[str, Any] = {"adjacency": adjacency, "mode": "simulation", "trust": "coalition:2"}
     ledger = MemoryLedger(0, **header, budget=GaussianFilter(epsilon, 1e-5, mu, exact=True))
-    assert [event.kind for event in plan.schedule][-1] == "evaluation"
-    for event in plan.schedule:
+    assert [event.kind for event in plan.schedule.candidates][-1] == "evaluation"
+    for event in plan.schedule.candidates:
         ledger.charge(event, iteration=1 + event.round)
-    assert not any(ledger.affords([event]) for event in plan.schedule)
+    assert not any(ledger.affords([event]) for event in plan.schedule.candidates)
     alone = replace(plan, rule=replace(plan.rule, evaluation=0.0))
     assert alone.committed() != plan.committed()  # who is to be evaluated never unmasks who is not
 

@@ -23,14 +23,14 @@ def rule(epsilon: float = 2.0, colluding: int = 3, rows: int = 4000, columns: in
 
 
 def test_more_budget_rows_and_trust_lose_less_and_no_noise_next_to_nothing() -> None:
-    found = [forecast.expected_excess(rule(epsilon=e)) for e in (0.2, 1.0, 8.0)]
+    found = [forecast.forecast_of(rule(epsilon=e)).excess for e in (0.2, 1.0, 8.0)]
     assert found == sorted(found, reverse=True)
     assert found[-1] < found[0] / 3
-    assert forecast.expected_excess(rule(rows=40_000)) < found[1]
-    trusts = [forecast.expected_excess(rule(0.5, colluding=c)) for c in (0, 15, 19)]
+    assert forecast.forecast_of(rule(rows=40_000)).excess < found[1]
+    trusts = [forecast.forecast_of(rule(0.5, colluding=c)).excess for c in (0, 15, 19)]
     assert trusts == sorted(trusts)
-    assert forecast.expected_excess(rule(mu=math.inf)) < 0.01
-    assert math.isnan(forecast.expected_excess(rule(columns=forecast.LARGEST + 1)))
+    assert forecast.forecast_of(rule(mu=math.inf)).excess < 0.01
+    assert math.isnan(forecast.forecast_of(rule(columns=forecast.LARGEST + 1)).excess)
 
 
 def test_what_is_forecast_of_rows_is_what_runs_on_them_lose(tmp_path) -> None:

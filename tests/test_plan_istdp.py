@@ -194,7 +194,7 @@ def test_runs_in_step_are_the_runs_one_by_one() -> None:
 def test_the_plan_loses_least_as_a_share_of_what_the_best_loses() -> None:
     """A table on which all plans cost much has no more to say than one on which they cost little."""
     made = [np.array([0.5, 0.51, 0.6]), np.array([0.04, 0.01, 0.02])]  # tables x plans
-    found = [plan_istdp.Forecast(at, np.array(own), True) for at, own in enumerate(zip(*made))]
+    found = [plan_istdp.Forecast(at, np.array(own), unlike=True) for at, own in enumerate(zip(*made))]
     assert min(found, key=lambda one: one.excess).of == 1
     assert found[0].excess == pytest.approx(np.sqrt(0.5 * 0.04))
     assert plan_istdp.Forecast(0, np.array([0.5, 0.04])).excess == pytest.approx(0.27)

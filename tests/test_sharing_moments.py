@@ -30,7 +30,7 @@ from distadmm.methods.sharing.moments import (
 from distadmm.privacy.accounting.events import Gaussian
 from distadmm.privacy.accounting.gaussian import epsilon, mu_at
 from distadmm.privacy.ledger.rules import MemoryLedger
-from distadmm.privacy.noise.queries import Query, Releases
+from distadmm.privacy.noise.queries import Query, Releases, committed
 from distadmm.privacy.noise.sources import Secure, Simulation
 from distadmm.problems.losses import HuberHinge, Logistic
 from distadmm.ranks.star import Star
@@ -202,7 +202,7 @@ def test_the_charges_add_up_to_the_budget():
         spent = sum((q.sensitivity / q.sigma) ** 2 for q in plan.queries("simulation", 4))
         assert math.sqrt(spent) == pytest.approx(mu)
         out = _releases()
-        out.commit(plan.queries("simulation", 4))
+        out.commit(committed(plan.queries("simulation", 4), "simulation"))
         mus = [event.gdp_mu("replace") for event in out.ledger.events if isinstance(event, Gaussian)]
         assert epsilon(math.sqrt(sum(value**2 for value in mus)), 1e-5) == pytest.approx(1.0, rel=1e-6)
 
@@ -283,7 +283,7 @@ def test_only_replies_of_d_numbers_come_back(mechanism):
     agreed = _agreement(mechanism, 3, mu_at(4.0, 1e-5), mu_one=mu_at(4.0, 1e-5))
     releases = {m: _releases(m) for m in (1, 2, 3)}
     trained = private.train(star, parts, problem, agreed, releases)
-    traffic = star.traffic()
+    traffic = star.sent()
     assert traffic["vector up"]["messages"] == 2
     assert traffic["vector up"]["bytes"] == 2 * 8 * (agreed.rounds * 2 + 3)
     assert sorted(trained.x) == [1, 2, 3]
@@ -302,7 +302,7 @@ def test_a_budget_that_is_spent_stops_the_reply_before_anything_is_drawn():
     )
     out = Releases(ledger, Simulation(0))
     with pytest.raises(BudgetExhausted):
-        out.commit(schedule(4, bounds, mu, "simulation").queries("simulation", 4))
+        out.commit(committed(schedule(4, bounds, mu, "simulation").queries("simulation", 4), "simulation"))
 
 
 def test_the_prior_is_strong_where_there_is_nothing_to_learn():

@@ -215,8 +215,8 @@ def test_one_vector_down_says_as_much_as_two_and_costs_half():
     two = _iterate(Paper(rho=0.2, tau=1.0), D, y, problem, 10, star=stars[1])
     np.testing.assert_allclose(one.z, two.z, rtol=1e-12)
     up, words = {"messages": 30, "bytes": 30 * 8 * 40}, {"messages": 33, "bytes": 33 * 16}
-    assert stars[0].traffic() == {"control down": words, "vector down": up, "vector up": up}
-    assert stars[1].traffic()["vector down"] == {"messages": 60, "bytes": 60 * 8 * 40}
+    assert stars[0].sent() == {"control down": words, "vector down": up, "vector up": up}
+    assert stars[1].sent()["vector down"] == {"messages": 60, "bytes": 60 * 8 * 40}
 
 
 def test_single_precision_on_the_wire_halves_the_bytes_and_keeps_the_answer():
@@ -227,7 +227,7 @@ def test_single_precision_on_the_wire_halves_the_bytes_and_keeps_the_answer():
     double = _iterate(OneVector(rho=0.3, tau=1.3), D, y, problem, 300)
     np.testing.assert_allclose(single.total, double.total, rtol=1e-4, atol=1e-5)
     assert not np.array_equal(single.total, double.total)
-    assert narrow.traffic()["vector up"]["bytes"] == 300 * 3 * 4 * 40
+    assert narrow.sent()["vector up"]["bytes"] == 300 * 3 * 4 * 40
 
 
 @pytest.mark.parametrize("copies", [2, 3, 4, 10])

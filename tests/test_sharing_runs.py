@@ -13,7 +13,7 @@ from distadmm.methods.sharing.release import Release
 from distadmm.methods.sharing.seat import Seat, iterate
 from distadmm.privacy.accounting.gaussian import mu_at
 from distadmm.privacy.ledger.rules import MemoryLedger
-from distadmm.privacy.noise.queries import Releases
+from distadmm.privacy.noise.queries import Releases, committed
 from distadmm.privacy.noise.sources import Simulation
 from distadmm.problems.columns import Columns
 from distadmm.problems.losses import Logistic, loss_named
@@ -67,7 +67,7 @@ def _vectors(case):
     for m in range(algorithm.first, 4):
         queries[m] = algorithm.query(problem, terms["row"][m - 1], ROWS, "simulation", mu, rounds)
         out[m] = Releases(MemoryLedger(m, adjacency="replace", mode="simulation"), Simulation(case["seed"]))
-        out[m].commit([queries[m]] * rounds)
+        out[m].commit(committed([queries[m]] * rounds, out[m].mode))
     blocks = {m: algorithm.columns(D[m - 1], terms["row"][m - 1]) for m in (1, 2, 3)}
     star, release = Star(parties=3, party_one_is_centre=algorithm.first == 2), Release(out, queries)
     seat = Seat(star, problem, blocks, LABELS, ROWS, release=release, masked=case["masked"])
@@ -88,7 +88,7 @@ def _measured(case, seat=None):
     """What was sent then, or by `seat`; the keys of masks have another length today."""
     if "traffic" not in case:
         return None
-    found = case["traffic"] if seat is None else seat.fabric.traffic()
+    found = case["traffic"] if seat is None else seat.fabric.sent()
     hidden = ("bytes",) if "masked" in case["name"] else ()
     return {
         kind: {k: n for k, n in counts.items() if not (kind.startswith("control") and k in hidden)}

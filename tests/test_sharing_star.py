@@ -47,7 +47,7 @@ def test_messages_are_copies_rounded_to_the_wire_and_counted():
     assert sorted(back) == [1, 2]
     with star.counted_as("control"):
         star.down(np.array([1.0]), 1, np.float64)
-    assert star.traffic() == {
+    assert star.sent() == {
         "control down": {"messages": 2, "bytes": 16},
         "vector down": {"messages": 2, "bytes": 24},
         "vector up": {"messages": 2, "bytes": 24},

@@ -18,7 +18,7 @@ from distadmm.methods.sharing.seat import Seat, iterate
 from distadmm.privacy.accounting.gaussian import epsilon, mu_at
 from distadmm.privacy.ledger import chain
 from distadmm.privacy.ledger.rules import MemoryLedger
-from distadmm.privacy.noise.queries import Releases
+from distadmm.privacy.noise.queries import Releases, committed
 from distadmm.privacy.noise.sources import Simulation
 from distadmm.problems.columns import Columns, minimise
 from distadmm.problems.losses import Logistic
@@ -128,14 +128,14 @@ def test_the_rounds_of_each_party_cost_the_budget(mechanism):
     queries = {m: algorithm.query(problem, row[m], 80, "simulation", mu_at(3.0, 1e-5), 6) for m in own}
     out = {m: Releases(MemoryLedger(m, adjacency="replace", mode="simulation"), Simulation(1)) for m in own}
     for m in own:
-        out[m].commit([queries[m]] * 6)
+        out[m].commit(committed([queries[m]] * 6, out[m].mode))
     star = Star(parties=2, party_one_is_centre=mechanism == "s3")
     blocks = {m: algorithm.columns(matrix, row[m]) for m, matrix in train.items()}
     iterate(algorithm, Seat(star, problem, blocks, labels, 80, release=Release(out, queries)), 6)
     for each in out.values():
         spent = math.sqrt(sum(event.gdp_mu("replace") ** 2 for event in each.ledger.events))
         assert epsilon(spent, 1e-5) == pytest.approx(3.0, rel=1e-6)
-    assert star.traffic()["vector up"]["messages"] == 12
+    assert star.sent()["vector up"]["messages"] == 12
 
 
 def test_the_papers_noise_gives_the_columns_away():

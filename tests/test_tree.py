@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from distadmm import radmm
 from distadmm.errors import STALLED, InputError
 from distadmm.ranks.graph_network import Network, Roster
 from distadmm.ranks.post import Name
@@ -104,7 +106,7 @@ def test_the_same_bits_on_any_number_of_ranks(world: World) -> None:
     seen = []
     for number, dtype in enumerate((np.float64, np.uint64, np.int64)):
         rows = rows_of(n, k, dtype, number)
-        tree.network.guard = lambda kind, rows: seen.append((kind, len(rows)))
+        tree.network.guard = lambda kind, rows, seal, member: seen.append((kind, len(rows)))
         here = tree.sum(rows[tree.network.nodes])
         np.testing.assert_array_equal(here, alone.sum(rows[alone.network.nodes]))
     assert seen == [("row", len(tree.network.nodes))] * 3  # each asked for before it left
@@ -151,7 +153,7 @@ def test_who_sends_nothing_is_named_and_nobody_hangs(world: World) -> None:
 def test_what_does_not_fit_ends_the_sum_with_its_nodes_name(world: World) -> None:
     """A path 0 - 1 - 2 on two ranks; node 0, a leaf, sends something else than it should."""
     indptr, indices = np.array([0, 1, 3, 4]), np.array([1, 0, 2, 1])
-    roster = Roster(indptr, indices, np.array([0, 1, 1]))
+    roster = Roster(indptr, indices, np.array([0, 1, 1]), ("alpha", "beta"))
     for how in ("short", "long", "mark", "twice"):
         tree = Tree(Network(roster, world), within=20.0)
         rows, marks = np.full((len(tree.network.nodes), 3), 5, dtype=np.uint64), [b"same one"] * 2
@@ -161,14 +163,14 @@ def test_what_does_not_fit_ends_the_sum_with_its_nodes_name(world: World) -> Non
                 tree.post.send(Name(b"up  ", 0, 1, 1), rows[0].tobytes(), marks[0])
             tree.up(bad, [b"other  !"] if how == "mark" else marks)
             world.barrier()
-            with pytest.raises(Lost, match="node 0 sent"):
+            with pytest.raises(Lost, match=r"node 0 \(rank 0 on host alpha\) sent"):
                 tree.down(None, 3, np.uint64, marks)
         else:
             world.barrier()
             for _ in range(20 * (how == "twice")):  # both are there when it looks
                 time.sleep(0.02)
                 tree.post._take_in()
-            with pytest.raises(Lost, match="node 0 sent"):
+            with pytest.raises(Lost, match=r"node 0 \(rank 0 on host alpha\) sent"):
                 tree.sum(rows, marks)
         world.barrier()
         tree.close()
@@ -250,3 +252,18 @@ def test_what_is_no_ones_word_is_refused(
     tree = lying(monkeypatch, lambda _: np.array(payload, dtype=">u4").tobytes())
     with pytest.raises(InputError, match=told):
         tree.flood({i: b"a" for i in range(4)})
+
+
+def test_a_lost_sum_names_the_iteration_and_where_its_nodes_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    up = Tree.up
+
+    def losing(self: Tree, *given: Any, **more: Any) -> Any:
+        if self._number >= 3:
+            raise self._blame([2, 1])
+        return up(self, *given, **more)
+
+    monkeypatch.setattr(Tree, "up", losing)
+    where = rf"nodes 1, 2 \(rank 0 on host {os.uname().nodename}\) sent nothing in time"
+    with pytest.raises(Lost, match=rf"^iteration \d+: a sum over the tree is lost: {where}") as lost:
+        radmm.solve("newton", data="tiny", topology="er5", progress="none")
+    assert lost.value.code == STALLED

@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -63,7 +63,7 @@ def worlds(rule: Rule) -> list[Rows]:
 
 def attack(plan: Plan, runs: int, draws: Draws) -> tuple[list[Array], list[SharedDiscreteGaussian]]:
     """Scores of so many plays in each world, and what the victim's ledger says of one."""
-    tables, events, scores = worlds(plan.rule), plan.schedule, []
+    tables, events, scores = worlds(plan.rule), cast(Any, list(plan.schedule.candidates)), []
     for there in (0, 1):
         found = np.empty(runs)
         for run in range(runs):

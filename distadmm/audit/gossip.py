@@ -232,7 +232,7 @@ def _release(
         made.edges = before.edges.again(recipe.terms + str(r).encode())
     there = ~np.isin(np.arange(len(books)), away)  # in every round
     node.network.stamp, made.conditions = None, cast(Any, SimpleNamespace(present=lambda k: there))
-    made.commit([tuple(recipe.planned(i)) for i in range(len(books))])
+    made.commit([recipe.planned(i) for i in range(len(books))])
     return made
 
 

@@ -83,7 +83,7 @@ def of_config(config: Config, run: Path | None) -> Shown:
     books = Books(draws.ledgers(node.network.nodes, plan.recipe.adjacency, source))
     release = replace(plan, node=node).release(books, source, 1)
     node.network.stamp = None
-    release.commit(plan.events if any(plan.events) else [])
+    release.commit(plan.schedules)
     kept, noisy, gradients = _kept(run, node.network.nodes.tolist()), release.noisy, {}
 
     def noting(k: int, values: Array) -> Array:

@@ -75,9 +75,7 @@ def record(config: Config, draws: Draws) -> Recording:
     plan = private.plan_of(prepared)
     require(not plan.unverified, f"nothing is claimed of this run: {plan.unverified}")
     source, node = draws.source(), prepared.node
-    books = consensus.books_of(
-        prepared, plan, unwritten(prepared.config.run), source, NO_CONTENTS, plan.budgets
-    )
+    books = consensus.books_of(prepared, plan, unwritten(prepared.config.run), source, NO_CONTENTS)
     members = private.set_up(node, plan, source, books)
     release = Sums(plan.rule, node.tree, books, source, members, plan)
     playing = node.having(release=release)

@@ -23,7 +23,7 @@ from distadmm.methods.sharing.moments import Desk, Rows, admm_reply, mutual_repl
 from distadmm.methods.sharing.release import Release
 from distadmm.privacy.accounting.events import Event
 from distadmm.privacy.ledger.rules import MemoryLedger
-from distadmm.privacy.noise.queries import Query, Releases
+from distadmm.privacy.noise.queries import Query, Releases, committed
 from distadmm.privacy.noise.sources import Source
 from distadmm.problems.columns import Columns, minimise
 from distadmm.problems.losses import Array, Logistic
@@ -170,7 +170,7 @@ def of_slopes(agreed: private.Agreement, problem: Problem, rows: int, mode: str)
 def _play(party: Party, world: int, node: int, source: Source, said: list[Array] | None = None) -> _Said:
     out = _Said(ledgers([node], party.adjacency, source)[0], source, said)
     if said is None:
-        out.commit(party.queries)
+        out.commit(committed(party.queries, out.mode))
     party.answer(world, out)
     return out
 

@@ -3,7 +3,6 @@
 Nothing is read but how many rows and columns there are.
 """
 
-import math
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +10,7 @@ from distadmm.commands.compare import require_shape, shape
 from distadmm.errors import InputError
 from distadmm.flags import again, flag, flag_group
 from distadmm.graphs.topology import load
-from distadmm.methods.masked.forecast import expected_excess
+from distadmm.methods.masked.forecast import forecast_of
 from distadmm.methods.masked.masked import Masked
 from distadmm.methods.masked.rule import ADJACENCIES, SHRINK, Rule, choose, diagonal
 from distadmm.privacy.accounting import gaussian
@@ -64,7 +63,7 @@ def lines(options: Options) -> list[str]:
     masks = "none: every vector stands alone under its own noise"
     if rule.colluding < rule.nodes - 1:
         masks = f"each node with {degree} others" if degree else "every pair of nodes"
-    excess = expected_excess(rule)
+    expected = forecast_of(rule)
     height = tree.height[tree.root]
     whole = f"{gaussian.epsilon(mu, options.delta):.4g} at delta {options.delta:g} ({options.adjacency})"
     rows = [
@@ -79,8 +78,8 @@ def lines(options: Options) -> list[str]:
         ("roster", f"the run ends when fewer than {least} of {rule.nodes} nodes are left"),
         ("budget", f"mu^2 = {mu * mu:.4g}: epsilon {whole}" + f", {options.epsilon:g} of it for training" * bool(told)),
     ]  # fmt: skip
-    if not math.isnan(excess):
-        rows.append(("expected", f"mean log loss {excess:.3g} above the best model's, on synthetic rows"))
+    if expected.tells:
+        rows.append(("expected", expected.words))
     try:
         doubt = trained.check()
     except InputError as error:  # a run would be refused

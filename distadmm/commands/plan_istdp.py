@@ -7,7 +7,7 @@ ranks them.
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from distadmm.data import synthetic
 from distadmm.data.source import open_source
 from distadmm.errors import DONE, require
 from distadmm.flags import again, flag, flag_group
+from distadmm.methods.forecasts import Forecast
 from distadmm.methods.istdp.gist import barzilai_borwein
 from distadmm.methods.istdp.plan import Plan, make_plan
 from distadmm.methods.istdp.private import ADJACENCIES, ClippedGradient
@@ -37,7 +38,6 @@ KINDS: tuple[dict[str, Any], ...] = tuple(
     for spread in (1.0, 2.0, 4.0)
 )
 ROWS = 3_000  # of a surrogate at most; noise is that of all rows
-FLOOR = 1e-6  # excess below which two plans cost the same
 # Synthetic rows choose no plan surely above this excess.  On a kind of table left out of the choice its plan lost in
 # three cases of ten above .3 of the least excess more than the best one, which of the .4 that such tables lose is 2 %.
 SURE = 0.028
@@ -69,19 +69,6 @@ class Options:
         compare.require_public_count(self)
 
 
-class Forecast(NamedTuple):
-    of: Any  # a plan; in `plan sharing` a candidate, None for party 1 alone
-    excesses: Array  # mean loss above that of the best model without noise, by run
-    unlike: bool = False  # the runs are of tables so unlike that each counts by the share it loses
-
-    @property
-    def excess(self) -> float:
-        if not self.unlike:
-            return float(self.excesses.mean())
-        # Of all plans that with the least excess as a multiple of the best one's, in the mean of logs.
-        return float(np.exp(np.log(np.maximum(self.excesses, FLOOR)).mean()))
-
-
 def _work(options: Options, world: World) -> int:
     found = forecasts(options, world)
     if found is not None:
@@ -102,7 +89,8 @@ def forecasts(options: Options, world: World) -> list[Forecast] | None:
         excesses = None if parts is None else np.array(parts)
     if excesses is None:
         return None
-    return [Forecast(plan, own, options.public_data is None) for plan, own in zip(plans, excesses.T)]
+    made_of, unlike = options.public_data or "surrogates", options.public_data is None
+    return [Forecast(plan, own, made_of, unlike) for plan, own in zip(plans, excesses.T)]
 
 
 def named_shape(options: Any) -> tuple[int, tuple[str, ...]]:

@@ -13,12 +13,13 @@ from typing import NamedTuple
 import numpy as np
 
 from distadmm.commands import compare, plan_public
-from distadmm.commands.plan_istdp import KINDS, Forecast, doubt, mean_loss, named_shape, told
+from distadmm.commands.plan_istdp import KINDS, doubt, mean_loss, named_shape, told
 from distadmm.data import synthetic
 from distadmm.data.parties import DataOptions
 from distadmm.data.parts import cut, split
 from distadmm.errors import DONE, require
 from distadmm.flags import again, flag, flag_group
+from distadmm.methods.forecasts import Forecast
 from distadmm.methods.sharing import admm, moments, observe, private, release, vectors
 from distadmm.methods.sharing.messages import PrivacyOptions, agreement, row_bounds
 from distadmm.methods.sharing.seat import Seat, iterate
@@ -200,8 +201,10 @@ def forecasts(options: Options, world: World) -> list[Forecast] | None:
         made = [by_public_rows(options, *plan_public.read(options.public_data, names, None), names, rows)]
     else:
         made = [by_synthetic_rows(options, names, min(rows, ROWS), run) for run in range(options.runs)]
-    asked = [None, *CANDIDATES]
-    return world.share_out(lambda one: Forecast(one, np.hstack([excess(one) for excess in made])), asked)
+    asked, kind = [None, *CANDIDATES], options.public_data or "surrogates"
+    return world.share_out(
+        lambda one: Forecast(one, np.hstack([excess(one) for excess in made]), kind), asked
+    )
 
 
 def by_synthetic_rows(

@@ -127,7 +127,7 @@ def trial(name: str, options: Options) -> Trial:
     took = (time.perf_counter() - began) / (_TRIAL * made)
     iterations = made if algorithm.tree else options.iterations
     compute = took if options.compute is None else float(options.compute)
-    sort = config.name, algorithm.tree, algorithm.roll
+    sort = config.name, algorithm.tree, algorithm.survives
     return Trial(*sort, iterations, algorithm.mixes, tuple(sizes), compute)
 
 

@@ -127,10 +127,10 @@ def spent(plan: Any, t: int, tight: bool) -> tuple[float, float]:
     """What the node that spends most has spent after t iterations: P(t) of the paper, and epsilon at delta = 1e-5."""
     released = [release for release in plan.releases if release[0] <= t]
     nodes = sizing.plans_of(replace(plan.recipe, unverified=""), released)
-    published = max(accountant.published_epsilon(list(events), "replace") for events in nodes)
+    published = max(accountant.published_epsilon(list(each.events), "replace") for each in nodes)
     if not tight:
         return published, float("nan")
-    return published, max(accountant.epsilon(events, DELTA, "replace") for events in dict.fromkeys(nodes))
+    return published, max(accountant.epsilon(each.events, DELTA, "replace") for each in dict.fromkeys(nodes))
 
 
 def published(arm: Arm, alpha: Sequence[float]) -> np.ndarray:
@@ -138,7 +138,7 @@ def published(arm: Arm, alpha: Sequence[float]) -> np.ndarray:
     plan = protect.plan_of(ready(replace(arm, alpha=tuple(alpha))))
     assert plan is not None
     nodes = sizing.plans_of(replace(plan.recipe, unverified=""), plan.releases)
-    return np.array([accountant.published_epsilon(list(events), "replace") for events in nodes])
+    return np.array([accountant.published_epsilon(list(each.events), "replace") for each in nodes])
 
 
 def matched(arm: Arm, bound: float) -> Arm:

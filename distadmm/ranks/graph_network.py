@@ -15,12 +15,13 @@ Held up by tests:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
+from distadmm.ranks.fabric import Fabric
 from distadmm.ranks.world import World
 from distadmm.structs import mutable_struct
 
@@ -32,16 +33,28 @@ _TAG = 2719
 
 
 class Roster(NamedTuple):
-    """The graph, and the rank that owns each of its nodes; nothing of it is data, and all ranks have the same."""
+    """The graph, the rank that owns each of its nodes and the host of each rank; all ranks have the same, no data."""
 
     indptr: Array  # neighbours of node i: indices[indptr[i]:indptr[i+1]], ascending
     indices: Array
     owner: Array
+    hosts: tuple[str, ...] = ()
 
     @classmethod
     def alone(cls, indptr: Array, indices: Array) -> Self:
         """One process owns all nodes."""
         return cls(indptr, indices, np.zeros(len(indptr) - 1, dtype=np.int64))
+
+    def named(self, nodes: Iterable[int]) -> str:
+        """Nodes, and where they are, for whoever has to look there."""
+        ranks: dict[int, list[int]] = {}
+        for node in sorted({i for i in nodes if i < len(self.owner)}):
+            ranks.setdefault(int(self.owner[node]), []).append(node)
+        return "; ".join(
+            f"node{'s' * (len(here) > 1)} {', '.join(map(str, here))} (rank {rank}"
+            + (f" on host {self.hosts[rank]})" if self.hosts else ")")
+            for rank, here in ranks.items()
+        )
 
 
 @mutable_struct
@@ -66,7 +79,7 @@ class _Channel:
     wire_bytes: int = 0  # that leave this rank in an exchange
 
 
-class Network:
+class Network(Fabric):
     """The nodes of this rank and the edges that touch them."""
 
     def __init__(self, roster: Roster, world: World | None = None):
@@ -87,8 +100,6 @@ class Network:
         self._met: Array | None = None  # and the sum of both its rows when it was there last
         self.traffic = Traffic()
         self.carried = np.zeros((len(self.indices), 1))  # bytes from a node here to its neighbour, by edge
-        # Asked before rows leave, (kind, rows); it raises where they may not.
-        self.guard: Callable[[str, Array], None] | None = None
         # Who signs messages: `stamp()` gives four numbers a row to send along, `notice` gets those that came.
         self.stamp: Callable[[], Array] | None = None
         self.notice: Callable[[Array], None] = lambda stamps: None
@@ -147,8 +158,7 @@ class Network:
         Row `columns[e]` of the result is the row of the neighbour at edge e (edges in the order of
         `indices`).  The result is a buffer that the next exchange of this width overwrites.
         """
-        if self.guard is not None:
-            self.guard("row", F)
+        F = self.send("row", F)
         if self.stamp is None:
             return self._exchange(F)
         visible = self._exchange(np.concatenate((F, self.stamp()), axis=1))
@@ -181,8 +191,7 @@ class Network:
         `sent` says of every slot of the whole network whether its sender has anything to say; what comes from one
         that has not is no message.
         """
-        if self.guard is not None:
-            self.guard("row", rows)
+        rows = self.send("row", rows)
         width, size = rows.shape[1], rows.itemsize * rows.shape[1]
         came, requests, buffers = np.empty_like(rows), [], []
         for rank, out, into in self._routes():
@@ -315,7 +324,7 @@ class Network:
         """What `by_node` was given, on whatever rank the node was."""
         return np.concatenate([row[:n] for row, n in zip(rows, np.diff(self.indptr))])
 
-    def restore(self, memory: dict[str, Array]) -> None:
+    def restore(self, memory: Mapping[str, Array]) -> None:
         """Take back what `memory` gave."""
         for name, of in {"last": "_last", "met": "_met", "carried": "carried"}.items():
             if name in memory:

@@ -13,7 +13,7 @@ when sender and receiver share a process:
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,11 +21,10 @@ from typing import Any
 import numpy as np
 
 from distadmm.errors import require
+from distadmm.ranks.fabric import Fabric
 from distadmm.ranks.world import World
 
 Array = np.ndarray
-
-Guard = Callable[[int, str, Array], None]  # (party, kind of message, packet)
 
 WIRES = {"float64": np.float64, "float32": np.float32}
 
@@ -42,7 +41,7 @@ class Traffic:
         self.bytes[kind] += size
 
 
-class Star:
+class Star(Fabric):
     """What one rank sees of a centre with `parties` parties around it."""
 
     def __init__(
@@ -63,7 +62,6 @@ class Star:
         )
         require(wire in WIRES, f"--wire is {wire!r}; choose one of: {', '.join(WIRES)}")
         self.wire = np.dtype(WIRES[wire])
-        self.guard: Guard | None = None  # asked before a party's packet leaves; it writes ledgers, or raises
         remote = max(self.world.size - 1, 1)
         first = 2 if party_one_is_centre else 1
         self.home = {
@@ -73,7 +71,7 @@ class Star:
         self.is_centre = self.world.rank == 0
         self.hosted = tuple(m for m, rank in self.home.items() if rank == self.world.rank)
         self.world.dog.holds("party", self.hosted)
-        self.sent = Traffic()
+        self.traffic = Traffic()
         self._kind = "vector"
 
     @contextmanager
@@ -104,7 +102,7 @@ class Star:
         if self.is_centre and messages is not None:
             for m in shapes:
                 packet = np.ascontiguousarray(messages[m], dtype=kind)
-                self.sent.count(self._kind + " down", packet.nbytes)
+                self.traffic.count(self._kind + " down", packet.nbytes)
                 if m in self.hosted:
                     received[m] = _widen(packet)
                 else:
@@ -136,10 +134,8 @@ class Star:
         expected = shapes if isinstance(shapes, Mapping) else dict.fromkeys(self.home, shapes)
         packets, pending = {}, []
         for m in (m for m in expected if m in self.hosted):
-            packets[m] = np.ascontiguousarray(messages[m], dtype=kind)
-            if self.guard is not None and self._kind == "vector":
-                self.guard(m, self._kind, packets[m])
-            self.sent.count(self._kind + " up", packets[m].nbytes)
+            packets[m] = self.send(self._kind, messages[m], kind, member=m, size=int(np.prod(expected[m])))
+            self.traffic.count(self._kind + " up", packets[m].nbytes)
             if not self.is_centre:
                 pending.append(self.world.comm.Isend(packets[m], dest=0, tag=m))
         if self.is_centre:
@@ -160,32 +156,24 @@ class Star:
         received = self.up(packets, shapes, np.uint8)
         return {m: packet.tobytes().decode() for m, packet in received.items()} if received else None
 
-    absent: Array | None = None  # nobody sits out an iteration
-
-    def begin(self, k: int) -> None:
-        """Iteration k starts."""
-
     def memory(self) -> dict[str, Array]:
         """What this rank has sent so far, by kind: messages and bytes."""
-        return {kind: np.array([count, self.sent.bytes[kind]]) for kind, count in self.sent.messages.items()}
+        sent = self.traffic
+        return {kind: np.array([count, sent.bytes[kind]]) for kind, count in sent.messages.items()}
 
-    def restore(self, memories: Sequence[Mapping[str, Array]]) -> None:
-        """Take back what all ranks remembered: the centre counts it as its own from now on."""
-        self.sent = Traffic()
-        for memory in memories if self.is_centre else ():
-            for kind, (messages, size) in memory.items():
-                self.sent.count(kind, int(size), int(messages))
-
-    def close(self) -> None:
-        """Nothing is in flight: every message is waited for."""
+    def restore(self, memory: Mapping[str, Array]) -> None:
+        """What all ranks together have sent, the centre counts as its own from now on."""
+        self.traffic = Traffic()
+        for kind, (messages, size) in memory.items() if self.is_centre else ():
+            self.traffic.count(kind, int(size), int(messages))
 
     def rounded(self, vector: Array) -> Array:
         """`vector` as its receiver reads it off the wire."""
         return _widen(np.asarray(vector, dtype=self.wire))
 
-    def traffic(self) -> dict[str, dict[str, int]] | None:
+    def sent(self) -> dict[str, dict[str, int]] | None:
         """Messages and bytes by kind, summed over all ranks, at the centre; None elsewhere."""
-        parts = self.world.gather((self.sent.messages, self.sent.bytes))
+        parts = self.world.gather((self.traffic.messages, self.traffic.bytes))
         if parts is None:
             return None
         messages, sizes = (sum(each, Counter[str]()) for each in zip(*parts))

@@ -29,7 +29,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from distadmm.errors import STALLED, InputError, require
+from distadmm.errors import require
+from distadmm.ranks.fabric import Fabric, Lost
 from distadmm.ranks.graph_network import Array, Network, Traffic
 from distadmm.ranks.post import NO_MARK, Name, Post, packed, unpacked
 
@@ -38,16 +39,6 @@ if TYPE_CHECKING:
 
 _UP, _DOWN, _GONE, _OVER, _FLOOD = b"up  ", b"down", b"gone", b"over", b"tell"
 _MANY = 400  # nodes up to which the graph's diameter is worked out; above, a bound serves
-
-
-class Lost(InputError):
-    """A sum that came to nothing; `nodes` are those who are to blame, `told` whether the root says so to everybody."""
-
-    code = STALLED
-
-    def __init__(self, nodes: Collection[int], why: str, told: bool = False):
-        self.nodes, self.told = sorted(set(nodes)), told
-        super().__init__(why)
 
 
 class Code(Protocol):
@@ -126,18 +117,18 @@ def largest_part(indptr: Array, indices: Array, nodes: Sequence[int]) -> list[in
     return sorted(best)
 
 
-class Tree:
+class Tree(Fabric):
     """What the nodes of this rank do in a tree over the whole graph."""
 
     def __init__(self, network: Network, within: float = 600.0):
         """`within`: seconds after which a sum has come or is lost, whoever is gone; 0: it is waited for."""
         self.network, self.within = network, within or math.inf
         self.n_nodes = network.n_nodes
-        self.indptr, self.indices, owner = network.roster
+        self.indptr, self.indices, owner, _ = network.roster
         self.post = Post(network.world, owner)
         self.setup = Traffic()  # what set-up sends, which rounds do not
+        self.traffic = network.traffic
         self._number = 0
-        self.gone: set[int] = set()  # nodes of ranks that are out: nobody speaks to them any more
         self.conditions: Conditions | None = None  # who drops out, where that is tried out
         self.of(range(self.n_nodes))
 
@@ -151,7 +142,7 @@ class Tree:
         order = sorted(self.shape.parent, key=lambda i: (self.shape.depth[i], i))
         for i in order:
             for j in self._near(i):
-                if j not in self._above and j not in self.gone:
+                if j not in self._above and j not in self.lost:
                     self._above[j] = i
                     order.append(j)
         self._outwards = [i for i in order if i in here]  # one behind those who are out hears nothing
@@ -160,6 +151,11 @@ class Tree:
             above = self._above[j]
             if above is not None and above in here:
                 self._below[above].append(j)
+
+    def survive(self) -> None:
+        """From now on a rank that is stopped or gone is out, in bounded time, and the others go on."""
+        self.survives = self.network.world.dog.survives = True
+        self.network.world.patience = self.patience / 2
 
     def _near(self, i: int) -> list[int]:
         return self.indices[self.indptr[i] : self.indptr[i + 1]].tolist()
@@ -197,9 +193,8 @@ class Tree:
         codes = codes or [RAW] * len(parts)
         self._number += 1
         self.post.begin(self._number)
-        if self.network.guard is not None:
-            for part in parts:
-                self.network.guard("row", part)
+        for part in parts:
+            self.network.send("row", part)
         total = None
         self._blamed: list[int] = []
         for i in self._inwards:
@@ -254,7 +249,7 @@ class Tree:
                     or letter.twice
                     or told not in (None, letter.payload)  # nodes of one rank compare
                 ):
-                    raise Lost([above], _blame([above], self.within))
+                    raise self._blame([above])
                 told = letter.payload
             assert told is not None
             for j in self._below[i]:
@@ -269,7 +264,16 @@ class Tree:
         for i in self._outwards:
             for j in self._near(i):
                 self._send(_OVER, i, j, words, self._mark(i, marks))
-        return Lost(blamed, _blame(blamed, self.within), told=True)
+        return self._blame(blamed, told=True)
+
+    def _blame(self, nodes: Sequence[int], told: bool = False) -> Lost:
+        who = self.network.roster.named(nodes) or "nobody that is known"
+        return Lost(
+            nodes,
+            f"a sum over the tree is lost: {who} sent nothing in time ({self.within:g} s), or nothing that fits; take "
+            "the run up again with --resume",
+            told,
+        )
 
     def _mark(self, i: int, marks: Sequence[bytes]) -> bytes:
         return marks[int(np.searchsorted(self.network.nodes, i))] if marks else NO_MARK
@@ -294,11 +298,11 @@ class Tree:
         return letter.payload, []
 
     def _send(self, kind: bytes, sender: int, receiver: int, payload: bytes, mark: bytes = NO_MARK) -> None:
-        if receiver in self.gone:
+        if receiver in self.lost:
             return
         before = self.post.sent, self.post.sent_bytes
         self.post.send(Name(kind, sender, receiver, self._number), payload, mark)
-        traffic = self.setup if kind == _FLOOD else self.network.traffic
+        traffic = self.setup if kind == _FLOOD else self.traffic
         traffic.messages += 1
         traffic.bytes += len(payload)
         if kind != _FLOOD:
@@ -323,7 +327,7 @@ class Tree:
                 for j in near[i]:
                     letter, _ = self.post.fetch([Name(_FLOOD, j, i, self._number)], self.within)
                     if letter is None:
-                        raise Lost([j], _blame([j], self.within))
+                        raise self._blame([j])
                     for of, words in unpacked(letter.payload, j).items():
                         require(
                             of in self.shape.parent, f"node {j} tells of a node {of} that nobody configured"
@@ -364,11 +368,3 @@ class Tree:
 def _numbers(payload: bytes) -> list[int]:
     """Who is to blame, as a letter tells that a sum is lost."""
     return np.frombuffer(payload[: len(payload) // 4 * 4], dtype=">u4").tolist()
-
-
-def _blame(nodes: Sequence[int], seconds: float) -> str:
-    known = sorted(set(nodes))
-    return (
-        f"a sum over the tree is lost: node{'s' * (len(known) > 1)} {', '.join(map(str, known))} sent nothing in time "
-        f"({seconds:g} s), or nothing that fits; take the run up again with --resume"
-    )

@@ -84,6 +84,11 @@ class World:
         mine.dog, mine.signals = self.dog, self.signals
         return mine
 
+    def hosts(self) -> tuple[str, ...]:
+        """The host of each rank, on every rank; where all are on one nobody is asked."""
+        here = os.uname().nodename
+        return (here,) * self.size if self.size == 1 or on_one_host() else tuple(self.allgather(here))
+
     @property
     def is_root(self) -> bool:
         return self.rank == 0

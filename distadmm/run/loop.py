@@ -15,6 +15,7 @@ import numpy as np
 
 from distadmm.algorithm import Array, begin, stepped
 from distadmm.errors import BudgetExhausted, InputError
+from distadmm.ranks.fabric import Fabric, Lost, require_fabric
 from distadmm.ranks.uplink import Uplink
 from distadmm.run import checkpoint, history, running
 from distadmm.run.ends import End, end_of
@@ -140,21 +141,6 @@ class Watcher(Protocol):
         ...
 
 
-class Fabric(Protocol):
-    """What carries the messages of a family: a graph's network, a star, or nothing where nobody is spoken to."""
-
-    @property
-    def absent(self) -> Array | None:
-        """Which members of this rank sit out this iteration; None where none does."""
-        ...
-
-    def begin(self, k: int) -> None: ...
-
-    def close(self) -> None:
-        """Every message that was sent has been received."""
-        ...
-
-
 class Place(Protocol):
     """What the members of this rank, nodes of a graph or parties of a star, can see."""
 
@@ -189,6 +175,7 @@ class Loop:
     """The iterations of one prepared run."""
 
     def __init__(self, algorithm: Any, place: Place, watcher: Watcher, run: running.Running, course: Course):
+        require_fabric(place)
         self.algorithm, self.place, self.watcher = algorithm, place, watcher
         self.run, self.course = run, course
         self.history: list[Any] = []
@@ -232,6 +219,9 @@ class Loop:
                     raise Stop(word)
         except Stop as reason:
             self.ended = str(reason)
+        except Lost as loss:
+            loss.args = (f"iteration {k}: {loss}",)
+            raise
         except BudgetExhausted as reason:
             # Raised before iteration k sent anything; `state` is still that of k - 1.
             self.ended, self.reason, k = End.BUDGET.word, str(reason), k - 1

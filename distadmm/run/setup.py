@@ -63,12 +63,13 @@ class _Plan:
     links: Links | None
 
 
-def _plan(config: Config, size: int) -> _Plan:
+def _plan(config: Config, hosts: tuple[str, ...]) -> _Plan:
     from distadmm.graphs import topology as topologies
     from distadmm.graphs.facts import mu as graph_mu
     from distadmm.graphs.facts import placed, theta_pinned
     from distadmm.ranks.conditions import Conditions, parse_drop_out
 
+    size = len(hosts)
     changing = topologies.load_changing(config.problem.topology)
     topology = changing.union
     require(
@@ -102,7 +103,7 @@ def _plan(config: Config, size: int) -> _Plan:
         "random_walk_mu": facts.mu,
         "fingerprint": topology.fingerprint,
     }
-    roster = Roster(topology.indptr, topology.indices, placed(topology, size))
+    roster = Roster(topology.indptr, topology.indices, placed(topology, size), hosts)
     leave, back = (0.0, 1.0) if config.links.drop_out is None else parse_drop_out(config.links.drop_out)
     conditions = Conditions(
         seed=config.loop.seed,
@@ -221,7 +222,8 @@ def stays_sparse(config: Config, source: Source) -> bool:
 
 def prepare(config: Config, world: World) -> Prepared:
     """Rank 0 reads the graph and tells each rank its neighbours; every rank reads the rows of its own nodes."""
-    plan = world.on_root(lambda: _plan(config, world.size))
+    hosts = world.hosts()
+    plan = world.on_root(lambda: _plan(config, hosts))
     network = Network(plan.roster, world)
     with world.together():  # ranks agree once on all that can be wrong with their own part
         source = open_source(config.problem.data, world=world, **source_options(config))

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from distadmm.errors import require
 from distadmm.privacy.accounting.events import Event, Unbounded
 from distadmm.privacy.ledger.rules import MemoryLedger
+from distadmm.privacy.ledger.schedules import Schedule
 from distadmm.privacy.ledger.tally import doubt
 
 if TYPE_CHECKING:
@@ -27,12 +28,12 @@ _FEW = 8  # nodes that spend differently, up to which an earlier run is priced a
 NOT_ENTERED = ("account", "not entered: a simulation protects nobody, so nothing counts as spent")
 
 
-def spender(ledger: MemoryLedger, held: Iterable[Event], plan: Iterable[Event]) -> Spender:
-    """What a ledger has `held`, and what is about to be committed; what nobody established has no bound."""
+def spender(ledger: MemoryLedger, spent: Iterable[Event]) -> Spender:
+    """What was `spent` by a ledger or is about to be; what nobody established has no bound."""
     from distadmm.privacy.ledger.account import Spender
 
     tally = ledger.tally
-    events = [event.against(tally.trust) for event in (*held, *plan) if not event.free]
+    events = [event.against(tally.trust) for event in spent if not event.free]
     if why := doubt(tally, events):
         events.append(Unbounded(why))
     whose = ledger.node, ledger.rows, tally.adjacency, tally.header["scope"], tally.trust
@@ -58,18 +59,17 @@ def enter(
     run: Running,
     account: str | None,
     ledgers: Sequence[MemoryLedger],
-    plans: Sequence[Iterable[Event]],
+    schedules: Sequence[Schedule],
     marks: frozenset[int],
     delta: float,
     *,
     owners: bool = False,
-    held: bool = True,
     say: Callable[[str], None] | None = None,
 ) -> None:
     """Write down what this run is about to release, before it does, and say what was spent on its rows; every rank.
 
-    `owners`: each rank has rows of its own.  A run that goes on is entered with what it has spent already, unless the
-    plans are of all that it may ever spend (not `held`).  One that is refused leaves its directory to the next.
+    `owners`: each rank has rows of its own.  A run that goes on is entered with what it has spent already.  One that is
+    refused leaves its directory to the next.
     """
     from distadmm.data.content import smallest
     from distadmm.privacy.ledger.account import Account, Entered, Spender
@@ -81,9 +81,10 @@ def enter(
             return book.enter(Entered(run.name, _place(run), marks, {s.node: s for s in spenders}), delta)
 
         # Ledgers that read alike and plan alike are looked at once.
-        kinds = [(id(ledger.tally), id(plan)) for ledger, plan in zip(ledgers, plans)]
-        first = dict(zip(reversed(kinds), reversed([*zip(ledgers, plans)])))
-        spend = {kind: spender(one, one.events if held else (), plan) for kind, (one, plan) in first.items()}
+        kinds = [(id(ledger.tally), id(schedule)) for ledger, schedule in zip(ledgers, schedules)]
+        first = dict(zip(reversed(kinds), reversed([*zip(ledgers, schedules)])))
+        whole = {kind: schedule.entered(one.events) for kind, (one, schedule) in first.items()}
+        spend = {kind: spender(one, whole[kind]) for kind, (one, _) in first.items()}
         mine = (
             [Spender(ledger.node, ledger.rows, *spend[kind][2:]) for ledger, kind in zip(ledgers, kinds)],
             marks,
@@ -93,7 +94,7 @@ def enter(
         purse = Purse(book, run.name, _place(run), delta)
         for ledger in ledgers:
             ledger.account = purse
-        kept = not held or all(ledger.affords(plan) for ledger, plan in first.values())
+        kept = all(one.affords(schedule.to_come(one.events)) for one, schedule in first.values())
         if not all(run.world.allgather(kept)):
             return  # the run's own budget refuses the schedule, so nothing of it is going to be spent
         if owners:
@@ -113,7 +114,7 @@ def enter(
             run.world.on_root(write_all)
             found = told[0] if told else None
         run.account = book
-        lost = {kind for kind, (_, plan) in first.items() if any(event.unbounded for event in plan)}
+        lost = {kind for kind, events in whole.items() if any(event.unbounded for event in events)}
         purse.lost = {each.node for each, kind in zip(mine[0], kinds) if kind in lost}
         if found is not None and found[0].runs:
             before, after = _tight(found[0], delta), found[1]
@@ -195,7 +196,7 @@ class Purse:
         ledgers = [ledger for ledger in ledgers if not (event.unbounded and ledger.node in self.lost)]
         if not ledgers:
             return
-        more = {ledger.node: spender(ledger, (), [event]) for ledger in ledgers}
+        more = {ledger.node: spender(ledger, [event]) for ledger in ledgers}
         self.account.enter(
             Entered(self.run, self.where, frozenset(), more), self.delta, more=True, rows_of=self.rows_of
         )

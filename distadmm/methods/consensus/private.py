@@ -20,10 +20,11 @@ from distadmm.errors import InputError, require
 from distadmm.methods.consensus import sizing
 from distadmm.methods.consensus.penalty import Penalties, schedule
 from distadmm.methods.consensus.worth import foreign, settle, spent, strangers, unchecked
-from distadmm.privacy.accounting.events import Adjacency, Event, Leakage, Unbounded
+from distadmm.privacy.accounting.events import Adjacency, Leakage
 from distadmm.privacy.accounting.schedule import MOST_DIFFERENT, planned, stretches
 from distadmm.privacy.ledger.books import Books
-from distadmm.privacy.ledger.filter import Filter, budget
+from distadmm.privacy.ledger.filter import Filter
+from distadmm.privacy.ledger.schedules import Committed, Schedule
 from distadmm.privacy.noise.release import Unprotected
 from distadmm.problems.losses import LOSSES, task_of
 from distadmm.run import spending
@@ -37,10 +38,12 @@ __all__ = ["armed", "plan_of", "settle"]  # what a run asks of the house of its 
 # Every rank of every run loads this module; what only a private run needs is imported where it is used.
 if TYPE_CHECKING:
     from distadmm.data.content import Contents
+    from distadmm.methods.forecasts import Forecast
     from distadmm.privacy.noise.protected import Protected, Recipe
     from distadmm.privacy.noise.sources import Source
 
 _MANY = 60  # different releases a node, from which pricing them takes seconds
+PUBLIC = "from the graph and public constants"
 NO_NOISE = "no noise was asked for"
 INEXACT = "solves are not certified: the published bound holds for exact minimisers only"
 
@@ -123,12 +126,20 @@ class Plan:
     recipe: Recipe
     node: Node  # with the penalty that was chosen
     releases: Sequence[Planned]  # what the algorithm's schedule asks for
-    events: Sequence[tuple[Event, ...]]  # what each node here reserves: empty without a proved price
+    schedules: Sequence[Committed]  # what each node here reserves
     choice: sizing.Choice | None = None  # made for the budget; None: all as given
 
     @property
     def penalty(self) -> float | None:
         return None if self.choice is None else self.choice.eta
+
+    def forecast(self) -> Forecast:
+        """Of the penalty that was chosen; of one that was given nothing is worked out."""
+        from distadmm.methods.forecasts import Forecast
+
+        return Forecast(
+            self.choice, np.array([np.nan if self.choice is None else self.choice.excess]), PUBLIC
+        )
 
     def release(self, books: Books, source: Source, phases: int) -> Protected:
         """What stands between the nodes here and the network."""
@@ -162,7 +173,7 @@ def plan_of(prepared: Prepared) -> Plan | None:
         releases = planned(config.algorithm, node, config.loop.iterations)
     with node.network.world.together():
         recipe = recipe_of(config, prepared, releases)
-        nothing = [()] * node.network.n_local
+        nothing = [Committed().doubted(recipe.unverified)] * node.network.n_local
         if not releases:
             return Plan(recipe, node, (), nothing)
         if node.network.world.is_root and config.loop.progress != "none":
@@ -174,8 +185,8 @@ def plan_of(prepared: Prepared) -> Plan | None:
             recipe, choice, node, releases = sizing.with_penalty(config, node, recipe)
         else:
             recipe = sizing.calibrate(config.privacy, recipe, releases, node.network.world)
-        events = nothing if recipe.unverified else sizing.plans_of(recipe, releases)
-    return Plan(recipe, node, releases, events, choice)
+        schedules = nothing if recipe.unverified else sizing.plans_of(recipe, releases)
+    return Plan(recipe, node, releases, schedules, choice)
 
 
 def require_records(config: Config) -> None:
@@ -234,13 +245,12 @@ def armed(prepared: Prepared, plan: Plan | None, run: Running) -> Node:
     source = noise_source(config) if plan is not None else None
     with world.together():
         contents = contents_of(prepared)
-    if plan is not None and any(event.shares_noise for events in plan.events for event in events):
+    if plan is not None and any(event.shares_noise for each in plan.schedules for event in each.events):
         spending.require_rows_of_their_own(world, contents)
     with world.together():
-        budgets = _budgets(config, plan, node.network.n_local)
-        books = books_of(prepared, plan, run, source, contents, budgets)
+        books = books_of(prepared, plan, run, source, contents)
     if plan is None or source is None:
-        enter(prepared, run, books, [[Unbounded(NO_NOISE)]] * len(books), contents)
+        enter(prepared, run, books, [Committed().doubted(NO_NOISE)] * len(books), contents)
         bare = Unprotected(books)
         if file := foreign(config):
             bare.watch(node.network, node.start, file)
@@ -250,19 +260,16 @@ def armed(prepared: Prepared, plan: Plan | None, run: Running) -> Node:
     release = plan.release(books, source, config.algorithm.phases)
     node = node.having(release=release)
     release.watch(node.network, node.start, foreign(config))
-    plans = plan.events if any(plan.events) else []
     unreserved = not any(ledger.events for ledger in books.ledgers)  # also after a kill before anything was
     if unchecked(prepared):
         release.declare(plan.releases)
         _note_unchecked(prepared, books)
     if any(world.allgather(unreserved)):
-        release.price(plans)
-    priced = plans if unreserved else [()] * len(books)
-    why = plan.recipe.unverified
-    enter(prepared, run, books, [[Unbounded(why)]] * len(books) if why else priced, contents)
+        release.price(plan.schedules)
+    enter(prepared, run, books, plan.schedules, contents)
     with world.together():
         if unreserved:
-            release.commit(plans)
+            release.commit(plan.schedules)
     # After the schedule, which is committed before anything else is released.
     note_sanitised(prepared, books)
     release.quote(spent(config, node), config.privacy.delta)
@@ -284,13 +291,12 @@ def contents_of(prepared: Prepared) -> Contents:
 
 
 def enter(
-    prepared: Prepared, run: Running, books: Books, plans: Sequence[Any], contents: Contents,
-    *, held: bool = True,
-) -> None:  # fmt: skip
+    prepared: Prepared, run: Running, books: Books, schedules: Sequence[Schedule], contents: Contents
+) -> None:
     if contents.names:
         privacy, owners = prepared.config.privacy, not prepared.source.pooled_allowed
-        spent = books.ledgers, plans, contents.marks, privacy.delta
-        spending.enter(run, privacy.account, *spent, owners=owners, held=held)
+        spent = books.ledgers, schedules, contents.marks, privacy.delta
+        spending.enter(run, privacy.account, *spent, owners=owners)
 
 
 def _note_unchecked(prepared: Prepared, books: Books) -> None:
@@ -327,7 +333,6 @@ def books_of(
     run: Running,
     source: Source | None,
     contents: Contents,
-    budgets: Sequence[Filter | None],
 ) -> Books:
     """The ledgers of the nodes here, opened or taken up again; `plan` is that of the algorithm's house."""
     config, network = prepared.config, prepared.node.network
@@ -346,7 +351,7 @@ def books_of(
         header["claim"] |= circumstances_of(prepared)
     header["rows"] = contents.names
     folder = None if run.folder is None else run.folder / "ledger"
-    return Books.open(folder, nodes, ghosts, budgets=budgets, **header)
+    return Books.open(folder, nodes, ghosts, budgets=_limits(config, plan, len(nodes)), **header)
 
 
 def circumstances_of(prepared: Prepared) -> dict[str, Any]:
@@ -372,16 +377,16 @@ def claim(recipe: Recipe) -> dict[str, Any]:
     return scopes.claim(scope, [] if recipe.unverified else verified + own, tolerance=recipe.tolerance)
 
 
-def _budgets(config: Config, plan: Plan | None, count: int) -> list[Filter | None]:
+def _limits(config: Config, plan: Any, count: int) -> list[Filter | None]:
     """The filter of each node here, for its own schedule: nodes of other weights or degrees have another one."""
     privacy = config.privacy
-    if privacy.budget_epsilon is None:
-        return [None] * count
     delta = privacy.delta if privacy.budget_delta is None else privacy.budget_delta
     if plan is None:
-        raise InputError(
-            "--budget-epsilon without noise: every release costs infinity; give --epsilon or --alpha"
+        require(
+            privacy.budget_epsilon is None,
+            "--budget-epsilon without noise: every release costs infinity; give --epsilon or --alpha",
         )
-    plans, asked = plan.events, (privacy.budget_epsilon, delta)
-    filters = {events: budget(*asked, events, adjacency=plan.recipe.adjacency) for events in set(plans)}
-    return [filters[events] for events in plans]
+        return [None] * count
+    asked = privacy.budget_epsilon, delta, cast("Adjacency", privacy.adjacency)
+    filters = {each: each.limit(*asked) for each in set(plan.schedules)}
+    return [filters[each] for each in plan.schedules]

@@ -16,6 +16,7 @@ from distadmm.errors import InputError, require
 from distadmm.methods.consensus import smoothing
 from distadmm.methods.consensus.smoothing import Array, Smoothing
 from distadmm.privacy.accounting.schedule import Stretches, stretches
+from distadmm.privacy.ledger.schedules import Committed
 from distadmm.ranks.world import World
 
 # Every rank of every run loads this module; what only a private run needs is imported where it is used.
@@ -55,15 +56,15 @@ def events_of(recipe: Recipe, releases: Sequence[Any], i: int) -> list[Event]:
     return [event.times(count) for event, count in counted.items()]
 
 
-def plans_of(recipe: Recipe, releases: Sequence[Any]) -> list[tuple[Event, ...]]:
+def plans_of(recipe: Recipe, releases: Sequence[Any]) -> list[Committed]:
     """The same of each node of this rank; equal schedules are one object."""
     if not releases:
-        return [()] * len(recipe.weight)
-    made: dict[Any, tuple[Event, ...]] = {}
+        return [Committed()] * len(recipe.weight)
+    made: dict[Any, Committed] = {}
     keys = list(zip(_cases(recipe, releases), map(tuple, recipe.alpha.T.tolist())))
     for i, key in enumerate(keys):
         if key not in made:
-            made[key] = tuple(events_of(recipe, releases, i))
+            made[key] = Committed(tuple(events_of(recipe, releases, i)))
     return [made[key] for key in keys]
 
 
@@ -117,6 +118,7 @@ class Choice(NamedTuple):
 
     eta: float
     smoothing: Smoothing
+    excess: float = float("nan")  # what it is forecast to lose; of a network too large to follow nobody knows
 
     @property
     def words(self) -> str:
@@ -150,7 +152,8 @@ def with_penalty(config: Config, node: Node, recipe: Recipe) -> tuple[Recipe, Ch
             forecasts += [_forecast(config, node, recipe, A, rows[order], choice) for choice in mine]
     best: dict[float, Choice] = {}  # of each penalty, the least forecast first
     for at in np.argsort(forecasts, kind="stable"):
-        best.setdefault(choices[at].eta, choices[at])
+        known = float(forecasts[at]) if A is not None else float("nan")
+        best.setdefault(choices[at].eta, choices[at]._replace(excess=known))
     refusal = None
     for choice in world.broadcast(list(best.values())):
         chosen = at_penalty(node, choice.eta, choice.smoothing)

@@ -47,7 +47,13 @@ def outlook(prepared: Prepared, plan: Plan | None) -> str:
     ]
     if plan is not None and plan.choice is not None:
         lines.append(f"penalty    {plan.choice.words}")
-    return "\n".join(lines)
+    return "\n".join([*lines, *foretold(prepared, plan)])
+
+
+def foretold(prepared: Prepared, plan: Any) -> list[str]:
+    """What the rule beside the algorithm expects of its plan; called by every rank."""
+    found = None if plan is None else prepared.world.on_root(plan.forecast)
+    return [f"forecast   {found.words}"] if found is not None and found.tells else []
 
 
 def _planned_loss(prepared: Prepared, plan: Plan | None) -> str:
@@ -60,11 +66,11 @@ def _planned_loss(prepared: Prepared, plan: Plan | None) -> str:
     from distadmm.privacy.accounting import accountant
 
     adjacency, worst, published = plan.recipe.adjacency, 0.0, 0.0
-    for events in set(plan.events):
+    for events in {each.events for each in plan.schedules}:
         worst = max(worst, accountant.epsilon(list(events), delta, adjacency))
         published = max(published, accountant.published_epsilon(list(events), adjacency))
     worst, published = max(prepared.world.allgather((worst, published)))
-    count = sum(event.releases for event in plan.events[0])
+    count = sum(event.releases for event in plan.schedules[0].events)
     return planned_loss(worst, delta, adjacency, published, count)
 
 
@@ -124,7 +130,7 @@ def on_a_wide_area_network(prepared: Prepared, run: Any) -> float | None:
     compute = problem.seconds / (len(problem.objectives) * made)
     if tree is not None:
         messages = run.iterations * [run.bytes / run.iterations / tree.messages]  # on average
-        roll = prepared.config.algorithm.roll and prepared.config.privacy.wanted
+        roll = prepared.config.algorithm.survives and prepared.config.privacy.wanted
         return wall_clock_of_sums(links, tree.shape.parent, compute, messages, roll)
     exchanges = prepared.config.algorithm.mixes
     return wall_clock(links, compute, run.bytes / run.messages, run.iterations, exchanges)

@@ -91,7 +91,9 @@ def assumed(prepared: Prepared, node: Node) -> str:
         return "nor if its word is taken: not all that it sent was drawn for as its schedule says"
     recipe, delta = replace(release.recipe, unverified=""), config.privacy.delta
     plans = sizing.plans_of(recipe, release.listed)
-    prices = world.each_once(lambda plan: accountant.epsilon(list(plan), delta, recipe.adjacency), plans)
+    prices = world.each_once(
+        lambda plan: accountant.epsilon(list(plan.events), delta, recipe.adjacency), plans
+    )
     worst = max(world.allgather(max(prices[plan] for plan in plans)))
     seeded, by = config.privacy.rng != "secure", strangers(prepared)
     does = " and ".join([SCHEDULED] * ("--algorithm" in by) + [BOUNDED] * (len(by) > ("--algorithm" in by)))

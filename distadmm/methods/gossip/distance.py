@@ -19,7 +19,7 @@ def planned(prepared: Prepared, recipe: Recipe) -> Learned:
     """Of the whole schedule; called by every rank."""
     node, config = prepared.node, prepared.config
     here = [
-        (int(i), tuple(recipe.planned(at)), _hides(recipe.queries[at], recipe.mode))
+        (int(i), recipe.planned(at).events, _hides(recipe.queries[at], recipe.mode))
         for at, i in enumerate(node.network.nodes)
     ]
     gathered, A = node.network.world.allgather(here), forecast.adjacency(node.network)

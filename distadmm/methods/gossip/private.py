@@ -16,6 +16,7 @@ from distadmm.methods.consensus import forecast, smoothing
 from distadmm.methods.consensus import private as consensus
 from distadmm.methods.consensus.private import armed, settle
 from distadmm.methods.consensus.smoothing import Smoothing
+from distadmm.methods.forecasts import Forecast
 from distadmm.methods.gossip import optimised, rule
 from distadmm.methods.gossip.release import Gradients, Paired, Recipe, paired, terms_of
 from distadmm.privacy.accounting import accountant, gaussian, pairwise_gaussian, scopes
@@ -24,6 +25,7 @@ from distadmm.privacy.accounting.kept import Kept
 from distadmm.privacy.accounting.schedule import require_few
 from distadmm.privacy.accounting.trust import Trust
 from distadmm.privacy.ledger.books import Books
+from distadmm.privacy.ledger.schedules import Committed
 from distadmm.privacy.noise import masks, pairwise, sources
 from distadmm.privacy.noise.queries import Query
 from distadmm.problems.losses import loss_named
@@ -45,9 +47,9 @@ class Plan:
 
     recipe: Recipe
     node: Node
-    forecast: float  # expected excess of the nodes' mean loss, by public facts alone
+    expected: float  # excess of the nodes' mean loss, by public facts alone
     words: str  # of the constants
-    events: Sequence[tuple[Event, ...]]  # what each node here reserves: empty without a proved price
+    schedules: Sequence[Committed]  # what each node here reserves
     hosted: int = 1  # nodes of one rank, at most
     releases: tuple[Any, ...] = ()
     penalty: None = None
@@ -64,6 +66,9 @@ class Plan:
     @property
     def smoothing(self) -> Smoothing:
         return self.recipe.constants.after
+
+    def forecast(self) -> Forecast:
+        return Forecast(self.recipe.constants, np.array([self.expected]), consensus.PUBLIC)
 
     def release(self, books: Books, source: sources.Source, phases: int) -> Gradients:
         recipe, network = self.recipe, self.node.network
@@ -144,14 +149,15 @@ def plan_of(prepared: Prepared) -> Plan:
         tolerance=node.problem.tolerance if algorithm.solves else None, **made,
     )  # fmt: skip
     hosted = max(world.allgather(node.network.n_local))
-    events = [() if missed else tuple(recipe.planned(i)) for i in range(len(recipe.queries))]
+    bare, here = Committed().doubted(missed), range(len(recipe.queries))
+    schedules = [bare if missed else recipe.planned(i) for i in here]
     words = constants.words(algorithm.unit(node)) + noise.words
     learned = None
     if algorithm.by_distance:
         from distadmm.methods.gossip.distance import planned
 
         learned = planned(prepared, recipe)
-    return Plan(recipe, node, expected, words, events, hosted, learned=learned)
+    return Plan(recipe, node, expected, words, schedules, hosted, learned=learned)
 
 
 def _began_unweighed(folder: str | None) -> bool:

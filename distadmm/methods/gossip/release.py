@@ -20,6 +20,7 @@ from distadmm.errors import Unsolved, require
 from distadmm.methods.gossip.rule import Constants, Noise
 from distadmm.privacy.accounting.events import Adjacency, Array, Event, Unbounded
 from distadmm.privacy.accounting.pairwise_gaussian import PairwiseGaussian
+from distadmm.privacy.ledger.schedules import Committed
 from distadmm.privacy.noise import mechanism, pairwise, protected
 from distadmm.privacy.noise.queries import Query
 from distadmm.ranks.conditions import Conditions
@@ -111,9 +112,9 @@ class Recipe:
         query = self.query(i, k)
         return query.event if isinstance(query, Paired) else query.event(self.mode)
 
-    def planned(self, i: int) -> list[Event]:
+    def planned(self, i: int) -> Committed:
         """All that node i will release."""
-        return [self.event(i, 1)] * bool(self.first) + [self.event(i).times(self.steps)]
+        return Committed((*[self.event(i, 1)] * bool(self.first), self.event(i).times(self.steps)))
 
     @property
     def pairwise(self) -> bool:

@@ -20,11 +20,12 @@ from distadmm.methods.istdp import printed, private, solver
 from distadmm.methods.istdp.plan import Plan, make_plan
 from distadmm.methods.istdp.release import Desk, GridGradient, NoisyGradient, Paid, Price, price_of
 from distadmm.methods.istdp.solver import Solution
-from distadmm.privacy.accounting.events import Adjacency, Event, Gaussian, Leakage, Unbounded
+from distadmm.privacy.accounting.events import Adjacency, Gaussian, Leakage, Unbounded
 from distadmm.privacy.accounting.scopes import Hypothesis, claim
 from distadmm.privacy.accounting.statements import Statement, of_claim, refuted
 from distadmm.privacy.ledger.books import open_ledger
 from distadmm.privacy.ledger.rules import MemoryLedger
+from distadmm.privacy.ledger.schedules import Committed
 from distadmm.privacy.ledger.tally import is_committed
 from distadmm.privacy.noise.mechanism import Noise, source_of
 from distadmm.privacy.noise.release import UNCHECKED
@@ -138,8 +139,8 @@ def solve_private(
     price = price_of(plan, mode)
     course = sound_course(X, y, smooth, price, ledger, source_of(mode, seed), penalty, intercept)
     if mode == "secure":
-        _enter(X, y, ledger, spent_on(price, smooth, unsaid), delta, account)
-    ledger.commit(price.schedule, plan.adjacency)
+        _enter(X, y, ledger, price.schedule.doubted(unsaid or unchecked(smooth)), delta, account)
+    ledger.commit(price.schedule.events, plan.adjacency)
     file = note_unchecked(ledger, smooth)
     state, history = _run(course, watch)
     said = said_of(ledger, delta)
@@ -148,7 +149,7 @@ def solve_private(
 
 
 def _enter(
-    X: Array, y: Array, ledger: MemoryLedger, plan: list[Event], delta: float, account: str | None
+    X: Array, y: Array, ledger: MemoryLedger, schedule: Committed, delta: float, account: str | None
 ) -> None:
     from distadmm.data.content import of_matrix
     from distadmm.privacy.ledger.account import Account
@@ -161,7 +162,7 @@ def _enter(
         )
 
     rows = of_matrix(X, y, Account(account).key())
-    enter(unwritten(None), account, [ledger], [plan], rows.marks, delta, say=say)
+    enter(unwritten(None), account, [ledger], [schedule], rows.marks, delta, say=say)
 
 
 def sound_course(
@@ -183,19 +184,17 @@ def sound_course(
     return Course(method, Desk(Paid(ledger, xi, **kept)), plan.iterations)
 
 
-def spent_on(price: Price, loss: Loss, unsaid: str = "") -> list[Event]:
-    """What a run is entered with in the account of its rows."""
+def unchecked(loss: Loss) -> str:
+    """A slope that is not this package's own may make a record's gradient of other records: nothing bounds it."""
     file = foreign(loss)
-    why = unsaid or (f"{UNCHECKED} {file}" if file else "")
-    return [*price.schedule, *([Unbounded(why)] if why else [])]
+    return f"{UNCHECKED} {file}" if file else ""
 
 
 def note_unchecked(ledger: MemoryLedger, loss: Loss) -> str:
-    """A slope that is not this package's own may make a record's gradient of other records: nothing bounds it."""
-    file = foreign(loss)
-    if file and not any(event.unbounded for event in ledger.events):
-        ledger.expose(f"{UNCHECKED} {file}", iteration=0)
-    return file
+    why = unchecked(loss)
+    if why and not any(event.unbounded for event in ledger.events):
+        ledger.expose(why, iteration=0)
+    return foreign(loss)
 
 
 def note_sanitised(ledger: MemoryLedger, pairs: Sequence[str]) -> None:
@@ -267,7 +266,8 @@ def printed_price(
         epsilon=epsilon, delta=delta, adjacency=adjacency, clip=bound, divisor=1.0, iterations=iterations,
         dimension=dimension, noise_multiplier=event.noise_multiplier, steps=steps, lam=lam, alpha=alpha or 30.0,
     )  # fmt: skip
-    return Price(plan, event, sigma, math.inf)
+    refused = Unbounded(printed.REFUTED, epsilon)
+    return Price(plan, event, sigma, math.inf, Committed(beside=(refused,)))
 
 
 def printed_course(

@@ -18,9 +18,11 @@ from distadmm.methods.istdp.plan import Plan
 from distadmm.methods.istdp.private import ClippedGradient, blocks
 from distadmm.privacy.accounting.events import Event, Gaussian
 from distadmm.privacy.ledger.rules import MemoryLedger
+from distadmm.privacy.ledger.schedules import Committed
 from distadmm.privacy.noise.mechanism import Noise
 from distadmm.privacy.noise.queries import Query, within
 from distadmm.problems.losses import Array, Loss
+from distadmm.ranks.fabric import Fabric
 
 _BITS = 16  # of a unit row, and of a slope in units of C
 _THETA_BITS = 20  # of theta after the point, where the gradient is taken
@@ -35,10 +37,7 @@ class Price:
     event: Event  # of each of its releases
     sigma: float  # of the noise on each coordinate of xi
     epsilon: float  # of the whole schedule, at the plan's delta; infinite for the printed form
-
-    @property
-    def schedule(self) -> list[Event]:
-        return [self.event.times(self.plan.iterations)]
+    schedule: Committed
 
 
 def price_of(plan: Plan, mode: str) -> Price:
@@ -50,7 +49,8 @@ def price_of(plan: Plan, mode: str) -> Price:
     if mode == "secure":
         query = query_of(plan)
         event, sigma = query.event(mode), query.sigma * plan.clip / plan.divisor
-    return Price(plan, event, sigma, epsilon(event.times(plan.iterations), plan.delta, plan.adjacency))
+    every = event.times(plan.iterations)
+    return Price(plan, event, sigma, epsilon(every, plan.delta, plan.adjacency), Committed((every,)))
 
 
 class NoisyGradient:
@@ -158,20 +158,10 @@ class Paid:
         self.ledger.checkpoint(k - 1)
 
 
-class Silence:
-    """The fabric of one member: there is nobody to send to."""
-
-    absent: Array | None = None
-
-    def begin(self, k: int) -> None: ...
-
-    def close(self) -> None: ...
-
-
 class Desk:
     """The place of the one member of a run that sends no messages."""
 
-    fabric = Silence()
+    fabric = Fabric()  # there is nobody to send to
 
     def __init__(self, release: Paid, rows: Any = None):
         self.release, self.rows = release, rows

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from distadmm.data import synthetic
+from distadmm.methods.forecasts import Forecast
 from distadmm.methods.masked.learner import Learner
 from distadmm.methods.masked.masked import rows_sum
 from distadmm.methods.masked.rows import Rows
@@ -21,13 +22,14 @@ _ROWS, _RUNS = 3000, 5
 _NOISE = 0x464F5245
 
 
-def expected_excess(rule: Rule) -> float:
-    """Expected mean log loss of the model above that of the best one; NaN where nothing is known of such a run."""
+def forecast_of(rule: Rule) -> Forecast:
+    """Of the mean log loss; NaN where nothing is known of such a run."""
     if rule.loss != "logistic" or rule.columns > LARGEST or rule.of_nodes:
-        return float("nan")
+        return Forecast(rule, np.array([np.nan]))
     rows = min(rule.rows, max(_ROWS, 6 * rule.columns))
     tables = (synthetic.table(rows, rule.columns, 0, run) for run in range(_RUNS))
-    return float(np.mean(excesses(rule, [objective(X, y) for X, y in tables])))
+    each = excesses(rule, [objective(X, y) for X, y in tables])
+    return Forecast(rule, each, "on synthetic rows of this shape")
 
 
 def objective(X: Array, y: Array) -> GeneralisedLinear:

@@ -66,7 +66,7 @@ class Masked:
 
     tree: ClassVar[bool] = True
     matrix_free: ClassVar[bool] = False
-    roll: ClassVar[bool] = True
+    survives: ClassVar[bool] = True
     spectrum: ClassVar[bool] = False
     house: ClassVar[str] = "distadmm.methods.masked"
 

@@ -5,8 +5,8 @@ A hypothesis that nobody established makes epsilon infinite, under its name; non
 
 import math
 import sys
-from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +16,12 @@ from distadmm.algorithm import Node
 from distadmm.errors import require
 from distadmm.methods.consensus import private as consensus
 from distadmm.methods.consensus.worth import weakest_statement
+from distadmm.methods.forecasts import Forecast
 from distadmm.methods.masked import learner, masked, sums
 from distadmm.methods.masked.machine import cuts_nodes, forgets_labels, keeps_rows_apart
 from distadmm.methods.masked.rule import ADJACENCIES, LEAST_SD, SHRINK, Rule
 from distadmm.privacy.accounting import gaussian, scopes
-from distadmm.privacy.accounting.events import Event, Unbounded
+from distadmm.privacy.accounting.events import Event
 from distadmm.privacy.accounting.kept import Kept
 from distadmm.privacy.accounting.shared_discrete_gaussian import (
     SharedDiscreteGaussian,
@@ -28,6 +29,7 @@ from distadmm.privacy.accounting.shared_discrete_gaussian import (
     least_roster,
 )
 from distadmm.privacy.ledger.filter import GaussianFilter
+from distadmm.privacy.ledger.schedules import Filtered
 from distadmm.privacy.noise import signing
 from distadmm.privacy.noise.masks import Key, Member, be8, drawn, f8, members_of
 from distadmm.privacy.noise.sources import Source
@@ -75,11 +77,29 @@ class Plan:
         claim = scopes.claim("masked", self.verified, sums=self.facts)
         return {"claim": claim, "trust": f"coalition:{self.rule.colluding}"}
 
+    @cached_property
+    def schedule(self) -> Filtered:
+        """The sums of a run in which no round is lost, and one more that takes what these leave of the budget."""
+        asked = tuple(self.event(ask, self.rule.nodes, r) for r, ask in enumerate(learner.asks(self.rule)))
+        if self.unverified:
+            return Filtered(asked, None).doubted(self.unverified)
+        mus = [float(event.gdp_mu(self.rule.adjacency) or 0.0) for event in asked]  # type: ignore[arg-type]
+        left = SHRINK * self.mu**2 - math.fsum(mu * mu for mu in mus)
+        one, rest = max(zip(mus, range(len(mus)))), tuple[Event, ...]()
+        if left > 0:
+            event = asked[one[1]]
+            rest = (replace(event, sensitivity_grid=math.sqrt(left) / one[0] * event.sensitivity_grid),)
+        return Filtered(asked, GaussianFilter(self.epsilon, self.delta, self.mu, exact=True), rest)
+
     @property
-    def budgets(self) -> list[GaussianFilter | None]:
-        """What each ledger of a rank admits, of as many nodes as a rank has at most."""
-        limit = None if self.unverified else GaussianFilter(self.epsilon, self.delta, self.mu, exact=True)
-        return [limit] * self.hosted
+    def schedules(self) -> list[Filtered]:
+        """Of each node of a rank, of as many as a rank has at most."""
+        return [self.schedule] * self.hosted
+
+    def forecast(self) -> Forecast:
+        from distadmm.methods.masked.forecast import forecast_of
+
+        return forecast_of(self.rule)
 
     def event(self, ask: learner.Ask, roster: int, r: int = 0) -> SharedDiscreteGaussian:
         """The price of a sum over so many nodes, of which every one pays the same."""
@@ -91,11 +111,6 @@ class Plan:
             dimension=ask.words, coalition=rule.colluding, nodes=rule.nodes, least=self.least,
             mask_degree=self.mask_degree, round=r, roster=roster,
         )  # fmt: skip
-
-    @property
-    def schedule(self) -> list[SharedDiscreteGaussian]:
-        """What a run costs in which no round is lost; of one with lost rounds, the filter admits no more."""
-        return [self.event(ask, self.rule.nodes, r) for r, ask in enumerate(learner.asks(self.rule))]
 
     def committed(self) -> bytes:
         """The terms, as they are hashed."""
@@ -228,10 +243,9 @@ def armed(prepared: Prepared, plan: Plan, run: Running) -> Node:
         contents = consensus.contents_of(prepared)
     require_rows_of_their_own(world, contents)
     with world.together():
-        books = consensus.books_of(prepared, plan, run, source, contents, plan.budgets)
+        books = consensus.books_of(prepared, plan, run, source, contents)
     node = prepared.node
-    most = [at_most(plan, ledger.events) for ledger in books.ledgers]
-    consensus.enter(prepared, run, books, most, contents, held=False)
+    consensus.enter(prepared, run, books, plan.schedules, contents)
     for ledger in books.ledgers:
         ledger.account = None  # the whole budget is entered, and the ledger's own filter admits no more
     consensus.note_sanitised(prepared, books)
@@ -242,22 +256,9 @@ def armed(prepared: Prepared, plan: Plan, run: Running) -> Node:
     release = sums.Sums(plan.rule, node.tree, books, source, members, plan)
     armed = node.having(release=release)
     release.watch(node.network, node.start, file)
+    if config.algorithm.survives:
+        node.tree.survive()
     return armed
-
-
-def at_most(plan: Plan, charged: Sequence[Event]) -> Sequence[Event]:
-    """All that a ledger may ever be charged: the schedule and what it leaves of the budget, whatever was `charged` of
-    it by a run that goes on, for lost rounds change what is asked."""
-    if plan.unverified:
-        return [Unbounded(plan.unverified)]
-    adjacency = plan.rule.adjacency
-    beside = [event for event in charged if not isinstance(event, SharedDiscreteGaussian)]
-    left = SHRINK * plan.mu**2 - math.fsum(event.gdp_mu(adjacency) ** 2 for event in plan.schedule)  # type: ignore[arg-type]
-    if left <= 0:
-        return [*beside, *plan.schedule]
-    one = max(plan.schedule, key=lambda event: event.gdp_mu(adjacency))  # type: ignore[arg-type]
-    share = math.sqrt(left) / one.gdp_mu(adjacency)  # type: ignore[arg-type]
-    return [*beside, *plan.schedule, replace(one, sensitivity_grid=share * one.sensitivity_grid)]
 
 
 def set_up(node: Node, plan: Plan, source: Source, books: Any) -> dict[int, Member]:

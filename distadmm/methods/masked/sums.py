@@ -49,8 +49,6 @@ class Sums(Unprotected):
         self._roster = self.members[0].roster
         self.lost = 0  # rounds
         self.roll = Roll(tree.network.world)
-        tree.network.world.patience = tree.patience / 2
-        tree.network.world.dog.survives = True
 
     def _entered(self) -> int:
         """How many rounds any node has entered; what one paid for all pay for, so that all can afford the same."""
@@ -146,7 +144,9 @@ class Sums(Unprotected):
             if whole is None or len(whole) != sent[0].nbytes:
                 raise lost or Lost([], "a sum was not passed on")
             total = np.frombuffer(whole, dtype=np.int64)
-        tree.gone.update(np.flatnonzero(~np.isin(tree.post.hosts, list(heard))).tolist())
+        for node in np.flatnonzero(~np.isin(tree.post.hosts, list(heard))).tolist():
+            if node not in tree.lost:
+                tree.on_loss(node)
         return total, blamed | set(gone)
 
     def call(self, said: bytes) -> dict[int, bytes]:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 from distadmm.methods.consensus.words import closing as closing_of_models
-from distadmm.methods.consensus.words import not_covered, on_a_wide_area_network
+from distadmm.methods.consensus.words import foretold, not_covered, on_a_wide_area_network
 from distadmm.privacy.accounting import masked_statements as statements
 from distadmm.privacy.accounting.statements import circumstances
 from distadmm.run.setup import Prepared
 
 if TYPE_CHECKING:
     from distadmm.methods.masked.private import Plan
-    from distadmm.methods.masked.rule import Rule
 
 __all__ = ["beyond", "closing", "not_covered", "note", "on_a_wide_area_network", "outlook", "said"]
 
@@ -33,21 +31,11 @@ def outlook(prepared: Prepared, plan: Plan | None) -> str:
         f"rounds     at most {rule.most_rounds}: {', '.join(kinds)}; rule {rule.name}, b = {rule.bits} bits",
         f"messages   {messages} a round, {messages * rule.most_rounds} in all, {messages * size / 1e6:.1f} MB",
         *([f"doubt      {plan.doubt}"] if plan.doubt else []),
-        *_forecast(prepared, rule),
+        *foretold(prepared, plan),
         f"roster     the run ends when fewer than {plan.least} of {rule.nodes} nodes are left",
         *_sentences(plan, prepared),
     ]
     return "\n".join(lines)
-
-
-def _forecast(prepared: Prepared, rule: Rule) -> list[str]:
-    """From public numbers alone; nothing where no rows are made up."""
-    from distadmm.methods.masked.forecast import expected_excess
-
-    excess = prepared.world.on_root(lambda: expected_excess(rule))
-    if math.isnan(excess):
-        return []
-    return [f"forecast   mean log loss {excess:.3g} above the best model's, on synthetic rows of this shape"]
 
 
 def closing(s: dict[str, Any], optimum: float | None) -> list[tuple[str, str]]:

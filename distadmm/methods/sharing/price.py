@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from distadmm.data.parts import Parts
@@ -11,11 +11,11 @@ from distadmm.errors import require
 from distadmm.methods.sharing import private
 from distadmm.methods.sharing.messages import PrivacyOptions, agreement, given_bounds
 from distadmm.privacy.accounting import statements
-from distadmm.privacy.accounting.events import Adjacency, Event, Leakage, Unbounded
+from distadmm.privacy.accounting.events import Adjacency, Leakage
 from distadmm.privacy.accounting.scopes import Hypothesis, claim
-from distadmm.privacy.ledger.filter import budget
+from distadmm.privacy.ledger.schedules import Committed
 from distadmm.privacy.noise.mechanism import source_of
-from distadmm.privacy.noise.queries import Query, Releases
+from distadmm.privacy.noise.queries import BARE, Query, Releases, committed
 from distadmm.privacy.noise.release import UNCHECKED
 from distadmm.problems.losses import Logistic, Loss, foreign
 from distadmm.ranks.star import Star
@@ -39,11 +39,12 @@ CLAIMS = {
 class Account(NamedTuple):
     """What the ledger of one party is opened with."""
 
-    queries: tuple[Query, ...]  # the whole schedule; empty: what is sent has no bound
+    schedule: Committed
     adjacency: Adjacency = "replace"
     epsilon: float | None = None  # the budget
     claim: Mapping[str, Any] | None = None
     scope: str = "person"
+    query: Query | None = None  # of vectors: what is released in each iteration
 
 
 class Price(NamedTuple):
@@ -62,8 +63,10 @@ def open_price(star: Star, privacy: PrivacyOptions, file: str = "") -> Price:
     if privacy.mechanism == "paper":
         said, scope, why = [statements.PRINTED], "feature", statements.EQUATION_10
     facts = {"epsilon": math.inf, "delta": privacy.delta, "adjacency": privacy.adjacency, "statement": why}
-    accounts = {m: Account((), scope=scope) for m in star.hosted}
-    return Price(accounts, said, facts, unchecked=f"{UNCHECKED} {file}" if file else "")
+    unchecked = f"{UNCHECKED} {file}" if file else ""
+    bare = Committed().doubted(unchecked or BARE)
+    accounts = {m: Account(bare, scope=scope) for m in star.hosted}
+    return Price(accounts, said, facts, unchecked=unchecked)
 
 
 def spoken(price: Price, options: Any, star: Star, loss: Loss) -> Price:
@@ -96,7 +99,10 @@ def as_unchecked(price: Price, privacy: PrivacyOptions, file: str, worst: float,
         given, seeded = (worst, privacy.delta, privacy.adjacency or "replace"), privacy.noise != "secure"
         said.append(f"{statements.if_assumed(*given, file, seeded=seeded, does=statements.BOUNDED)}.")
     said += [f"{statements.BESIDES}: {beside}."] if beside else []
-    accounts = {m: each._replace(epsilon=None) for m, each in price.accounts.items()}
+    accounts = {
+        m: each._replace(epsilon=None, schedule=each.schedule.doubted(why))
+        for m, each in price.accounts.items()
+    }
     later = {"privacy": {"statement": " ".join(said), "mu": None}}
     facts = {**price.facts, "epsilon": math.inf, "statement": why, **later}
     return price._replace(accounts=accounts, said=said, facts=facts, unchecked=why)
@@ -106,19 +112,16 @@ def _statements(price: Price, privacy: PrivacyOptions, star: Star) -> tuple[list
     """One for all parties that claim the same, as ledgers compose; the most that one says, and why if infinite."""
     from distadmm.privacy.ledger import compose
 
-    mine = {
-        m: (account, tuple(query.event(privacy.noise) for query in account.queries if query.sigma > 0))
-        for m, account in price.accounts.items()
-    }
-    every = sorted((m, *one) for part in star.world.allgather(mine) for m, one in part.items())
-    alike: dict[tuple[Any, ...], list[tuple[Account, tuple[Event, ...]]]] = {}
-    for _, account, events in every:
-        claimed = account.claim or {}
-        alike.setdefault((claimed.get("scope"), account.adjacency), []).append((account, events))
+    parts = star.world.allgather(price.accounts)
+    every = {m: part[m] for part in parts for m in part}
+    alike: dict[tuple[Any, ...], list[Account]] = {}
+    for m in sorted(every):
+        claimed = every[m].claim or {}
+        alike.setdefault((claimed.get("scope"), every[m].adjacency), []).append(every[m])
     reading: Any = "certificate" if privacy.noise == "secure" else "simulation"
-    texts, worst, why = [], max((account.epsilon or 0.0 for _, account, _ in every), default=0.0), ""
+    texts, worst, why = [], max((account.epsilon or 0.0 for account in every.values()), default=0.0), ""
     for group in alike.values():
-        first, held = group[0][0], [compose.Node(compose.spending(events)) for _, events in group]
+        first, held = group[0], [compose.Node(compose.spending(each.schedule.events)) for each in group]
         blocks = {block.spent for block in compose.blocks(held, compose.NODES[first.scope][0])}
         claimed, terms = first.claim or {}, (first.adjacency, privacy.delta)
         found = [statements.of_claim(reading, claimed, each, *terms, committed=True) for each in blocks]
@@ -142,8 +145,10 @@ def vectors_price(prepared: Prepared) -> Price:
     for m in star.home:
         if m >= algorithm.first:  # asked of all: it refuses what has no bound
             of = prepared.problem, prepared.row[m], prepared.parts.rows
-            queries = (algorithm.query(*of, privacy.noise, mu, rounds),) * rounds
-            accounts[m] = Account(queries, "replace", privacy.epsilon, CLAIMS[privacy.mechanism], scope)
+            query = algorithm.query(*of, privacy.noise, mu, rounds)
+            schedule = committed([query] * rounds, privacy.noise)
+            claimed = CLAIMS[privacy.mechanism]
+            accounts[m] = Account(schedule, "replace", privacy.epsilon, claimed, scope, query)
     facts = _summary(privacy) | {"privacy": {"mu": None}}
     note = [prepared.note] if prepared.note else []
     return Price({m: accounts[m] for m in star.hosted if m in accounts}, note, facts)
@@ -171,15 +176,16 @@ def moments_price(star: Star, privacy: PrivacyOptions, parts: Parts, loss: Loss)
         if m > 1:
             width = parts.train[m].shape[1]
             plan = private.plan(agreed, m, width, privacy.noise, slopes.sigma if slopes else 0.0)
-            queries = tuple(plan.queries(privacy.noise, width))
+            schedule = committed(plan.queries(privacy.noise, width), privacy.noise)
             steepest = private.slope_clip(slopes.sigma) if slopes else 1.0
             whole = privacy.noise == "secure" and agreed.bounds[m].sums_exactly(parts.rows, steepest)
             said_of = claim(scope, established, beside=beside, **({"exact": True} if whole else {}))
-            accounts[m] = Account(queries, adjacency, privacy.epsilon, said_of)
+            accounts[m] = Account(schedule, adjacency, privacy.epsilon, said_of)
         elif slopes is not None:
             own: Adjacency = "label" if privacy.protect == "label" else "replace"
             one = privacy.epsilon_one or privacy.epsilon
-            accounts[m] = Account((slopes,), own, one, claim("moments-slopes", established, beside=beside))
+            schedule = committed([slopes], privacy.noise)
+            accounts[m] = Account(schedule, own, one, claim("moments-slopes", established, beside=beside))
     said = [*([] if agreed.mu else [statements.OPEN_REPLIES]), *([agreed.note] if agreed.note else [])]
     later = {  # what releases of scores need to know
         "statement": " ".join(said),
@@ -225,20 +231,20 @@ def opened(
     from distadmm.privacy.ledger.file import path_of
 
     if run.folder is None:
-        require(not any(each.queries for each in price.accounts.values()), "a private run needs a directory")
+        noisy = price.agreed or any(each.schedule.events for each in price.accounts.values())
+        require(not noisy, "a private run needs a directory")
         return {}
     folder, out = run.folder / "ledger", {}
-    here = any(query.sigma > 0 for account in price.accounts.values() for query in account.queries)
+    here = any(account.schedule.events for account in price.accounts.values())
     noisy = any(star.world.allgather(here))
     contents = _contents(price, privacy, star, parts, noisy)
     mode = privacy.noise if noisy else "simulation"
     with star.world.together():
         source = source_of(mode, seed if mode == "simulation" else None)
         for m, account in price.accounts.items():
-            events = [query.event(mode) for query in account.queries if query.sigma > 0]
             limit = None
-            if account.epsilon and events:
-                limit = budget(account.epsilon, privacy.delta, events, adjacency=account.adjacency)
+            if account.schedule.events:
+                limit = account.schedule.limit(account.epsilon, privacy.delta, account.adjacency)
             earlier = run.resumed and path_of(folder, m).exists()
             ledger = open_ledger(
                 folder, m, resume=earlier, held=True, adjacency=account.adjacency,
@@ -257,15 +263,11 @@ def opened(
         from distadmm.run.spending import enter
 
         ledgers = [each.ledger for each in out.values()]
-        plans = [
-            () if ledger.events else _planned(price.accounts[m].queries, mode, price.unchecked)
-            for m, ledger in zip(out, ledgers)
-        ]
-        marks = Contents.of(contents).marks
-        enter(run, privacy.account, ledgers, plans, marks, privacy.delta, owners=parts.owners)
+        schedules, marks = [price.accounts[m].schedule for m in out], Contents.of(contents).marks
+        enter(run, privacy.account, ledgers, schedules, marks, privacy.delta, owners=parts.owners)
     with star.world.together():
         for m, account in price.accounts.items():
-            out[m].commit(account.queries)
+            out[m].commit(account.schedule)
             if price.unchecked and not any(event.unbounded for event in out[m].ledger.events):
                 out[m].ledger.expose(price.unchecked, iteration=0)
     return out
@@ -282,11 +284,3 @@ def _contents(
 
     key = Book(privacy.account).key()
     return {m: parts.content(m, key) for m in price.accounts}
-
-
-def _planned(queries: Sequence[Query], mode: str, unchecked: str) -> list[Event]:
-    """What an account is told that a party will release."""
-    if unchecked:
-        return [Unbounded(unchecked)]
-    bare = [Unbounded("sent without noise")] if any(q.sigma == 0 for q in queries) or not queries else []
-    return [*(query.event(mode) for query in queries if query.sigma > 0), *bare]

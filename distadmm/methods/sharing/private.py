@@ -23,7 +23,7 @@ import numpy as np
 from distadmm.data.parts import Parts
 from distadmm.errors import InputError, require
 from distadmm.methods.sharing import admm, moments, observe
-from distadmm.privacy.noise.queries import Query, Releases, noise_for
+from distadmm.privacy.noise.queries import Query, Releases, committed, noise_for
 from distadmm.problems.losses import Loss
 from distadmm.ranks.star import Array, Star
 
@@ -143,7 +143,7 @@ def train(
         clip = slope_clip(query.sigma)
         if own := own or own_model(star, parts, problem.loss, agreed):
             x[1], g = own
-            releases[1].commit([query])
+            releases[1].commit(committed([query], mode))
             told = releases[1].vector(g, query, 0)
         given = {}
         for m, g in dealt(told, np.float64).items():
@@ -191,7 +191,7 @@ def _ready(
     """Of an answering party: its rows within their bounds, and its releases, committed."""
     rows = made(parts.train[m], agreed.bounds[m], exact=out.mode == "secure")
     work = plan(agreed, m, rows.width, out.mode, spread)
-    out.commit(work.queries(out.mode, rows.width))
+    out.commit(committed(work.queries(out.mode, rows.width), out.mode))
     return moments.Desk(rows, agreed.bounds[m], work, out)
 
 

@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from distadmm.errors import BudgetExhausted, InputError
+from distadmm.errors import InputError
 from distadmm.privacy.accounting.events import Array, Unbounded
 from distadmm.privacy.noise.queries import Query, Releases
+from distadmm.privacy.noise.release import leave_together
 from distadmm.privacy.noise.seal import Guard
 from distadmm.ranks.world import World
 
@@ -38,21 +39,17 @@ class Release:
 
         self._guards = {m: Guard([m], charging(out.ledger)) for m, out in self.out.items()}
 
-    def guard(self, m: int, kind: str, packet: Array) -> None:
-        """Asked by the star before a packet of party m leaves."""
-        if m in self._guards:
-            self._guards[m](kind, packet[None])
+    def guard(self, kind: str, rows: Array, seal: Any = None, member: int | None = None) -> None:
+        """Asked by the star before a packet of a party leaves."""
+        if kind == "vector" and member in self._guards:
+            self._guards[member](kind, rows[None], seal)
 
     def afford(self, k: int, world: World) -> None:
         """All ranks leave together, before anything is drawn, when one party's budget does not admit its release."""
         asked = {m: query for m, query in self.queries.items() if m in self.out}
         poor = [m for m, query in asked.items() if not self.out[m].affords(query, k - 1)]
-        poor = [m for some in world.allgather(poor) for m in some]
-        if poor:
-            raise BudgetExhausted(
-                f"the budget does not admit another release of party {min(poor)}; nothing of it was drawn or sent",
-                shared=True,
-            )
+        said = "the budget does not admit another release of party {}; nothing of it was drawn or sent"
+        leave_together(world, poor, said)
 
     def seal(self, k: int, m: int, value: Array) -> Array:
         """`value` of party m as it leaves in iteration k, without noise."""

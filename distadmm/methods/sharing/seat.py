@@ -88,7 +88,10 @@ class Seat:
             else:
                 found[name] = whole[f"state.{name}"] if self.fabric.is_centre else value
         self.release.recall(under("release.", whole))
-        self.fabric.restore([under("fabric.", part) for part in parts])
+        sent: dict[str, Array] = {}
+        for kind, count in (each for part in parts for each in under("fabric.", part).items()):
+            sent[kind] = sent.get(kind, 0) + count
+        self.fabric.restore(sent)
         return type(state)(**found)
 
 

@@ -197,11 +197,11 @@ class Books:
                 work(ledger, None if given is None else given[at])
 
     def commit(self, plans: Sequence[Sequence[Event]]) -> None:
-        """Reserve the schedule of each node."""
+        """Reserve the schedule of each node that has one."""
         require(len(plans) == len(self.ledgers), f"{len(plans)} schedules for {len(self.ledgers)} nodes")
         same: dict[tuple[int, ...], Sequence[Event]] = {}
         self._each(
-            lambda ledger, plan: ledger.commit(plan),
+            lambda ledger, plan: plan and ledger.commit(plan),
             [same.setdefault(tuple(map(id, plan)), plan) for plan in plans],
         )
 

@@ -26,9 +26,10 @@ from distadmm.privacy.accounting import accountant, kept, objective_perturbation
 from distadmm.privacy.accounting.events import Adjacency, Event, Gaussian, KNorm, Unbounded
 from distadmm.privacy.accounting.schedule import stretches
 from distadmm.privacy.ledger.books import Books
+from distadmm.privacy.ledger.schedules import Committed
 from distadmm.privacy.ledger.tally import is_committed
 from distadmm.privacy.noise.mechanism import Noise, output_noise
-from distadmm.privacy.noise.release import UNCHECKED, Array, Unprotected
+from distadmm.privacy.noise.release import UNCHECKED, Array, Unprotected, leave_together
 from distadmm.privacy.noise.sources import PURPOSES, Source
 from distadmm.ranks.graph_network import Network
 
@@ -194,11 +195,11 @@ class Protected(Unprotected):
             for events in (ledger.events for ledger in self.books.ledgers)
         )
 
-    def price(self, plans: Sequence[tuple[Event, ...]]) -> None:
+    def price(self, schedules: Sequence[Committed]) -> None:
         """Price the schedules of all ranks, each distinct one once; no price depends on data."""
         orders, adjacency = self.books.ledgers[0].tally.orders, self.recipe.adjacency
         # Nodes that plan alike share their events.
-        different = {tuple(map(id, plan)): plan for plan in plans}.values()
+        different = {tuple(map(id, each.events)): each.events for each in schedules if each.events}.values()
         distinct = list({tuple(dict.fromkeys(each.single() for each in plan)): None for plan in different})
         prices = self.world.each_once(
             lambda plan: [event.rdp(orders, adjacency) for event in plan],
@@ -210,10 +211,9 @@ class Protected(Unprotected):
         }
         rdp.learn(curves, orders, adjacency)
 
-    def commit(self, plans: Sequence[tuple[Event, ...]]) -> None:
+    def commit(self, schedules: Sequence[Committed]) -> None:
         """Reserve the whole schedule in one synced record a node."""
-        if plans:
-            self.books.commit(plans)
+        self.books.commit([each.events for each in schedules])
 
     def draw(self, k: int, quadratic: Array, factor: Array | float = 1.0) -> Array | float:
         self._k = k
@@ -245,14 +245,9 @@ class Protected(Unprotected):
         poor = [
             ledger.node for ledger, event in zip(self.books.ledgers, charges) if not ledger.affords([event])
         ]
-        poor = [node for nodes in self.world.allgather(poor) for node in nodes]
-        if poor:
-            budget = self.books.ledgers[0].budget.describe()
-            raise BudgetExhausted(
-                f"the budget {budget} does not admit the release of node {min(poor)} in iteration {k}; "
-                "nothing of it was drawn or sent",
-                shared=True,
-            )
+        budget = self.books.ledgers[0].budget.describe()
+        said = f"the budget {budget} does not admit the release of node {{}} in iteration {k}"
+        leave_together(self.world, poor, f"{said}; nothing of it was drawn or sent")
 
     def _is_replay(self, i: int) -> bool:
         return self._sent_before is not None and bool(self._sent_before.known[i])
@@ -326,11 +321,8 @@ class Protected(Unprotected):
                 kept_in.append(self.books.nodes[i])
         if self.books.ledgers[0].budget is None:
             return
-        # All ranks leave together.
-        kept_in = [node for nodes in self.world.allgather(kept_in) for node in nodes]
-        if kept_in:
-            raise BudgetExhausted(
-                f"the solve of node {min(kept_in)} in iteration {k} ended above --tolerance {self.recipe.tolerance:g}, "
-                "and no budget admits what has no bound; nothing of it was sent; raise --tolerance",
-                shared=True,
-            )
+        said = (
+            f"the solve of node {{}} in iteration {k} ended above --tolerance {self.recipe.tolerance:g}, and no budget "
+            "admits what has no bound; nothing of it was sent; raise --tolerance"
+        )
+        leave_together(self.world, kept_in, said)

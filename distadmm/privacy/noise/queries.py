@@ -13,9 +13,11 @@ import numpy as np
 from distadmm.errors import require
 from distadmm.privacy.accounting.events import Array, Event, Gaussian
 from distadmm.privacy.ledger.rules import MemoryLedger
+from distadmm.privacy.ledger.schedules import Committed
 from distadmm.privacy.noise.mechanism import GridQuery, Noise, grid_of
 from distadmm.privacy.noise.sources import Source
 
+BARE = "sent without noise"
 GRID_BITS = 20  # the grid is at least this much finer than sigma
 GRID_MARGIN = 1.0005  # what integer noise costs more than real noise, rounded far up
 # Noise on the diagonal to noise off it: sqrt(2) in floats; on a grid 7/5, just below it.
@@ -60,11 +62,10 @@ class Releases:
         self._charged = ledger.tally.releases if again else 0  # by earlier processes
         self._kept: dict[int, bytes] = {}  # what was released in an iteration, one answer behind the other
 
-    def commit(self, queries: Iterable[Query]) -> None:
+    def commit(self, schedule: Committed) -> None:
         """Reserve the whole schedule, which depends on no data, before its first release."""
-        events = [query.event(self.mode) for query in queries if query.sigma > 0]
-        if events and self.ledger.tally.schedule is None:
-            self.ledger.commit(events)
+        if schedule.events and self.ledger.tally.schedule is None:
+            self.ledger.commit(schedule.events)
         for event in self.leakage:
             if event not in self.ledger.events:
                 self.ledger.charge(event, iteration=0)
@@ -78,7 +79,7 @@ class Releases:
     def vector(self, value: Array, query: Query, iteration: int, number: int = 0) -> Array:
         """`value` with the noise of `query`; what an earlier process sent is sent again as it was, to the byte."""
         if query.sigma == 0:
-            self.ledger.expose("sent without noise", iteration=iteration)
+            self.ledger.expose(BARE, iteration=iteration)
             return value
         self.made += 1
         before = self._kept.get(iteration, b"")
@@ -118,6 +119,13 @@ class Releases:
         result = result + result.T
         result[np.diag_indices(d)] = noisy[:d] / diagonal
         return result
+
+
+def committed(queries: Iterable[Query], mode: str) -> Committed:
+    """The schedule of these; what leaves without noise has no bound, and no ledger reserves it."""
+    every = tuple(queries)
+    noisy = tuple(query.event(mode) for query in every if query.sigma > 0)
+    return Committed(noisy).doubted("" if noisy and len(noisy) == len(every) else BARE)
 
 
 def matrix_query(query: Query, mode: str, d: int) -> Query:

@@ -6,20 +6,29 @@ same with noise.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from distadmm.errors import InputError
+from distadmm.errors import BudgetExhausted, InputError
 
 if TYPE_CHECKING:
     from distadmm.privacy.ledger.books import Books
     from distadmm.privacy.noise.seal import Guard
     from distadmm.ranks.graph_network import Network
+    from distadmm.ranks.world import World
 
 Array = np.ndarray
 UNCHECKED = "unchecked code"  # of an algorithm that is not this package's own
 HEAD_BYTES = 32  # of the ledger's head, which travels with a private message
+
+
+def leave_together(world: World, refused: Sequence[int], said: str) -> None:
+    """Of all ranks, where some refuse members what they ask for; `said` has a hole for the first of these."""
+    everywhere = [member for some in world.allgather(refused) for member in some]
+    if everywhere:
+        raise BudgetExhausted(said.format(min(everywhere)), shared=True)
 
 
 class Unprotected:

@@ -89,12 +89,14 @@ class Guard:
         issued.round, issued.purpose = round, purpose
         issued.uses = math.inf if purpose == "open" else 1
 
-    def __call__(self, kind: str, rows: Array, seals: Sequence[Seal] | None = None) -> None:
-        """Let `rows` leave, or charge them.  `seals`: those that travel with them, where the fabric sends some."""
+    def __call__(
+        self, kind: str, rows: Array, seal: Sequence[Seal] | None = None, member: int | None = None
+    ) -> None:
+        """Let `rows` leave, or charge them.  `seal`: those that travel with them, where the fabric sends some."""
         issued = self._issued.get(kind)
         if issued is None:
             self._refuse(range(len(rows)), f"a message ({kind}) was sent that no release covers")
-        elif seals is not None and list(seals) != self.seals(kind):
+        elif seal is not None and list(seal) != self.seals(kind):
             self._refuse(range(len(rows)), f"a message ({kind}) was sent under another seal than its own")
         elif issued.uses < 1:
             self._refuse(range(len(rows)), f"a message ({kind}) was sent once more than was paid for")
