@@ -106,8 +106,11 @@ def half_weight(patch: Any) -> None:
 
 
 def counted_rows(patch: Any) -> None:
-    made = setup.objective
-    patch.setattr(setup, "objective", lambda *given, divisor, **shared: made(*given, divisor=None, **shared))
+    def counted(made: Any) -> Any:
+        return lambda *given, divisor, **shared: made(*given, divisor=None, **shared)
+
+    for name in ("objective", "Stack"):  # of one node, of many at once
+        patch.setattr(setup, name, counted(getattr(setup, name)))
 
 
 def unused_noise(patch: Any) -> None:

@@ -15,7 +15,7 @@ Output noise is the message less the noise-off minimiser.  One message is enough
     output noise that is part of the price and was not drawn.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, fields, replace
 from typing import Any
 
@@ -174,6 +174,11 @@ class _OneRecord:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._source, name)
+
+    def nodes(
+        self, nodes: Sequence[int], n: int, *, stacked: bool, **how: bool
+    ) -> Iterator[tuple[Any, Array]]:
+        return (self.node(i, n, **how) for i in nodes)
 
     def node(self, i: int, n: int, **how: bool) -> tuple[Any, Array]:
         X, y = self._source.node(i, n, **how)
