@@ -1218,3 +1218,22 @@ def test_dropping_out_is_refused_where_nothing_is_known_of_it() -> None:
     ):
         with pytest.raises(InputError, match=words):
             radmm.solve(name, **{**SMALL, **flags})
+
+
+@pytest.mark.parametrize("noise", [None, "local", "pairwise"])
+@pytest.mark.parametrize(
+    "method", ["gossip", "accelerated", "tracking", "preconditioned", "extra", "fixed-point"]
+)
+def test_a_dry_run_counts_what_travels(method: str, noise: str | None, tmp_path: Path, capsys) -> None:
+    words = ["--algorithm", method, "--data", "tiny", "--topology", "er5", "--iterations", "8"]
+    if noise is not None:
+        words += ["--noise-model", noise, "--mixing", "2", "--epsilon", "1", "--adjacency", "replace"]
+        words += ["--trust", "coalition:1", "--rng", "simulation"]
+    out = ["--out", str(tmp_path / "run"), "--progress", "none"]
+    assert radmm.main([*words, *out, "--dry-run"]) == 0
+    said = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("messages"))
+    assert radmm.main([*words, *out]) == 0
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert said.split(", each way")[0] == (
+        f"messages   {summary['messages']}, {1e-6 * summary['bytes']:.3g} MB in all; on each edge"
+    )

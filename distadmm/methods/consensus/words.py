@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from distadmm.privacy.accounting.statements import loss_in_words, planned_loss
@@ -20,8 +21,8 @@ DIVERGED = End.DIVERGED.word
 NO_TEST = "no test rows (--test-data FILE, or --test-fraction 0.2 of the rows)"
 
 
-def outlook(prepared: Prepared, plan: Plan | None) -> str:
-    """What `--dry-run` prints."""
+def outlook(prepared: Prepared, plan: Plan | None, messages: Sequence[tuple[int, int, str]] = ()) -> str:
+    """What `--dry-run` prints; `messages` of an edge, each way: how many, of how many numbers, what for."""
     config, node, world = prepared.config, prepared.node, prepared.world
     graph, data = prepared.description["graph"], prepared.description["data"]
     n, d = graph["nodes"], node.problem.dimension
@@ -32,17 +33,21 @@ def outlook(prepared: Prepared, plan: Plan | None) -> str:
     told = f"{data['features']} columns; how many rows there are is not told"
     if counted:
         told = f"{data['rows']} rows, {data['features']} columns, {shards}, {data['test_rows']} test rows"
-    size = 8 * d + (0 if plan is None else HEAD_BYTES)
+    head = 0 if plan is None else HEAD_BYTES
     rounds = 0 if plan is None or plan.choice is None else plan.choice.smoothing.rounds
-    messages = 2 * graph["edges"] * (config.algorithm.mixes * config.loop.iterations + 1 + rounds)
+    if not messages:
+        each = config.algorithm.mixes * config.loop.iterations
+        messages = (each, d, "of iterations"), (1, d, "to begin with"), (rounds, d, "to mix the models")
+    number = 2 * graph["edges"] * sum(count for count, _, _ in messages)
+    size = 2 * graph["edges"] * sum(count * (8 * width + head) for count, width, _ in messages)
+    parts = [f"{count} {why} ({8 * width + head} bytes)" for count, width, why in messages if count]
     lines = [f"{key} = {value}" for key, value in config.table().items()]
     lines += [
         "",
         f"network    {graph['topology']}: {n} nodes, {graph['edges']} edges, degrees "
         f"{graph['degrees'][0]} to {graph['degrees'][2]} (mean {graph['degrees'][1]:.2f}), on {world.size} rank(s)",
         f"data       {data['name']}: {told}; licence: {data['licence']}",
-        f"messages   {messages} of {size} bytes: {messages * size / 1e6:.1f} MB in all, one a directed edge and "
-        "iteration, and one to begin with" + (f", {rounds} to mix the models" if rounds else ""),
+        f"messages   {number}, {1e-6 * size:.3g} MB in all; on each edge, each way: {', '.join(parts)}",
         f"privacy    {_planned_loss(prepared, plan)}",
     ]
     if plan is not None and plan.choice is not None:

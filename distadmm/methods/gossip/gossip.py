@@ -78,6 +78,7 @@ class Noisy:
     house: ClassVar[str] = "distadmm.methods.gossip"
     spectrum: ClassVar[bool] = False
     usual: ClassVar[float] = 1.0  # rate without noise
+    carries: ClassVar[int] = 1  # vectors in one message
     rates: ClassVar[tuple[float, float]] = (1e-2, FASTEST)  # between which the rule looks for one
     second: ClassVar[str] = "momentum"  # what it looks for besides
     endures: ClassVar[bool] = True  # nodes that drop out and return

@@ -22,6 +22,7 @@ class Tracking(Noisy):
     """A step along the tracked mean of noisy gradients; models and tracks travel together."""
 
     usual: ClassVar[float] = 0.2
+    carries: ClassVar[int] = 2
 
     def starts(self, f: Array) -> Array:
         return np.concatenate([np.zeros_like(f)] * 2, axis=-1)  # y, and the gradient before

@@ -20,7 +20,16 @@ __all__ = ["beyond", "closing", "not_covered", "note", "on_a_wide_area_network",
 
 def outlook(prepared: Prepared, plan: Plan | None) -> str:
     """What `--dry-run` prints."""
-    text = consensus.outlook(prepared, plan)  # type: ignore[arg-type]
+    algorithm, d = prepared.config.algorithm, prepared.node.problem.dimension
+    use = algorithm.fixed(prepared.node) if plan is None else plan.recipe.constants
+    steps = algorithm.mixes * (prepared.config.loop.iterations - use.opening)
+    messages = [
+        (use.opening, d * (d + 1) // 2, "of second moments"),
+        (steps, d * algorithm.carries, "of iterations"),
+        (int(plan is not None and plan.recipe.pairwise), d, "to agree on keys"),
+        (use.after.rounds, d, "to mix the models"),
+    ]
+    text = consensus.outlook(prepared, plan, messages)  # type: ignore[arg-type]
     text = text.replace("\npenalty    ", "\nconstants  ")
     return "\n".join([text, *(plan.learned.words if plan is not None and plan.learned is not None else [])])
 
