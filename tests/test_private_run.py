@@ -19,7 +19,6 @@ from distadmm.files import read_npz
 from distadmm.methods.consensus import private as protect
 from distadmm.privacy.accounting import accountant
 from distadmm.privacy.accounting import statements as said_of
-from distadmm.privacy.ledger import chain
 from distadmm.problems.consensus import Problem
 from distadmm.ranks.world import World
 from distadmm.run import shell
@@ -332,8 +331,7 @@ def test_iterations_added_to_a_schedule_are_priced_as_chosen_on_the_way(
     assert radmm.main([*words(flags), "--out", str(out)]) == DONE
     assert radmm.main(["--resume", str(out), "--iterations", "24"]) == DONE
     ledgers = ledger_report.shown(
-        [ledger_report.Book.of(chain.read(out / "ledger" / f"node-{node:04d}.jsonl")) for node in range(5)],
-        1e-5,
+        ledger_report.books_of([out / "ledger" / f"node-{node:04d}.jsonl" for node in range(5)]), 1e-5
     )
     summary = json.loads((out / "summary.json").read_text())
     assert summary["statement"] == "odometer"  # a budget certifies itself, not this sum
