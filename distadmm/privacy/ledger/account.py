@@ -3,7 +3,8 @@
 One file, of lines sealed each to the one before (`chain`), locked while it is read and written:
 
     open    the file
-    run     what a run is about to release: node by node its rows (keyed names and marks), events, adjacency, trust
+    alike   what a run is about to release: its nodes' rows (keyed names and marks), events, adjacency, trust, those
+            that spend alike together; `run` in files that tell them node by node
     limit   most that may be spent on rows: of one run's, or of all that the file knows
     heads   the last entry of each ledger of a run, when it ended
 
@@ -220,15 +221,15 @@ class State:
         run = self.runs.setdefault(entry["of"], Entered(entry["of"], entry["where"]))
         run.marks |= self.runs[entry["as"]].marks if entry["as"] else _unpacked(entry["marks"])
         plans = [tuple(event_from_json(line) for line in plan) for plan in entry["plans"]]
-        for node, names, plan, adjacency, scope, trust in entry.get(
-            "nodes", ()
-        ):  # as it was written at first
+        for node, names, plan, adjacency, scope, trust in entry.get("nodes", ()):
             run.add(Spender(node, tuple(names), adjacency, scope, Trust.parse(trust), plans[plan]))
         for adjacency, scope, trust, plan, nodes, counts, names in entry.get("alike", ()):
             against, names = Trust.parse(trust), iter(names)
             for node, count in zip(nodes, counts, strict=True):
                 run.add(Spender(node, tuple(islice(names, count)), adjacency, scope, against, plans[plan]))
         run.priced = entry["cost"][0], Cost.from_json(entry["cost"][1])
+
+    _alike = _run  # by its own name, so that a version that knows nodes one by one refuses it in one line
 
     def _limit(self, entry: chain.Entry) -> None:
         new = Limit(
@@ -285,7 +286,7 @@ def _line(run: Entered, known: Iterable[Entered]) -> dict[str, Any]:
     same = next((other.run for other in known if other.run != run.run and other.marks == run.marks), "")
     run.priced = run.adjacency, run.cost(run.adjacency)
     return {
-        "kind": "run", "of": run.run, "where": run.where, "as": same, "marks": "" if same else _packed(run.marks),
+        "kind": "alike", "of": run.run, "where": run.where, "as": same, "marks": "" if same else _packed(run.marks),
         "alike": alike, "plans": [[event.to_json() for event in plan] for plan in plans],
         "cost": [run.priced[0], run.priced[1].to_json()],
     }  # fmt: skip
