@@ -208,7 +208,7 @@ def test_dry_run_writes_nothing(tmp_path: Path, capsys, monkeypatch) -> None:
     assert "5 nodes, 8 edges" in shown
     assert list(tmp_path.iterdir()) == []
     assert radmm.main(TINY) == DONE
-    planned = int(shown.split("messages")[1].split()[0])
+    planned = int(shown.split("messages")[1].split(",")[0])
     assert f"in {planned} messages" in capsys.readouterr().out
 
 

@@ -152,7 +152,8 @@ class Star(Fabric):
         """Every party's text at the centre; None on other ranks."""
         packets = {m: np.frombuffer(text.encode(), dtype=np.uint8) for m, text in texts.items()}
         sizes = self.up({m: np.array([packet.size]) for m, packet in packets.items()}, 1, np.int64)
-        shapes = {m: int(size[0]) for m, size in sizes.items()} if sizes else dict.fromkeys(packets, 0)
+        own = {m: packet.size for m, packet in packets.items()}
+        shapes = {m: int(size[0]) for m, size in sizes.items()} if sizes else own
         received = self.up(packets, shapes, np.uint8)
         return {m: packet.tobytes().decode() for m, packet in received.items()} if received else None
 
