@@ -202,6 +202,21 @@ def test_a_party_that_names_an_array_its_file_lacks(vertical: Path, tmp_path: Pa
     refused(_scored(copy, tmp_path), capsys, "party-2.json holds something else")
 
 
+def test_a_party_without_what_it_found(vertical: Path, tmp_path: Path, capsys) -> None:
+    copy = shutil.copytree(vertical, tmp_path / "copy")
+    described = copy / "models" / "party-2.json"
+    told = json.loads(described.read_text())
+    del told["arrays"]["coefficients"]
+    described.write_text(json.dumps(told))
+    refused(_scored(copy, tmp_path), capsys, "holds something else")
+
+
+def test_a_centre_without_an_intercept(vertical: Path, tmp_path: Path, capsys) -> None:
+    copy = shutil.copytree(vertical, tmp_path / "copy")
+    np.savez(copy / "models" / "centre.npz", other=np.zeros(1))
+    refused(_scored(copy, tmp_path), capsys, "centre.json holds something else")
+
+
 def test_traffic_in_complex_numbers(run: Path, tmp_path: Path, capsys) -> None:
     copy = shutil.copytree(run, tmp_path / "copy")
     _again(copy / "traffic.npz", bytes=read_npz(copy / "traffic.npz")["bytes"] * 1j)

@@ -11,7 +11,7 @@ from distadmm.data.formats import kind
 from distadmm.data.parties import BUNDLED, DataOptions, keys_of, load, one_order
 from distadmm.data.reading import CELLS, Reading
 from distadmm.data.session import cell_file
-from distadmm.errors import DONE, InputError, number, require
+from distadmm.errors import DONE, InputError, number, require, sense_of
 from distadmm.files import write_csv
 from distadmm.flags import again, flag, flag_group, parse, positional
 from distadmm.methods.sharing.moments import Bounds, Rows
@@ -65,14 +65,16 @@ def work(options: tuple[DataOptions, PredictOptions], world: World) -> int:
     named, own = _one_order(data, star, own)
     with world.together():
         matrices = {m: X for m, (X, _) in own.items()}
-        sent = {m: _apply(models[m], matrices[m], f"party {m}") for m in models}
+        with sense_of(run / "models"):
+            sent = {m: _apply(models[m], matrices[m], f"party {m}") for m in models}
         said = release_scores(run, privacy, wanted, sent, matrices, models, len(widths) - 1)
     rows = _agreed(star, next((int(matrix.shape[0]) for matrix in matrices.values()), 0))
     arrived = star.up(sent, rows)
     if arrived is not None:
         # Version 0.1 told nothing of its targets.
         centre = read(run).told if (run / FILE).is_file() else BLANK
-        b = float(read(run / "models" / "centre.json").arrays["intercept"])
+        with sense_of(run / "models" / "centre.json"):
+            b = float(read(run / "models" / "centre.json").arrays["intercept"])
         with np.errstate(all="ignore"):
             scores = scoring.finite(sum(arrived.values(), np.full(rows, b)))
         write_csv(Path(wanted.scores), *scoring.table_of(centre, scores[:, None], named))
