@@ -89,8 +89,9 @@ class Mapping:
         require(len(values) == n, f"{len(values)} values are named for a mapping of {n} rows")
         require(len(set(values)) == n, "two rows of the mapping have the same value; name each once")
         if self.posterior is not None:
-            posterior = check_distribution(np.asarray(self.posterior, dtype=float).T, "P_{S|Y}").T
-            require(posterior.shape[1] == n, f"P_{{S|Y}} has shape {posterior.shape}; needed {n} columns")
+            posterior = check_distribution(np.asarray(self.posterior).T, "P_{S|Y}").T
+            fits = posterior.ndim == 2 and posterior.shape[1] == n
+            require(fits, f"P_{{S|Y}} has shape {posterior.shape}; needed {n} columns")
             object.__setattr__(self, "posterior", posterior)
         object.__setattr__(self, "matrix", matrix)
         object.__setattr__(self, "prior", prior)

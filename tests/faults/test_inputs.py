@@ -105,6 +105,12 @@ def test_a_mapping_of_complex_numbers() -> None:
         Mapping(np.array([[0.5 + 1j, 0.5]]))
 
 
+@pytest.mark.parametrize("posterior", [np.array(["", "x"]), np.array([0.5, 0.5])])
+def test_a_mapping_whose_posterior_is_no_table(posterior: np.ndarray) -> None:
+    with pytest.raises(InputError, match=r"P_\{S\|Y\}"):
+        Mapping(np.array([[0.5, 0.5]]), posterior=posterior)
+
+
 def test_a_report_without_the_adjacency(run: Path, tmp_path: Path, capsys) -> None:
     copy = shutil.copytree(run, tmp_path / "copy")
     for name in ("config.json", "summary.json"):
