@@ -1,12 +1,12 @@
 # ruff: noqa: E402 - threads are set before numpy is imported
 """Many nodes in one process, without noise: start-up and loop, beside what they cannot do without.
 
-    python benchmarks/nodes.py [--nodes 1000,10000,100000] [--out FILE]
+    python benchmarks/nodes.py [--nodes 1000,10000,100000] [--ranks 1] [--out FILE]
 
-A random 4-regular graph, 20 columns, 4 rows a node; all in CPU seconds of one process, which a busy machine disturbs
-less than wall time.  Start-up (rows, objectives, network, ledgers) stands beside the sum of what it cannot do without:
-making the graph, reading the rows node by node, and one write of the ledgers' bytes with one sync.  The loop is that of
-plain ADMM as the command runs it, its ledger lines included.
+A random 4-regular graph, 20 columns, 4 rows a node; all in CPU seconds, of all ranks together, which a busy machine
+disturbs less than wall time.  Start-up (rows, objectives, network, ledgers) stands beside the sum of what it cannot do
+without: making the graph, reading the rows node by node, and one write of the ledgers' bytes with one sync.  The loop
+is that of plain ADMM as the command runs it, its ledger lines included; with several ranks, that of the first.
 """
 
 from __future__ import annotations
@@ -51,9 +51,10 @@ def measure(n: int, path: str, folder: str) -> dict[str, Any]:
     from distadmm import radmm
     from distadmm.data.source import open_source
     from distadmm.graphs import topology
+    from distadmm.ranks.world import connect
     from distadmm.run import loop as loops
 
-    marks: dict[str, float] = {}
+    world, marks, held, began = connect(), {}, 0, 0.0
     go = loops.Loop.go
 
     def timed(loop: Any) -> Any:
@@ -84,6 +85,9 @@ def measure(n: int, path: str, folder: str) -> dict[str, Any]:
     marks.clear()
     held, began = resident(), time.process_time()
     radmm.main([*argv, "--out", folder + "/run"])
+    marks["start"] = sum(world.allgather(marks["start"]))
+    if not world.is_root:
+        return {}
     began = time.process_time()
     topology.load(f"regular:{n}:d=4:seed=1")
     graph = time.process_time() - began
@@ -114,12 +118,14 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--nodes", default="1000,10000,100000")
+    parser.add_argument("--ranks", type=int, default=1, help="a loop's figures are those of the first")
     parser.add_argument("--out", help="also write the figures as JSON")
     parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
         n, path, folder = options.one
-        print(json.dumps(measure(int(n), path, folder)))
+        if told := measure(int(n), path, folder):
+            print(json.dumps(told))
         return
     print(
         "| nodes | start-up | graph, rows, write | ratio (goal 3) | us a node, iteration | memory / rows "
@@ -132,8 +138,10 @@ def main() -> None:
             env = {**os.environ, "XDG_STATE_HOME": folder + "/state"}
             env.pop("DISTADMM_ACCOUNT", None)
             command = [sys.executable, __file__, "--one", str(n), str(table(n, Path(folder))), folder]
+            if options.ranks > 1:
+                command = ["mpiexec", "-n", str(options.ranks), *command]
             told = subprocess.run(command, env=env, check=True, capture_output=True, text=True).stdout
-        r = json.loads(told.splitlines()[-1])
+        r = json.loads(next(line for line in told.splitlines() if line.startswith("{")))
         found.append(r)
         floor, ratio = f"{r['graph']:.2f} + {r['rows']:.2f} + {r['write']:.3f}", r["start"] / r["floor"]
         line = f"| {n} | {r['start']:.2f} | {floor} | **{ratio:.2f}** | {r['us']:.1f} | {r['memory']:.1f} "
