@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
+from distadmm.data.table import local_key
 from distadmm.run import directory
 from tests.fuzz import damage
 from tests.fuzz.readers import READERS
@@ -85,6 +86,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.setenv("DISTADMM_PRICES", "off")  # no reader writes, but what it starts may keep its prices
         patch.delenv("DISTADMM_ACCOUNT", raising=False)
         importlib.import_module("matplotlib.font_manager")  # looks for fonts, once
+        local_key()  # made on first use, for all that follows
         yield folder
 
 
