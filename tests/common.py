@@ -1,8 +1,10 @@
 """What tests of several files start from."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from hypothesis import strategies as st
 
 from distadmm import radmm
@@ -73,3 +75,12 @@ def whole_and_parted(world: World, folder: Path, first: int, **flags: Any) -> tu
     shell.work(radmm.PROGRAMME, radmm.PROGRAMME.unpack(packed), world)
     world.barrier()
     return whole, parted
+
+
+def connected_graphs(most: int) -> Iterator[np.ndarray]:
+    """The adjacency matrix of each, of 2 to `most` nodes, up to the names of nodes; `most` is at most 7."""
+    import networkx as nx
+
+    for graph in nx.graph_atlas_g():
+        if 2 <= graph.number_of_nodes() <= most and nx.is_connected(graph):
+            yield nx.to_numpy_array(graph)
