@@ -32,6 +32,7 @@ from distadmm.errors import InputError
 from distadmm.flags import fields_of
 from distadmm.graphs.topology import load
 
+METHODS = ["radmm", "gossip", "preconditioned", "masked", "fixed-point"]
 HEAD = ["table", "graph", "epsilon", "trust", "method", "loss", "half", "forecast", "forecast half"]
 
 
@@ -75,7 +76,7 @@ def asked() -> argparse.Namespace:
     parser.add_argument("--graphs", nargs="+", default=["ring:16", "er20", "complete:16"])
     parser.add_argument("--trusts", nargs="+", default=["any", "coalition:1", "coalition:5"])
     parser.add_argument("--epsilons", nargs="+", type=float, default=[0.5])
-    parser.add_argument("--methods", nargs="+", default=["radmm", "gossip", "preconditioned", "masked"])
+    parser.add_argument("--methods", nargs="+", default=METHODS)
     parser.add_argument("--rows-per-node", type=int)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--least", type=float, default=0.9)
