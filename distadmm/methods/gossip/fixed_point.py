@@ -37,6 +37,7 @@ from distadmm.problems.consensus import Problem
 from distadmm.problems.losses import Cut
 
 _ROUNDED = 1 + 1e-9  # of a record's reach: proximal steps and their residuals as machines make them
+_EPS = 4 * float(np.finfo(float).eps)
 _USUAL = 0.25  # l without noise
 
 
@@ -98,8 +99,11 @@ class FixedPoint(Noisy):
         q = node.facts.weight / use.step
         x = problem.argmin(linear=-q * points, quadratic=np.full((len(points), 1), q), start=points)
         node.problem.residual = problem.residual
-        if node.release.private:
-            cast(Any, node.release).certify(k, problem.residual)
+        if node.release.private and clip < np.inf:  # a whole vector is cut wherever it ends
+            # Rounded x and residuals are told apart by 1/step: what that brings beyond its allowance is left over, too.
+            rounded = _EPS * q * np.sqrt(np.einsum("ij,ij->i", points, points))
+            granted = (_ROUNDED - 1) / 2 * min(clip, 1.0) * problem.scales
+            cast(Any, node.release).certify(k, problem.residual + np.maximum(rounded - granted, 0.0))
         return (points - x) / use.step
 
     def known(self, points: Array, node: Node) -> Array | float:

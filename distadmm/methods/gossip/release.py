@@ -143,9 +143,8 @@ class Gradients(protected.Protected):
 
     def certify(self, k: int, residual: Array) -> None:
         """A solve that missed its tolerance is unbounded in the ledger before anything is made of it."""
-        if self.recipe.adjacency != "node":  # what it brings is cut
-            self._sent_before = self.books.stored(k, self.recipe.dimension)
-            self._certify(k, residual)
+        self._sent_before = self.books.stored(k, self.recipe.dimension)
+        self._certify(k, residual)
 
     def noisy(self, k: int, values: Array) -> Array:
         """The gradients of iteration k as they may be used; what an earlier process released is taken to the byte."""
