@@ -60,6 +60,8 @@ def told(message: str, *kinds: type[Exception]) -> Iterator[None]:
         yield
     except expected as error:
         why = getattr(error, "strerror", None) or error
+        if isinstance(error, RecursionError):
+            why = "it is nested too deeply"
         raise InputError(message.replace("REASON", str(why))) from None
 
 

@@ -53,6 +53,12 @@ def require_an_end(path: str | Path) -> None:
         require(not endless, f"{path} is a device, not a file; give a file")
 
 
+def read_bytes(path: str | Path) -> bytes:
+    """What the file at `path` holds; a device is refused."""
+    require_an_end(path)
+    return Path(path).read_bytes()
+
+
 def write_bytes(path: Path, content: bytes, *, sync: bool = False, secret: bool = False) -> None:
     """Write `content` to `path` atomically; with `sync` it also survives a power cut, `secret` is its owner's alone."""
     path = Path(path)
@@ -134,9 +140,8 @@ def finite(value: Any) -> Any:
 
 
 def read_json(path: Path) -> Any:
-    require_an_end(path)
     with told(f"cannot read {path}: REASON; give an existing JSON file"):
-        text = Path(path).read_text(encoding="utf-8", errors="surrogateescape")
+        text = read_bytes(path).decode(errors="surrogateescape")
     with told(
         f"{path} is not valid JSON (REASON); give a file written by distadmm", ValueError, RecursionError
     ):

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from distadmm import __version__
 from distadmm.errors import InputError, require, told
-from distadmm.files import examples, require_an_end
+from distadmm.files import examples, read_bytes
 from distadmm.structs import struct
 
 T = TypeVar("T")
@@ -236,9 +236,8 @@ def read_config(path: str | Path) -> dict[str, Any]:
     import tomllib
 
     path = Path(path)
-    require_an_end(path)
     with told(f"cannot read --config {path}: REASON; give a TOML or config.json file"):
-        content = path.read_bytes()
+        content = read_bytes(path)
     with told(
         f"--config {path} is not readable: REASON; needed: key = value lines (TOML)",
         ValueError,

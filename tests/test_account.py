@@ -368,8 +368,11 @@ def test_an_account_that_was_edited_or_cannot_be_written_is_refused(account, tmp
     account.path.write_bytes(account.path.read_bytes().replace(b'"count":40', b'"count":4'))
     with pytest.raises(InputError, match="it was edited; restore it"):
         account.enter(spent("b", [STEP]), DELTA)
-    with pytest.raises(InputError, match="--account FILE"):
-        Account(tmp_path).enter(spent("b", [STEP]), DELTA)
+    for keeps_nothing in (tmp_path, "/dev/null", "/dev/zero"):
+        with pytest.raises(InputError, match=r"would keep nothing.*--account FILE"):
+            Account(keeps_nothing).enter(spent("b", [STEP]), DELTA)
+        with pytest.raises(InputError, match="would keep nothing"):
+            Account(keeps_nothing).read()
 
 
 def held(account: Account) -> dict:

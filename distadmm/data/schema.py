@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from distadmm.errors import InputError, require, told
-from distadmm.files import held
+from distadmm.files import held, read_bytes
 
 
 class Number(NamedTuple):
@@ -120,8 +120,11 @@ def read_schema(path: str | Path) -> Schema:
 
     content: Any = held(path)
     broken = f"--schema {path} is not TOML: REASON; see docs/data.md for an example"
-    with told(f"cannot read --schema {path}: REASON; give a TOML file"), told(broken, ValueError):
-        content = content or tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    with (
+        told(f"cannot read --schema {path}: REASON; give a TOML file"),
+        told(broken, ValueError, RecursionError),
+    ):
+        content = content or tomllib.loads(read_bytes(path).decode())
     for key in content:
         require(key in _KEYS, f"--schema {path}: unknown key {key!r}; known: {', '.join(_KEYS)}")
     columns = content.get("columns", {})

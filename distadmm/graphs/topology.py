@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from distadmm.errors import InputError, require, told
-from distadmm.files import held
+from distadmm.files import held, read_bytes
 from distadmm.graphs import generate
 from distadmm.graphs.facts import Array, Facts, blocks, cut, facts
 from distadmm.graphs.generate import GENERATORS
@@ -259,7 +259,7 @@ def _read(path: Path, source: str, connected: bool) -> Topology:
             f"{', '.join(FORMATS)}"
         )
     with told(f"cannot read {source}: REASON; see: python -m distadmm topology list"):
-        content = path.read_bytes()
+        content = read_bytes(path)
     with told(f"{source} is no text file (not UTF-8); give one of: {', '.join(FORMATS)}", UnicodeDecodeError):
         text = content.decode("latin-1" if suffix == ".npy" else "utf-8")
     return _checked(FORMATS[suffix](text, source), source, connected)

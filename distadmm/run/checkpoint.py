@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from distadmm.errors import InputError, require, told
-from distadmm.files import make_folder, read_json, read_npz, write_bytes, write_npz
+from distadmm.files import make_folder, read_json, read_npz, require_an_end, write_bytes, write_npz
 from distadmm.ranks.world import World
 
 Array = np.ndarray
@@ -63,6 +63,7 @@ def _hash(path: Path) -> str:
     import hashlib
 
     unread = f"cannot read {path} of the checkpoint: REASON; restore it, or start anew"
+    require_an_end(path)
     with told(unread), open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from distadmm.errors import require, sense_of, told
-from distadmm.files import read_json, write_json, write_npz
+from distadmm.files import read_bytes, read_json, write_json, write_npz
 from distadmm.ranks.world import World
 from distadmm.run import checkpoint, history, model, vouch
 from distadmm.run.claim import LOCK, Lock, claim_directory, lock
@@ -111,7 +111,7 @@ def _require_heads(ledgers: Path, heads: dict[int, str]) -> None:
 
     there: set[str] = set()
     for path in ledgers.glob("*.jsonl") if heads else ():
-        there.update(h.decode() for h in re.findall(rb'"h":"([0-9a-f]{64})"', path.read_bytes()))
+        there.update(h.decode() for h in re.findall(rb'"h":"([0-9a-f]{64})"', read_bytes(path)))
     short = min((member for member, head in heads.items() if head not in there), default=None)
     require(
         short is None,

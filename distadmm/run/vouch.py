@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from distadmm.errors import InputError, require
+from distadmm.files import read_bytes
 
 WORD = "--run-code"
 
@@ -72,4 +73,4 @@ def _signed(config: Mapping[str, Any], code: Mapping[str, Any]) -> str:
 def _digest(path: Path) -> str:
     import hashlib
 
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    return hashlib.sha256(read_bytes(path)).hexdigest()

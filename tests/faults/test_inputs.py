@@ -133,13 +133,24 @@ def test_a_configuration_that_is_nested_deeply(tmp_path: Path, capsys) -> None:
     path.write_text("a = " + "[" * 3000 + "]" * 3000)
     refused(radmm.main(["--config", str(path)]), capsys, "is not readable")
     refused(sweep.main([str(path)]), capsys, "is not readable")
+    (tmp_path / "x.csv").write_text("a,b\n1,0\n2,1\n3,0\n")
+    words = ["--data", str(tmp_path / "x.csv"), "--topology", "ring:3"]
+    refused(radmm.main([*words, "--schema", str(path)]), capsys, "it is nested too deeply")
 
 
-@pytest.mark.parametrize("suffix", ["csv", "npz", "toml", "json"])
-def test_a_device_is_no_file(suffix: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("flag", "suffix"),
+    [
+        ("--data", "csv"),
+        ("--data", "npz"),
+        ("--config", "toml"),
+        ("--config", "json"),
+        ("--topology", "json"),
+    ],
+)
+def test_a_device_is_no_file(flag: str, suffix: str, tmp_path: Path) -> None:
     path = tmp_path / f"zero.{suffix}"
     path.symlink_to("/dev/zero")
-    flag = "--config" if suffix in ("toml", "json") else "--data"
     command = [sys.executable, "-m", "distadmm.radmm", flag, str(path), "--out", str(tmp_path / "o")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     assert (done.returncode, done.stdout) == (2, "")

@@ -173,6 +173,8 @@ class Account:
     @contextmanager
     def _locked(self, how: int) -> Iterator[int]:
         """The file, for one process at a time."""
+        keeps = self.path.is_file() or not self.path.exists()
+        require(keeps, f"the account {self.path} is no file, and would keep nothing; {_ELSEWHERE}")
         with told(f"cannot open the account {self.path}: REASON; {_ELSEWHERE}"):
             if how & os.O_CREAT:
                 make_folder(self.path.parent, 0o700)

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from distadmm.errors import told
+from distadmm.files import read_bytes, require_an_end
 
 VERSION = 1  # of a file of one ledger
 SHELF = 2  # of a file of many (`shelf`)
@@ -223,7 +224,7 @@ def write_all(file: int, content: bytes) -> None:
 def read(path: str | Path) -> Chain:
     """The ledger file at `path`."""
     with told(f"cannot read the ledger {path}: REASON; give a .jsonl file or a run directory"):
-        return parse(Path(path).read_bytes(), str(path))
+        return parse(read_bytes(path), str(path))
 
 
 def has_secret_noise(path: str | Path) -> bool:
@@ -231,6 +232,7 @@ def has_secret_noise(path: str | Path) -> bool:
 
     Without a whole opening line, and without another one that pays, nothing was released.
     """
+    require_an_end(path)
     try:
         with open(path, "rb") as file:
             line = file.readline()

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, NoReturn, Self
 
 from distadmm.errors import InputError, require, told
-from distadmm.files import lock_file, make_folder, sync_folder
+from distadmm.files import lock_file, make_folder, read_bytes, sync_folder
 from distadmm.privacy.ledger import chain, replay
 from distadmm.privacy.ledger.rules import MODES, SCOPES, MemoryLedger, Receipt, boot_id, now
 from distadmm.privacy.ledger.tally import Tally
@@ -143,7 +143,7 @@ class Written(MemoryLedger):
 
     @property
     def content(self) -> bytes:
-        return self.path.read_bytes()
+        return read_bytes(self.path)
 
     def go_on(self) -> None:
         """Write down that it is taken up again; before anything else is."""

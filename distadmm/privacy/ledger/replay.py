@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from distadmm.errors import told
+from distadmm.files import read_bytes
 from distadmm.privacy.ledger import chain
 
 _START = struct.Struct("<4sI")  # mark, checksum of all that follows it
@@ -78,7 +79,7 @@ def read(path: str | Path) -> dict[tuple[int, int], Sent]:
     behind the fragment.
     """
     try:
-        content = Path(path).read_bytes()
+        content = read_bytes(path)
     except FileNotFoundError:
         return {}
     found = {}

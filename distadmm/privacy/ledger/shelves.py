@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from distadmm.errors import told
+from distadmm.files import read_bytes
 from distadmm.privacy.ledger import chain
 from distadmm.privacy.ledger.chain import Chain, Entry, Fault
 
@@ -120,7 +121,7 @@ def _is_of(file: Path, wanted: frozenset[int]) -> bool:
 def _sort(path: Path, pieces: dict[int, list[_Piece]], wanted: frozenset[int] | None) -> Fault | None:
     """Deal the lines of a file out to the nodes they are of."""
     with told(_UNREADABLE.format(path)):
-        lines = path.read_bytes().split(b"\n")
+        lines = read_bytes(path).split(b"\n")
     torn, texts = b"", {}
     if lines[-1] and chain.unsealed(lines[-1]) == chain.NOT_WHOLE:
         torn = lines[-1]

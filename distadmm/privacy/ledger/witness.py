@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from distadmm.errors import told
+from distadmm.files import read_bytes
 from distadmm.privacy.ledger import chain
 
 _RECORD = struct.Struct("<qq32s16x")  # neighbour, iteration, head
@@ -77,7 +78,7 @@ def sightings(path: str | Path, observer: str | None = None) -> list[Sighting]:
     """What the witness file at `path` holds; no file is no sighting."""
     path = Path(path)
     try:
-        content = path.read_bytes()
+        content = read_bytes(path)
     except FileNotFoundError:
         return []
     who = _observer(path.stem) if observer is None else observer
