@@ -232,6 +232,24 @@ def test_where_the_grid_shows_through_nothing_is_certified() -> None:
     assert told - 10**6 * round(told / 10**6) == 3 * x[0]
 
 
+@pytest.mark.parametrize("graph", ["complete", "ring"])
+def test_noise_of_few_steps_of_its_grid_hides_nothing_that_is_sent(graph: str) -> None:
+    """Of deviation 1 or 255, on edges that the sender shares; 2^8 is enough."""
+    A = recomputed.ring(5) if graph == "ring" else np.ones((5, 5)) - np.eye(5)
+    for c, said in ((1.0, False), (255.0, False), (256.0, True)):
+        found = shares(A, network.Noise(np.full(5, 2.0**20), c**2 * A, np.ones(5)), 1)
+        assert np.isfinite(found[0, 1]) == said
+        assert (found >= 0).all()
+
+
+def test_units_of_a_grid_change_nothing() -> None:
+    A, unit = recomputed.torus(3), 2.0**-30
+    for noise in (network.Noise(np.full(9, 2.0**40), 9 * 2.0**40 * A, np.ones(9)), continuous(A, 3.0)):
+        finer = network.Noise(noise.own * unit**2, noise.pairs * unit**2, noise.spacing * unit)
+        assert shares(A, finer, 2) * unit**2 == pytest.approx(shares(A, noise, 2), rel=1e-12)
+        assert np.isfinite(shares(A, finer, 2)).all()
+
+
 def test_a_node_that_is_in_no_message_is_hidden_on_any_grid() -> None:
     A = recomputed.ring(8)
     noise = network.Noise(np.full(8, 2.0**18), 0 * A, np.ones(8))
@@ -282,6 +300,20 @@ def test_what_is_not_proved_is_unbounded_by_name(
     assert run.summary["by_distance"]["missed"] == missed
     assert run.summary["by_distance"]["distances"] == []
     assert any("unbounded" in line and f"({missed})" in line and "What stands" in line for line in run.said)
+
+
+def test_rows_that_two_nodes_hold_leave_no_bound_by_distance(tmp_path: Path) -> None:
+    """Said as it is: not as what would be needed."""
+    rows = np.random.default_rng(0).normal(size=(5, 40, 3)) / 10
+    rows[3] = rows[0]
+    files = [(X, np.sign(X[:, 0])) for X in rows]
+    run = radmm.solve("ring:5", files, algorithm="gossip", iterations=1, epsilon=1.0, adjacency="replace",
+        by_distance=True, account=str(tmp_path / "account"))  # fmt: skip
+    assert run.epsilon > 1.4
+    assert run.summary["by_distance"]["most"] == run.epsilon
+    (line,) = (line for line in run.said if "by distance" in line)
+    assert "unbounded: more than --epsilon 1 is spent" in line
+    assert not run.summary["by_distance"]["distances"]
 
 
 def test_a_run_that_goes_on_is_no_run_of_one_gradient(tmp_path: Path) -> None:

@@ -5,17 +5,17 @@ p_t(W) x, p_t a public polynomial of degree t.  Node q knows its own x, what its
 
     B = the span of e_q' and of e_j' W^t, j next to q, t < rounds
 
-With z = M w, w independent of variances D (of nodes' own noise, and of edges that q is no end of), a change Delta of
-g_i costs as much as a Gaussian mechanism with
+Let S be the covariance of z on the other nodes, nothing left of what edges of q share.  A change Delta of g_i costs as
+much as a Gaussian mechanism with
 
-    mu^2 = Delta^2 (1 - |U_i|^2)/D_i = Delta^2 e_i' B'(B S B')^+ B e_i,     S = M D M',
+    mu^2 = Delta^2 e_i' B'(B S B')^+ B e_i = Delta^2 (|L^-1 e_i|^2 - |U' L^-1 e_i|^2),     L L' = S,
 
-U an orthonormal basis of all y with B M D^(1/2) y = 0.  Never a sum over messages: they share their noise.  The span
-is worked out in fractions, so that nothing that is seen looks hidden because it was rounded.
+U an orthonormal basis of L^-1 times what B does not see.  Never a sum over messages: they share their noise.  What B
+does not see is worked out in fractions, so that nothing that is seen looks hidden because it was rounded.
 
-On a grid the noise that stays hidden has to hide the grid, too.  Short integer vectors that B M does not see, one for
-each hidden dimension, make it as good as continuous noise with 1 - 4/s^2 of its variance, to within e^(1e-10).  Where
-those at hand are too long nothing is said here (infinity), and what all messages together tell stands.
+On a grid the noise that stays hidden has to hide the grid, too.  Short vectors of whole numbers that are not seen, one
+for each hidden dimension, make it as good as continuous noise with 1 - 4/s^2 of its variance, to within e^(1e-10).
+Where those at hand are too long nothing is said here (infinity), and what all messages together tell stands.
 
 One participation only: a second gradient, taken where hidden values led, can tell more than this matrix says.
 Derived for this project; not peer-reviewed.  Proofs: docs/proofs/network.md.
@@ -31,7 +31,7 @@ import numpy as np
 from distadmm.algorithm import Array
 from distadmm.privacy.accounting import gaussian
 
-LARGEST = 64  # nodes, for whose graph fractions take some seconds
+LARGEST = 64  # nodes, for whose graph fractions take up to half a minute
 _CLOSE = 1e-10  # how far, in logarithms, noise on a grid is from continuous noise, all coordinates together
 _EPS = float(np.finfo(float).eps)
 
@@ -101,37 +101,43 @@ def seen(W: Array, q: int, rounds: int) -> Span:
 
 def learned(W: Array, noise: Noise, q: int, rounds: int) -> Array:
     """mu^2/Delta^2 of each node for q: 0 of q itself, infinite where the grid is too coarse to say."""
-    H = [i for i in range(len(W)) if i != q]
-    edges = [(a, b) for a, i in enumerate(H) for b, j in enumerate(H) if a < b and noise.pairs[i, j] > 0]
-    grid = [Fraction(h) if h else Fraction(1) for h in noise.spacing.tolist()]
-    M = np.array([[Fraction(a == b) * grid[H[b]] for b in range(len(H))] for a in range(len(H))])
-    for a, b in edges:  # both ends are on one grid
-        column = np.array([Fraction((c == a) - (c == b)) * grid[H[a]] for c in range(len(H))])
-        M = np.hstack([M, column[:, None]])
-    variance = np.array([noise.own[i] for i in H] + [noise.pairs[H[a], H[b]] for a, b in edges])
-    unit = np.array([float(grid[i]) for i in H] + [float(grid[H[a]]) for a, _ in edges])
-    sigma, gridded = np.sqrt(variance) / unit, bool(noise.spacing.any())
-    told = Span(row[H] @ M for at, row in seen(W, q, rounds).rows.items() if at != q)
-    hidden, found = told.hidden(len(sigma)), np.ones(len(H))
-    if hidden and gridded and _coarse(hidden, sigma, noise.numbers):
-        found[:] = math.inf
-    elif hidden:
-        short = np.array([(vector / max(map(abs, vector))).astype(float) for vector in hidden]) / sigma
-        U, s, _ = np.linalg.svd((short / np.linalg.norm(short, axis=1)[:, None]).T, full_matrices=False)
-        unseen = (U[: len(H)] ** 2).sum(axis=1)
-        found = np.minimum(1 - unseen + 64 * _EPS * len(sigma) * s[0] / max(s[-1], _EPS), 1.0)
-    found[[not any(row[at] for row in told.rows.values()) for at in range(len(H))]] = 0.0  # in no message
+    H, span = np.flatnonzero(np.arange(len(W)) != q), seen(W, q, rounds)
+    hidden, own, pairs = (
+        [vector[H] for vector in span.hidden(len(W))],
+        noise.own[H],
+        noise.pairs[np.ix_(H, H)],
+    )
+    L = np.linalg.cholesky(np.diag(own + pairs.sum(axis=1)) - pairs)
+    root = np.linalg.inv(L)
+    found = most = (root**2).sum(axis=0)
+    if hidden:
+        N = root @ np.stack([vector / max(map(abs, vector)) for vector in hidden], axis=1).astype(float)
+        U, s, _ = np.linalg.svd(N / np.linalg.norm(N, axis=0), full_matrices=False)
+        wrong = 64 * _EPS * len(W) * np.linalg.cond(L) * s[0] / max(s[-1], _EPS)
+        found = np.minimum(most * (1 + wrong) - ((U.T @ root) ** 2).sum(axis=0), most)
+    if noise.spacing.any():
+        found = found * _on_grid(hidden, own, pairs, noise.spacing[H], noise.numbers)
+    sent = [any(row[i] for at, row in span.rows.items() if at != q) for i in H]
     shares = np.zeros(len(W))
-    shares[H] = found / variance[: len(H)] / (1 - 4 / sigma.min() ** 2 if gridded else 1.0)
+    shares[H] = np.where(sent, found, 0.0)
     return shares
 
 
-def _coarse(hidden: list[Array], sigma: Array, numbers: int) -> bool:
-    """Whether a hidden vector is too long for the noise along it to hide the grid."""
-    most = 2 * math.pi**2 / math.log(2 * len(sigma) * (1 + 8 * numbers / _CLOSE))
-    if sigma.min() < 2.0**8 or max(abs(value) for vector in hidden for value in vector) > 2**60:
-        return True
-    return max(float(((vector.astype(float) / sigma) ** 2).sum()) for vector in hidden) > most
+def _on_grid(hidden: list[Array], own: Array, pairs: Array, spacing: Array, numbers: int) -> float:
+    """How much more noise on a grid tells; infinite where what hides the grid is too little for this to be said."""
+    a, b = np.nonzero(np.triu(pairs))  # both ends of an edge are on one grid
+    sd, shared = np.sqrt(own) / spacing, np.sqrt(pairs[a, b]) / spacing[a]
+    least = min(*sd, *shared, math.inf)
+    # Squared, of hidden vectors of whole numbers: what an edge shares less as much of its ends' own, and own alone.
+    lengths = [0.0, *(shared**-2 + sd[a] ** -2 + sd[b] ** -2)]
+    for vector in hidden:
+        steps = vector / np.array([Fraction(h) for h in spacing.tolist()])
+        steps = steps * math.lcm(*(each.denominator for each in steps))
+        steps = steps / math.gcd(*(each.numerator for each in steps))
+        short = max(map(abs, steps)) <= 2**60
+        lengths.append(((steps.astype(float) / sd) ** 2).sum() if short else math.inf)
+    most = 2 * math.pi**2 / math.log(2 * (len(sd) + len(shared)) * (1 + 8 * numbers / _CLOSE))
+    return 1 / (1 - 4 / least**2) if least >= 2.0**8 and max(lengths) <= most else math.inf
 
 
 def distances(A: Array) -> Array:

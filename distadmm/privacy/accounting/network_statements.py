@@ -17,7 +17,7 @@ class Learned:
     delta: float
     most: float  # epsilon of one node that sees all messages, which bounds every pair
     lines: tuple[AtDistance, ...]
-    missed: str = ""  # a hypothesis that does not hold, by name: nothing less than `most` is proved
+    missed: str = ""  # why nothing less than `most` is proved: a hypothesis by its name, or in words
     keys: bool = False  # whether edges share noise
 
     def to_json(self) -> dict[str, Any]:
@@ -31,8 +31,9 @@ class Learned:
             f"one node that sees all messages: epsilon {rounded_up(self.most)} at delta {exactly(self.delta)}"
         )
         if self.missed:
-            why = f"{HYPOTHESES[self.missed]} ({self.missed})" if self.missed in HYPOTHESES else self.missed
-            return [f"by distance: unbounded, for it needs that {why}. What stands is {bound}"]
+            needed = HYPOTHESES.get(self.missed)
+            why = self.missed if needed is None else f"it needs that {needed} ({self.missed})"
+            return [f"by distance: unbounded: {why}. What stands is {bound}"]
         rows = [
             f"{each.distance:10}{each.pairs:8}{rounded_up(each.least):>12}{rounded_up(each.epsilon):>12}"
             for each in self.lines
