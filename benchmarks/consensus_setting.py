@@ -87,6 +87,11 @@ class Pooled:
         return max(self.value(x) for x in models) / self.best - 1.0
 
 
+# Otherwise glibc takes the pages of large arrays from the system and gives them back, in every step at first: the
+# floor, which makes such arrays, then takes half as long again, until something else has raised the thresholds.
+_KEEP_PAGES = {"MALLOC_MMAP_THRESHOLD_": "1073741824", "MALLOC_TRIM_THRESHOLD_": "1073741824"}
+
+
 def ranks_or_launch(n: int, argv: list[str]) -> bool:
     """True on a rank of a job of n; otherwise launch such a job of this very script and leave with its code."""
     import os
@@ -97,4 +102,4 @@ def ranks_or_launch(n: int, argv: list[str]) -> bool:
         return True
     mpiexec = Path(sys.executable).with_name("mpiexec")
     command = [str(mpiexec) if mpiexec.exists() else "mpiexec", "-n", str(n), sys.executable, *argv]
-    raise SystemExit(subprocess.run(command).returncode)
+    raise SystemExit(subprocess.run(command, env={**os.environ, **_KEEP_PAGES}).returncode)
