@@ -230,7 +230,7 @@ def _divergence(history: list[Measurement], observer: Observer, run: Running) ->
     """Whose fault it is that there are no numbers any more: the penalties', where models grew; else a step's."""
     here = observer.world.gather((observer.world.dog.name, observer.node.members.tolist())) or []
     grown = [line.consensus_error for line in history if math.isfinite(line.consensus_error)]
-    if observer.spoilt is None or max(grown, default=0.0) > 1e6 * max(1.0, *grown[:1]):
+    if observer.spoilt is None or max(grown, default=0.0) > 1e6 * max([1.0, *grown[:1]]):
         return (
             "the models are too large or no longer finite: with these penalties, on this network, it diverges"
         )

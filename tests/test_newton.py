@@ -28,6 +28,7 @@ from distadmm.ranks.graph_network import Network, Roster
 from distadmm.ranks.tree import Tree
 from distadmm.ranks.world import World
 from distadmm.testing import contracts
+from distadmm.testing.faults.meet import spoilt
 
 SMALL: dict[str, Any] = {"data": "tiny", "topology": "er5", "weight": 20.0, "rho": 1.0, "iterations": 60}
 
@@ -352,6 +353,32 @@ def test_taken_up_again_at_its_end_it_does_nothing(tmp_path: Path) -> None:
 def test_what_is_not_finite_diverges_and_says_so() -> None:
     run = radmm.solve("newton", **{**SMALL, "weight": 1e39, "loss": "squared", "observe": "none"})
     assert run.ended == "divergence"
+
+
+@pytest.mark.parametrize("when", [1, 2])
+def test_a_model_that_was_lost_is_no_step_that_went_too_far(
+    when: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was taken for one, and a round later all was as if nothing had been, with other bits."""
+    whole = newton.Newton.step
+
+    def step(self: newton.Newton, k: int, state: newton.State, node: Node) -> newton.State:
+        found = whole(self, k, state, node)
+        return spoilt(found) if k == when else found
+
+    monkeypatch.setattr(newton.Newton, "step", step)
+    assert radmm.solve("newton", **{**SMALL, "observe": "4"}).ended == "divergence"
+
+
+def test_a_damped_step_does_not_tell_how_much_is_left() -> None:
+    """g.B^-1 g is 1e-14 of the value, g.(B + mu S)^-1 g below its rounding."""
+    g = np.array([1e-10, 0.0])
+    old = newton.Memory(np.zeros(2), g, 1e-6 * np.eye(2), np.eye(2), np.array([1.0, 1e-7, 0.03]))
+    *_, over, _ = newton.advance(np.ones(2), old, (np.array([0.0, np.inf, 0.0, 0.0]),))
+    assert not over
+    less = old._replace(slope=1e-4 * g)
+    *_, over, _ = newton.advance(np.ones(2), less, (np.array([0.0, np.inf, 0.0, 0.0]),))
+    assert over
 
 
 def test_the_ledger_names_what_travels(tmp_path: Path) -> None:

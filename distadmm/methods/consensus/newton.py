@@ -125,6 +125,9 @@ def said(k: int, st: State, node: Node) -> tuple[Array, ...]:
     problem = node.problem.sample(_FEW) if st.few[0, 0] else node.problem
     apart = [part is not whole for part, whole in zip(problem.objectives, node.problem.objectives)]
     sums = np.column_stack([apart, problem.values(st.f), problem.gradients(st.f)])
+    sums[~np.isfinite(st.f).all(axis=1), 0] = (
+        np.nan
+    )  # a model that was lost, which is no step that went too far
     if asked == NONE:
         return (sums,)
     triangles = np.empty((len(sums), d * (d + 1) // 2), np.float32 if asked == SINGLE else np.float64)
@@ -179,6 +182,8 @@ def advance(f: Array, old: Memory, sums: tuple[Array, ...]) -> tuple[Array, int,
     """The root's part of a round: the next f, which Hessian and whether some rows will do there, whether this is the
     end, and what it keeps."""
     (samples, value), g = sums[0][:2], sums[0][2:]
+    if np.isnan(samples):
+        return np.full_like(f, np.nan), NONE, False, False, old
     least, left, mu = old.level
     s, y = f - old.best, g - old.slope
     if value <= least + _PAYS * (s @ old.slope) + _LEVEL * abs(least):
@@ -196,7 +201,8 @@ def advance(f: Array, old: Memory, sums: tuple[Array, ...]) -> tuple[Array, int,
     few = bool(samples and left < 0 and mu == 0.0 and now * now > _FAR * abs(value))
     # What all rows say comes next then, and compares with nothing that is known.
     kept = Memory(best, g, B, S, np.array([np.inf if samples and not few else value, now, mu]))
-    if now * now <= np.finfo(float).eps * abs(value) and not samples:
+    rest = -(g @ solved(B, -g)[0]) if mu > 0.0 else now * now
+    if rest <= np.finfo(float).eps * abs(value) and not samples:
         return best, NONE, False, True, kept
     poor = left < 0 or mu > 0.0 or now > _POOR * left
     if not (samples or (poor and paid)):

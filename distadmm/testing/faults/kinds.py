@@ -31,6 +31,9 @@ CASES = {
     "gossip": Case("radmm", f"--algorithm gossip {_GRAPH} {_NOISE}"),
     "tracking": Case("radmm", f"--algorithm tracking {_GRAPH} {_NOISE}"),
     "accelerated": Case("radmm", f"--algorithm accelerated {_GRAPH} {_NOISE}"),
+    "preconditioned": Case("radmm", f"--algorithm preconditioned {_GRAPH} {_NOISE}"),
+    "fixed-point": Case("radmm", f"--algorithm fixed-point {_GRAPH} {_NOISE}"),
+    "newton": Case("radmm", f"--algorithm newton {_GRAPH} --iterations 6", 6),  # it has converged after eight
     "sharing": Case("sharing", _SHARING, 8),
     "sharing, s2": Case(
         "sharing", f"{_SHARING} --mechanism s2 --row-norm 3 --lambda 30 --rounds 9 {_NOISE}", 8
