@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -77,6 +78,11 @@ def finish(process: subprocess.Popen, limit: float = 60) -> tuple[int, str, str]
     return process.returncode, out, err
 
 
+def own_words(said: str) -> list[str]:
+    """Lines of ours: what Open MPI's launcher says of a code that is not 0 stands between two rules."""
+    return re.sub(r"-{40,}\n.*?-{40,}\n", "", said, flags=re.S).strip().splitlines()
+
+
 @pytest.fixture
 def failing(tmp_path: Path) -> str:
     path = tmp_path / "failing.py"
@@ -148,7 +154,7 @@ def test_a_bad_file_of_test_rows_is_told_before_anything_is_written(
         )
     )
     assert code == 2
-    assert len(err.strip().splitlines()) == 1
+    assert len(own_words(err)) == 1
     assert "test.csv" in err
     assert not (tmp_path / "o").exists()
 
@@ -190,14 +196,14 @@ def test_more_ranks_than_nodes(mpiexec, tmp_path: Path) -> None:
     assert code == 2
     assert out == ""
     assert "mpiexec -n 5" in err
-    assert len(err.strip().splitlines()) == 1
+    assert len(own_words(err)) == 1
     assert list(tmp_path.iterdir()) == []
 
 
 def test_bad_flags_are_told_once_by_twenty_ranks(mpiexec) -> None:
     code, out, err = finish(start(mpiexec, 20, ["--etta", "1"]))
     assert (code, out) == (2, "")
-    assert len(err.strip().splitlines()) == 1
+    assert len(own_words(err)) == 1
 
 
 def test_one_help_page_from_all_ranks(mpiexec) -> None:
@@ -269,7 +275,7 @@ def test_a_run_that_cannot_be_resumed_is_told_in_one_line_and_left_as_it_was(mpi
     def refused(told: str) -> None:
         code, shown, err = finish(start(mpiexec, 3, ["--resume", str(out), "--progress", "none"]))
         assert (code, shown) == (2, "")
-        assert err.count("\n") == 1, err
+        assert len(own_words(err)) == 1, err
         assert told in err
 
     for path in (out / "checkpoint").glob("iteration-*/rank-00001.npz"):

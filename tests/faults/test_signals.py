@@ -17,6 +17,7 @@ import pytest
 
 from distadmm.ranks.watch import Watchdog
 from tests.conftest import mpiexec_command
+from tests.faults.test_codes import own
 from tests.faults.test_ranks import finish, listens, ranks_of
 from tests.faults.test_watchdog import DRIVER
 from tests.test_cli import hear_ctrl_c
@@ -155,6 +156,10 @@ def test_ctrl_c_saves_says_how_to_go_on_and_another_one_stops(
     programme: str, ranks: int, tmp_path: Path
 ) -> None:
     """Once: the run ends after its iteration, with models, summary and state, though no checkpoints were asked for."""
+    if ranks > 1 and own()["int"] == 1:
+        pytest.skip(
+            "Open MPI's launcher kills the ranks before they have saved anything (docs/reliability.md)"
+        )
     out = tmp_path / "run"
     process = start("0 slow:0.005 iterating 1", programme, out, ranks=ranks)
     wait_for(lambda: (out / "ledger").exists() or (out / "config.json").exists())
