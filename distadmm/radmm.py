@@ -162,12 +162,16 @@ def _by_trust(prepared: Prepared, node: Node, epsilon: float) -> dict[str, float
     """What was spent as others see it; `epsilon` where nothing depends on them.  Called by every rank."""
     from distadmm.privacy.accounting.kept import Kept
 
+    release, privacy, world = cast(Any, node.release), prepared.config.privacy, prepared.world
+    if hasattr(release, "against"):  # whose epsilon is that of what may be spent
+        return {name: release.against(Trust.parse(name)) for name in TOLD}
+
     def price(events: tuple[Any, ...]) -> float:  # imported where it is worked out: one rank of a host
         from distadmm.privacy.accounting import accountant
 
-        return accountant.epsilon(list(events), privacy.delta, cast(Any, privacy.adjacency))
+        worth = accountant.epsilon if committed else accountant.adaptive_epsilon
+        return worth(list(events), privacy.delta, cast(Any, privacy.adjacency))
 
-    release, privacy, world = cast(Any, node.release), prepared.config.privacy, prepared.world
     spent = {tuple(ledger.events) for ledger in release.books.ledgers} if math.isfinite(epsilon) else set()
     seen = {
         name: {tuple(event.against(Trust.parse(name)) for event in events) for events in spent}
@@ -176,7 +180,8 @@ def _by_trust(prepared: Prepared, node: Node, epsilon: float) -> dict[str, float
     differs = {name for some in world.allgather([n for n in TOLD if seen[n] != spent]) for name in some}
     if not differs:
         return dict.fromkeys(TOLD, epsilon)
-    kept = Kept("epsilon", privacy.delta, privacy.adjacency)
+    committed = all(world.allgather(release.committed))
+    kept = Kept("epsilon" if committed else "adaptive_epsilon", privacy.delta, privacy.adjacency)
     prices = world.each_once(
         price, [events for name in TOLD if name in differs for events in seen[name]], kept
     )

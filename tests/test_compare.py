@@ -219,7 +219,7 @@ def test_a_node_whose_noise_is_its_own_counts_beside_those_that_share_theirs() -
     books = SimpleNamespace(ledgers=[SimpleNamespace(events=[each]) for each in (shared, own)])
     config = SimpleNamespace(privacy=SimpleNamespace(delta=1e-5, adjacency="replace"))
     prepared = SimpleNamespace(config=config, world=World())
-    node = SimpleNamespace(release=SimpleNamespace(books=books))
+    node = SimpleNamespace(release=SimpleNamespace(books=books, committed=True))
     epsilon = accountant.epsilon([own], 1e-5, "replace")
     told = radmm._by_trust(prepared, node, epsilon)  # type: ignore[arg-type]
     assert told["any"] > 1.5 * epsilon

@@ -13,7 +13,7 @@ from distadmm.privacy.accounting.events import Adjacency, Event, event_from_json
 from distadmm.privacy.accounting.statements import EXACT, NOT_COVERED, exactly, weakest, worth
 from distadmm.privacy.accounting.trust import ADJACENCY_WORDS, common, composed, restated
 from distadmm.privacy.ledger import compose
-from distadmm.privacy.ledger.tally import doubted, is_committed, statement_kind
+from distadmm.privacy.ledger.tally import doubted, is_committed, reading
 
 Run = list[Book]
 STATED = "of different blocks no person is in two, as --disjoint states: the block that costs most"
@@ -53,8 +53,8 @@ def _together(runs: Sequence[Run], delta: float) -> dict[str, Any]:
     nodes = [_nodes(run, adjacency) for run in runs]
     several = sum(any(node.spent for node in each) for each in nodes) > 1
     committed = not several and _committed(books)
-    kinds = {statement_kind(book.tally) for book in books}
-    if several or not committed:  # a later schedule may have been chosen for what an earlier run showed
+    kinds = {reading(book.tally) for book in books}
+    if several:  # a later schedule may have been chosen for what an earlier run showed
         kinds.add("odometer")
     same = compose.same_rows([node.names for each in nodes for node in each])
     told = []

@@ -27,7 +27,7 @@ from distadmm.privacy.accounting.statements import (
 from distadmm.privacy.accounting.trust import ADJACENCY_WORDS, composed
 from distadmm.privacy.ledger import chain, compose, filter
 from distadmm.privacy.ledger.shelves import read_all
-from distadmm.privacy.ledger.tally import Tally, doubted, is_committed, statement_kind
+from distadmm.privacy.ledger.tally import Tally, doubted, is_committed, reading, statement_kind
 
 
 @dataclass(frozen=True)
@@ -110,10 +110,13 @@ def _run(books: Sequence[Book], delta: float, records: int) -> dict[str, Any]:
     held = [compose.Node(compose.spending(book.spent, records), book.rows) for book in books]
     trust = composed(book.tally.trust for book in books)
     committed = all(is_committed(book.tally) for book in books)
-    kind = weakest([statement_kind(book.tally) for book in books])
+    kind: str = weakest([reading(book.tally) for book in books])
     nodes = [_node(book, each.spent, delta, adjacency) for book, each in zip(books, held)]
     said = _statement(books, kind, committed, delta) if records == 1 else None
     bound = min(said.epsilon, said.would_be) if said else math.inf  # with secret noise, if this is none
+    epsilon = compose.over_runs([held], scope, delta, adjacency, committed)
+    if said and said.kind == "certificate" and not committed:  # of what may be taken, not of what was
+        kind, epsilon = said.kind, said.epsilon
     leaks = [event for book in books for event in book.tally.events if isinstance(event, Leakage)]
     blocks = compose.blocks(held, compose.NODES[scope][0]) if committed else []
     # What 0.1 composed of replaced records, beside what is claimed now.
@@ -135,12 +138,12 @@ def _run(books: Sequence[Book], delta: float, records: int) -> dict[str, Any]:
         "nodes": nodes,
         "together": {
             "published_epsilon": compose.published([held], scope, adjacency),
-            "epsilon": compose.over_runs([held], scope, delta, adjacency, committed),
+            "epsilon": epsilon,
             "r_o_r": max(earlier, default=math.inf),
         },
         "statement": kind,
         "sentence": said.text if said else None,
-        "by_coalition": _by_coalition(books, delta) if said and math.isfinite(bound) else [],
+        "by_coalition": _by_coalition(books, committed, delta) if said and math.isfinite(bound) else [],
     }
 
 
@@ -168,7 +171,7 @@ def _node(book: Book, spent: compose.Spending, delta: float, adjacency: Adjacenc
         "epsilon": epsilon,
         "budget": budget.describe() if budget else None,
         "budget_left": max(0.0, 1.0 - budget.used(tally.spent)) if budget else None,
-        "statement": statement_kind(tally),
+        "statement": reading(tally),
     }
 
 
@@ -183,11 +186,13 @@ def _statement(books: Sequence[Book], kind: str, committed: bool, delta: float) 
     return of_claim(kind, claim, events, adjacency, delta, committed=committed)  # type: ignore[arg-type]
 
 
-def _by_coalition(books: Sequence[Book], delta: float) -> list[str]:
+def _by_coalition(books: Sequence[Book], committed: bool, delta: float) -> list[str]:
     """epsilon by how many collude: of masked sums, what was known before the run."""
     claim = _one(books, "claim")
     if claim["scope"] in ("gossip", "gossip-pairwise"):
-        return by_trust([book.tally.events for book in books], _one(books, "adj"), delta)
+        held = [compose.Node(tuple(book.tally.events), book.rows) for book in books]
+        spent = [block.spent for block in compose.blocks(held, compose.NODES[_one(books, "scope")][0])]
+        return by_trust(spent, _one(books, "adj"), delta, committed=committed)
     if claim["scope"] != "masked":
         return []
     return masked_statements.shares_in_words(claim["sums"], masked_statements.shares_of(claim["sums"], delta))

@@ -18,8 +18,10 @@ import numpy as np
 from distadmm.errors import require
 from distadmm.methods.masked.learner import Ask
 from distadmm.methods.masked.rule import MOST_SD, Rule
+from distadmm.privacy.accounting.masked_statements import shares_of
 from distadmm.privacy.accounting.shared_discrete_gaussian import SharedDiscreteGaussian
 from distadmm.privacy.accounting.statements import weakest
+from distadmm.privacy.accounting.trust import Trust
 from distadmm.privacy.ledger.books import Books
 from distadmm.privacy.noise.masks import Member
 from distadmm.privacy.noise.mechanism import Noise
@@ -67,6 +69,15 @@ class Sums(Unprotected):
     def epsilon(self) -> float:
         """The budget: what was spent is a reading, and depends on what was seen."""
         return math.inf if self.terms.unverified else self.terms.epsilon
+
+    def against(self, trust: Trust) -> float:
+        """The budget as a coalition of another size sees it."""
+        if math.isinf(self.epsilon):
+            return math.inf
+        shares = shares_of(self.terms.facts, self.terms.delta)
+        others = int(min(max(trust.colluding, 0), max(shares)))
+        found = shares.get(others, self.epsilon)
+        return found if others < self.terms.rule.colluding else max(found, self.epsilon)
 
     @property
     def statement(self) -> str:

@@ -236,15 +236,18 @@ def of_claim(
     )  # fmt: skip
 
 
-def by_trust(spent: Iterable[Sequence[Event]], adjacency: Adjacency, delta: float) -> list[str]:
-    """epsilon of the node that spent most, by who may collude."""
+def by_trust(
+    spent: Iterable[Sequence[Event]], adjacency: Adjacency, delta: float, *, committed: bool
+) -> list[str]:
+    """epsilon of the record that costs most, by who may collude."""
     from distadmm.privacy.accounting import accountant
 
+    price = accountant.epsilon if committed else accountant.adaptive_epsilon
     books = {tuple(event for event in events if not event.free) for events in spent}
 
     def against(trust: Trust) -> float:
         seen = [[event.against(trust) for event in book] for book in books]
-        return max((accountant.epsilon(events, delta, adjacency) for events in seen), default=0.0)
+        return max((price(events, delta, adjacency) for events in seen), default=0.0)
 
     return told({name: against(Trust.parse(name)) for name in TOLD}, delta)
 

@@ -209,6 +209,12 @@ def statement_kind(tally: Tally) -> Literal["certificate", "odometer", "simulati
     return "odometer"
 
 
+def reading(tally: Tally) -> Literal["certificate", "odometer", "simulation"]:
+    """What the sum of a ledger is: a budget that was kept certifies itself, not the sum of what was taken of it."""
+    kind = statement_kind(tally)
+    return "odometer" if kind == "certificate" and not is_committed(tally) else kind
+
+
 def doubted(tally: Tally, events: list[Event]) -> list[Event]:
     """`events` of a ledger, without a bound where its claim has none; what has none already says why itself."""
     why = "" if not events or any(event.unbounded for event in events) else doubt(tally, events)

@@ -27,7 +27,7 @@ from distadmm.privacy.accounting.events import Adjacency, Event, Gaussian, KNorm
 from distadmm.privacy.accounting.schedule import stretches
 from distadmm.privacy.ledger.books import Books
 from distadmm.privacy.ledger.schedules import Committed
-from distadmm.privacy.ledger.tally import is_committed
+from distadmm.privacy.ledger.tally import is_committed, reading
 from distadmm.privacy.noise.mechanism import Noise, output_noise
 from distadmm.privacy.noise.release import UNCHECKED, Array, Unprotected, leave_together
 from distadmm.privacy.noise.sources import PURPOSES, Source
@@ -152,10 +152,7 @@ class Protected(Unprotected):
         """The weakest of what this rank's ledgers say."""
         if self.recipe.unverified:
             return "none"
-        kinds = {ledger.statement_kind for ledger in self.books.ledgers}
-        if not self.committed:  # what a budget certifies is itself, not the sum that is quoted
-            kinds.add("odometer")
-        return statements.weakest(list(kinds))
+        return statements.weakest([reading(ledger.tally) for ledger in self.books.ledgers])
 
     @property
     def committed(self) -> bool:
