@@ -102,13 +102,13 @@ class Metric:
     far: Curvature | Whole
     start: Array  # sum_j M_ij w_ij of each node
     Q: Array  # sum_j M_ij of each node
-    floor: Array  # least eigenvalue of each Q, as a column
+    mine: Array  # whose each edge is
 
 
 def metric(node: Node, kind: str) -> Metric:
     """Exchange what the metric needs; the public one needs the neighbours' degrees, which all ranks know."""
     network = node.network
-    mine = np.repeat(np.arange(network.n_local), np.diff(network.indptr))  # whose each edge is
+    mine = np.repeat(np.arange(network.n_local), np.diff(network.indptr))
     near = rows(node, kind)
     own, t = read(kind, near)
     far: Curvature | Whole
@@ -129,7 +129,7 @@ def metric(node: Node, kind: str) -> Metric:
     for i in range(network.n_local):
         edges = range(network.indptr[i], network.indptr[i + 1])
         Q[i] = 0.5 * (len(edges) * own.matrix(i, identity) + sum(far.matrix(e, identity) for e in edges))
-    return Metric(own, far, start, Q, np.linalg.eigvalsh(Q)[:, :1])
+    return Metric(own, far, start, Q, mine)
 
 
 def rows(node: Node, kind: str) -> Array:
@@ -289,13 +289,12 @@ class Tuned:
 
     def step(self, k: int, st: State, node: Node) -> State:
         network, a, M = node.network, RELAXATION[self.kind], self.metric(node)
-        noise = node.release.draw(k, M.floor)
+        noise = node.release.draw(k, np.zeros_like(node.degree))
         x = node.problem.argmin(linear=st.L - st.G + noise, quadratic=M.Q, start=st.f)
         x = node.release.seal(k, x, node.problem.residual)
         visible = network.exchange(x)
         heard = network.sum_over_neighbours(visible)
-        # x_i - x_j, an edge a row
-        apart = np.repeat(x, np.diff(network.indptr), axis=0) - visible[network.columns]
+        apart = x[M.mine] - visible[network.columns]  # x_i - x_j, an edge a row
         near = M.own.times(node.degree * x - heard)  # P_i sum_j (x_i - x_j)
         r = 0.25 * (near + network.sum_over_edges(M.far.times(apart)))
         Qx = np.matmul(M.Q, x[:, :, None])[:, :, 0]
