@@ -138,7 +138,7 @@ VALUES = {
     "distadmm.privacy.ledger.schedules:Committed": "events beside",
     "distadmm.privacy.ledger.schedules:Filtered": "candidates budget rest beside",
     "distadmm.ranks.graph_network:Roster": "indptr indices owner hosts",
-    "distadmm.methods.forecasts:Forecast": "of excesses made_of unlike",
+    "distadmm.methods.forecasts:Forecast": "of excesses made_of unlike above",
     "distadmm.data.public:Fact": "value source why",
     "distadmm.data.public:PublicFacts": "classes columns bounds norm mappings deal reader",
     "distadmm.run.model:Model": "path told held",
@@ -272,7 +272,7 @@ def test_every_fabric_is_the_one_that_the_loop_knows(name: str) -> None:
     ):
         fabric.send("row", words, size=3)
     assert len(seen) == 1
-    with pytest.raises(Lost, match="node 1 is lost, and every node is needed"):
+    with pytest.raises(Lost, match=r"(node|party) 1.* is lost, and every one is needed"):
         fabric.on_loss(1)
     fabric.survives = True
     fabric.on_loss(1)
@@ -280,22 +280,54 @@ def test_every_fabric_is_the_one_that_the_loop_knows(name: str) -> None:
     fabric.close()
 
 
-@pytest.mark.parametrize("name", ["graph", "tree", "star"])
+@pytest.mark.parametrize("name", ["graph", "tree", "root", "star", "centre"])
 def test_what_a_guard_forbids_does_not_leave(name: str) -> None:
-    fabric = _fabrics()[name]
+    made = _fabrics()
+    fabric = made[{"root": "tree", "centre": "star"}.get(name, name)]
 
     def no(kind: str, rows: np.ndarray, seal: object, member: int | None) -> None:
         raise InputError("it may not leave")
 
-    (fabric.network if name == "tree" else fabric).guard = no
+    getattr(fabric, "network", fabric).guard = no
     rows, before = np.ones((2, 3)), repr(fabric.traffic)
     leave = {
         "graph": lambda: fabric.neighbour_sum(rows), "tree": lambda: fabric.sum(rows),
-        "star": lambda: fabric.up({1: rows[0], 2: rows[1]}, 3),
+        "root": lambda: fabric.down(rows[0], 3, float), "star": lambda: fabric.up({1: rows[0], 2: rows[1]}, 3),
+        "centre": lambda: fabric.down(rows[0], 3),
     }  # fmt: skip
     with pytest.raises(InputError, match="it may not leave"):
         leave[name]()
     assert repr(fabric.traffic) == before
+
+
+def test_of_whom_nothing_comes_is_named_by_who_waits_and_then_out() -> None:
+    """The watchdog hears of the silent at half its time; where it is not there to end the job, they are out."""
+    from distadmm.ranks.fabric import Awaited, Lost
+
+    class Message:
+        def __init__(self, there: bool):
+            self.Test = lambda: there
+
+    for name, who in (("graph", "node 1 (rank 0)"), ("star", "party 1 (rank 0 on host ")):
+        fabric, told = _fabrics()[name], list[str]()
+        dog = fabric.world.dog
+        dog.misses = told.append
+        late = Awaited(fabric, [(Message(True), [0]), (Message(False), [1])])
+        late(1e9)  # nobody is watched
+        dog.timeout = 2.0
+        dog.enter("iterating")
+        late(0.9)
+        assert not told
+        late(2.9)
+        assert len(told) == 1
+        assert told[0].startswith(who)
+        dog.enter("reading rows")  # where others may work for long
+        late(1e9)
+        dog.enter("iterating")
+        with pytest.raises(
+            Lost, match=r"1 \(rank 0.*has been silent for 3 s to rank 0 .*, and every one is needed"
+        ):
+            late(3.1)
 
 
 def test_a_fabric_that_lacks_something_is_refused_with_the_line_to_write() -> None:
@@ -309,7 +341,7 @@ def test_a_fabric_that_lacks_something_is_refused_with_the_line_to_write() -> No
     with pytest.raises(InputError) as refused:
         require_fabric(SimpleNamespace(fabric=Pigeons()))
     assert (
-        "a Pigeons without guard, traffic, survives, lost, absent, send, memory, restore, on_loss, close"
+        "a Pigeons without guard, traffic, survives, lost, absent, send, memory, restore, named, on_loss, close"
         in str(refused.value)
     )
     assert "class Pigeons(distadmm.ranks.fabric.Fabric):" in str(refused.value)

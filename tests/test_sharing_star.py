@@ -13,6 +13,7 @@ class _World:
 
     def __init__(self, rank, size):
         self.rank, self.size, self.dog = rank, size, Watchdog()
+        self.hosts = lambda: ("here",) * size
 
 
 def test_parties_sit_on_the_ranks_after_the_centre_in_turn():

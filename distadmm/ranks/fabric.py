@@ -5,6 +5,7 @@
     traffic                          what this rank has sent
     memory, restore                  what later iterations depend on besides an algorithm's state, for a checkpoint
     on_loss(node)                    a node is out: the job goes on without it if the algorithm survives that, or ends
+    named(nodes)                     what they are called, and where they are
     close                            every message that was sent has been received
 
 Each fabric has words of its own besides (`exchange`, `sum`, `up`, `down`), which post what `send` lets pass.
@@ -12,12 +13,13 @@ Each fabric has words of its own besides (`exchange`, `sum`, `up`, `down`), whic
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
 from distadmm.errors import STALLED, InputError, require
+from distadmm.ranks.world import done
 
 Array = np.ndarray
 
@@ -75,16 +77,41 @@ class Fabric:
     def restore(self, memory: Mapping[str, Array]) -> None:
         """Take back what `memory` gave."""
 
-    def on_loss(self, node: int) -> None:
+    def named(self, nodes: Iterable[int]) -> str:
+        return f"node {', '.join(map(str, nodes))}"
+
+    def on_loss(self, node: int, why: str = "is lost") -> None:
         """`node` is out.  Ends the job unless the algorithm has said that it `survives`."""
         if not self.survives:
-            raise Lost(
-                [node], f"node {node} is lost, and every node is needed; take the run up again with --resume"
-            )
+            said = f"{self.named([node])} {why}, and every one is needed; take the run up again with --resume"
+            raise Lost([node], said)
         self.lost |= {node}
 
     def close(self) -> None:
         """Every message that was sent has been received."""
+
+
+class Awaited:
+    """Messages that a rank of a fabric waits for, and of whom: told by `World.complete` how long it has been.
+
+    Who is silent for half the time that the watchdog allows is named to it, by whoever waits.  Where it has not ended
+    the job in iterations by one and a half times that, as where there is none, the silent are out.
+    """
+
+    def __init__(self, fabric: Any, expected: Sequence[tuple[Any, Iterable[int]]]):
+        self.fabric, self.dog, self.expected = fabric, fabric.world.dog, expected
+
+    def __call__(self, waited: float) -> None:
+        allowed = self.dog.allowed
+        if waited < allowed / 2:
+            return
+        silent = sorted(
+            {int(node) for request, nodes in self.expected if not done(request) for node in nodes}
+        )
+        self.dog.misses(self.fabric.named(silent))
+        if self.dog.iterates and waited > 1.5 * allowed:
+            for node in silent:
+                self.fabric.on_loss(node, f"has been silent for {waited:.0f} s to {self.dog.name}")
 
 
 def require_fabric(place: Any) -> None:

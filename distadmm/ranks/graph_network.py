@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
-from distadmm.ranks.fabric import Fabric
+from distadmm.ranks.fabric import Awaited, Fabric
 from distadmm.ranks.world import World
 from distadmm.structs import mutable_struct
 
@@ -76,6 +76,7 @@ class _Channel:
     sends: list[tuple[Array, Array]]  # (which of my rows, buffer), one a distinct set that is not all of them
     start_all: Callable[[list[Any]], Any]  # of the MPI library, looked up once
     requests: list[Any] = field(default_factory=list)
+    late: Callable[[float], None] = lambda waited: None
     wire_bytes: int = 0  # that leave this rank in an exchange
 
 
@@ -149,8 +150,16 @@ class Network(Fabric):
             channel.requests.append(self.world.comm.Send_init(buffers[rows.tobytes()], dest=rank, tag=_TAG))
             start += count
             channel.wire_bytes += channel.visible.itemsize * width * len(rows)
+        channel.late = Awaited(self, list(zip(channel.requests[::2], self._senders())))
         self._channels[width] = channel
         return channel
+
+    def _senders(self) -> list[Array]:
+        """Whose rows come from each of the ranks that host neighbours."""
+        return np.split(self.ghosts, np.cumsum([count for _, _, count in self._peers])[:-1])
+
+    def named(self, nodes: Iterable[int]) -> str:
+        return self.roster.named(nodes)
 
     def exchange(self, F: Array) -> Array:
         """Send each node's row of `F` to its neighbours; the rows this rank can now see.
@@ -158,7 +167,7 @@ class Network(Fabric):
         Row `columns[e]` of the result is the row of the neighbour at edge e (edges in the order of
         `indices`).  The result is a buffer that the next exchange of this width overwrites.
         """
-        F = self.send("row", F)
+        F = self.send("row", F, size=self.n_local * F.shape[1])
         if self.stamp is None:
             return self._exchange(F)
         visible = self._exchange(np.concatenate((F, self.stamp()), axis=1))
@@ -180,7 +189,7 @@ class Network(Fabric):
         for rows, buffer in channel.sends:
             np.take(F, rows, axis=0, out=buffer, mode="clip")
         channel.start_all(channel.requests)
-        self.world.complete(channel.requests)
+        self.world.complete(channel.requests, channel.late)
         traffic.wire_messages += len(self._peers)
         traffic.wire_bytes += channel.wire_bytes
         return channel.visible
@@ -191,9 +200,9 @@ class Network(Fabric):
         `sent` says of every slot of the whole network whether its sender has anything to say; what comes from one
         that has not is no message.
         """
-        rows = self.send("row", rows)
+        rows = self.send("row", rows, size=len(self.indices) * rows.shape[1])
         width, size = rows.shape[1], rows.itemsize * rows.shape[1]
-        came, requests, buffers = np.empty_like(rows), [], []
+        came, requests, buffers, hosts = np.empty_like(rows), [], [], []
         for rank, out, into in self._routes():
             if rank == self.world.rank:
                 came[into] = rows[out]
@@ -204,8 +213,9 @@ class Network(Fabric):
                 self.world.comm.Isend(leaving, dest=rank, tag=_TAG + 1),
             ]
             buffers.append((into, buffer, leaving))
+            hosts.append(self.indices[into])
         if requests:
-            self.world.complete(requests)
+            self.world.complete(requests, Awaited(self, list(zip(requests[::2], hosts))))
         for into, buffer, _ in buffers:
             came[into] = buffer
             self.traffic.wire_messages += 1

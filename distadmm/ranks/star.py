@@ -13,19 +13,21 @@ when sender and receiver share a process:
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from distadmm.errors import require
-from distadmm.ranks.fabric import Fabric
+from distadmm.ranks.fabric import Awaited, Fabric
 from distadmm.ranks.world import World
 
 Array = np.ndarray
 
+CENTRE = 0  # among the members of a star, beside parties 1 to M
 WIRES = {"float64": np.float64, "float32": np.float32}
 
 
@@ -70,6 +72,7 @@ class Star(Fabric):
         }
         self.is_centre = self.world.rank == 0
         self.hosted = tuple(m for m, rank in self.home.items() if rank == self.world.rank)
+        self._hosts = self.world.hosts()
         self.world.dog.holds("party", self.hosted)
         self.traffic = Traffic()
         self._kind = "vector"
@@ -97,28 +100,37 @@ class Star(Fabric):
     ) -> dict[int, Array]:
         """A message of its own from the centre to each party in `shapes`; those of this rank's parties."""
         kind = np.dtype(dtype or self.wire)
-        received: dict[int, Array] = {}
-        pending, buffers = [], []
+        packets: dict[int, Array] = {}
+        pending: dict[int, Any] = {}
         if self.is_centre and messages is not None:
-            for m in shapes:
-                packet = np.ascontiguousarray(messages[m], dtype=kind)
-                self.traffic.count(self._kind + " down", packet.nbytes)
-                if m in self.hosted:
-                    received[m] = _widen(packet)
-                else:
-                    buffers.append(packet)
-                    pending.append(self.world.comm.Isend(packet, dest=self.home[m], tag=m))
+            for m, shape in shapes.items():
+                words: Any = messages[m]
+                packets[m] = self.send(
+                    f"{self._kind} down", words, kind, member=CENTRE, size=int(np.prod(shape))
+                )
+                self.traffic.count(self._kind + " down", packets[m].nbytes)
+                if m not in self.hosted:
+                    pending[m] = self.world.comm.Isend(packets[m], dest=self.home[m], tag=m)
         else:
             for m in (m for m in shapes if m in self.hosted):
-                packet = np.empty(shapes[m], dtype=kind)
-                self.world.dog.beat(waits=True)
-                self.world.comm.Recv(packet, source=0, tag=m)
-                received[m] = _widen(packet)
-        self.world.dog.beat(waits=True)
-        for request in pending:
-            request.Wait()
-        self.world.dog.beat()
-        return received
+                packets[m] = np.empty(shapes[m], dtype=kind)
+                pending[m] = self.world.comm.Irecv(packets[m], source=0, tag=m)
+        self._complete(pending)
+        return {m: _widen(packet) for m, packet in packets.items() if m in self.hosted}
+
+    def _complete(self, pending: Mapping[int, Any]) -> None:
+        """Wait for messages to or from these parties, which come soon, or after long."""
+        if pending:
+            self.world.complete(list(pending.values()), partial(self._late, pending), share=0.0)
+
+    def _late(self, pending: Mapping[int, Any], waited: float) -> None:
+        """The centre waits for parties, and who is elsewhere for the centre."""
+        Awaited(self, [(each, [m if self.is_centre else CENTRE]) for m, each in pending.items()])(waited)
+
+    def named(self, nodes: Iterable[int]) -> str:
+        at = {CENTRE: 0, **self.home}
+        who = {m: "the centre" if m == CENTRE else f"party {m}" for m in at}
+        return "; ".join(f"{who[m]} (rank {at[m]} on host {self._hosts[at[m]]})" for m in nodes)
 
     def up(
         self,
@@ -132,20 +144,18 @@ class Star(Fabric):
         """
         kind = np.dtype(dtype or self.wire)
         expected = shapes if isinstance(shapes, Mapping) else dict.fromkeys(self.home, shapes)
-        packets, pending = {}, []
+        packets: dict[int, Array] = {}
+        pending: dict[int, Any] = {}
         for m in (m for m in expected if m in self.hosted):
             packets[m] = self.send(self._kind, messages[m], kind, member=m, size=int(np.prod(expected[m])))
             self.traffic.count(self._kind + " up", packets[m].nbytes)
             if not self.is_centre:
-                pending.append(self.world.comm.Isend(packets[m], dest=0, tag=m))
+                pending[m] = self.world.comm.Isend(packets[m], dest=0, tag=m)
         if self.is_centre:
             for m in (m for m in expected if m not in self.hosted):
                 packets[m] = np.empty(expected[m], dtype=kind)
-                pending.append(self.world.comm.Irecv(packets[m], source=self.home[m], tag=m))
-        self.world.dog.beat(waits=True)
-        for request in pending:
-            request.Wait()
-        self.world.dog.beat()
+                pending[m] = self.world.comm.Irecv(packets[m], source=self.home[m], tag=m)
+        self._complete(pending)
         return {m: _widen(packets[m]) for m in sorted(packets)} if self.is_centre else None
 
     def texts_up(self, texts: Mapping[int, str]) -> dict[int, str] | None:

@@ -176,7 +176,7 @@ class Tree(Fabric):
 
     def sum(self, rows: Array, marks: Sequence[bytes] = (), away: Collection[int] = ()) -> Array:
         """The sum of all nodes' rows, at every node; `marks` (a node) must agree between neighbours."""
-        return self.down(self.up(rows, marks, away), rows.shape[1], rows.dtype, marks)
+        return self._told(self.up(rows, marks, away), rows.shape[1], rows.dtype, marks)
 
     def up(
         self,
@@ -230,6 +230,13 @@ class Tree(Fabric):
 
     def down(self, words: Array | None, k: int, dtype: Any, marks: Sequence[bytes] = ()) -> Array:
         """The root's k words at every node; where there are none, the root says so over every edge of the graph."""
+        if words is not None:
+            root = self.shape.root
+            words = self.network.send("row", np.atleast_2d(words), dtype, member=root, size=k)[0]
+        return self._told(words, k, dtype, marks)
+
+    def _told(self, words: Array | None, k: int, dtype: Any, marks: Sequence[bytes] = ()) -> Array:
+        """The same of words that hold nothing but what the guard has seen, as a sum of rows does."""
         dtype = np.dtype(dtype)
         told = None if words is None else words.astype(dtype).tobytes()
         if self.shape.root in self._below and (told is None or self._blamed):

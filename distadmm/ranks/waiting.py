@@ -12,6 +12,7 @@ import stat
 import sys
 import time
 from collections.abc import Callable
+from typing import Any
 
 # What makes each library yield the core in every round of polling.
 _YIELDING = {
@@ -19,9 +20,10 @@ _YIELDING = {
     "OMPI_MCA_mpi_yield_when_idle": ("0", "1"),
     "I_MPI_THREAD_YIELD": ("0", "3"),
 }
-_LATE = 1 / 8  # by this share of a wait, at most, a rank that sleeps hears later,
+LATE = 1 / 8  # by this share of a wait, at most, a rank that sleeps hears later,
 _BRIEF = 0.05  # and in the usual waits of an iteration, seconds,
 _SOON = 3e-4  # by no more than this
+_SUSPENDED = 0.5  # seconds between two looks, of which no more count
 _LOCAL_RANKS = ("MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE", "PMI_SIZE")
 
 
@@ -47,14 +49,29 @@ def patiently(done: Callable[[], bool]) -> None:
         pause = min(2 * pause, 4e-3)
 
 
-def asleep(done: Callable[[], bool]) -> None:
-    """Wait until `done()`, looking more rarely the longer it takes: the core belongs to ranks that compute."""
+def looking(done: Callable[[], bool], late: Callable[[float], Any], share: float | None = LATE) -> None:
+    """Wait until `done()`; of a wait that is not brief `late` hears for how long it has been, at each look.
+
+    Between two looks this rank sleeps a `share` of that time, for the core belongs to ranks that compute; None: never.
+    """
     if done():
         return
     began = time.monotonic()
     while not done():
         waited = time.monotonic() - began
-        time.sleep(min(max(waited * _LATE, 2e-5), _SOON if waited < _BRIEF else 5e-3))
+        if waited > _BRIEF:
+            break
+        if share is not None:
+            time.sleep(min(max(waited * share, 2e-5), _SOON))
+    else:
+        return
+    waited, looked = _BRIEF, time.monotonic()
+    while not done():
+        before, looked = looked, time.monotonic()
+        waited += min(looked - before, _SUSPENDED)  # the time in which all were suspended is no wait
+        late(waited)
+        if share is not None:
+            time.sleep(5e-3)
 
 
 def until_read(*files: int, limit: float = 1.0) -> None:

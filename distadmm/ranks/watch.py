@@ -7,6 +7,7 @@ There they also meet before the library starts, and before it ends.
 
 import _thread
 import contextlib
+import math
 import os
 import signal
 import struct
@@ -35,8 +36,9 @@ LEAST = 10.0  # seconds
 _BY_TIME = ("reading rows", "pricing", "solving", "writing")
 _NAMES = tuple(PHASES)
 _LEAVING = _NAMES.index("leaving")
-_SLOT = struct.Struct("=qqqqqqq80s")  # `At`; looks is the watching thread's, the rest the rank's
+_SLOT = struct.Struct("=qqqqqqq80s120s")  # `At`; looks is the watching thread's, the rest the rank's
 _FIRST, _REST = struct.Struct("=q"), struct.Struct("=qqqqq80s")  # a number of it; what follows the looks
+_LAST = struct.Struct("=120s")  # what follows that
 _LOOKS = 8  # where in it
 LAUNCHERS = ("mpiexec", "mpirun", "prterun", "orterun")
 STARTERS = (*LAUNCHERS, "hydra_pmi_proxy", "prted", "orted", "slurmstepd")  # of the ranks of a host
@@ -54,6 +56,7 @@ class At(NamedTuple):
     waits: int  # 1: for others
     heard: int  # a signal that it was told of
     hosts: bytes  # its nodes or parties, in words
+    misses: bytes  # of whom nothing came for long, in words
 
     @property
     def phase_name(self) -> str:
@@ -76,7 +79,7 @@ class Watchdog:
         self._file = -1  # of the board
         self._looks = _thread.allocate_lock()  # held by the thread that looks
         self._phase = self._k = self._moves = self._waits = self._heard = 0
-        self._hosts = b""
+        self._hosts = self._misses = b""
         self._done = False
         self._name = ""
 
@@ -102,6 +105,23 @@ class Watchdog:
         few = ", ".join(map(str, numbers[:8])) + (f" to {numbers[-1]}" if len(numbers) > 8 else "")
         self._hosts = f"{what} {few}".encode()[:80] if len(numbers) else b""
         self._write()
+
+    @property
+    def allowed(self) -> float:
+        """For how many seconds this rank may wait in an iteration, or in whatever it is at."""
+        return _allowed(self.timeout, _NAMES[self._phase]) if self.timeout else math.inf
+
+    @property
+    def iterates(self) -> bool:
+        return _NAMES[self._phase] == "iterating"
+
+    def misses(self, whom: str) -> None:
+        """Of these nodes or parties nothing has come for long; of nobody any more."""
+        told = whom.encode()[:120]
+        if told != self._misses:
+            self._misses = told
+            if self._board is not None:
+                _LAST.pack_into(self._board, _SLOT.size * (self.rank + 1) - _LAST.size, told)
 
     @property
     def name(self) -> str:
@@ -216,7 +236,7 @@ class Watchdog:
             before, looked, at = looked, time.monotonic(), self._read()
             # A job that was suspended (Ctrl-Z, scontrol suspend) has been silent for one look, however long.
             passed = min(looked - before, 2 * pause)
-            moved = any(at[rank][2:] != latest[rank][2:] if rank in latest else True for rank in at)
+            moved = any(rank not in latest or at[rank][2:8] != latest[rank][2:8] for rank in at)
             before_that, worked = worked, {rank: _ticks(at[rank].process) for rank in at if _works(at[rank])}
             moved |= any(ticks != before_that.get(rank) for rank, ticks in worked.items())
             silence = 0.0 if moved else silence + passed
@@ -228,7 +248,7 @@ class Watchdog:
             lost = [rank for rank, long in still.items() if long > self.timeout]
             if self.survives:
                 lost = [rank for rank in lost if at[rank].phase_name != "iterating"]
-            if lost or silence > max(_allowed(self.timeout, each) for each in at.values()):
+            if lost or silence > max(_allowed(self.timeout, each.phase_name) for each in at.values()):
                 self._end(at, lost, silence)
 
     def _look(self) -> None:
@@ -265,8 +285,10 @@ class Watchdog:
             who = ", ".join(at[rank].place(rank) for rank in lost[:4]) + (", ..." if len(lost) > 4 else "")
             rest = sorted({(each.phase, each.k) for rank, each in at.items() if rank not in lost})
             others = f" (others {_NAMES[rest[-1][0]]}, iteration {rest[-1][1]})" if rest else ""
+            waits = [(rank, each.misses.rstrip(b"\0").decode(errors="replace")) for rank, each in at.items()]
+            missed = "".join([f"; rank {rank} waits for {whom}" for rank, whom in waits if whom][:4])
             sys.stderr.write(
-                f"distadmm: {what}{who} on host {os.uname().nodename}{others}; ending the job "
+                f"distadmm: {what}{who} on host {os.uname().nodename}{others}{missed}; ending the job "
                 f"(--stall-timeout {self.timeout:g}); {self.remedy}\n"
             )
             sys.stderr.flush()
@@ -315,9 +337,9 @@ def _works(at: At) -> bool:
     return at.phase_name in _BY_TIME and not at.waits
 
 
-def _allowed(timeout: float, at: At) -> float:
-    """How long the ranks of a host may go without a move where one of them is."""
-    times = PHASES[at.phase_name]
+def _allowed(timeout: float, phase: str) -> float:
+    """How long the ranks of a host may go without a move where one of them is at this."""
+    times = PHASES[phase]
     return timeout if times == 1 else max(timeout * times, LEAST)
 
 

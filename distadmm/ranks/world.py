@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 from distadmm.errors import InputError
 from distadmm.ranks.launcher import LAUNCHED, choose_transports, launched_size, on_one_host, start_library
 from distadmm.ranks.signals import Signals
-from distadmm.ranks.waiting import asleep, choose_waiting, cores, patiently, until_read
+from distadmm.ranks.waiting import LATE, choose_waiting, cores, looking, patiently, until_read
 from distadmm.ranks.watch import Watchdog
 
 T = TypeVar("T")
@@ -100,14 +100,15 @@ class World:
 
         return MPI.Get_library_version().strip("\0 \n").splitlines()[0]
 
-    def complete(self, requests: list[Any]) -> None:
-        """Wait for these messages, which belong to an iteration."""
+    def complete(
+        self, requests: list[Any], late: Callable[[float], Any] = lambda waited: None, share: float = LATE
+    ) -> None:
+        """Wait for these messages, which belong to an iteration, as `looking` says."""
         from mpi4py import MPI
 
-        if self.sleeps:
-            self._wait(asleep, partial(MPI.Request.Testall, requests))
-        else:
-            self._wait(MPI.Request.Waitall, requests)
+        done = partial(MPI.Request.Testall, requests)
+        self._wait(looking, done, late, share if self.sleeps else None)
+        self.dog.misses("")
 
     def broadcast(self, value: T) -> T:
         """Rank 0's `value`, on every rank."""

@@ -94,17 +94,19 @@ class Guard:
     ) -> None:
         """Let `rows` leave, or charge them.  `seal`: those that travel with them, where the fabric sends some."""
         issued = self._issued.get(kind)
+        of = range(len(rows)) if member is None else [self.nodes.index(member)]
         if issued is None:
-            self._refuse(range(len(rows)), f"a message ({kind}) was sent that no release covers")
+            self._refuse(of, f"a message ({kind}) was sent that no release covers")
         elif seal is not None and list(seal) != self.seals(kind):
-            self._refuse(range(len(rows)), f"a message ({kind}) was sent under another seal than its own")
+            self._refuse(of, f"a message ({kind}) was sent under another seal than its own")
         elif issued.uses < 1:
-            self._refuse(range(len(rows)), f"a message ({kind}) was sent once more than was paid for")
+            self._refuse(of, f"a message ({kind}) was sent once more than was paid for")
         elif issued.rows is None or _bytes(rows) == issued.content:
             issued.uses -= 1
         else:
             issued.uses -= 1
-            self._refuse(_differing(rows, issued.rows), f"a message ({kind}) was altered after it was sealed")
+            differ = _differing(rows, issued.rows) if member is None else of
+            self._refuse(differ, f"a message ({kind}) was altered after it was sealed")
 
     def seals(self, kind: str = "row") -> list[Seal]:
         """The seals under which the next message of this kind may leave, one a node."""
