@@ -11,6 +11,7 @@ from distadmm.flags import started
 if __name__ == "__main__":  # one BLAS thread a rank, before numpy is loaded
     raise SystemExit(started("distadmm.funnel"))
 
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -22,7 +23,7 @@ from distadmm.methods.confidence import Ball
 from distadmm.methods.funnel import literal, perfect, report, solvers
 from distadmm.methods.funnel.curve import curve, promised
 from distadmm.methods.funnel.model import Array, Joint, Solution, from_joint, informations, of_table
-from distadmm.methods.funnel.options import Data, Goal, Running, Work
+from distadmm.methods.funnel.options import Data, Goal, Running
 from distadmm.methods.funnel.perfect import Perfect
 from distadmm.methods.funnel.report import mapping
 from distadmm.methods.funnel.solvers import DEFAULT, METHODS, Effort
@@ -77,11 +78,11 @@ class Prepared(NamedTuple):
 
 class PrivacyFunnel(design.Design):
     kind, prog, about = "funnel", "distadmm.funnel", __doc__
-    flags = (Data, Goal, Work, Running)
+    flags = (Data, Goal, Effort, Running)
 
     def prepare(self, options: design.Options, world: World) -> Prepared:
         data, goal, trying, run = options
-        effort = trying.effort(run.seed)
+        effort = replace(trying, seed=run.seed)
 
         def checked() -> tuple[Joint, str, Ball | None, list[float]]:
             joint, column, ball = data.load()

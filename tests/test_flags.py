@@ -30,7 +30,7 @@ GROUPS = {
     "istdp": [istdp.Data, istdp.Model, istdp.Privacy, istdp.Running],
     "ias": [ias_options.Data, ias_options.Goal, ias_options.Solver, ias_options.Running],
     "ias sweep": [ias_options.Data, ias_options.Goal, ias_options.Range, ias_options.Running],
-    "funnel": [funnel_options.Data, funnel_options.Goal, funnel_options.Work, funnel_options.Running],
+    "funnel": [funnel_options.Data, funnel_options.Goal, funnel.Effort, funnel_options.Running],
 }
 
 # A default of the programme's own, and why.

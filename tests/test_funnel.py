@@ -151,7 +151,7 @@ def test_revealing_x_when_all_of_it_is_asked():
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_reveals_x_at_the_end_and_obeys_r(method):
-    effort = Effort(starts=3, iterations=60, repeats=1)
+    effort = Effort(restarts=3, iterations=60, repeats=1)
     found = funnel.curve(UNIF, [0.3, 0.7, UNIF.HX], method, effort=effort)
     for one in found:
         leak, told = informations(UNIF, one.v)
@@ -164,7 +164,7 @@ def test_every_method_reveals_x_at_the_end_and_obeys_r(method):
 @pytest.mark.parametrize("method", METHODS)
 def test_degenerate_problems(method):
     """X constant; nothing asked for; a zero in every row and column."""
-    effort = Effort(starts=2, iterations=20, repeats=1)
+    effort = Effort(restarts=2, iterations=20, repeats=1)
     constant = Joint(np.array([[0.4], [0.6]]), np.ones(1))
     assert funnel.solve(constant, 0.0, method, effort=effort).leakage == 0
     holes = funnel.from_joint(np.array([[4, 0, 3], [0, 5, 2]]))
@@ -501,7 +501,7 @@ def test_local_methods_reach_the_proven_optimum_of_an_easy_point():
     R = 0.7 * UNIF.HX
     best = funnel.solve(UNIF, R, effort=Effort(repeats=1))
     for method in ("aem", "aem-adaptive", "nlp"):
-        one = funnel.solve(UNIF, R, method, effort=Effort(starts=12))
+        one = funnel.solve(UNIF, R, method, effort=Effort(restarts=12))
         assert best.lower - 1e-9 <= one.leakage <= best.leakage + 1e-4
 
 
@@ -515,7 +515,7 @@ def _bits(found):
 @pytest.mark.mpi(min_size=2, sizes=[2, 3])
 def test_same_bits_on_any_number_of_ranks(mpi_ranks, world):
     for method in ("lp", "aem"):
-        effort = Effort(starts=20, iterations=40, repeats=3, rounds=8)
+        effort = Effort(restarts=20, iterations=40, repeats=3, programs=8)
         shared = funnel.curve(UNIF, [0.4, 0.8], method, effort=effort, world=world)
         if world.is_root:
             alone = funnel.curve(UNIF, [0.4, 0.8], method, effort=effort)

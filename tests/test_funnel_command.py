@@ -113,7 +113,7 @@ def test_command_on_two_ranks(mpi_ranks, world, shared_path):
     ]
     assert funnel.main([*words, "--out", str(shared_path / "out")]) == 0
     if world.is_root:
-        effort = funnel.Effort(repeats=2, rounds=6)
+        effort = funnel.Effort(repeats=2, programs=6)
         joint = funnel.problem("heart")
         alone = funnel.curve(joint, [0.8 * joint.HX, 0.9 * joint.HX], effort=effort, certify=False)
         for number, one in enumerate(alone, 1):

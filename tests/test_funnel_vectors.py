@@ -72,7 +72,7 @@ def test_best_known_values(problem, prepared):
     joint, known = prepared(problem)
     assert pytest.approx(problem["H"], abs=1e-12) == joint.HX
     assert pytest.approx(problem["ISX"], abs=1e-12) == joint.ISX
-    effort = Effort(repeats=1, rounds=12) if joint.M > 50 else Effort(repeats=1)
+    effort = Effort(repeats=1, programs=12) if joint.M > 50 else Effort(repeats=1)
     found = curve.curve(joint, problem["R"], effort=effort, certify=joint.M < 10, known=known)
     for one, best in zip(found, problem["best_isy"]):
         assert one.leakage <= best + CLOSE

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from distadmm.data import joint as tables
-from distadmm.flags import flag, flag_group
+from distadmm.flags import again, flag, flag_group
 from distadmm.graphs.figures import grouped
 from distadmm.methods.funnel import literal, perfect
 from distadmm.methods.funnel.curve import curve
@@ -41,8 +41,8 @@ ENDS, DC_ENDS = "DRS, every end point", "DC, every end point"
 class Options(Output):
     figure: str = flag("all", choices=("1", "2", "all"), help="which figure of the paper")
     points: int = flag(20, help="R on each curve, evenly up to H(X); census income has its own", at_least=2)
-    starts: int = flag(
-        30, help="trials of AEM for each R, as in the paper; a tenth on census income", at_least=1
+    restarts: int = again(
+        Effort, "restarts", note=": AEM for each R, as in the paper; a tenth on census income"
     )
     repeats: int = flag(2, help="runs of lp; one on census income", at_least=1)
     seed: int = flag(0, help="seed of all random choices", at_least=0)
@@ -50,8 +50,8 @@ class Options(Output):
 
     def effort(self) -> Effort:
         if self.quick:
-            return Effort(starts=3, repeats=1, seed=self.seed)
-        return Effort(starts=self.starts, repeats=self.repeats, seed=self.seed)
+            return Effort(restarts=3, repeats=1, seed=self.seed)
+        return Effort(restarts=self.restarts, repeats=self.repeats, seed=self.seed)
 
 
 def panel(name: str, options: Options, world: World) -> list[Row]:
@@ -62,7 +62,7 @@ def panel(name: str, options: Options, world: World) -> list[Row]:
     rates = [min(float(share) * joint.HX, joint.HX) for share in shares]
     effort = options.effort()
     if large:
-        effort = replace(effort, starts=max(1, effort.starts // 10), repeats=1)
+        effort = replace(effort, restarts=max(1, effort.restarts // 10), repeats=1)
     known = world.on_root(lambda: perfect.solve(joint, effort.seed))
     fixed = {"problem": name, "H_X": joint.HX, "I_SX": joint.ISX, "R0": known.R0, "R0_exact": known.exact}
     rows: list[Row] = []

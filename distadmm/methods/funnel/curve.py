@@ -132,7 +132,7 @@ def _lp(
     joint: Joint, rates: list[float], known: perfect.Perfect, effort: Effort, certify: bool, world: World
 ) -> list[Solution] | None:
     work = solvers.pieces(joint, "lp", len(rates), effort) if rates else []
-    trying = lp.usual(known, effort.rounds)
+    trying = lp.usual(known, effort.programs)
 
     def attempt(piece: Piece) -> lp.Found:
         return lp.run(joint, rates[piece.rate], known, effort.seed, piece.number, trying)
@@ -186,6 +186,6 @@ def proved(
             break
         first = np.concatenate([leader.w, certificate.missed], axis=1)
         run = effort.repeats + attempt  # its random numbers are those of a further repeat
-        better = lp.run(joint, R, known, effort.seed, run, lp.usual(known, effort.rounds), first)
+        better = lp.run(joint, R, known, effort.seed, run, lp.usual(known, effort.programs), first)
         leader = better._replace(rounds=leader.rounds + better.rounds)
     return leader, certificate

@@ -6,7 +6,7 @@ from distadmm.errors import require
 from distadmm.flags import again, flag, flag_group
 from distadmm.methods.confidence import Ball, ball_of
 from distadmm.methods.funnel.model import Joint, of_table
-from distadmm.methods.funnel.solvers import METHODS, Effort
+from distadmm.methods.funnel.solvers import METHODS
 from distadmm.run.groups import Job, Shared
 from distadmm.structs import struct
 
@@ -96,34 +96,6 @@ class Goal:
         else:
             wanted = list(self.rates) or [joint.HX * f for f in self.fractions]
         return [joint.demand(R) for R in wanted]
-
-
-@flag_group("effort")
-class Work:
-    symbols: int | None = again(Effort, "symbols")
-    restarts: int = again(
-        Shared,
-        "restarts",
-        default=30,
-        note=" of aem and aem-adaptive, a third of them for nlp",
-        was={"starts": {}},
-    )
-    iterations: int | None = again(Shared, "iterations", note=" (default: 500 aem, 3000 drs, 300 dc and nlp)")
-    stop_tolerance: float = again(
-        Shared,
-        "stop_tolerance",
-        default=1e-11,
-        above=None,
-        at_least=0,
-        note=": aem rests when I(S;Y) falls by no more in three iterations running",
-        was={"tol": {}},
-    )
-    repeats: int = again(Effort, "repeats")
-    programs: int = again(Effort, "rounds", was={"rounds": {}})
-
-    def effort(self, seed: int) -> Effort:
-        starts = self.symbols, self.restarts, self.iterations, self.stop_tolerance
-        return Effort(*starts, self.repeats, self.programs, seed)
 
 
 @struct

@@ -10,9 +10,10 @@ from typing import NamedTuple
 import numpy as np
 
 from distadmm.errors import require
-from distadmm.flags import flag, flag_group
+from distadmm.flags import again, flag, flag_group
 from distadmm.methods.funnel import aem, dc, drs, greedy, nlp, starts, submodular
 from distadmm.methods.funnel.model import Array, Joint, informations
+from distadmm.run.groups import Shared
 
 METHODS = ("lp", "aem", "aem-adaptive", "drs", "dc", "greedy", "submodular", "nlp")
 EVERY = -1  # a piece that serves all R
@@ -24,16 +25,21 @@ class Effort:
     """How long and how often; every number is a bound on work, none is a time."""
 
     symbols: int | None = flag(None, help="|Y| of all methods but lp, greedy, submodular (default: |X| + 1)")
-    starts: int = flag(30, help="starts of aem and aem-adaptive, a third of them for nlp", at_least=1)
-    iterations: int | None = flag(
-        None, help="most iterations (default: 500 aem, 3000 drs, 300 dc and nlp)", at_least=1
+    restarts: int = again(
+        Shared,
+        "restarts",
+        default=30,
+        note=" of aem and aem-adaptive, a third of them for nlp",
+        was={"starts": {}},
     )
-    tol: float = flag(
-        1e-11, help="aem rests when I(S;Y) falls by no more in three iterations running", at_least=0
-    )
+    iterations: int | None = again(Shared, "iterations", note=" (default: 500 aem, 3000 drs, 300 dc and nlp)")
+    stop_tolerance: float = again(
+        Shared, "stop_tolerance", default=1e-11, above=None, at_least=0, was={"tol": {}},
+        note=": aem rests when I(S;Y) falls by no more in three iterations running",
+    )  # fmt: skip
     repeats: int = flag(4, help="runs of lp, with other random starts", at_least=1)
-    rounds: int = flag(60, help="linear programs in each run of lp", at_least=1)
-    seed: int = flag(0, help="seed of all random choices", at_least=0)
+    programs: int = flag(60, help="linear programs in each run of lp", at_least=1, was={"rounds": {}})
+    seed: int = 0  # of all random choices; of a command, that of the run
 
     def alphabet(self, joint: Joint) -> int:
         """N; fewer symbols than X has may not be able to tell R."""
@@ -68,9 +74,9 @@ def pieces(joint: Joint, method: str, rates: int, effort: Effort) -> list[Piece]
     if method in grids:
         return [Piece(EVERY, k) for k in range(len(grids[method]))]
     if method in ("aem", "aem-adaptive"):
-        count = -(-effort.starts // starts.block_size(joint, effort.alphabet(joint)))
+        count = -(-effort.restarts // starts.block_size(joint, effort.alphabet(joint)))
     else:
-        count = {"lp": effort.repeats, "greedy": 1, "nlp": -(-effort.starts // 3)}[method]
+        count = {"lp": effort.repeats, "greedy": 1, "nlp": -(-effort.restarts // 3)}[method]
     return [Piece(rate, k) for rate in range(rates) for k in range(count)]
 
 
@@ -90,10 +96,10 @@ def channels(joint: Joint, method: str, R: float, number: int, effort: Effort) -
     N = effort.alphabet(joint)
     if method in ("aem", "aem-adaptive"):
         size = starts.block_size(joint, N)
-        block = range(number * size, min((number + 1) * size, effort.starts))
+        block = range(number * size, min((number + 1) * size, effort.restarts))
         most = effort.iterations or 500
         first = starts.feasible(joint, R, N, effort.seed, block)
-        ends = starts.run(joint, first, R, most, effort.tol, method != "aem")
+        ends = starts.run(joint, first, R, most, effort.stop_tolerance, method != "aem")
         found = zip(aem.channels(joint, ends.state), ends.converged)
         return [_channel(joint, v, ends.iterations, bool(done)) for v, done in found]
     if method in ("drs", "dc"):
