@@ -31,6 +31,7 @@ from distadmm.data.source import open_source
 from distadmm.errors import InputError
 from distadmm.flags import fields_of
 from distadmm.graphs.topology import load
+from distadmm.methods.forecasts import interval
 
 METHODS = ["radmm", "gossip", "preconditioned", "masked", "fixed-point"]
 HEAD = ["table", "graph", "epsilon", "trust", "method", "loss", "half", "forecast", "forecast half"]
@@ -138,7 +139,7 @@ def main() -> int:
                                 flags = {"topology": graph, "epsilon": epsilon, **own}
                                 made = line(method, [real] * options.seeds, **flags, rows_per_node=each)
                                 of_guess = line(method, guess, **flags)
-                                told = [*made.interval("test_loss"), *of_guess.interval("test_loss")]
+                                told = [*interval(made.of("test_loss")), *interval(of_guess.of("test_loss"))]
                                 known[case] = told
                             told = known[case]
                             rows.append([table, graph, epsilon, trust, method, *told])

@@ -18,6 +18,8 @@ from distadmm.commands import compare, report
 from distadmm.commands.compare import Line, Options
 from distadmm.data import synthetic
 from distadmm.errors import DONE, USAGE
+from distadmm.methods import forecasts
+from distadmm.methods.forecasts import Forecast
 from distadmm.privacy.accounting import accountant
 from distadmm.privacy.accounting.events import Gaussian
 from distadmm.privacy.accounting.gaussian import mu_at
@@ -142,37 +144,48 @@ def test_what_is_registered_with_a_private_form_takes_part() -> None:
     assert Options(**options, algorithm=("radmm", "also-here.py")).methods == ["radmm", "also-here.py"]
 
 
+def test_each_question_has_a_folder_of_its_own() -> None:
+    asked = {"epsilon": 1.0, "adjacency": "replace", "trust": "coalition:1", "data": "rows/tiny.csv"}
+    assert str(Options(**asked).folder) == "runs/compare-tiny-er20-1-replace-coalition-1"
+    others = [
+        {**asked, **other}
+        for other in ({"epsilon": 0.5}, {"trust": "any"}, {"topology": "ring:16"}, {"data": "adult"})
+    ]
+    assert len({Options(**one).folder for one in (asked, *others)}) == 5
+    assert Options(**asked, out="elsewhere").folder == Path("elsewhere")
+
+
 def test_the_interval_is_that_of_students_t() -> None:
     values = [0.31, 0.35, 0.33, 0.36]
-    mean, half = Line("a", [{"test_loss": value} for value in values]).interval("test_loss")
+    mean, half = forecasts.interval(np.array(values))
     low, high = stats.t.interval(0.95, 3, loc=np.mean(values), scale=stats.sem(values))
     assert (mean - half, mean + half) == pytest.approx((low, high))
-    assert math.isnan(Line("a", [{"test_loss": 0.3}]).interval("test_loss")[1])
+    assert math.isnan(forecasts.interval(np.array([0.3]))[1])
     assert Line("a", [{"test_loss": None}]).cell("test_loss") == "-"
 
 
 def test_what_all_runs_share_tells_no_methods_apart_and_hides_no_difference() -> None:
     """Tables differ by more than methods do; each run of one is set against the other's on the same table."""
 
-    def ranked(second: list[float]) -> list[Line]:
-        return [Line(name, [{"test_loss": loss} for loss in losses])
-                for name, losses in (("a", [0.2, 0.4, 0.6]), ("b", second))]  # fmt: skip
+    def ranked(second: list[float]) -> list[Forecast]:
+        return [Forecast(name, np.array(losses)) for name, losses in (("a", [0.2, 0.4, 0.6]), ("b", second))]
 
-    assert compare.margin(ranked([0.22, 0.42, 0.61])).endswith("than b's")
-    assert "lower by 0.0167 ±0.0143" in compare.margin(ranked([0.22, 0.42, 0.61]))
-    assert "which does not tell them apart" in compare.margin(ranked([0.15, 0.5, 0.6]))
-    assert compare.margin(ranked([0.25, 0.4, 0.6])[:1]) == ""
+    assert forecasts.margin(ranked([0.22, 0.42, 0.61])).endswith("than b's")
+    assert "lower by 0.0167 ±0.0143" in forecasts.margin(ranked([0.22, 0.42, 0.61]))
+    assert "which does not tell them apart" in forecasts.margin(ranked([0.15, 0.5, 0.6]))
+    assert forecasts.margin(ranked([0.25, 0.4, 0.6])[:1]) == ""
 
 
 def test_methods_are_set_against_each_other_on_the_same_tables_alone() -> None:
     """A run that is missing shifts no other's partner, and one that diverged is no loss of nothing."""
     best = Line("a", [{}, *({"test_loss": loss} for loss in (0.4, 0.6, 0.8))])
     second = Line("b", [{"test_loss": loss} for loss in (0.9, 0.41, 0.61, 0.82)])
-    assert "lower by 0.0133" in compare.margin([best, second])
+    assert "lower by 0.0133" in forecasts.margin([best.loss, second.loss])
     assert best.cell("test_loss") == "0.6000 ±0.4968 (3 of 4)"
     diverged = Line("c", [{"test_loss": 0.01}, *[{"test_loss": None}] * 3])
-    assert [line.name for line in compare.ranked([diverged, second, best])] == ["a", "b", "c"]
-    assert compare.margin([best, Line("d", [{"test_loss": 0.5}, {}, {}, {}])]) == ""
+    assert [one.of for one in forecasts.ranked([diverged.loss, second.loss, best.loss])] == ["a", "b", "c"]
+    assert forecasts.margin([best.loss, Line("d", [{"test_loss": 0.5}, {}, {}, {}]).loss]) == ""
+    assert best.loss.cell == best.cell("test_loss")
 
 
 def test_tables_to_forecast_by_are_of_numbers_and_of_categories() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from distadmm import istdp
-from distadmm.commands import compare, plan, plan_istdp, plan_public
+from distadmm.commands import compare, plan, plan_istdp, plan_public, shape
 from distadmm.data import synthetic
 from distadmm.errors import DONE, USAGE
 from distadmm.methods.istdp import private
@@ -145,7 +145,7 @@ def test_a_stated_number_of_rows_takes_the_place_of_theirs(tmp_path, capsys) -> 
         said.append(capsys.readouterr().out)
     assert said[0] == said[1]
     assert "--public-rows 50" in said[0]
-    assert compare.shape(plan.Options(epsilon=1.0, adjacency="add-remove", data="adult", rows=7))[0] == 7
+    assert shape.shape(plan.Options(epsilon=1.0, adjacency="add-remove", data="adult", rows=7))[0] == 7
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ Nothing is read but how many rows and columns there are.
 from dataclasses import replace
 from typing import Any
 
-from distadmm.commands.compare import require_shape, shape
+from distadmm.commands.shape import ShapeOfNodes, shape
 from distadmm.errors import InputError
 from distadmm.flags import again, flag, flag_group
 from distadmm.graphs.topology import load
@@ -19,28 +19,18 @@ from distadmm.privacy.accounting.scopes import HYPOTHESES, SCOPES
 from distadmm.privacy.accounting.shared_discrete_gaussian import colluding_of, least_roster, table
 from distadmm.privacy.noise.masks import mask_degree
 from distadmm.ranks.tree import spanning
-from distadmm.run.config import Problem
-from distadmm.run.groups import Budget, Shared
+from distadmm.run.groups import Shared
 
 _MARK = 8  # bytes that each message bears
 
 
 @flag_group("check --algorithm masked")
-class Options:
+class Options(ShapeOfNodes):
     algorithm: str = again(Shared, "algorithm", default="masked", choices=("masked",))
-    epsilon: float = flag(help="privacy budget of training", above=0)
     adjacency: str = flag(help="what one record may do", choices=ADJACENCIES)
     trust: str | None = again(Shared, "trust", note="; no default")
-    delta: float = again(Budget, "delta")
     evaluate: float | None = again(Masked, "evaluate")
     min_roster: int | None = again(Masked, "min_roster")
-    topology: str = again(Problem, "topology")
-    data: str | None = flag(None, help="take rows a node and columns from this data set's public shape")
-    rows: int | None = flag(None, help="rows a node, where --data is not given", at_least=1)
-    columns: int | None = flag(None, help="columns, where --data is not given", at_least=1)
-
-    def __post_init__(self) -> None:
-        require_shape(self)
 
 
 def lines(options: Options) -> list[str]:

@@ -13,27 +13,26 @@ The same command goes on where it stopped; other flags go to the runs.
 """
 
 import math
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from distadmm.algorithm import find, names
+from distadmm.algorithm import Array, find, names
 from distadmm.commands import grid, report, sweep
-from distadmm.data import public, synthetic
-from distadmm.data.source import BUNDLED, Source, open_source
-from distadmm.errors import InputError, require
+from distadmm.commands.shape import ShapeOfNodes, shape
+from distadmm.data import synthetic
+from distadmm.errors import require
 from distadmm.files import read_json, write_npz
-from distadmm.flags import again, fields_of, flag, flag_group, parse
+from distadmm.flags import fields_of, flag, flag_group, parse
 from distadmm.graphs.topology import load_changing
+from distadmm.methods.forecasts import Forecast, cell, interval, margin, ranked
 from distadmm.privacy.accounting.statements import rounded_up
 from distadmm.privacy.accounting.trust import TOLD, Trust
 from distadmm.ranks.launch import command
 from distadmm.ranks.world import World
-from distadmm.run.config import Problem as Data
-from distadmm.run.groups import ADJACENCIES, Budget
+from distadmm.run.groups import ADJACENCIES
 
 PROG = "distadmm compare"
 FORECASTS = 4  # runs of each method, each on a made-up table of its own
@@ -46,27 +45,16 @@ _OF_ROWS = {  # flags that say which rows and how they are read: made-up rows ha
 
 
 @flag_group("compare")
-class Options:
-    epsilon: float = flag(help="privacy budget of each run", above=0)
+class Options(ShapeOfNodes, sweep.Jobs):
+    data: str | None = flag(None, help="the rows; with --forecast their shape alone is looked at")
     adjacency: str = flag(
         help="what one record may do; node: all rows of a node", choices=(*ADJACENCIES, "node")
     )
     trust: str = flag(help="against whom: any (all other nodes collude), coalition:C or centre")
-    topology: str = again(Data, "topology")
-    data: str | None = flag(None, help="the rows; with --forecast their shape alone is looked at")
-    rows: int | None = flag(
-        None, help="rows a node, where --forecast has no --data, or their number is protected", at_least=1
-    )
-    columns: int | None = flag(None, help="columns, where --forecast has no --data", at_least=1)
-    rows_per_node: int | None = again(Data, "rows_per_node")
-    delta: float = again(Budget, "delta")
     seeds: int = flag(5, help="runs of each method", at_least=1)
     algorithm: tuple[str, ...] = flag((), help="files of yours, which stand beside all; or names of methods")
     forecast: bool = flag(False, help="rank by runs on made-up tables, spend nothing, and stop")
-    out: str = again(sweep.Options, "out", default="runs/compare")
-    ranks: int = again(sweep.Options, "ranks")
-    jobs: int = again(sweep.Options, "jobs")
-    launcher: str | None = again(sweep.Options, "launcher")
+    out: str | None = flag(None, help="folder of the runs (default: runs/compare-DATA-TOPOLOGY-EPSILON-...)")
 
     def __post_init__(self) -> None:
         Trust.parse(self.trust)
@@ -81,70 +69,23 @@ class Options:
         )
 
     @property
+    def folder(self) -> Path:
+        """The same for the same question: the same command goes on where it stopped, and another one beside it."""
+        asked = (
+            Path(self.data or "made-up").stem,
+            self.topology,
+            f"{self.epsilon:g}",
+            self.adjacency,
+            self.trust,
+        )
+        return Path(self.out or f"runs/compare-{'-'.join(map(grid.plain, asked))}")
+
+    @property
     def methods(self) -> list[str]:
         """All that have a private form, or those named; and files."""
         named = [name for name in self.algorithm if not name.endswith(".py")]
         files = [name for name in self.algorithm if name.endswith(".py")]
         return (named or [name for name in names() if find(name).private]) + files
-
-    @property
-    def size(self) -> tuple[int, int]:
-        """Rows of all nodes together, and columns; public numbers."""
-        rows, columns = shape(self)
-        rows *= load_changing(self.topology).union.n
-        require(
-            rows * columns <= LARGEST,
-            f"{rows} rows of {columns} columns are more than are made up to forecast by ({LARGEST:g} numbers); give "
-            "--forecast --rows --columns with a part of them",
-        )
-        return rows, columns
-
-    @property
-    def tables(self) -> list[dict[str, Path]]:
-        """Made-up rows and test rows of each forecast, by the flags that name them."""
-        folder = Path(self.out) / "made-up"
-        ends = [f"{self.size[0]}x{self.size[1]}-{s}" for s in range(FORECASTS)]
-        return [{"data": folder / f"rows-{end}.npz", "test-data": folder / f"test-{end}.npz"} for end in ends]
-
-
-def require_shape(options: Any) -> None:
-    known = options.data is not None or (options.rows is not None and options.columns is not None)
-    require(known, "the shape is needed: give --data NAME, or --rows and --columns")
-
-
-def require_public_count(options: Any) -> None:
-    """Where the number of rows is what is protected, nothing that is printed may follow from it."""
-    require(
-        options.adjacency not in ("add-remove", "node") or options.rows or options.data in BUNDLED,
-        f"--adjacency {options.adjacency} protects how many rows there are, and a plan made from their number tells "
-        "it; give --rows, a number known without them",
-    )
-
-
-def shape(options: Any) -> tuple[int, int]:
-    """Rows a node and columns; public numbers."""
-    require_public_count(options)
-    most = getattr(options, "rows_per_node", None) or sys.maxsize
-    rows, columns = options.rows, options.columns
-    if rows is None or columns is None:
-        source = open_source(str(options.data))
-        if source.n_rows is None:
-            raise InputError(
-                f"--data {options.data}: each node holds its own file; give --rows and --columns instead"
-            )
-        columns = columns or width_of(source)
-        rows = rows or source.n_rows // load_changing(options.topology).union.n
-    return min(rows, most), columns
-
-
-def width_of(source: Source) -> int:
-    """How many columns a table has, if that is not read off its rows."""
-    require(
-        source.facts.columns.source != public.ROWS,
-        f"--data {source.name}: how many columns it has is the largest index in its rows, which one record can change; "
-        "give --columns, a number known without them",
-    )
-    return source.n_features
 
 
 class Request(NamedTuple):
@@ -168,9 +109,9 @@ def read(argv: Sequence[str]) -> Request:
         )
     own = [word for name in fields_of(Options) for word in flags.pop(name.replace("_", "-"), [])]
     (options,) = parse(PROG, __doc__ or "", [Options], [*own, *([f"--algorithm={files}"] if files else [])])
-    rest, out = {name: values[0] for name, values in flags.items()}, Path(options.out)
+    rest, out = {name: values[0] for name, values in flags.items()}, options.folder
     of_shape = [word for name, word in rest.items() if name not in _OF_ROWS]
-    made_up = [{**table, "rng": "simulation"} for table in options.tables]
+    made_up = [{**table, "rng": "simulation"} for table in tables(options)]
     forecasts = _request(options, of_shape, out / "made-up", made_up)
     if options.forecast:
         return Request(options, None, forecasts)
@@ -193,7 +134,7 @@ def _request(
             words = (*(f"--{name}={value}" for name, value in {**flags, **rows}.items()), *rest)
             points.append(grid.Point(f"{Path(method).stem}_s{seed}", (*words, f"--seed={seed}")))
         secret += len(seeds) * sweep.spends("radmm", sweep.checked("radmm", points[-1].words))
-    kept = {name: getattr(options, name) for name in ("ranks", "jobs", "launcher")}
+    kept = {name: getattr(options, name) for name in fields_of(sweep.Jobs)}
     return sweep.Request(sweep.Options(out=str(out), **kept), points, secret)
 
 
@@ -212,20 +153,21 @@ class Line(NamedTuple):
     def summaries(self) -> list[dict[str, Any]]:
         return [one for one in self.runs if one]
 
-    def interval(self, figure: str) -> tuple[float, float]:
-        """Mean over the runs, and half the width of its 95 % interval; NaN of one run."""
-        values = [value for s in self.summaries if (value := s.get(figure)) is not None]
-        if len(values) < 2:
-            return (float(values[0]) if values else math.nan), math.nan
-        from scipy.stats import t
+    def of(self, figure: str) -> Array:
+        """A figure by run: NaN of one that did not come to its end, infinite of one that has none, having diverged."""
+        told = [one.get(figure) if one else math.nan for one in self.runs]
+        return np.array([math.inf if value is None else value for value in told])
 
-        n = len(values)
-        return float(np.mean(values)), float(t.ppf(0.975, n - 1) * np.std(values, ddof=1) / math.sqrt(n))
+    def mean(self, figure: str) -> float:
+        return interval(self.of(figure))[0]
 
     def cell(self, figure: str, show: str = "{:.4f}", unit: float = 1.0) -> str:
-        told = [show.format(unit * value) for value in self.interval(figure) if not math.isnan(value)]
-        known = sum(one.get(figure) is not None for one in self.runs)
-        return (" ±".join(told) or "-") + f" ({known} of {len(self.runs)})" * (0 < known < len(self.runs))
+        return cell(self.of(figure), show, unit)
+
+    @property
+    def loss(self) -> Forecast:
+        """Of the nodes' own models, by table that was made up, or by run on the rows."""
+        return Forecast(self.name, self.of("test_loss"), "whole runs", above="")
 
     def spent(self, trust: str) -> str:
         """By the run that has spent most."""
@@ -238,20 +180,41 @@ class Line(NamedTuple):
 
 
 def work(request: Request, world: World) -> int:
-    options, runs, _ = request
-    code, made_up = foretold(request, world)
+    options, runs, made_up = request
+    code, forecasts = foretold(request, world)
     if runs is not None and code < 128:
         code = sweep.work(runs, world, lambda out, folders: [])
-    print("\n".join(["", *told(options, made_up if runs is None else _lines(options, runs), made_up)]))
+    lines = _lines(options, made_up if runs is None else runs)
+    which = f"{FORECASTS} made-up tables" if runs is None else f"{options.seeds} seeds"
+    print("\n".join(["", *told(options, which, lines, forecasts)]))
     return code
 
 
-def foretold(request: Request, world: World) -> tuple[int, list[Line]]:
-    """The runs of each method on made-up tables, and how they ended."""
-    options = request.options
-    make_up(options.tables, *options.size)
-    code = sweep.work(request.forecasts, world, lambda out, folders: [])
-    return code, _lines(options, request.forecasts)
+def foretold(request: Request, world: World) -> tuple[int, list[Forecast]]:
+    """The forecast of each method, by whole runs on made-up tables, and how these ended."""
+    options, made_up = request.options, request.forecasts
+    make_up(tables(options), *size(options))
+    code = sweep.work(made_up, world, lambda out, folders: [])
+    return code, [line.loss for line in _lines(options, made_up)]
+
+
+def size(options: Options) -> tuple[int, int]:
+    """Rows of all nodes together, and columns; public numbers."""
+    rows, columns = shape(options)
+    rows *= load_changing(options.topology).union.n
+    require(
+        rows * columns <= LARGEST,
+        f"{rows} rows of {columns} columns are more than are made up to forecast by ({LARGEST:g} numbers); give "
+        "--forecast --rows --columns with a part of them",
+    )
+    return rows, columns
+
+
+def tables(options: Options) -> list[dict[str, Path]]:
+    """Made-up rows and test rows of each forecast, by the flags that name them."""
+    folder, (rows, columns) = options.folder / "made-up", size(options)
+    ends = [f"{rows}x{columns}-{s}" for s in range(FORECASTS)]
+    return [{"data": folder / f"rows-{end}.npz", "test-data": folder / f"test-{end}.npz"} for end in ends]
 
 
 def make_up(tables: Sequence[Mapping[str, Path]], rows: int, columns: int) -> None:
@@ -272,10 +235,11 @@ def _lines(options: Options, request: sweep.Request) -> list[Line]:
     return found
 
 
-def told(options: Options, lines: Sequence[Line], made_up: Sequence[Line]) -> list[str]:
+def told(options: Options, which: str, lines: Sequence[Line], forecasts: list[Forecast]) -> list[str]:
     """The table, the least loss first, and what it says."""
-    forecast = {line.name: line.cell("test_loss") for line in made_up}
-    shown, guessed = ranked(lines), ranked(made_up)
+    forecast, of = {one.of: one.cell for one in forecasts}, {line.name: line for line in lines}
+    measured = ranked([line.loss for line in lines])
+    shown = [of[one.of] for one in measured]
     columns = {
         "method": [line.name for line in shown],
         **{f"eps {trust}": [line.spent(trust) for line in shown] for trust in TOLD},
@@ -283,14 +247,13 @@ def told(options: Options, lines: Sequence[Line], made_up: Sequence[Line]) -> li
         "worst": [line.cell("worst_test_loss") for line in shown],
         "error %": [line.cell("test_error", "{:.2f}", 100) for line in shown],
         "worst %": [line.cell("worst_test_error", "{:.2f}", 100) for line in shown],
-        "messages": [f"{line.interval('messages')[0]:.0f}" for line in shown],
-        "MB": [f"{line.interval('bytes')[0] / 1e6:.2f}" for line in shown],
+        "messages": [f"{line.mean('messages'):.0f}" for line in shown],
+        "MB": [f"{line.mean('bytes') / 1e6:.2f}" for line in shown],
         "WAN s": [line.cell("predicted_wan_seconds", "{:.1f}") for line in shown],
         "forecast": [forecast[line.name] for line in shown],
     }
     if set(columns["WAN s"]) <= {"-"}:
         del columns["WAN s"]
-    which = f"{FORECASTS} made-up tables" if lines is made_up else f"{options.seeds} seeds"
     said = [
         f"epsilon {options.epsilon:g} at delta {options.delta:g} ({options.adjacency}) on {options.topology}, trust "
         f"{options.trust}; {which}, mean ±95 %; losses and errors of the nodes' own models",
@@ -302,37 +265,13 @@ def told(options: Options, lines: Sequence[Line], made_up: Sequence[Line]) -> li
     ]
     missing = [line.name for line in lines if not line.summaries]
     said += [f"no run of {', '.join(missing)}; why stands above"] if missing else []
-    said += _winner("forecast", guessed)
-    return said if lines is made_up else said + _winner("measured", shown)
+    said += _winner("forecast", ranked(forecasts))
+    return said if options.forecast else said + _winner("measured", measured)
 
 
-def margin(ranked: Sequence[Line]) -> str:
-    """By how much the first is better than the second, run by run; empty where no run of both has a figure."""
-    if len(ranked) < 2:
-        return ""
-    best, second = ranked[:2]
-    pairs = [(a.get("test_loss"), b.get("test_loss")) for a, b in zip(best.runs, second.runs)]
-    apart = Line("", [{"test_loss": b - a} for a, b in pairs if a is not None and b is not None])
-    if not apart.runs:
-        return ""
-    (mean, half), told = apart.interval("test_loss"), apart.cell("test_loss")
-    told = f"its loss is lower by {told} than {second.name}'s"
-    return told if mean > half else f"{told}, which does not tell them apart"
-
-
-def ranked(lines: Sequence[Line]) -> list[Line]:
-    """The least loss first; last a method of which a run has none, as one that diverged."""
-
-    def loss(line: Line) -> float:
-        known = all(one.get("test_loss") is not None for one in line.summaries)
-        return line.interval("test_loss")[0] if known else math.inf
-
-    return sorted((line for line in lines if line.summaries), key=loss)
-
-
-def _winner(what: str, ranked: Sequence[Line]) -> list[str]:
-    by = margin(ranked)
-    return [f"{what}: {ranked[0].name}, {by.replace('its', 'whose', 1)}"] if by else []
+def _winner(what: str, order: list[Forecast]) -> list[str]:
+    by = margin(order)
+    return [f"{what}: {order[0].of}, {by.replace('its', 'whose', 1)}"] if by else []
 
 
 main = command(PROG, read, work)

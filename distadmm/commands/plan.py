@@ -19,13 +19,14 @@ import numpy as np
 from distadmm import radmm
 from distadmm.algorithm import Array, find
 from distadmm.commands import plan_trust
-from distadmm.commands.compare import require_shape, shape
+from distadmm.commands.shape import ShapeOfNodes, shape
 from distadmm.data import synthetic
 from distadmm.errors import DONE, InputError, require
 from distadmm.flags import again, flag, flag_group
 from distadmm.methods.consensus import forecast, sizing
 from distadmm.methods.consensus import private as protect
 from distadmm.methods.consensus.smoothing import Smoothing
+from distadmm.methods.forecasts import Forecast, ranked
 from distadmm.privacy.accounting.schedule import planned
 from distadmm.problems.consensus import GeneralisedLinear, Problem
 from distadmm.ranks.launch import with_flags
@@ -45,20 +46,11 @@ _EXACT = 6  # penalties, for each K, whose alpha is worked out to rank by
 
 
 @flag_group("plan")
-class Options:
-    epsilon: float = flag(help="privacy budget of the whole run", above=0)
+class Options(ShapeOfNodes):
     adjacency: str = flag(help="what one record may do: add-remove, replace or label")
-    delta: float = again(groups.Budget, "delta")
-    topology: str = again(Data, "topology")
     algorithm: str = flag(
         "radmm", help="radmm, mradmm, admm or madmm", choices=("radmm", "mradmm", "admm", "madmm")
     )
-    data: str | None = flag(None, help="take rows a node and columns from this data set's public shape")
-    rows: int | None = flag(
-        None, help="rows a node, where --data is not given, or their number is protected", at_least=1
-    )
-    columns: int | None = flag(None, help="columns, where --data is not given", at_least=1)
-    rows_per_node: int | None = again(Data, "rows_per_node")
     weight: float = again(Data, "weight")
     rho: float = again(Data, "rho")
     noise: str = again(Privacy, "noise", default="gamma")
@@ -67,9 +59,6 @@ class Options:
     trust: str | None = again(groups.Shared, "trust", note="; forecasts every private method")
     runs: int = flag(5, help="surrogate runs for the accuracy band", at_least=1)
     seed: int = flag(0, help="seed of the surrogate", at_least=0)
-
-    def __post_init__(self) -> None:
-        require_shape(self)
 
 
 class Plan(NamedTuple):
@@ -130,8 +119,11 @@ def best_of(options: Options, surrogates: list[Prepared], world: World) -> list[
     if outcomes is None:
         return None
     bands = [outcomes[at * options.runs : (at + 1) * options.runs] for at in range(len(finalists))]
-    chosen = int(np.argmin([np.mean([o.excess for o in band]) for band in bands]))
-    return report(options, finalists[chosen], bands[chosen], found)
+    tried = [
+        Forecast(at, np.array([o.excess for o in band]), "on synthetic rows") for at, band in enumerate(bands)
+    ]
+    best = ranked(tried)[0]
+    return report(options, finalists[best.of], best, bands[best.of], found)
 
 
 def surrogate(options: Options, run: int) -> Prepared:
@@ -281,7 +273,7 @@ def head(options: Options, prepared: Prepared) -> list[str]:
     ]
 
 
-def report(options: Options, best: Plan, band: list[Outcome], found: list[Plan]) -> list[str]:
+def report(options: Options, best: Plan, made: Forecast, band: list[Outcome], found: list[Plan]) -> list[str]:
     phases = find(options.algorithm).phases
     errors = [100 * o.error for o in band]
     low, high = float(best.alpha.min()), float(best.alpha.max())
@@ -292,7 +284,7 @@ def report(options: Options, best: Plan, band: list[Outcome], found: list[Plan])
         f"surrogate   nodes' own models: error {np.mean(errors):.1f} % ({min(errors):.1f} to {max(errors):.1f} in "
         f"{len(band)} runs; worst node {100 * np.mean([o.worst for o in band]):.1f} %), "
         f"without noise {100 * np.mean([o.best for o in band]):.1f} %; "
-        f"mean loss {np.mean([o.excess for o in band]):.4f} above its optimum",
+        f"mean loss {made.excess:.4f} above its optimum",
         f"proxies     {others}",
         "run it      "
         f"python -m distadmm.radmm --algorithm {options.algorithm} --topology {options.topology} "

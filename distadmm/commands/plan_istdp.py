@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from distadmm.commands import compare, plan_public
+from distadmm.commands import plan_public
+from distadmm.commands.shape import Shape, require_public_count, width_of
 from distadmm.data import synthetic
 from distadmm.data.source import open_source
 from distadmm.errors import DONE, require
@@ -24,7 +25,7 @@ from distadmm.problems.concave import make
 from distadmm.problems.losses import Array, Logistic
 from distadmm.ranks.launch import with_flags
 from distadmm.ranks.world import World
-from distadmm.run.groups import Budget, Shared
+from distadmm.run.groups import Shared
 
 PROG = "distadmm plan istdp"
 ITERATIONS, NORMS = (5, 10, 20, 50, 100, 200, 400, 800, 1600), (1.0, 0.5)
@@ -48,15 +49,9 @@ CAVEAT = (
 
 
 @flag_group("plan istdp")
-class Options:
-    epsilon: float = flag(help="privacy budget of the whole run", above=0)
+class Options(Shape):
     adjacency: str = flag(help="what one record may do: replace or add-remove", choices=ADJACENCIES)
-    delta: float = again(Budget, "delta")
-    data: str | None = flag(None, help="take rows and the names of columns from this data set")
-    rows: int | None = flag(
-        None, help="rows, where --data is not given, or their number is protected", at_least=2
-    )
-    columns: int | None = flag(None, help="columns, where --data is not given", at_least=1)
+    rows: int | None = again(Shape, "rows", at_least=2)
     lambda_: float = again(
         Shared, "lambda_", default=0.0, at_least=0, note="; above 0 it costs loss and leaves columns out"
     )
@@ -65,8 +60,8 @@ class Options:
     seed: int = flag(0, help="seed of the surrogate", at_least=0)
 
     def __post_init__(self) -> None:
-        compare.require_shape(self)
-        compare.require_public_count(self)
+        super().__post_init__()
+        require_public_count(self)
 
 
 def _work(options: Options, world: World) -> int:
@@ -98,7 +93,7 @@ def named_shape(options: Any) -> tuple[int, tuple[str, ...]]:
     rows, names = options.rows, tuple(f"x{j}" for j in range(options.columns or 0))
     if rows is None or not names:
         source = open_source(str(options.data))
-        names = names or source.feature_names[: compare.width_of(source)]
+        names = names or source.feature_names[: width_of(source)]
         rows = rows or source.n_rows
     require(rows, f"--data {options.data} does not say how many rows it has; give --rows and --columns")
     return int(rows or 0), names

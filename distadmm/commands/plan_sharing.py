@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from distadmm.commands import compare, plan_public
+from distadmm.commands import plan_public
 from distadmm.commands.plan_istdp import KINDS, doubt, mean_loss, named_shape, told
+from distadmm.commands.shape import Shape
 from distadmm.data import synthetic
 from distadmm.data.parties import DataOptions
 from distadmm.data.parts import cut, split
@@ -31,7 +32,6 @@ from distadmm.problems.losses import Array, Logistic
 from distadmm.ranks.launch import with_flags
 from distadmm.ranks.star import Star
 from distadmm.ranks.world import World
-from distadmm.run.groups import Budget
 
 PROG = "distadmm plan sharing"
 ROWS = 40_000  # of a surrogate at most; with more rows noise hurts less than is forecast
@@ -69,13 +69,11 @@ CAVEAT = (
 
 
 @flag_group("plan sharing")
-class Options:
+class Options(Shape):
     epsilon: float = flag(help="privacy budget of each answering party", above=0)
     adjacency: str = again(PrivacyOptions, "adjacency", default="replace")
-    delta: float = again(Budget, "delta")
-    data: str | None = flag(None, help="take rows and the names of columns from this data set")
-    rows: int | None = flag(None, help="records, where --data is not given", at_least=2)
-    columns: int | None = flag(None, help="columns, where --data is not given", at_least=2)
+    rows: int | None = again(Shape, "rows", at_least=2)
+    columns: int | None = again(Shape, "columns", at_least=2)
     split: tuple[int, ...] = again(DataOptions, "split")
     parties: int | None = again(DataOptions, "parties")
     row_norm: str = again(PrivacyOptions, "row_norm", default="auto")
@@ -85,7 +83,7 @@ class Options:
     seed: int = flag(0, help="seed of the surrogate", at_least=0)
 
     def __post_init__(self) -> None:
-        compare.require_shape(self)
+        super().__post_init__()
         M = self.parties or len(self.split)
         require(
             not (self.split and self.parties), "--split and --parties both say how many parties; give one"

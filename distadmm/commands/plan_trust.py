@@ -1,5 +1,6 @@
 """Which private method to use: the forecast of `compare --forecast`, beside a plan."""
 
+import math
 import os
 import sys
 import tempfile
@@ -11,6 +12,7 @@ from distadmm.algorithm import Defaults, find, names
 from distadmm.commands import compare
 from distadmm.errors import require
 from distadmm.graphs.topology import load_changing
+from distadmm.methods.forecasts import margin, ranked
 from distadmm.privacy.accounting.shared_discrete_gaussian import colluding_of
 from distadmm.ranks.world import World
 
@@ -40,12 +42,12 @@ def lines(options: Any, words: list[str], world: World) -> list[str]:
         request = compare.read([*words, f"--out={Path(folder) / 'runs'}"])
         code, made = compare.foretold(request, world)
     require(code < 128, "stopped by a signal before all methods were forecast; a part of them has no winner")
-    ranked = compare.ranked(made)
-    if not ranked:
+    order = ranked(made)
+    if not order:
         return ["use         no method: none has a run under this budget; give a larger --epsilon"]
-    shown = ", ".join(f"{line.name} {line.cell('test_loss')}" for line in ranked)
-    refused = [line.name for line in made if not line.summaries]
-    by, name = compare.margin(ranked), ranked[0].name
+    shown = ", ".join(f"{one.of} {one.cell}" for one in order)
+    refused = [one.of for one in made if math.isnan(one.excess)]
+    by, name = margin(order), order[0].of
     own = f" --trust {options.trust}" if compare.has_trust(name) else ""
     assumed = f"it is forecast for --trust {options.trust}, and assumes that"
     if not own or options.trust == "any":

@@ -42,7 +42,7 @@ _VARIED = ("topology", "seed", "data-seed")
 
 
 @flag_group("study")
-class Options:
+class Options(sweep.Jobs):
     what: str = positional("SUBJECT", help="what is studied: topology")
     families: tuple[str, ...] = flag(FAMILIES, help="networks, by generator (er:p=0.3), name or file")
     sizes: tuple[int, ...] = flag((16,), help="numbers of nodes", at_least=2)
@@ -59,9 +59,6 @@ class Options:
     gap: float = flag(1e-2, help="relative gap of the mean model to look for the first iteration at", above=0)
     quick: bool = flag(False, help="the first size, the first epsilon, two seeds, half the iterations")
     out: str = again(sweep.Options, "out", default="runs/study")
-    ranks: int = again(sweep.Options, "ranks")
-    jobs: int = again(sweep.Options, "jobs")
-    launcher: str | None = again(sweep.Options, "launcher")
     list_: bool = again(sweep.Options, "list_")
     point: int | None = again(sweep.Options, "point", note="; tables and figures come of the whole command")
 

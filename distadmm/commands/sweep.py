@@ -44,16 +44,22 @@ OWN_BUSINESS = {  # flags of a run that a sweep sets itself
 }
 
 
-@flag_group("sweep")
-class Options:
-    programme: str = flag("radmm", help="what is run; its name may come first", choices=kinds.KINDS)
-    out: str = flag("runs/sweep", help="folder that gets a run directory for each combination")
+@flag_group("runs")
+class Jobs:
+    """How runs are made."""
+
     ranks: int = flag(1, help="MPI ranks of each run; decides nothing but speed", at_least=1)
     jobs: int = flag(1, help="runs at a time; with more than one their seconds say little", at_least=1)
     launcher: str | None = flag(
         None,
         help="what starts a run's ranks, such as 'srun --mpi=pmi2' (default: mpiexec -n RANKS, or nothing)",
     )
+
+
+@flag_group("sweep")
+class Options(Jobs):
+    programme: str = flag("radmm", help="what is run; its name may come first", choices=kinds.KINDS)
+    out: str = flag("runs/sweep", help="folder that gets a run directory for each combination")
     list_: bool = flag(False, help="print the commands of the runs that are still to be made, and stop")
     point: int | None = flag(None, help="make this one of the runs alone, counted from 1: for job arrays")
 
