@@ -99,7 +99,7 @@ def test_forecasts_are_of_as_many_rows_as_a_run_uses() -> None:
     assert plan.shape(plan.Options(**options, rows_per_node=300)) == (300, 105)
     words = [f"--{name}={value}" for name, value in options.items()]
     request = compare.read([*words, "--trust=any", "--rows-per-node=300", "--algorithm=gossip"])
-    assert compare.size(request.options) == (1200, 105)
+    assert request.size == (1200, 105)
     assert request.runs is not None
     assert all("--rows-per-node=300" in point.words for point in request.runs.points)
     assert not any("--rows-per-node" in word for point in request.forecasts.points for word in point.words)

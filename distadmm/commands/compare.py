@@ -92,6 +92,7 @@ class Request(NamedTuple):
     options: Options
     runs: sweep.Request | None  # on the rows themselves; None: forecasts alone
     forecasts: sweep.Request
+    size: tuple[int, int]  # of the tables that are made up for these
 
 
 def read(argv: Sequence[str]) -> Request:
@@ -111,12 +112,13 @@ def read(argv: Sequence[str]) -> Request:
     (options,) = parse(PROG, __doc__ or "", [Options], [*own, *([f"--algorithm={files}"] if files else [])])
     rest, out = {name: values[0] for name, values in flags.items()}, options.folder
     of_shape = [word for name, word in rest.items() if name not in _OF_ROWS]
-    made_up = [{**table, "rng": "simulation"} for table in tables(options)]
+    made_of = size(options)
+    made_up = [{**table, "rng": "simulation"} for table in tables(options, made_of)]
     forecasts = _request(options, of_shape, out / "made-up", made_up)
     if options.forecast:
-        return Request(options, None, forecasts)
+        return Request(options, None, forecasts, made_of)
     rows = [{"data": options.data}] * options.seeds
-    return Request(options, _request(options, rest.values(), out, rows), forecasts)
+    return Request(options, _request(options, rest.values(), out, rows), forecasts, made_of)
 
 
 def _request(
@@ -180,7 +182,7 @@ class Line(NamedTuple):
 
 
 def work(request: Request, world: World) -> int:
-    options, runs, made_up = request
+    options, runs, made_up, _ = request
     code, forecasts = foretold(request, world)
     if runs is not None and code < 128:
         code = sweep.work(runs, world, lambda out, folders: [])
@@ -193,7 +195,7 @@ def work(request: Request, world: World) -> int:
 def foretold(request: Request, world: World) -> tuple[int, list[Forecast]]:
     """The forecast of each method, by whole runs on made-up tables, and how these ended."""
     options, made_up = request.options, request.forecasts
-    make_up(tables(options), *size(options))
+    make_up(tables(options, request.size), *request.size)
     code = sweep.work(made_up, world, lambda out, folders: [])
     return code, [line.loss for line in _lines(options, made_up)]
 
@@ -210,10 +212,9 @@ def size(options: Options) -> tuple[int, int]:
     return rows, columns
 
 
-def tables(options: Options) -> list[dict[str, Path]]:
+def tables(options: Options, size: tuple[int, int]) -> list[dict[str, Path]]:
     """Made-up rows and test rows of each forecast, by the flags that name them."""
-    folder, (rows, columns) = options.folder / "made-up", size(options)
-    ends = [f"{rows}x{columns}-{s}" for s in range(FORECASTS)]
+    folder, ends = options.folder / "made-up", [f"{size[0]}x{size[1]}-{s}" for s in range(FORECASTS)]
     return [{"data": folder / f"rows-{end}.npz", "test-data": folder / f"test-{end}.npz"} for end in ends]
 
 
