@@ -78,7 +78,6 @@ class Outcome(NamedTuple):
     error: float  # mean training error of the nodes' own models
     worst: float  # that of the worst node
     best: float  # the optimum's
-    loss: float  # mean training loss of the nodes' own models
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -258,7 +257,7 @@ def outcome(options: Options, prepared: Prepared, plan: Plan) -> Outcome:
         return float(np.mean([np.mean(o.A @ f <= 0) for o in objectives]))  # rows carry their labels
 
     errors, mean = [error(f) for f in models], float(np.mean([loss(f) for f in models]))
-    return Outcome(mean - loss(best), float(np.mean(errors)), max(errors), error(best), mean)
+    return Outcome(mean - loss(best), float(np.mean(errors)), max(errors), error(best))
 
 
 def _word(after: Smoothing) -> str:
