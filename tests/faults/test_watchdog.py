@@ -85,6 +85,7 @@ def test_a_rank_that_sleeps_in_its_step_is_told_from_those_that_wait_for_it(tmp_
     code, said = run("1 doze:60 iterating 4", RADMM, "--stall-timeout", "1", "--out", str(tmp_path / "o"))
     assert code == 75
     assert "least far: rank 1 (node 2, 3) after iteration 3, iterating on host " in said
+    assert "rank 0 waits for nodes 2, 3 (rank 1 on host " in said  # by who has waited for half the time
     assert f"to go on: mpiexec -n 3 python -m distadmm.radmm --resume {tmp_path / 'o'}" in said
 
 
