@@ -109,6 +109,22 @@ def test_what_all_nodes_send_is_one_line_and_an_entry_of_each_chain(tmp_path) ->
     assert {Tally.of(each.entries).releases for each in chains(tmp_path).values()} == {4, 5}
 
 
+@pytest.mark.parametrize("lines", [0, 1])
+def test_a_file_of_many_that_was_emptied_is_not_whole(tmp_path, lines) -> None:
+    """Also where the text is left that entries share, or a part of it; one beside others is what a kill may leave."""
+    books = opened(tmp_path, range(3))
+    books.expose("no noise", iteration=1)
+    books.close()
+    path, account = tmp_path / "nodes-0000.jsonl", Account(tmp_path / "account")
+    kept = path.read_bytes().splitlines(keepends=True)
+    (tmp_path / "nodes-0000-1.jsonl").touch()
+    assert not verified(sorted(tmp_path.glob("*.jsonl")), account).faults
+    (tmp_path / "nodes-0000-1.jsonl").unlink()
+    for left in (b"".join(kept[:lines]), b"".join(kept[:lines]) + kept[lines][:-20]):
+        path.write_bytes(left)
+        assert [fault for fault in verified([path], account).faults if "no whole entry" in fault]
+
+
 @pytest.mark.parametrize("how", ["flip", "drop", "twice", "swap", "other nodes"])
 @pytest.mark.parametrize("at", range(1, 5))
 def test_an_edit_of_a_line_for_all_is_found(tmp_path, how, at) -> None:

@@ -94,15 +94,20 @@ def _read(
     """The chains of the nodes `wanted`, or that have a part in the files `asked`; all where that is None."""
     pieces: dict[int, list[_Piece]] = {}
     whole: list[Chain] = []
+    faulty = False
     for file in files:
         if is_shelf(file):
             fault = _sort(file, pieces, wanted)
             if fault:
+                faulty = True
                 yield Chain(str(file), [], [], b"", False, fault)
             continue
         if wanted is not None and not _is_of(file, wanted):
             continue
         whole.append(chain.read(file))
+    if wanted is None and not (whole or pieces or faulty):
+        # Nothing is left of any.  One that is empty beside others is what a kill leaves of a run that goes on.
+        yield from (Chain(str(file), [], [], b"", False, None) for file in files)
     for found in whole:
         node = found.entries[0].get("node") if found.entries else None
         more = [] if found.fault or node is None else pieces.pop(node, [])
