@@ -24,6 +24,7 @@ from distadmm.data import source
 from distadmm.files import read_npz
 from distadmm.methods.consensus import private
 from distadmm.methods.consensus.recycled import RADMM, State
+from distadmm.methods.gossip import fixed_point, gossip
 from distadmm.methods.istdp import plan as istdp_plan
 from distadmm.methods.istdp import private as istdp_private
 from distadmm.methods.istdp import release as istdp_release
@@ -50,6 +51,10 @@ OUTPUT = GRAPH + " --adjacency replace --alpha 1 --mechanism output --iterations
 COUNTED = GRAPH + " --adjacency add-remove --public-rows 40 --alpha 1 --iterations 4"
 STEPS = "istdp --level 0 --runs 10"
 FLOATS = STEPS + " --rng simulation"
+NOISY = (
+    GRAPH.replace("{three}", "{{three}}").replace("--eta 0.5 ", "")
+    + " --adjacency replace --epsilon 4 --runs 10 --algorithm {}"
+)
 VECTORS = "sharing --level 0 --runs {runs}"
 
 
@@ -254,6 +259,16 @@ def uncut_rows(patch: Any) -> None:
     patch.setattr(source, "clip_rows", lambda X, bound, **how: (X, cut(X, bound)[1]))
 
 
+def twice_the_clip(patch: Any) -> None:
+    raw = gossip.Noisy.raw
+    patch.setattr(gossip.Noisy, "raw", lambda self, k, at, clip, *given: raw(self, k, at, 2 * clip, *given))
+
+
+def twice_the_cut(patch: Any) -> None:
+    cut = fixed_point._cut
+    patch.setattr(fixed_point, "_cut", lambda problem, clip: cut(problem, 2 * clip))
+
+
 class Plant(NamedTuple):
     name: str  # as docs/audit.md has it
     into: Callable[[Any], None]
@@ -289,6 +304,8 @@ PLANTS = [
     Plant("gradients not clipped", unclipped_gradients, STEPS, "entry"),
     Plant("gradients not clipped, in floats", unclipped_gradients, FLOATS, "entry"),
     Plant("rows not cut", uncut_rows, ONE, "entry"),
+    Plant("gradients cut at twice the clip", twice_the_clip, NOISY.format("gossip"), "entry"),
+    Plant("slopes of proximal steps cut at twice the clip", twice_the_cut, NOISY.format("fixed-point"), "entry"),
 ]  # fmt: skip
 MOMENTS = "--data tiny --split 15,15 --epsilon 4 --row-norm 3 --mechanism v1 --observe none --progress none"
 

@@ -13,6 +13,7 @@ Where second moments are released first, they are attacked too, as one more rele
 for.  Where up to R nodes may be away, those R are away whose absence tells the coalition most, in every round.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import combinations, islice
@@ -32,6 +33,7 @@ from distadmm.methods.gossip.private import Plan, colluding_of
 from distadmm.methods.gossip.release import Gradients, Paired
 from distadmm.privacy.accounting.events import Gaussian
 from distadmm.privacy.ledger.books import Books
+from distadmm.problems.consensus import GeneralisedLinear, Problem
 
 _STEPS = 4  # of a play
 _WIDTH = 32  # columns of the attacked gradients
@@ -66,8 +68,9 @@ def _seen(A: Array, S: Array, members: Sequence[int]) -> tuple[list[int], Array]
     return left, inside
 
 
-def play_of(plan: Plan, words: str) -> Play:
-    """How the noise of `plan` is attacked, by as many as its trust names."""
+def play_of(algorithm: Any, plan: Plan, words: str) -> Play:
+    """How the noise of `plan` is attacked, by as many as its trust names; and whether a record moves more."""
+    moved = overmoved(algorithm, plan)
     n, recipe = plan.node.facts.n_nodes, plan.recipe
     colluding = colluding_of(recipe.trust, n) if recipe.pairwise else 0
     first = "1 release of second moments and " if recipe.first else ""
@@ -76,7 +79,39 @@ def play_of(plan: Plan, words: str) -> Play:
     claim: Callable[..., Any] = lambda events: claim_of(  # noqa: E731
         events, recipe.adjacency, f"a ledger of {words}, {first}{_STEPS} steps, against {recipe.trust}{away}"
     )
-    return Play(words, lambda runs, draws: played(plan, runs, draws, colluding), claim, recipe.mode)
+
+    def play(runs: int, draws: Draws) -> Played:
+        found = played(plan, runs, draws, colluding)
+        return found._replace(findings=[*moved, *found.findings])
+
+    return Play(words, play, claim, recipe.mode)
+
+
+def overmoved(algorithm: Any, plan: Plan) -> list[Finding]:
+    """Gradients of the product's own that one record moves by more than is charged: of nodes of one record, opposite in
+    both worlds but for a part that both have, where its slope is steepest and where the model starts."""
+    node, recipe, found = plan.node, plan.recipe, []
+    free = SimpleNamespace(
+        private=True, recipe=recipe, noisy=lambda k, data: data, certify=lambda k, residual: None
+    )
+    row, other = np.array([[0.2, math.sqrt(1 - 0.04)]]), np.array([[0.2, -math.sqrt(1 - 0.04)]])
+    ones = np.ones(1)
+    tables = {
+        "label": ((row, ones), (row, -ones)), "add-remove": ((row, ones), (0 * row, ones)),
+    }.get(recipe.adjacency, ((row, ones), (other, ones)))  # fmt: skip
+    for i, (objective, query) in enumerate(zip(node.problem.objectives, recipe.queries)):
+        weight = node.facts.weight if recipe.adjacency == "node" else objective.scale
+        for far in (0.0, -1e4):
+            sent = []
+            for X, y in tables:
+                own = GeneralisedLinear(X, y, objective.loss, weight=weight, ridge=objective.ridge)
+                alone = node.having(release=free, problem=Problem([own], node.problem.tolerance))
+                sent.append(algorithm.gradients(1, np.array([[far, 0.0]]), alone, recipe.constants)[0])
+            true = float(np.linalg.norm(sent[0] - sent[1]))
+            if true > query.sensitivity * (1 + 1e-9):
+                text = f"a record moves its gradient by {true:.6g}; its entry is for {query.sensitivity:.6g}"
+                found.append(Finding("entry", i, 1, text))
+    return found
 
 
 class Stage(NamedTuple):

@@ -191,7 +191,8 @@ GOSSIP = "distadmm.methods.gossip"
 def _gossip(config: Config, options: Options) -> Audit:
     """Noisy gradients, by whom the run's trust names."""
     plan = private.plan_of(prepare(config, World()))
-    return _attacked(gossip.play_of(plan, config.name), options, config.loop.seed, config.privacy.delta)
+    attack = gossip.play_of(config.algorithm, plan, config.name)
+    return _attacked(attack, options, config.loop.seed, config.privacy.delta)
 
 
 def _consensus(config: Config, options: Options, world: World) -> Audit | None:
