@@ -105,14 +105,15 @@ class Consensus(shell.Programme):
 
     def price(self, prepared: Prepared) -> Plan | None:
         if not prepared.config.privacy.wanted:
-            require(
-                not getattr(prepared.config.algorithm, "evaluate", None),
-                "--evaluate pays for an evaluation under noise; add --epsilon and --adjacency, or leave it out",
-            )
-            require(
-                not getattr(prepared.config.algorithm, "by_distance", False),
-                "--by-distance says what noise hides; add --epsilon and --adjacency, or leave it out",
-            )
+            with prepared.world.together():
+                require(
+                    not getattr(prepared.config.algorithm, "evaluate", None),
+                    "--evaluate pays for an evaluation under noise; add --epsilon and --adjacency, or leave it out",
+                )
+                require(
+                    not getattr(prepared.config.algorithm, "by_distance", False),
+                    "--by-distance says what noise hides; add --epsilon and --adjacency, or leave it out",
+                )
             return None
         return _house(prepared.config, "private").plan_of(prepared)  # type: ignore[no-any-return]
 

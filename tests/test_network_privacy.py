@@ -348,6 +348,15 @@ def test_what_cannot_be_said_is_refused(flags: dict[str, Any], said: str) -> Non
         radmm.solve("gossip", **{**ONCE, **flags})
 
 
+@pytest.mark.mpi(min_size=2, sizes=[2])
+def test_all_ranks_refuse_together_what_hides_nothing(world: World) -> None:
+    """In one line: no rank ends the job of the others."""
+    config = radmm.configure("gossip", data="tiny", topology="er5", by_distance=True)
+    with pytest.raises(InputError, match="--by-distance says what noise hides") as found:
+        radmm.PROGRAMME.price(prepare(config, world))
+    assert found.value.shared
+
+
 @pytest.mark.slow
 @pytest.mark.mpi(min_size=2)
 def test_the_same_is_said_on_any_number_of_ranks(world: World) -> None:
