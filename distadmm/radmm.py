@@ -223,6 +223,7 @@ def execute(prepared: Prepared, node: Node, run: Running) -> Run:
         best = optimum(node, observer)[1]
         at_means = observer.at_means()
     node.close()
+    node.problem.forget()
     if models is None:
         return found
     found.models, found.optimum = models, best

@@ -1,5 +1,6 @@
 """Arrays of numpy as files: `.npz` with X and y, `.npy` with a column of targets; mapped, to read rows alone."""
 
+import mmap
 import struct
 import zipfile
 from collections.abc import Iterator
@@ -98,6 +99,9 @@ class ArrayFile:
                 where = f"{self.path}: X[{own[row]}, {np.arange(self.X.shape[1])[self._kept][column]}]"
                 raise InputError(f"{where} is {X[row, column]}; needed: finite numbers")
             yield places, X, np.asarray(self.target[own])
+            for array in (self.X, self.target):  # what was read counts no more as this process's memory
+                if isinstance(array, np.memmap):
+                    array._mmap.madvise(mmap.MADV_DONTNEED)  # type: ignore[attr-defined]
 
 
 class PlainArray(ArrayFile):

@@ -19,8 +19,13 @@ _PURPOSE = 0x4445414C  # of the random shares below
 class Pieces(Sequence[Array]):
     """Positions of the rows of each node, one after the other: those of node i are order[ends[i]:ends[i + 1]]."""
 
-    def __init__(self, order: Array, sizes: Array):
-        self.order, self.ends = order, np.concatenate(([0], np.cumsum(sizes)))
+    def __init__(self, sizes: Array, order: Array | None = None):
+        """Without an `order`, 0, 1, 2, ... as they come."""
+        self._order, self.ends = order, np.concatenate(([0], np.cumsum(sizes)))
+
+    @property
+    def order(self) -> Array:
+        return np.arange(self.ends[-1]) if self._order is None else self._order
 
     def __len__(self) -> int:
         return len(self.ends) - 1
@@ -29,7 +34,9 @@ class Pieces(Sequence[Array]):
         if isinstance(i, slice):
             return [self[j] for j in range(len(self))[i]]
         i = range(len(self))[i]
-        return self.order[self.ends[i] : self.ends[i + 1]]
+        if self._order is None:
+            return np.arange(self.ends[i], self.ends[i + 1])
+        return self._order[self.ends[i] : self.ends[i + 1]]
 
     def of(self, nodes: Sequence[int]) -> Self:
         """Those of these nodes alone."""
@@ -37,7 +44,7 @@ class Pieces(Sequence[Array]):
         sizes = np.diff(self.ends)[at]
         before = np.cumsum(sizes) - sizes
         chosen = np.repeat(self.ends[at] - before, sizes) + np.arange(sizes.sum())
-        return type(self)(self.order[chosen], sizes)
+        return type(self)(sizes, chosen if self._order is None else self._order[chosen])
 
 
 class Deal(NamedTuple):
@@ -66,9 +73,9 @@ class Deal(NamedTuple):
         kind, _, rest = self.how.partition(":")
         even = shares(n_rows, n_nodes)
         if kind in ("iid", "published", "blocks"):
-            return Pieces(np.arange(n_rows), even)
+            return Pieces(even)
         if kind == "column":
-            return Pieces(np.argsort(column(rest), kind="stable"), even)
+            return Pieces(even, np.argsort(column(rest), kind="stable"))
         rng = np.random.default_rng(np.random.SeedSequence(self.seed or 0, spawn_key=(_PURPOSE, 0)))
         targets = column("") if kind == "label" else np.zeros(n_rows)
         parts: list[list[Array]] = [[] for _ in range(n_nodes)]
@@ -83,4 +90,4 @@ class Deal(NamedTuple):
             if not len(whole[i]):  # a node without a row gets one of whoever has most
                 most = max(range(n_nodes), key=lambda j: len(whole[j]))
                 whole[i], whole[most] = whole[most][-1:], whole[most][:-1]
-        return Pieces(np.concatenate(whole), np.array([*map(len, whole)]))
+        return Pieces(np.array([*map(len, whole)]), np.concatenate(whole))

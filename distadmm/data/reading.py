@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
-
-import numpy as np
 
 from distadmm.data import arrays, session
 from distadmm.data import mapping as mappings
@@ -218,17 +216,16 @@ class Reading:
         """What the contents of these rows are made of, in their order."""
         from distadmm.data.content import Sums, sums_of_columns, sums_of_matrix
 
-        places, parts = [], []
+        parts: Iterator[tuple[Array, Sums]]
         if isinstance(file, CsvFile):
-            target = None if file.target is None else file.header.index(file.target)
-            for at, _, columns in file.some(file.header, rows):
-                places.append(at)
-                parts.append(sums_of_columns([columns[name] for name in file.header], target, key))
+            target, names = None if file.target is None else file.header.index(file.target), file.header
+            parts = (
+                (at, sums_of_columns([columns[name] for name in names], target, key))
+                for at, _, columns in file.some(names, rows)
+            )
         else:
-            for at, X, cells in blocks_of(file, rows):
-                places.append(at)
-                parts.append(sums_of_matrix(X, cells, key))
-        return Sums.below(parts).at(np.argsort(np.concatenate(places)))
+            parts = ((at, sums_of_matrix(X, cells, key)) for at, X, cells in blocks_of(file, rows))
+        return Sums.of(file.n_rows if rows is None else len(rows), parts)
 
     def as_json(self) -> dict[str, Any]:
         """What a file of new rows is to be read by, too."""

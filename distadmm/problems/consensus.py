@@ -285,15 +285,12 @@ class Problem:
             f[rows], self.residual[rows] = block.minimise(
                 linear[rows], quadratic[rows], start[rows], self.tolerance
             )
-        matrices = quadratic.ndim == 3
         for i, solver in self.solvers.items():
-            Q = quadratic[i] if matrices else quadratic[i].item()
+            Q = quadratic[i] if quadratic.ndim == 3 else quadratic[i].item()
             f[i], self.residual[i] = solver.minimise(linear[i], Q, start[i], self.tolerance)
         self.seconds += time.perf_counter() - began
         if not self.warm:
-            from distadmm.problems.newton import FORGETFUL
-
-            self._remember([FORGETFUL] * len(self.objectives))
+            self.forget()
         return f
 
     @property
@@ -325,7 +322,7 @@ class Problem:
         found = np.empty((len(self.objectives), len(points)))
         for rows, block in self.blocks:
             for p, point in enumerate(points):
-                found[rows, p] = block.values(np.broadcast_to(point, (len(rows), self.dimension)))
+                found[rows, p] = block.values(np.broadcast_to(point, (block.n, self.dimension)))
         for i in self.solvers:
             found[i] = [self.objectives[i].value(point) for point in points]
         return found
@@ -376,23 +373,28 @@ class Problem:
         """What the solvers carry from one iteration to the next, one row a node."""
         from distadmm.problems.newton import stacked
 
-        rows: list[Any] = [None] * len(self.objectives)
-        for where, block in self.blocks:
-            for i, memory in zip(where.tolist(), block.memories()):
-                rows[i] = memory
-        for i, solver in self.solvers.items():
-            rows[i] = solver.memory()
-        return stacked(rows, self.dimension)
+        parts = [(where, block.memory()) for where, block in self.blocks]
+        if self.solvers:
+            alone = [solver.memory() for solver in self.solvers.values()]
+            parts.append(([*self.solvers], stacked(alone, self.dimension)))
+        found: dict[str, Array] = {}
+        for where, part in parts:
+            for name, rows in part.items():
+                whole = np.empty((len(self.objectives), *rows.shape[1:]), rows.dtype)
+                found.setdefault(name, whole)[where] = rows
+        return found
 
     def restore(self, memory: dict[str, Array]) -> None:
         """Take back what `memory` gave, for these nodes."""
         from distadmm.problems.newton import unstacked
 
         if self.warm:  # else of a run of the last release, which kept what this one forgets
-            self._remember(unstacked(memory))
+            for where, block in self.blocks:
+                block.remember({name: rows[where] for name, rows in memory.items()})
+            for i, solver in self.solvers.items():
+                solver.remember(unstacked({name: rows[i : i + 1] for name, rows in memory.items()})[0])
 
-    def _remember(self, rows: list[Any]) -> None:
-        for where, block in self.blocks:
-            block.remember([rows[i] for i in where.tolist()])
-        for i, solver in self.solvers.items():
-            solver.remember(rows[i])
+    def forget(self) -> None:
+        """Keep nothing of the solves so far."""
+        for each in (*(block for _, block in self.blocks), *self.solvers.values()):
+            each.forget()

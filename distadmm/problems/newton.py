@@ -87,6 +87,9 @@ class LaggedNewton:
     def memory(self) -> Memory:
         return Memory(self.anchor, self.quadratic, self.debt, self.last)
 
+    def forget(self) -> None:
+        self.remember(FORGETFUL)
+
     def remember(self, memory: Memory) -> None:
         self.anchor, self.quadratic, self.debt, self.last = memory
         self._inverse = self._slope = None
@@ -209,6 +212,9 @@ class NewtonCG:
 
     def memory(self) -> Memory:
         return FORGETFUL._replace(last=self.last)
+
+    def forget(self) -> None:
+        self.remember(FORGETFUL)
 
     def remember(self, memory: Memory) -> None:
         self.last, self._slope = memory.last, None

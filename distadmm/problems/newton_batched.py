@@ -11,7 +11,7 @@ that node alone, so the bits of its solution do not depend on which others share
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple, Self
 
@@ -75,14 +75,14 @@ class Objectives(Sequence[Any]):
         return part.objective(i - self._firsts[at]) if isinstance(part, Block) else part
 
 
-def blocks(objectives: Iterable[Any]) -> tuple[Objectives, list[tuple[Array, Block]]]:
+def blocks(objectives: Iterable[Any]) -> tuple[Objectives, list[tuple[Any, Block]]]:
     """All the objectives, and (which of them, their block); the large and the user's own are in no block.
 
     A block is stacked as soon as it is full, so that rows made one node after another exist once.
     """
     everyone = Objectives()
     waiting: dict[Any, list[int]] = {}
-    found: list[tuple[Array, Block]] = []
+    found: list[tuple[Any, Block]] = []
 
     def stack(members: list[int]) -> None:
         found.append((np.array(members), Block([everyone[i] for i in members])))
@@ -92,7 +92,7 @@ def blocks(objectives: Iterable[Any]) -> tuple[Objectives, list[tuple[Array, Blo
         if isinstance(objective, Stack):
             for piece in objective.pieces():
                 block = Block.of_stack(piece)
-                found.append((np.arange(len(everyone), len(everyone) + block.n), block))
+                found.append((slice(len(everyone), len(everyone) + block.n), block))
                 everyone.add(block, block.n)
             continue
         everyone.add(objective)
@@ -138,11 +138,12 @@ class Block:
     def of_stack(cls, stack: Stack) -> Self:
         """Of rows that are stacked already, and nobody else's."""
         block, A = cls.__new__(cls), np.ascontiguousarray(stack.X)
-        y = np.ones((len(A), 1)) if stack.loss.labels else np.asarray(stack.y, dtype=float)
+        one, y = (len(A), 1), np.asarray(stack.y, dtype=float)
+        scale = np.broadcast_to(stack.weight / (stack.divisor or A.shape[1]), one)
         if stack.loss.labels:
-            A *= stack.y[:, :, None]
-        scale = np.full((len(A), 1), stack.weight / (stack.divisor or A.shape[1]))
-        block._begin(A, y, stack.loss, scale, np.full((len(A), 1), stack.ridge))
+            A *= y[:, :, None]
+            y, stack = np.broadcast_to(1.0, one), stack._replace(y=y.astype(np.int8))
+        block._begin(A, y, stack.loss, scale, np.broadcast_to(stack.ridge, one))
         block._stack, block._made = stack._replace(X=A), {}
         return block
 
@@ -151,7 +152,8 @@ class Block:
         if i not in self._made:
             of = self._stack
             shared: dict[str, Any] = {"weight": of.weight, "ridge": of.ridge, "divisor": of.divisor}
-            self._made[i] = GeneralisedLinear(self.A[i], of.y[i], self.loss, folded=True, **shared)
+            y = of.y[i].astype(float)
+            self._made[i] = GeneralisedLinear(self.A[i], y, self.loss, folded=True, **shared)
         return self._made[i]
 
     def _begin(self, A: Array, y: Array, loss: Loss, scale: Array, ridge: Array) -> None:
@@ -159,16 +161,32 @@ class Block:
         self.n, rows, self.d = A.shape
         self.limit = newton.PATIENCE * hessian_price(self.d)
         self.by_rows = 2 * rows <= self.d  # inverses: then smaller, and cheaper to apply
-        self.remember([newton.FORGETFUL] * self.n)
+        self.forget()
 
-    def memories(self) -> list[newton.Memory]:
-        rows = (self.anchor, self.taken, self._quadratic, self.debt, self.last, self.begun)
-        return newton.unstacked(dict(zip(newton.KEPT, rows)))
+    def memory(self) -> dict[str, Array]:
+        """One row a node: zeros where nothing is remembered."""
+        anchor, last = (
+            np.where(known[:, None], rows, 0.0)
+            for known, rows in ((self.taken, self.anchor), (self.begun, self.last))
+        )
+        rows = (anchor, self.taken, self._quadratic, self.debt, last, self.begun)
+        return dict(zip(newton.KEPT, rows))
 
-    def remember(self, memories: Sequence[newton.Memory]) -> None:
-        self.anchor, self.taken, self._quadratic, self.debt, self.last, self.begun = newton.stacked(
-            memories, self.d
-        ).values()
+    def remember(self, memory: Mapping[str, Array]) -> None:
+        """Take back what `memory` gave."""
+        self.anchor, self.taken, self._quadratic, self.debt, self.last, self.begun = (
+            np.array(memory[name]) for name in newton.KEPT
+        )
+        self._anew()
+
+    def forget(self) -> None:
+        """Remember nothing; there is no room for it before it is wanted."""
+        self.anchor = self.last = np.broadcast_to(0.0, (self.n, self.d))
+        self._quadratic, self.debt = np.zeros((2, self.n))
+        self.taken, self.begun = np.zeros((2, self.n), dtype=bool)
+        self._anew()
+
+    def _anew(self) -> None:
         self._slope: Array | None = None  # the gradients of the objectives at `last`
         self._inverse = np.empty((self.n, 0, 0))
         self._known = np.zeros(self.n, dtype=bool)  # which rows of _inverse are of their anchor
@@ -254,6 +272,8 @@ class Block:
     def _renew(self, which: Array, f: Array, quadratic: Array) -> None:
         if self._quadratic.ndim != quadratic.ndim:
             self._quadratic = np.zeros_like(quadratic)
+        if not self.anchor.flags.writeable:
+            self.anchor = np.zeros((self.n, self.d))
         self.anchor[which], self._quadratic[which] = f[which], quadratic[which]
         self.taken[which], self.debt[which], self._known[which] = True, 0.0, False
 

@@ -17,11 +17,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
 from distadmm.ranks.fabric import Awaited, Fabric
+from distadmm.ranks.rounds import Part, parts_of
 from distadmm.ranks.world import World
 from distadmm.structs import mutable_struct
 
@@ -91,48 +93,38 @@ class Network(Fabric):
         self.degree: Array = degrees.astype(float)[:, None]
         # Of this rank's nodes, as `roster.indptr` of all.
         self.indptr = np.concatenate(([0], np.cumsum(degrees)))
-        # Where the entries of `indices` stand in the neighbour lists of the whole network.
-        first = np.repeat(roster.indptr[self.nodes] - self.indptr[:-1], degrees)
-        self.slots = first + np.arange(self.indptr[-1])
-        self.indices = roster.indices[self.slots].astype(np.int64)
+        self.indices = roster.indices if self.n_local == self.n_nodes else roster.indices[self._slots()]
         self.conditions: Conditions | None = None  # None: every message arrives, every edge stays
         self._moment: Moment | None = None
         self._last: Array | None = None  # under conditions, the last row received at each edge
         self._met: Array | None = None  # and the sum of both its rows when it was there last
         self.traffic = Traffic()
-        self.carried = np.zeros((len(self.indices), 1))  # bytes from a node here to its neighbour, by edge
+        self._by_all = 0  # bytes that every edge here carried, and what some carried besides
+        self._by_some: Array | None = None
         # Who signs messages: `stamp()` gives four numbers a row to send along, `notice` gets those that came.
         self.stamp: Callable[[], Array] | None = None
         self.notice: Callable[[Array], None] = lambda stamps: None
         self._channels: dict[int, _Channel] = {}
-        self._hosts = roster.owner[self.indices]
         self._by_rank: list[tuple[int, Array, Array]] | None = None  # the routes of edges
 
-        elsewhere = self._hosts != self.world.rank
+        hosts = roster.owner[self.indices]
+        elsewhere = hosts != self.world.rank
         ghosts: list[Array] = []  # per neighbour rank, the global numbers of the rows it sends
         self._peers: list[tuple[int, Array, int]] = []  # (rank, my rows it needs, how many it sends)
         owner_of_edge = np.repeat(np.arange(self.n_local), degrees)
-        for rank in _distinct(self._hosts[elsewhere]):
-            there = self._hosts == rank
+        for rank in _distinct(hosts[elsewhere]):
+            there = hosts == rank
             ghosts.append(_distinct(self.indices[there]))
             self._peers.append((int(rank), _distinct(owner_of_edge[there]), len(ghosts[-1])))
         order = np.concatenate([self.nodes, *ghosts]) if ghosts else self.nodes
         self.ghosts = order[self.n_local :]  # nodes elsewhere whose rows arrive here, in that order
-        position = dict(zip(order.tolist(), range(len(order))))
         self._n_visible = len(order)
         self.world.dog.holds("node", self.nodes.tolist())
-        self.columns = np.array([position[j] for j in self.indices.tolist()], dtype=np.int64)
+        place = np.empty(self.n_nodes, dtype=np.int64)
+        place[order] = np.arange(len(order))
+        self.columns = self.indices if self.n_local == self.n_nodes else place[self.indices]
         self._neighbours = _as_slice(self.columns)  # where they all are, for a rank of one node
-        # Round s adds the s-th neighbour of every node that has one: the order of the sum is the
-        # neighbours' order, whatever else this rank hosts.
-        self._rounds: list[tuple[Array | slice, Array]] = []
-        self._edge_rounds: list[tuple[Array | slice, Array]] = []
-        for s in range(int(degrees.max(initial=0))):
-            rows = np.flatnonzero(degrees > s)
-            edges = self.indptr[rows] + s
-            nodes = slice(None) if len(rows) == self.n_local else rows
-            self._rounds.append((nodes, self.columns[edges]))
-            self._edge_rounds.append((nodes, edges))
+        self._parts = parts_of(self.indptr, self.columns)
 
     def _channel(self, width: int) -> _Channel:
         channel = _Channel(np.empty((self._n_visible, width)), [], _start_all())
@@ -181,7 +173,10 @@ class Network(Fabric):
         count = len(self.columns) if there is None else int(there.sum())
         traffic.messages += count
         traffic.bytes += F.itemsize * width * count
-        self.carried += F.itemsize * width if there is None else F.itemsize * width * there[:, None]
+        if there is None:
+            self._by_all += F.itemsize * width
+        else:
+            self.carried = self.carried + F.itemsize * width * there[:, None]
         if not self._peers:
             return F
         channel = self._channels.get(width) or self._channel(width)
@@ -223,16 +218,16 @@ class Network(Fabric):
         said = sent[self.conditions.reverse[self.slots]] if self.conditions else np.ones(len(rows), bool)
         self.traffic.messages += int(said.sum())
         self.traffic.bytes += size * int(said.sum())
-        self.carried += size * said[:, None]
+        self.carried = self.carried + size * said[:, None]
         return came
 
     def _routes(self) -> list[tuple[int, Array, Array]]:
         """(rank, edges whose rows go there, edges whose rows come from there), both in the senders' order."""
         if self._by_rank is None:
-            owner = np.repeat(self.nodes, np.diff(self.indptr))
+            owner, hosts = np.repeat(self.nodes, np.diff(self.indptr)), self.roster.owner[self.indices]
             self._by_rank = []
-            for rank in _distinct(self._hosts):
-                there = np.flatnonzero(self._hosts == rank)
+            for rank in _distinct(hosts):
+                there = np.flatnonzero(hosts == rank)
                 self._by_rank.append(
                     (int(rank), there, there[np.lexsort((owner[there], self.indices[there]))])
                 )
@@ -243,16 +238,16 @@ class Network(Fabric):
         # The same sum at once; of a column, numpy would add pairs.
         if self.n_local == 1 and visible.shape[1] > 1:
             return np.add.reduce(visible[self._neighbours], axis=0, keepdims=True, initial=0.0)
-        total = np.zeros((self.n_local, visible.shape[1]))
-        for rows, columns in self._rounds:
-            total[rows] += visible[columns]
-        return total
+        return self._summed(visible, Part.add_neighbours)
 
     def sum_over_edges(self, rows: Array) -> Array:
         """Sum of `rows`, one an edge, over the edges of each node, in the order of the neighbours."""
+        return self._summed(rows, Part.add_edges)
+
+    def _summed(self, rows: Array, add: Callable[[Part, Array, Array], None]) -> Array:
         total = np.zeros((self.n_local, rows.shape[1]))
-        for nodes, edges in self._edge_rounds:
-            total[nodes] += rows[edges]
+        for part in self._parts:
+            add(part, total[part.nodes], rows)
         return total
 
     def neighbour_sum(self, F: Array) -> Array:
@@ -290,8 +285,19 @@ class Network(Fabric):
         computed is a step of the same method in some of its coordinates.
         """
         if self.conditions is None:
-            own, others = self.degree * F, self.sum_over_neighbours(self.exchange(F))
-            return own + others, own - others
+            visible = self.exchange(F)
+            if len(self._parts) == 1:
+                own, others = self.degree * F, self.sum_over_neighbours(visible)
+                return own + others, own - others
+            together, apart = np.empty_like(F), np.empty_like(F)
+            for part in self._parts:
+                at = part.nodes
+                own = self.degree[at] * F[at]
+                others = np.zeros_like(own)
+                part.add_neighbours(others, visible)
+                np.add(own, others, out=together[at])
+                np.subtract(own, others, out=apart[at])
+            return together, apart
         heard, edges, own = self._hear(self.exchange(F))
         if self._met is None or self._met.shape[1] != F.shape[1]:
             self._met = np.zeros_like(heard)
@@ -316,6 +322,25 @@ class Network(Fabric):
         self._last[received] = visible[self.columns[received]]
         self.traffic.lost += int(edges.sum() - received.sum())
         return self._last, edges, visible[np.repeat(np.arange(self.n_local), np.diff(self.indptr))]
+
+    @cached_property
+    def slots(self) -> Array:
+        """Where the entries of `indices` stand in the neighbour lists of the whole network."""
+        return self._slots()
+
+    def _slots(self) -> Array:
+        first = np.repeat(self.roster.indptr[self.nodes] - self.indptr[:-1], np.diff(self.indptr))
+        return first + np.arange(self.indptr[-1])  # type: ignore[no-any-return]
+
+    @property
+    def carried(self) -> Array:
+        """Bytes from a node here to its neighbour, by edge."""
+        by_all = np.full((len(self.indices), 1), float(self._by_all))
+        return by_all if self._by_some is None else by_all + self._by_some
+
+    @carried.setter
+    def carried(self, carried: Array) -> None:
+        self._by_all, self._by_some = 0, carried
 
     def memory(self) -> dict[str, Array]:
         """What later iterations depend on besides the algorithm's state, one row a node."""
@@ -344,7 +369,9 @@ class Network(Fabric):
         """A message that did not pass `exchange` went along this edge."""
         a = int(np.searchsorted(self.nodes, sender))
         first, end = self.indptr[a], self.indptr[a + 1]
-        self.carried[first + np.searchsorted(self.indices[first:end], receiver)] += size
+        if self._by_some is None:
+            self._by_some = np.zeros((len(self.indices), 1))
+        self._by_some[first + np.searchsorted(self.indices[first:end], receiver)] += size
 
     def close(self) -> None:
         """Free the requests.  Nothing is in flight: every exchange waits for all it sent and all it awaits."""

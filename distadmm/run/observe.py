@@ -88,18 +88,22 @@ class Observer:
         self._read_test = test
         self._size, self._order, self._order_held = 0, None, None
         rows, width = node.network.n_local, 7 + node.problem.dimension
-        most = min(max(_HELD_BYTES // (8 * node.network.n_nodes * width), 1), _HELD)
-        self._held = np.full((most, rows, width), np.nan)  # what is posted
+        self._most = min(max(_HELD_BYTES // (8 * node.network.n_nodes * width), 1), _HELD)
         self._notes: list[_Note] = []  # of each that is held
         self._scores: list[Any] = []  # of the rows there, from which their losses follow
-        self.uplink = Uplink(world, most * rows, width)
+        self.uplink = Uplink(world, self._most * rows, width)
         self.spoilt: tuple[int, list[int]] | None = None  # when first, and which nodes had no finite numbers
         self._means: list[Array] = []  # the nodes' mean model at each measurement, on rank 0
+
+    @cached_property
+    def _held(self) -> Array:
+        """What is posted; of a run that is not observed there is none."""
+        return np.full((self._most, self.node.network.n_local, 7 + self.node.problem.dimension), np.nan)
 
     def _sort(self) -> None:
         """See how gathered rows are sorted by their nodes; ranks may have gone since they were last gathered."""
         if self._size != self.world.size:
-            nodes, most = self.node.network.nodes, len(self._held)
+            nodes, most = self.node.network.nodes, self._most
             held = np.arange(most)[:, None] * self.node.network.n_nodes
             self._size, order = self.world.size, self.world.rows_order(nodes)
             together = order if most == 1 else self.world.rows_order((held + nodes).ravel())
@@ -147,7 +151,7 @@ class Observer:
         local[:, 7:] = f
         statement = self.node.release.statement if self.world.is_root else ""
         self._notes.append(_Note(k, phase, statement, seconds))
-        return [] if later and len(self._notes) < len(self._held) else self.lines()
+        return [] if later and len(self._notes) < self._most else self.lines()
 
     def lines(self) -> list[Measurement]:
         notes, self._notes = self._notes, []

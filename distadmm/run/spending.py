@@ -81,12 +81,16 @@ def enter(
             return book.enter(Entered(run.name, _place(run), marks, {s.node: s for s in spenders}), delta)
 
         # Ledgers that read alike and plan alike are looked at once.
-        kinds = [(id(ledger.tally), id(schedule)) for ledger, schedule in zip(ledgers, schedules)]
-        first = dict(zip(reversed(kinds), reversed([*zip(ledgers, schedules)])))
-        whole = {kind: schedule.entered(one.events) for kind, (one, schedule) in first.items()}
-        spend = {kind: spender(one, whole[kind]) for kind, (one, _) in first.items()}
+        known: dict[tuple[int, int], int] = {}
+        kinds, first = list[int](), list[tuple[MemoryLedger, Schedule]]()
+        for ledger, schedule in zip(ledgers, schedules):
+            kinds.append(known.setdefault((id(ledger.tally), id(schedule)), len(known)))
+            if len(known) > len(first):
+                first.append((ledger, schedule))
+        whole = [schedule.entered(one.events) for one, schedule in first]
+        spend = [spender(one, events)[2:] for (one, _), events in zip(first, whole)]
         mine = (
-            [Spender(ledger.node, ledger.rows, *spend[kind][2:]) for ledger, kind in zip(ledgers, kinds)],
+            [Spender(ledger.node, ledger.rows, *spend[kind]) for ledger, kind in zip(ledgers, kinds)],
             marks,
         )
         if run.resumed:
@@ -94,7 +98,7 @@ def enter(
         purse = Purse(book, run.name, _place(run), delta)
         for ledger in ledgers:
             ledger.account = purse
-        kept = all(one.affords(schedule.to_come(one.events)) for one, schedule in first.values())
+        kept = all(one.affords(schedule.to_come(one.events)) for one, schedule in first)
         if not all(run.world.allgather(kept)):
             return  # the run's own budget refuses the schedule, so nothing of it is going to be spent
         if owners:
@@ -114,8 +118,8 @@ def enter(
             run.world.on_root(write_all)
             found = told[0] if told else None
         run.account = book
-        lost = {kind for kind, events in whole.items() if any(event.unbounded for event in events)}
-        purse.lost = {each.node for each, kind in zip(mine[0], kinds) if kind in lost}
+        lost = [any(event.unbounded for event in events) for events in whole]
+        purse.lose(each.node for each, kind in zip(mine[0], kinds) if lost[kind])
         if found is not None and found[0].runs:
             before, after = _tight(found[0], delta), found[1]
             run.earlier = before.words
@@ -166,7 +170,8 @@ def _require_latest(run: Running, book: Account, ledgers: Sequence[MemoryLedger]
 def _keep_heads(run: Running, book: Account, ledgers: Iterable[MemoryLedger], owners: bool) -> dict[int, str]:
     """The last entry of each ledger, into the account; those of all ranks, on rank 0."""
     mine = {ledger.node: ledger.head.hex() for ledger in ledgers}
-    heads = {node: head for part in run.world.gather(mine) or [] for node, head in part.items()}
+    parts = run.world.gather(mine) or []
+    heads = mine if len(parts) == 1 else {node: head for part in parts for node, head in part.items()}
     if owners:
         book.heads(run.name, mine)
     elif run.world.is_root:
@@ -184,7 +189,7 @@ class Purse:
     def __init__(self, account: Account, run: str, where: str, delta: float, rows_of: str = ""):
         """`rows_of`: the run whose rows these are."""
         self.account, self.run, self.where, self.delta, self.rows_of = account, run, where, delta, rows_of
-        self.lost: set[int] = set()  # nodes of which something stands there that has no bound
+        self._lost = bytearray()  # by node: whether something stands there that has no bound
 
     def __call__(self, ledger: MemoryLedger, event: Event) -> None:
         self.all([ledger], event)
@@ -193,7 +198,8 @@ class Purse:
         """The same of ledgers that are about to charge one thing each; to what has no bound nothing adds."""
         from distadmm.privacy.ledger.account import Entered
 
-        ledgers = [ledger for ledger in ledgers if not (event.unbounded and ledger.node in self.lost)]
+        if event.unbounded:
+            ledgers = [each for each in ledgers if not any(self._lost[each.node : each.node + 1])]
         if not ledgers:
             return
         more = {ledger.node: spender(ledger, [event]) for ledger in ledgers}
@@ -201,7 +207,12 @@ class Purse:
             Entered(self.run, self.where, frozenset(), more), self.delta, more=True, rows_of=self.rows_of
         )
         if event.unbounded:
-            self.lost.update(more)
+            self.lose(more)
+
+    def lose(self, nodes: Iterable[int]) -> None:
+        for node in nodes:
+            self._lost.extend(bytes(max(node + 1 - len(self._lost), 0)))
+            self._lost[node] = 1
 
 
 def leave(

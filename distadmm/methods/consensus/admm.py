@@ -96,12 +96,13 @@ class ADMM(penalty.Penalties):
 
     def plain(self, k: int, st: State, node: Node) -> State:
         eta, quadratic, dual = self.weights(k, node)
-        pull = 2 * st.lam - eta * st.z
         noise = node.release.draw(k, quadratic, self.noise_factor(quadratic))
-        f = node.problem.argmin(linear=pull + noise, quadratic=quadratic, start=st.f)
+        f = node.problem.argmin(linear=2 * st.lam - eta * st.z + noise, quadratic=quadratic, start=st.f)
         f = node.release.seal(k, f, node.problem.residual)
-        z, apart = node.network.meet(f)
-        return State(f, z, st.lam + dual * apart, self.averaged(k, st.mean, f, node))
+        z, lam = node.network.meet(f)
+        lam *= dual  # in its place: one vector of many nodes is much
+        lam += st.lam
+        return State(f, z, lam, self.averaged(k, st.mean, f, node))
 
 
 @register("madmm")

@@ -67,7 +67,10 @@ class Account:
         named = path or os.environ.get(ENVIRONMENT)
         self.named = bool(named)
         self.path = Path(named) if named else default_path()
-        self._known: tuple[int, bytes, State] | None = None  # what was read: its length, its hash, its sum
+        self._known: tuple[int, Any, State] | None = None  # what was read: its length, its hash, its sum
+        self._left: tuple[bytes, chain.Entry] | None = (
+            None  # the file as it was left: its hash, its last line
+        )
 
     def key(self) -> bytes:
         """By which rows are named: the owner's own on this machine, or the one that lies beside the named file."""
@@ -87,10 +90,10 @@ class Account:
         os.lseek(file, 0, os.SEEK_SET)
         with open(file, "rb", closefd=False) as whole:
             content = whole.read()
-        length, digest, state = self._known or (0, chain.sha256().digest(), State(self.named))
+        length, known, state = self._known or (0, chain.sha256(), State(self.named))
         self._known = None
         earlier, later = chain.sha256(content[:length]), content[length:]
-        same = earlier.digest() == digest
+        same = earlier.digest() == known.digest()
         found = chain.parse(later, str(self.path), state.last) if same else None
         if length and (found is None or found.fault):
             return self._fold(file)  # from the start, to name the line
@@ -99,8 +102,18 @@ class Account:
         state.take(found)
         if not found.torn and not found.unended:
             earlier.update(later)
-            self._known = len(content), earlier.digest(), state
+            self._known = len(content), earlier, state
         return state
+
+    def _as_left(self, file: int) -> State | None:
+        """Enough to write behind what was left here, where that is the same to the byte; it is not parsed."""
+        (digest, last), self._left, code = self._left or (b"", {}), None, chain.sha256()
+        if not digest:
+            return None
+        os.lseek(file, 0, os.SEEK_SET)
+        while part := os.read(file, 1 << 20):
+            code.update(part)
+        return State(self.named, last=last) if code.digest() == digest else None
 
     # -- writing ----------------------------------------------------------------------------------------
 
@@ -147,7 +160,7 @@ class Account:
 
     def _note(self, entry: dict[str, Any]) -> None:
         with self._locked(os.O_RDWR | os.O_CREAT) as file:
-            self._append(file, self._fold(file), entry)
+            self._append(file, self._as_left(file) or self._fold(file), entry)
 
     def _append(self, file: int, state: State, entry: dict[str, Any]) -> None:
         entries, last = [entry], state.last
@@ -165,10 +178,15 @@ class Account:
             head, seq = digest.hex(), seq + 1
         with told(f"cannot write the account {self.path}: REASON; {_ELSEWHERE}"):
             os.lseek(file, 0, os.SEEK_END)
-            chain.write_all(file, b"".join(lines))
+            written = b"".join(lines)
+            chain.write_all(file, written)
             os.fsync(file)
             if last is None:
                 sync_folder(self.path.parent)
+        if self._known and self._known[2] is state:
+            code = self._known[1].copy()
+            code.update(written)
+            self._left = code.digest(), {"h": head, "seq": seq - 1}
 
     @contextmanager
     def _locked(self, how: int) -> Iterator[int]:

@@ -94,8 +94,8 @@ class Books:
         sent: dict[tuple[int, int], replay.Sent] | None = None,
     ):
         self.ledgers: Sequence[MemoryLedger] = ledgers if isinstance(ledgers, Shelf) else list(ledgers)
-        self.nodes = [ledger.node for ledger in self.ledgers]
-        require(self.nodes, "a rank without nodes keeps no books")
+        self.nodes = ledgers.nodes if isinstance(ledgers, Shelf) else [ledger.node for ledger in ledgers]
+        require(len(self.nodes), "a rank without nodes keeps no books")
         self._sent = sent or {}
         self._last_stored = max((k for _, k in self._sent), default=-1)
         self._replay: replay.Replay | None = None
@@ -114,7 +114,7 @@ class Books:
         neighbours: Sequence[int] = (),
         *,
         budgets: Sequence[filter.Filter | None] | None = None,
-        rows: Mapping[int, Sequence[str]] | None = None,
+        rows: Mapping[int, tuple[str, ...]] | None = None,
         **header: Any,
     ) -> Self:
         """New ledgers, each with its budget and the names of its rows; `header` as for `open_ledger`."""
@@ -124,7 +124,7 @@ class Books:
         if folder is not None and len(nodes) > _FILES:
             header["run"] = header.get("run") or os.urandom(8).hex()
             shelf = Shelf(folder, nodes)
-            shelf.rows = [tuple(names.get(i, ())) for i in nodes]
+            shelf.names = names
             shelf.each(lambda ledger, budget: ledger.begin(budget=budget, **header), limits)
             return cls(shelf, folder, neighbours)
         ledgers = [

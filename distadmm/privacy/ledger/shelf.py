@@ -26,6 +26,7 @@ Invariants that guard privacy
 
 import json
 import os
+from array import array
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
@@ -48,9 +49,9 @@ class Shelf(Sequence[rules.MemoryLedger]):
     """The ledgers of `nodes`, in order; `shelf[i]` is a view of the i-th."""
 
     def __init__(self, folder: str | Path, nodes: Sequence[int]):
-        self.folder, self.nodes = Path(folder), list(nodes)
-        # Keyed names, kept apart from tallies that are shared.
-        self.rows: list[tuple[str, ...]] = [()] * len(self.nodes)
+        self.folder, self.nodes = Path(folder), array("q", nodes)
+        # Keyed names, by node, kept apart from tallies that are shared.
+        self.names: Any = {}
         self._own = bytearray(32 * len(self.nodes))  # hash of the latest line of each node's own
         self._behind = bytearray(len(self.nodes))  # whether a line for all follows it
         self._all = bytes(32)  # hash of the latest line for all
@@ -248,11 +249,11 @@ class Shelf(Sequence[rules.MemoryLedger]):
         between, _, after = rest.partition(PREVIOUS.encode())
         after, opening, end = after.partition(_ROWS_HERE)
         assert body.count(PREVIOUS) == body.count(str(NODE)) == 1
-        lines, nodes, sha256 = [], self.nodes, chain.sha256
+        lines, nodes, names, sha256 = [], self.nodes, self.names, chain.sha256
         for at in members:
             text = b"%b%d%b%b%b" % (before, nodes[at], between, self.head(at).hex().encode(), after)
             if opening:
-                text += json.dumps(self.rows[at], separators=(",", ":")).encode() + end
+                text += json.dumps(names.get(nodes[at], ()), separators=(",", ":")).encode() + end
             digest = sha256(text).digest()
             self.set_head(at, digest)
             lines.append(b'%b,"h":"%b"}\n' % (text[:-1], digest.hex().encode()))

@@ -50,7 +50,8 @@ class Shelved(file.Written):
 
     def _adopt(self, found: chain.Chain, tally: Tally, sent: dict[int, replay.Sent]) -> None:
         super()._adopt(found, tally, sent)
-        self.shelf.alone[self.at], self.shelf.rows[self.at] = 1, tuple(tally.header.get("rows", ()))
+        self.shelf.alone[self.at] = 1
+        self.shelf.names[self.node] = tuple(tally.header.get("rows", ()))
         self.shelf.held[self.at] = frozenset(bytes.fromhex(entry["h"]) for entry in found.entries)
 
     def _after(self, found: chain.Chain) -> bytes:
@@ -61,10 +62,14 @@ class Shelved(file.Written):
         return f" of node {self.node}"
 
     path, run, account, _release_texts = map(_of_all, ("path", "run", "account", "templates"))
-    tally, rows, _seq = map(_of_one, ("tallies", "rows", "counts"))
+    tally, _seq = map(_of_one, ("tallies", "counts"))
     head = property(
         lambda self: self.shelf.head(self.at), lambda self, head: self.shelf.set_head(self.at, head)
     )
+
+    @property
+    def rows(self) -> tuple[str, ...]:
+        return self.shelf.names.get(self.node, ())  # type: ignore[no-any-return]
 
     @property
     def budget(self) -> Filter | None:  # type: ignore[override]
