@@ -113,7 +113,7 @@ class _State(NamedTuple):
     """A solve under way, one row a node."""
 
     f: Array
-    slope: Array  # O'(f)
+    slope: Array  # what O'(f) is made of, as `slopes` gives it
     g: Array  # gradient of the whole primal step
     residual: Array
 
@@ -160,7 +160,9 @@ class Block:
         self.A, self.y, self.loss, self.scale, self.ridge = A, y, loss, scale, ridge
         self.n, rows, self.d = A.shape
         self.limit = newton.PATIENCE * hessian_price(self.d)
-        self.by_rows = 2 * rows <= self.d  # inverses: then smaller, and cheaper to apply
+        self.by_rows = (
+            2 * rows <= self.d
+        )  # inverses and gradients: then smaller, and inverses cheaper to apply
         self.forget()
 
     def memory(self) -> dict[str, Array]:
@@ -187,18 +189,25 @@ class Block:
         self._anew()
 
     def _anew(self) -> None:
-        self._slope: Array | None = None  # the gradients of the objectives at `last`
+        self._slope: Array | None = None  # `slopes` at `last`
         self._inverse = np.empty((self.n, 0, 0))
         self._known = np.zeros(self.n, dtype=bool)  # which rows of _inverse are of their anchor
 
     def _rows(self, which: Array) -> Array:
         return self.A if len(which) == self.n else self.A[which]
 
-    def gradients(self, f: Array, which: Array) -> Array:
+    def slopes(self, f: Array, which: Array) -> Array:
+        """What is kept of the gradients at f: those of the rows' losses, where these are fewer numbers."""
         A = self._rows(which)
-        slope = self.loss.slope(np.matmul(A, f[:, :, None])[:, :, 0], self.y[which])
-        back = np.matmul((self.scale[which] * slope)[:, None, :], A)[:, 0, :]
-        return back + self.ridge[which] * f
+        slope = self.scale[which] * self.loss.slope(np.matmul(A, f[:, :, None])[:, :, 0], self.y[which])
+        return slope if self.by_rows else self._back(slope, f, which)
+
+    def gradients(self, slopes: Array, f: Array, which: Array) -> Array:
+        """Those of the objectives at f, by what `slopes` gave."""
+        return self._back(slopes, f, which) if self.by_rows else slopes
+
+    def _back(self, slope: Array, f: Array, which: Array) -> Array:
+        return np.matmul(slope[:, None, :], self._rows(which))[:, 0, :] + self.ridge[which] * f
 
     def curvatures(self, f: Array, which: Array) -> Array:
         A = self._rows(which)
@@ -229,8 +238,8 @@ class Block:
 
         everyone = np.arange(self.n)
         f = np.where(self.begun[:, None], self.last, start)
-        slope = self.gradients(f, everyone) if self._slope is None else self._slope
-        g = slope + linear + _times(quadratic, f)
+        slope = self.slopes(f, everyone) if self._slope is None else self._slope
+        g = self.gradients(slope, f, everyone) + linear + _times(quadratic, f)
         st = _State(f, slope, g, _norms(g))
         steps = np.zeros(self.n)
         which = np.flatnonzero(st.residual > tolerance)
@@ -240,8 +249,8 @@ class Block:
             fresh = ~self.taken[which] | (self.debt[which] > self.limit)
             self._renew(which[fresh], st.f, quadratic)
             trial = st.f[which] - self._times_inverse(which, st.g[which])
-            slope = self.gradients(trial, which)
-            g = slope + linear[which] + _times(quadratic[which], trial)
+            slope = self.slopes(trial, which)
+            g = self.gradients(slope, trial, which) + linear[which] + _times(quadratic[which], trial)
             left, before = _norms(g), st.residual[which]
             better = left < before
             steps[which] += 1
@@ -267,7 +276,7 @@ class Block:
         st.f[i], st.residual[i] = newton.LaggedNewton(self.objective(i)).minimise(
             linear[i], Q, st.f[i], tolerance
         )
-        st.slope[i] = self.gradients(st.f[i : i + 1], np.array([i]))[0]
+        st.slope[i] = self.slopes(st.f[i : i + 1], np.array([i]))[0]
 
     def _renew(self, which: Array, f: Array, quadratic: Array) -> None:
         if self._quadratic.ndim != quadratic.ndim:

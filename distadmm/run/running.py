@@ -1,5 +1,6 @@
 """What a run has besides its programme: ranks, directory, clock, signals, watchdog."""
 
+import contextlib
 import os
 import time
 from pathlib import Path
@@ -8,6 +9,9 @@ from typing import Any
 from distadmm.ranks.world import World
 from distadmm.run.ends import End
 from distadmm.structs import mutable_struct
+
+MANY = 4096  # nodes of a rank of which start-up leaves much behind
+_MMAP_THRESHOLD, _LARGE = -3, 1 << 22  # of malloc.h; bytes from which what is freed is given back at once
 
 
 @mutable_struct
@@ -60,3 +64,14 @@ def unwritten(flags: Any, world: World | None = None) -> Running:
     """A run that leaves nothing behind."""
     world = world or World()
     return Running(world, flags, world.broadcast(os.urandom(8).hex()))
+
+
+def give_back(nodes: int) -> None:
+    """What was freed, to the system, where nodes are many; the C library would keep it as long as the process lasts."""
+    if nodes > MANY:
+        import ctypes
+
+        with contextlib.suppress(OSError, AttributeError):  # not glibc
+            library = ctypes.CDLL(None)
+            library.mallopt(_MMAP_THRESHOLD, _LARGE)
+            library.malloc_trim(0)

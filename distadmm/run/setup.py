@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ from distadmm.ranks.graph_network import Network, Roster
 from distadmm.ranks.links import Links
 from distadmm.ranks.world import World
 from distadmm.run.config import Config
+from distadmm.run.running import MANY
 from distadmm.structs import struct
 
 STARTS = 0x53544152  # of the random numbers of --start
@@ -256,7 +258,7 @@ def prepare(config: Config, world: World) -> Prepared:
 def starts(config: Config, network: Network, dimension: int) -> Array:
     """f_i(0) of the nodes here.  Nothing of it is data, so it is priced as a start at zero is."""
     if not config.loop.start:
-        return np.zeros((network.n_local, dimension))
+        return _zeros(network.n_local, dimension)
     require(
         not config.algorithm.tree,
         f"--start gives each node a start of its own, and those of --algorithm {config.name} have one together; leave "
@@ -272,6 +274,14 @@ def starts(config: Config, network: Network, dimension: int) -> Array:
         for node in network.nodes.tolist()
     ]
     return config.loop.start * np.stack([draw.standard_normal(dimension) for draw in draws])
+
+
+def _zeros(rows: int, columns: int) -> Array:
+    """Many take no memory before they are written, which zeros of the C library's do where it had used memory left."""
+    if rows <= MANY:
+        return np.zeros((rows, columns))
+    pages = mmap.mmap(-1, 8 * rows * columns, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    return np.frombuffer(pages).reshape(rows, columns)
 
 
 def node_like(node: Node, config: Config, problem: Problem) -> Node:

@@ -84,8 +84,8 @@ class ADMM(penalty.Penalties):
         tuned = self.tuned(node)
         if tuned is not None:
             return tuned.init(node)
-        f = node.start
-        return State(f, node.network.meet(f)[0], np.zeros_like(f), np.zeros_like(f))
+        f, nothing = node.start, np.broadcast_to(0.0, node.start.shape)
+        return State(f, node.network.meet(f)[0], nothing, nothing)
 
     def step(self, k: int, st: Any, node: Node) -> Any:
         if isinstance(st, State):
