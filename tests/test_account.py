@@ -363,6 +363,24 @@ def test_a_torn_line_was_no_entry_and_nothing_before_it_is_lost(tmp_path_factory
     assert [run.run for run in before.runs] == [*runs]
 
 
+@pytest.mark.parametrize("meanwhile", [False, True])
+def test_heads_go_behind_whatever_was_written_meanwhile(account, meanwhile):
+    account.enter(spent("a", [STEP]), DELTA)
+    if meanwhile:
+        Account().enter(spent("b", [STEP], marks=(2,)), DELTA)
+    account.heads("a", {0: "ab" * 32})
+    state = Account().read()  # whole: each line holds the hash of the one before
+    assert [*state.runs] == ["a", "b"][: 1 + meanwhile]
+    assert state.runs["a"].heads == {0: "ab" * 32}
+
+
+def test_heads_are_refused_behind_an_entry_that_was_edited(account):
+    account.enter(spent("a", [STEP]), DELTA)
+    account.path.write_text(account.path.read_text().replace('"of":"a"', '"of":"b"'))
+    with pytest.raises(InputError, match="edited"):
+        account.heads("a", {0: "ab" * 32})
+
+
 def test_an_account_that_was_edited_or_cannot_be_written_is_refused(account, tmp_path):
     account.enter(spent("a", [STEP.times(40)]), DELTA)
     account.path.write_bytes(account.path.read_bytes().replace(b'"count":40', b'"count":4'))
