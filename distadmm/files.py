@@ -2,13 +2,14 @@
 
 import contextlib
 import errno
+import importlib
 import io
 import json
 import math
 import os
 import stat
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,21 @@ from distadmm.errors import InputError, require, told
 
 _HELD: ContextVar[Mapping[str, Any]] = ContextVar("objects that names stand for in place of files")
 SESSION = "session"  # how the names of such objects begin
+
+
+def _built_in_sha256() -> Callable[..., Any]:
+    """hashlib's SHA-256 without OpenSSL's, which takes every rank 2 ms to load and saves a short entry nothing."""
+    for module in ("_sha2", "_sha256"):  # Python 3.12 and later; 3.11
+        try:
+            return importlib.import_module(module).sha256
+        except ImportError:
+            continue
+    import hashlib
+
+    return hashlib.sha256
+
+
+sha256 = _built_in_sha256()
 
 
 @contextlib.contextmanager

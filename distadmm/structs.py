@@ -33,6 +33,7 @@ def _assembled(cls: Any, methods: tuple[Callable[..., Any], ...]) -> Any:
     made._struct_fields = {f.name: _default(f) for f in fields(made)}
     made._struct_checks = tuple((f.name, f.metadata["check"]) for f in fields(made) if "check" in f.metadata)
     made._struct_values = staticmethod(_values(tuple(made._struct_fields)))
+    made._struct_text = f"{made.__qualname__}({', '.join(f'{name}=%r' for name in made._struct_fields)})"
     made.__signature__ = _Signature()
     for method in methods:
         name = f"__{method.__name__[1:]}__"
@@ -83,8 +84,7 @@ def _init(self: Any, *args: Any, **given: Any) -> None:
 
 
 def _repr(self: Any) -> str:
-    shown = zip(self._struct_fields, self._struct_values(self))
-    return f"{type(self).__qualname__}({', '.join(f'{name}={value!r}' for name, value in shown)})"
+    return str(self._struct_text % self._struct_values(self))
 
 
 def _eq(self: Any, other: Any) -> bool:

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from distadmm.errors import InputError
+from distadmm.files import sha256
 from distadmm.ranks.launcher import LAUNCHED, choose_transports, launched_size, on_one_host, start_library
 from distadmm.ranks.signals import Signals
 from distadmm.ranks.waiting import LATE, choose_waiting, cores, looking, patiently, until_read
@@ -208,14 +209,18 @@ class World:
             raise kind(message, shared=True)
 
     def _announce(self, value: T) -> T:
-        """`broadcast` for when rank 0 may take long: the others sleep meanwhile, for it may need their core."""
+        """`broadcast` for when rank 0 may take long."""
+        self._await_root()
+        return self.broadcast(value)
+
+    def _await_root(self) -> None:
+        """The others sleep until rank 0 is here too, for it may need their core."""
         if self.size > 1 and self.is_root:
             for rank in range(1, self.size):
                 self.comm.send(None, dest=rank, tag=_WORD)
         elif self.size > 1:
             self._wait(patiently, partial(self.comm.iprobe, source=0, tag=_WORD))
             self.comm.recv(source=0, tag=_WORD)
-        return self.broadcast(value)
 
     def _agree(self, value: T) -> list[T]:
         """`allgather` for when ranks may arrive far apart."""
@@ -246,29 +251,52 @@ class World:
     def each_once(
         self, function: Callable[[T], R], items: Sequence[T], kept: Store | None = None
     ) -> dict[T, R]:
-        """function(item) for this rank's items, and maybe others'; not of those whose result is `kept`.
+        """function(item) for this rank's items, told apart by their `repr`; not of those whose result is `kept`.
+        Rank 0 of one host has the results of all.
 
         Ranks of one host belong together: equal items are worked on once, dealt out to them.  Over several hosts a
         rank works for itself, for it need not believe what another says of its noise or of what it has spent.
         """
-        distinct, alone = list(dict.fromkeys(items)), self.size == 1 or not on_one_host()
-        if not alone:
-            distinct = list(dict.fromkeys(item for some in self.allgather(distinct) for item in some))
-        keeper = kept if alone or self.is_root else None
-        known: dict[T, R] = {} if keeper is None else keeper.find(distinct)
-        if not alone and kept is not None:
-            known = self.broadcast(known)
-        rest = [item for item in distinct if item not in known]
-        if alone:
+        mine = list(dict.fromkeys(items))
+        if self.size == 1 or not on_one_host():
+            known: dict[T, R] = {} if kept is None else kept.find(mine)
             with self.together():
-                found = {item: function(item) for item in rest}
-        elif len(rest) == 1:
-            found = {rest[0]: self.on_root(lambda: function(rest[0]))}
-        else:
-            found = dict(zip(rest, self.broadcast(self.share_out(function, rest) or []))) if rest else {}
-        if keeper is not None:
-            keeper.keep(found)
-        return {item: known[item] if item in known else found[item] for item in distinct}
+                found = {item: function(item) for item in mine if item not in known}
+            if kept is not None:
+                kept.keep(found)
+            return {item: known[item] if item in known else found[item] for item in mine}
+        # An item may be large: its name goes round, and the item itself to rank 0 alone, from one rank that has it.
+        names = [sha256(repr(item).encode()).digest() for item in mine]
+        first: dict[bytes, int] = {}
+        everyones = self.allgather(names)
+        for rank, some in enumerate(everyones):
+            for name in some:
+                first.setdefault(name, rank)
+        parts = self.gather([item for item, name in zip(mine, names) if first[name] == self.rank])
+        distinct = [item for part in parts or [] for item in part]
+        known = kept.find(distinct) if kept is not None and self.is_root else {}
+
+        def dealt(rest: list[T] | None) -> list[Any] | None:
+            """For each rank the results of its items, and what is left to do."""
+            if not self.is_root:
+                return None
+            of = {name: known.get(item) for name, item in zip(first, distinct)}
+            return [([of[name] for name in some], rest) for some in everyones]
+
+        self._await_root()
+        results, rest = self.scatter(dealt([item for item in distinct if item not in known]))
+        if rest:
+            if len(rest) == 1:
+                done_here: list[R] | None = [self.on_root(lambda: function(rest[0]))]
+            else:
+                done_here = self.share_out(function, rest)
+            if self.is_root:
+                fresh = dict(zip(rest, done_here or []))
+                known |= fresh
+                if kept is not None:
+                    kept.keep(fresh)
+            results, _ = self.scatter(dealt(None))
+        return {item: known[item] for item in distinct} if self.is_root else dict(zip(mine, results))
 
     def without(self, ranks: Sequence[int], named: Sequence[int]) -> None:
         """Go on without these ranks, which hear nothing of it; the others all call this.  `named`: by the job."""

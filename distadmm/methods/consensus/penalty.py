@@ -14,7 +14,7 @@ fifty iterations).
 """
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -40,6 +40,11 @@ class Growing:
         with np.errstate(over="ignore"):  # beyond the cap
             return np.minimum(self.start * self.growth ** float(k), self.cap)
 
+    def first(self, solves: int, nodes: Array) -> Array:
+        """Those of `nodes` in the first solves, a row each: the bits of one after the other."""
+        each = _powers(self.growth.tobytes(), solves)[:, nodes]
+        return np.minimum(self.start[nodes].T * each, self.cap[nodes].T)
+
     def latest(self, k: int) -> float:
         """The first solve whose values are those of the k-th."""
         return min(k, self.still)
@@ -59,6 +64,14 @@ class Growing:
         return bool(np.ptp(self.start) == 0 and np.ptp(self.growth) == 0)
 
 
+@lru_cache(maxsize=1)
+def _powers(growth: bytes, solves: int) -> Array:
+    """q^k of all nodes, a row for each k: many penalties are tried that grow alike."""
+    q = np.frombuffer(growth)
+    with np.errstate(over="ignore"):  # beyond the cap
+        return np.array([q ** float(k) for k in range(1, solves + 1)]).reshape(solves, len(q))
+
+
 @struct
 class Tabled:
     """Row k-1 holds the values of the k-th solve, one entry a node."""
@@ -72,6 +85,9 @@ class Tabled:
                 "give one value a solve, or fewer --iterations"
             )
         return self.rows[k - 1][:, None]
+
+    def first(self, solves: int, nodes: Array) -> Array:
+        return self.rows[:solves, nodes]
 
     def latest(self, k: int) -> float:
         return k  # one beyond the table is refused
@@ -191,10 +207,8 @@ class Penalties:
             f"penalties still grow after {MOST_DIFFERENT:g} solves, and each is priced apart; give fewer --iterations, "
             "a larger --eta-growth or a lower --eta-cap",
         )
-        parts, nodes = [], node.network.nodes
-        for solve in range(1, int(grown) + 1):
-            quadratic = 2 * whole(solve)[nodes] * node.degree
-            parts.append((1, quadratic, self.noise_factor(quadratic)))
+        rows = 2 * whole.first(int(grown), node.network.nodes) * node.degree[:, 0]
+        parts = [(1, quadratic, self.noise_factor(quadratic)) for quadratic in rows[:, :, None]]
         if parts:
             parts[-1] = (1 + solves - len(parts), *parts[-1][1:])
         return Stretches(parts, self.phases)

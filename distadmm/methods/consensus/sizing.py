@@ -143,13 +143,13 @@ def with_penalty(config: Config, node: Node, recipe: Recipe) -> tuple[Recipe, Ch
     cases = [_cases(recipe, config.algorithm.releases(at_penalty(node, eta), most)) for eta in tried]
     rough = {case: _rough(config, recipe, case) for case in {case for some in cases for case in some}}
     open_to = smoothings(config.algorithm, node, A)
-    for eta, some in zip(tried, cases):
-        told = [(*rough[case], case.weight) for case in some]
-        rows = world.gather_rows(np.array(told), network.n_local)
-        if rows is not None:
+    told = [[number for case in of for number in (*rough[case], case.weight)] for of in zip(*cases)]
+    rows = world.gather_rows(np.array(told), network.n_local)
+    if rows is not None:
+        for eta, of_eta in zip(tried, np.split(rows[order], len(tried), axis=1)):
             mine = [Choice(eta, each) for each in open_to]
             choices += mine
-            forecasts += [_forecast(config, node, recipe, A, rows[order], choice) for choice in mine]
+            forecasts += [_forecast(config, node, recipe, A, of_eta, choice) for choice in mine]
     best: dict[float, Choice] = {}  # of each penalty, the least forecast first
     for at in np.argsort(forecasts, kind="stable"):
         known = float(forecasts[at]) if A is not None else float("nan")
@@ -312,7 +312,7 @@ def _cases(recipe: Recipe, releases: Sequence[Any]) -> list[_Case]:
 
 
 def _column(value: Any, n: int) -> list[float]:
-    found = np.ravel(value).tolist()
+    found = np.asarray(value).ravel().tolist()
     return found if len(found) == n else found * n
 
 

@@ -68,10 +68,11 @@ def of_event(event: Event, orders: Array | None, adjacency: Adjacency) -> Cost:
 
 def cost_of(events: Iterable[Event], orders: Array, adjacency: Adjacency, trust: Trust | None = None) -> Cost:
     """What `events` cost together, against `trust`; without one each as it stands, against whom it is stated for."""
-    total = nothing(orders)
+    total = None
     for event in events:
-        total = total.plus(of_event(event if trust is None else event.against(trust), orders, adjacency))
-    return total
+        own = of_event(event if trust is None else event.against(trust), orders, adjacency)
+        total = own if total is None else total.plus(own)
+    return nothing(orders) if total is None else total
 
 
 def priced(event: Any, orders: Array, adjacency: Adjacency, trust: Trust | None = None) -> tuple[Event, Cost]:

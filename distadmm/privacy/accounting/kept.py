@@ -109,7 +109,9 @@ def _read(path: Path, key: bytes) -> Any:
 
 
 def _tuples(value: Any) -> Any:
-    return tuple(map(_tuples, value)) if isinstance(value, list) else value
+    if type(value) is not list:
+        return value
+    return tuple(map(_tuples, value) if list in map(type, value) else value)
 
 
 def _thin_out(folder: Path) -> None:

@@ -25,13 +25,20 @@ _SLACK = 1e-13
 
 def curve(event: Event, orders: Array, adjacency: Adjacency) -> Array:
     """The Renyi curve of all releases of `event` at `orders`; of too many nothing is known."""
-    orders = np.asarray(orders, dtype=float)
-    require(
-        bool(np.all(orders > 1)), "a Renyi order is not above 1; needed: orders a > 1 (use the ORDERS grid)"
-    )
+    orders, grid = _checked(np.asarray(orders, dtype=float).tobytes())
     if event.releases > MOST_PRICED and event.gdp_mu(adjacency) is None:
         return np.full_like(orders, np.inf)
-    return event.releases * np.asarray(_single(event.single(), tuple(orders.tolist()), adjacency))
+    return event.releases * np.asarray(_single(event.single(), grid, adjacency))
+
+
+@lru_cache(maxsize=16)
+def _checked(orders: bytes) -> tuple[Array, tuple[float, ...]]:
+    """The orders as an array and as a key; looked at once, for there are few such grids and many events."""
+    found = np.frombuffer(orders)
+    require(
+        bool(np.all(found > 1)), "a Renyi order is not above 1; needed: orders a > 1 (use the ORDERS grid)"
+    )
+    return found, tuple(found.tolist())
 
 
 _learnt: dict[tuple[Event, tuple[float, ...], Adjacency], Array] = {}

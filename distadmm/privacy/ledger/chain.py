@@ -10,16 +10,15 @@ A tail without its closing newline is what a crash leaves of a line.  It stays i
 the next line is an entry of kind "torn" that holds the length and the hash of the fragment.
 """
 
-import importlib
 import json
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from distadmm.errors import told
-from distadmm.files import read_bytes, require_an_end
+from distadmm.files import read_bytes, require_an_end, sha256
 
 VERSION = 1  # of a file of one ledger
 SHELF = 2  # of a file of many (`shelf`)
@@ -27,23 +26,9 @@ FOR_ALL = 3  # of a line there that is an entry of each
 TEXT = b'{"kind":"text"'  # how a line begins that says what entries of such a file share
 GENESIS = "0" * 64  # what the first entry has for `prev`
 NOT_WHOLE = "is not a whole JSON entry"
+_AS_THEY_ARE = frozenset((str, int, bool, type(None)))
 
 Entry = dict[str, Any]
-
-
-def _built_in_sha256() -> Callable[..., Any]:
-    """hashlib's SHA-256 without OpenSSL's, which takes every rank 2 ms to load and saves a short entry nothing."""
-    for module in ("_sha2", "_sha256"):  # Python 3.12 and later; 3.11
-        try:
-            return importlib.import_module(module).sha256
-        except ImportError:
-            continue
-    import hashlib
-
-    return hashlib.sha256
-
-
-sha256 = _built_in_sha256()
 
 
 class Fault(NamedTuple):
@@ -74,14 +59,15 @@ class Chain(NamedTuple):
 
 def plain(value: Any) -> Any:
     """`value` as JSON can hold it; an infinity or NaN becomes its name."""
-    if type(value) in (str, int):  # most of all there is
+    kind = type(value)
+    if kind in _AS_THEY_ARE:  # most of all there is
         return value
-    if type(value) in (list, tuple):
-        return [item if type(item) in (str, int) else plain(item) for item in value]
-    if isinstance(value, Mapping):
+    if kind is float:
+        return value if math.isfinite(value) else repr(value)
+    if kind is dict or isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if hasattr(value, "tolist"):  # numpy arrays and numbers
-        value = value.tolist()
+        return plain(value.tolist())
     if isinstance(value, (list, tuple)):
         return [plain(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):

@@ -21,12 +21,12 @@ import numpy as np
 
 from distadmm.errors import BudgetExhausted, InputError, require
 from distadmm.privacy.accounting.cost import cost_of, counted, nothing, priced
-from distadmm.privacy.accounting.events import Adjacency, Event, Unbounded, check_adjacency
+from distadmm.privacy.accounting.events import Adjacency, Event, Unbounded, check_adjacency, event_from_json
 from distadmm.privacy.accounting.rdp import ORDERS
 from distadmm.privacy.accounting.trust import Trust
 from distadmm.privacy.ledger import chain, replay
 from distadmm.privacy.ledger.filter import Filter, Proposal, filter_from_json
-from distadmm.privacy.ledger.tally import Tally, schedule_hash, statement_kind
+from distadmm.privacy.ledger.tally import Tally, named, statement_kind
 
 #: What the adjacency's one record may touch, and so how nodes compose: see `compose.py`.
 SCOPES = ("record", "feature", "person", "unknown")
@@ -145,8 +145,18 @@ class MemoryLedger:
         self._seq += 1
         return self._seq - 1
 
-    def _append_entries(self, entries: Sequence[dict[str, Any]], *, sync: bool, before: bytes = b"") -> int:
-        """Write `entries` after `before` in one go, so that a kill leaves all or a torn tail; the last one's number."""
+    def _append_entries(
+        self,
+        entries: Sequence[dict[str, Any]],
+        *,
+        sync: bool,
+        before: bytes = b"",
+        events: Sequence[Event] = (),
+    ) -> int:
+        """Write `entries` after `before` in one go, so that a kill leaves all or a torn tail; the last one's number.
+
+        `events` are those that they commit, where reading an entry back would give the same.
+        """
         lines = [before]
         for entry in entries:
             own = {"v": self.version, "run": self.run, "node": self.node}
@@ -157,7 +167,7 @@ class MemoryLedger:
             if entry["kind"] == "open":
                 self._take(Tally.start(whole))
             else:
-                self.tally.apply(whole)
+                self.tally.apply(whole, events)
         self._write(b"".join(lines), sync)
         return self._seq - 1
 
@@ -218,10 +228,11 @@ class MemoryLedger:
         self._admit(
             Proposal(tally.spent.plus(cost), planned, self._untouched), planned[0], tally.last_iteration
         )
+        lines = [event.to_json() for event in planned]
         entry = {
             "kind": "commit",
-            "events": [event.to_json() for event in planned],
-            "schedule": schedule_hash(planned),
+            "events": lines,
+            "schedule": named(lines),
             "block": False,  # these two are what version 0.1.0 looks for
             "sync_every": 0,
             "float_exact": _exact(planned),
@@ -229,7 +240,11 @@ class MemoryLedger:
             **self._common(),
             **cost.to_json(),
         }
-        return Receipt(self._append_entries([entry], sync=True), "commit", 0, self.head)
+        kinds = {type(event): event for event in planned}
+        known = all(type(event_from_json(event.to_json())) is kind for kind, event in kinds.items())
+        return Receipt(
+            self._append_entries([entry], sync=True, events=planned if known else ()), "commit", 0, self.head
+        )
 
     @property
     def _untouched(self) -> bool:

@@ -11,13 +11,14 @@ Invariants that guard privacy
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import field, replace
 from typing import Literal, Self
 
 import numpy as np
 
 from distadmm.errors import InputError
+from distadmm.files import sha256
 from distadmm.privacy.accounting.cost import Cost, counted, nothing
 from distadmm.privacy.accounting.events import Adjacency, Array, Event, Unbounded, event_from_json
 from distadmm.privacy.accounting.trust import Trust
@@ -27,10 +28,12 @@ from distadmm.structs import mutable_struct
 
 def schedule_hash(events: Iterable[Event]) -> str:
     """One name for a schedule: the SHA-256 of its events, counted, in canonical form."""
-    import hashlib
+    return named([event.to_json() for event in counted(events)])
 
-    lines = [event.to_json() for event in counted(events)]
-    return hashlib.sha256(canonical({"events": lines}).encode()).hexdigest()
+
+def named(lines: Sequence[Entry]) -> str:
+    """The same of events as an entry shows them."""
+    return sha256(canonical({"events": lines}).encode()).hexdigest()  # type: ignore[no-any-return]
 
 
 @mutable_struct
@@ -91,15 +94,15 @@ class Tally:
             self, events=list(self.events), slots=slots, places=places, lost_heads=set(self.lost_heads)
         )
 
-    def apply(self, entry: Entry) -> None:
-        """Fold one more entry in."""
+    def apply(self, entry: Entry, events: Sequence[Event] = ()) -> None:
+        """Fold one more entry in; `events`: those that it commits, where they need not be read from it."""
         self.closed = entry["kind"] == "close"
         fold = getattr(self, f"_{entry['kind']}", None)
         if fold is None:
             raise InputError(
                 f"entry {entry['seq']} is of unknown kind {entry['kind']!r}; update distadmm to read it"
             )
-        fold(entry)
+        fold(entry, events) if events else fold(entry)
 
     def slot(self, event: Event) -> Slot | None:
         """The oldest reservation that `event`, released once, can still draw on."""
@@ -120,9 +123,9 @@ class Tally:
         """Releases that are paid for and still to come."""
         return sum(slot.left for slot in self.places.values() if math.isfinite(slot.left))
 
-    def _commit(self, entry: Entry) -> None:
+    def _commit(self, entry: Entry, events: Sequence[Event] = ()) -> None:
         self.schedule = entry["schedule"]
-        events = [event_from_json(line) for line in entry["events"]]
+        events = events or [event_from_json(line) for line in entry["events"]]
         self.spent = self.spent.plus(self._cost(entry, events))
         if entry["block"] or self.releases:
             self.committed_first = False
@@ -131,7 +134,7 @@ class Tally:
             left = math.inf if event.unbounded else event.releases
             self._reserve(Slot(entry["seq"], item, event.single(), left))
 
-    def _cost(self, entry: Entry, events: list[Event]) -> Cost:
+    def _cost(self, entry: Entry, events: Sequence[Event]) -> Cost:
         """As it was written; of a mechanism that nobody here knows, none is believed."""
         if any(event.unbounded for event in events):
             return Cost(math.inf, np.full(len(self.orders), np.inf), math.inf)
