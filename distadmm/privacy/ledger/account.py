@@ -191,7 +191,7 @@ class Account:
     @contextmanager
     def _locked(self, how: int) -> Iterator[int]:
         """The file, for one process at a time."""
-        keeps = self.path.is_file() or not self.path.exists()
+        keeps = not self.path.exists() or self.path.is_file()  # in this order: others may make it meanwhile
         require(keeps, f"the account {self.path} is no file, and would keep nothing; {_ELSEWHERE}")
         with told(f"cannot open the account {self.path}: REASON; {_ELSEWHERE}"):
             if how & os.O_CREAT:
