@@ -61,12 +61,14 @@ def launch(
         with contextlib.suppress(AttributeError):  # a stand-in: a notebook's, or a test's
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     waiting, limit = _ahead(arguments)
-    # The ranks of another command's job, which may not all come by here.
-    if not guard or "mpi4py.MPI" in sys.modules:
+    if guard:
+        hold_back()  # also in the thread that looks
+    else:
         Signals.let_through()
-        return _launch(prog, read, work, arguments, waiting, watch.Watchdog())
-    hold_back()  # also in the thread that looks
     try:
+        # The ranks of another command's job may not all come by here: nobody looks after them.
+        if not guard or "mpi4py.MPI" in sys.modules:
+            return _launch(prog, read, work, arguments, waiting, watch.Watchdog())
         with watch.Watchdog(guard if limit is None else limit, *launcher.place()) as dog:
             return _launch(prog, read, work, arguments, waiting, dog, guarded=True)
     finally:
@@ -115,6 +117,8 @@ def _launch(
         _listen()
         if guarded:
             world.signals.take_over(leave)
+        else:
+            Signals.let_through()
         kind, content = world.on_root(read_or_leave)
         if kind == "exit":
             return int(content)

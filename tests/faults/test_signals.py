@@ -89,6 +89,20 @@ def test_a_signal_before_the_library_is_there_is_not_lost(number: int, tmp_path:
     assert not out.exists()
 
 
+def test_ctrl_c_while_a_script_that_has_mpi_already_starts_a_run_is_one_line(tmp_path: Path) -> None:
+    """Such a run has no watchdog, for not all ranks of the script's job may come by."""
+    script = (
+        "import mpi4py; mpi4py.rc.initialize = False; import mpi4py.MPI\n"
+        "from distadmm.testing.faults import meet\n"
+        f"raise SystemExit(meet.main('0', 'SIGINT', 'start-up', '1', 'radmm', '--out', {str(tmp_path / 'run')!r}))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, preexec_fn=hear_ctrl_c
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "distadmm.radmm: interrupted\n")
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.parametrize("programme", ["radmm", pytest.param("sharing", marks=pytest.mark.slow),
                                        pytest.param("istdp", marks=pytest.mark.slow)])  # fmt: skip
 def test_sigterm_to_one_rank_that_is_not_the_first_is_heard(programme: str, tmp_path: Path) -> None:
