@@ -5,13 +5,14 @@ import dataclasses
 import inspect
 import pickle
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distadmm.errors import InputError
 from distadmm.flags import build, flag
-from distadmm.structs import mutable_struct, struct
+from distadmm.structs import mutable_struct, struct, text_of
 
 
 @struct
@@ -151,3 +152,10 @@ def test_the_limits_of_a_flag_hold_from_the_command_line_and_from_python(values,
         with pytest.raises(InputError) as refused:
             make()
         assert str(refused.value) == said
+
+
+def test_a_text_that_other_values_have_too_tells_nothing_apart():
+    assert text_of((Shared(1, 0.1), "x")) == "(Shared(x=1, y=0.1, tags=[]), 'x')"
+    for value in (np.linspace(0, 1, 3), Shared(1, tags=[np.zeros(9)]), object(), Shared(1, tags=[object()])):
+        with pytest.raises(RuntimeError, match="give its hash"):
+            text_of(value)

@@ -17,6 +17,7 @@ from distadmm.ranks.launcher import LAUNCHED, choose_transports, launched_size, 
 from distadmm.ranks.signals import Signals
 from distadmm.ranks.waiting import LATE, choose_waiting, cores, looking, patiently, until_read
 from distadmm.ranks.watch import Watchdog
+from distadmm.structs import text_of
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -251,7 +252,7 @@ class World:
     def each_once(
         self, function: Callable[[T], R], items: Sequence[T], kept: Store | None = None
     ) -> dict[T, R]:
-        """function(item) for this rank's items, told apart by their `repr`; not of those whose result is `kept`.
+        """function(item) for this rank's items, told apart by `text_of` them; not of those whose result is `kept`.
         Rank 0 of one host has the results of all.
 
         Ranks of one host belong together: equal items are worked on once, dealt out to them.  Over several hosts a
@@ -266,7 +267,7 @@ class World:
                 kept.keep(found)
             return {item: known[item] if item in known else found[item] for item in mine}
         # An item may be large: its name goes round, and the item itself to rank 0 alone, from one rank that has it.
-        names = [sha256(repr(item).encode()).digest() for item in mine]
+        names = [sha256(text_of(item).encode()).digest() for item in mine]
         first: dict[bytes, int] = {}
         everyones = self.allgather(names)
         for rank, some in enumerate(everyones):

@@ -30,6 +30,12 @@ def test_results_come_in_the_order_of_the_items_from_ranks_that_have_a_core(worl
     assert {rank for _, rank in found} == set(range(workers))
 
 
+@pytest.mark.mpi(min_size=2, sizes=[2])
+def test_items_that_a_text_does_not_tell_apart_are_refused(world: World) -> None:
+    with pytest.raises(RuntimeError, match="give its hash"):
+        world.each_once(str, [object()])
+
+
 @pytest.mark.mpi(min_size=2, sizes=[2, 5])
 def test_equal_items_of_different_ranks_are_worked_on_once(world: World) -> None:
     worked = []

@@ -31,6 +31,7 @@ import numpy as np
 from distadmm.data.table import local_key
 from distadmm.errors import InputError
 from distadmm.files import write_bytes
+from distadmm.structs import text_of
 
 T = TypeVar("T")
 ENVIRONMENT = "DISTADMM_PRICES"  # another folder, or `off`
@@ -78,10 +79,7 @@ class Kept:
             _thin_out(folder)
 
     def _name(self, item: Any) -> str:
-        text = repr((_made_by(), self._asked, item))
-        if "array(" in text:
-            raise RuntimeError("an array's text leaves out digits and entries: give its hash")
-        return sha256(text.encode()).hexdigest()
+        return sha256(text_of((_made_by(), self._asked, item)).encode()).hexdigest()
 
 
 def _folder() -> Path | None:
