@@ -81,6 +81,16 @@ def test_releases_under_a_schedule_name_the_entry_that_paid():
     assert book.tally.reserved == 1
 
 
+def test_what_is_held_of_a_schedule_is_what_its_line_says(monkeypatch):
+    """An event whose line loses something, as one of somebody's own may, is no tighter before it is read back."""
+    whole = ObjectivePerturbation.to_json
+    monkeypatch.setattr(ObjectivePerturbation, "to_json", lambda event: {**whole(event), "dimension": 9})
+    book = in_memory()
+    book.commit([replace(PERTURBED, count=2)])
+    assert book.events == Tally.of(chain.parse(book.content).entries).events
+    assert book.events == [replace(PERTURBED, count=2, dimension=9)]
+
+
 def test_only_grid_noise_is_float_exact():
     book = in_memory()
     book.charge(DiscreteGaussian(100.0, 10.0), iteration=1)

@@ -21,7 +21,7 @@ import numpy as np
 
 from distadmm.errors import BudgetExhausted, InputError, require
 from distadmm.privacy.accounting.cost import cost_of, counted, nothing, priced
-from distadmm.privacy.accounting.events import Adjacency, Event, Unbounded, check_adjacency, event_from_json
+from distadmm.privacy.accounting.events import Adjacency, Event, Unbounded, check_adjacency
 from distadmm.privacy.accounting.rdp import ORDERS
 from distadmm.privacy.accounting.trust import Trust
 from distadmm.privacy.ledger import chain, replay
@@ -145,17 +145,10 @@ class MemoryLedger:
         self._seq += 1
         return self._seq - 1
 
-    def _append_entries(
-        self,
-        entries: Sequence[dict[str, Any]],
-        *,
-        sync: bool,
-        before: bytes = b"",
-        events: Sequence[Event] = (),
-    ) -> int:
+    def _append_entries(self, entries: Sequence[dict[str, Any]], *, sync: bool, before: bytes = b"") -> int:
         """Write `entries` after `before` in one go, so that a kill leaves all or a torn tail; the last one's number.
 
-        `events` are those that they commit, where reading an entry back would give the same.
+        What is held in memory is read from them, as it will be from the file.
         """
         lines = [before]
         for entry in entries:
@@ -167,7 +160,7 @@ class MemoryLedger:
             if entry["kind"] == "open":
                 self._take(Tally.start(whole))
             else:
-                self.tally.apply(whole, events)
+                self.tally.apply(whole)
         self._write(b"".join(lines), sync)
         return self._seq - 1
 
@@ -240,11 +233,7 @@ class MemoryLedger:
             **self._common(),
             **cost.to_json(),
         }
-        kinds = {type(event): event for event in planned}
-        known = all(type(event_from_json(event.to_json())) is kind for kind, event in kinds.items())
-        return Receipt(
-            self._append_entries([entry], sync=True, events=planned if known else ()), "commit", 0, self.head
-        )
+        return Receipt(self._append_entries([entry], sync=True), "commit", 0, self.head)
 
     @property
     def _untouched(self) -> bool:

@@ -104,9 +104,9 @@ class Shelved(file.Written):
         self._own_tally()
         return super().post(iteration=iteration, of=of)
 
-    def _append_entries(self, entries: Any, **how: Any) -> int:
+    def _append_entries(self, entries: Any, *, sync: bool, before: bytes = b"") -> int:
         self._own_tally()
-        return super()._append_entries(entries, **how)
+        return super()._append_entries(entries, sync=sync, before=before)
 
     def _text(self, entry: dict[str, Any]) -> str:
         return self.shelf.text(entry)

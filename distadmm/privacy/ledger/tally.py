@@ -94,15 +94,15 @@ class Tally:
             self, events=list(self.events), slots=slots, places=places, lost_heads=set(self.lost_heads)
         )
 
-    def apply(self, entry: Entry, events: Sequence[Event] = ()) -> None:
-        """Fold one more entry in; `events`: those that it commits, where they need not be read from it."""
+    def apply(self, entry: Entry) -> None:
+        """Fold one more entry in."""
         self.closed = entry["kind"] == "close"
         fold = getattr(self, f"_{entry['kind']}", None)
         if fold is None:
             raise InputError(
                 f"entry {entry['seq']} is of unknown kind {entry['kind']!r}; update distadmm to read it"
             )
-        fold(entry, events) if events else fold(entry)
+        fold(entry)
 
     def slot(self, event: Event) -> Slot | None:
         """The oldest reservation that `event`, released once, can still draw on."""
@@ -123,9 +123,9 @@ class Tally:
         """Releases that are paid for and still to come."""
         return sum(slot.left for slot in self.places.values() if math.isfinite(slot.left))
 
-    def _commit(self, entry: Entry, events: Sequence[Event] = ()) -> None:
+    def _commit(self, entry: Entry) -> None:
         self.schedule = entry["schedule"]
-        events = events or [event_from_json(line) for line in entry["events"]]
+        events = [event_from_json(line) for line in entry["events"]]
         self.spent = self.spent.plus(self._cost(entry, events))
         if entry["block"] or self.releases:
             self.committed_first = False
