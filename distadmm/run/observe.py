@@ -17,6 +17,7 @@ from distadmm.ranks.world import World
 
 _AT_ONCE = 256  # measurements
 _HELD, _HELD_BYTES = 16, 1 << 20  # measurements that are posted together, and what they take of all nodes
+_SCORES = 1 << 18  # of test rows, made at once
 _NOTHING = 1e-9  # of the objective at 0: rows that can be told apart without error, and no ridge
 
 
@@ -213,7 +214,7 @@ def error_rate(f: Array, X: Any, y: Array) -> float:
 
     NaN where the targets are numbers: there a row is not right or wrong.
     """
-    return _wrong(_scores(f, X), y)
+    return _wrong(_scores(f[None], X)[0], y)
 
 
 class OwnFigures(NamedTuple):
@@ -226,19 +227,28 @@ class OwnFigures(NamedTuple):
 
 
 def own_figures(models: Array, test: tuple[Any, Array], loss: Any) -> OwnFigures:
-    """Of each node's own model; a loss of NaN without `loss`.  Models that are equal are looked at once."""
-    known: dict[bytes, tuple[float, float]] = {}
-    for f in models:
-        if (key := f.tobytes()) not in known:
-            scores = _scores(f, test[0])
-            known[key] = _wrong(scores, test[1]), _mean_loss(scores, test[1], loss)
-    errors, losses = map(np.array, zip(*(known[f.tobytes()] for f in models)))
+    """Of each node's own model; a loss of NaN without `loss`.
+
+    Models that are equal are looked at once, others some at a time, for the rows are read but once for them.
+    """
+    X, y = test
+    names = [f.tobytes() for f in models]
+    distinct = list({name: f for name, f in zip(names, models)}.values())
+    step, found = max(_SCORES // max(len(y), 1), 1), []
+    for first in range(0, len(distinct), step):
+        for scores in _scores(np.array(distinct[first : first + step]), X):
+            found.append((_wrong(scores, y), _mean_loss(scores, y, loss)))
+    known = dict(zip(dict.fromkeys(names), found))
+    errors, losses = map(np.array, zip(*(known[name] for name in names)))
     return OwnFigures(*(float(figure) for each in (errors, losses) for figure in (each.mean(), each.max())))
 
 
-def _scores(f: Array, X: Any) -> Array:
-    """A score a row, or a row of them where there are several classes."""
-    return X @ f if len(f) == X.shape[1] else X @ f.reshape(-1, X.shape[1]).T  # type: ignore[no-any-return]
+def _scores(models: Array, X: Any) -> Array:
+    """For each model a score a row, or a row of them where there are several classes."""
+    n, columns = len(models), X.shape[1]
+    if models.shape[1] == columns:
+        return models @ X.T  # type: ignore[no-any-return]
+    return (models.reshape(-1, columns) @ X.T).reshape(n, -1, X.shape[0]).transpose(0, 2, 1)  # type: ignore[no-any-return]
 
 
 def _wrong(scores: Array, y: Array) -> float:
@@ -246,7 +256,7 @@ def _wrong(scores: Array, y: Array) -> float:
         return float(np.mean(np.argmax(scores, axis=1) != y))
     if not np.all(np.abs(y) == 1):
         return float("nan")
-    return float(np.mean(np.where(scores > 0, 1, -1) != y))
+    return float(np.mean((scores > 0) != (y > 0)))
 
 
 def _mean_loss(scores: Array, y: Array, loss: Any) -> float:
