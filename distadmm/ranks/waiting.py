@@ -23,6 +23,8 @@ _YIELDING = {
 LATE = 1 / 8  # by this share of a wait, at most, a rank that sleeps hears later,
 _BRIEF = 0.05  # and in the usual waits of an iteration, seconds,
 _SOON = 3e-4  # by no more than this
+_ASIDE = 2e-4  # seconds for which a rank only steps aside before it sleeps: most of what ends so soon it hears at once
+_let_others: Callable[[], Any] = getattr(os, "sched_yield", lambda: time.sleep(0))  # on this core, go first
 _SUSPENDED = 0.5  # seconds between two looks, of which no more count
 _LOCAL_RANKS = ("MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE", "PMI_SIZE")
 
@@ -52,7 +54,8 @@ def patiently(done: Callable[[], bool]) -> None:
 def looking(done: Callable[[], bool], late: Callable[[float], Any], share: float | None = LATE) -> None:
     """Wait until `done()`; of a wait that is not brief `late` hears for how long it has been, at each look.
 
-    Between two looks this rank sleeps a `share` of that time, for the core belongs to ranks that compute; None: never.
+    Between two looks this rank lets others go first, then sleeps a `share` of that time, for the core belongs to ranks
+    that compute; None: neither.
     """
     if done():
         return
@@ -62,7 +65,10 @@ def looking(done: Callable[[], bool], late: Callable[[float], Any], share: float
         if waited > _BRIEF:
             break
         if share is not None:
-            time.sleep(min(max(waited * share, 2e-5), _SOON))
+            if waited < _ASIDE:
+                _let_others()
+            else:
+                time.sleep(min(max(waited * share, 2e-5), _SOON))
     else:
         return
     waited, looked = _BRIEF, time.monotonic()
