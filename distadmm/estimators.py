@@ -5,6 +5,7 @@ Features are taken as they come: scale them by public numbers, never by the stat
 """
 
 import contextlib
+import math
 from dataclasses import KW_ONLY, dataclass
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar, Self
@@ -34,6 +35,11 @@ FOUND = "the names of the two classes were found in y, which one record can chan
 def _seed(random_state: Any) -> int | None:
     """Of noise that can be repeated; None, of secret noise, stays None."""
     return None if random_state is None else int(check_random_state(random_state).randint(2**31 - 1))
+
+
+def _proved(simulated: bool, epsilon: float) -> float:
+    """What secret noise would cost bounds nothing of noise that a seed repeats."""
+    return math.inf if simulated else epsilon
 
 
 class _Linear(BaseEstimator):
@@ -163,7 +169,8 @@ class _Private(_Linear):
             )  # fmt: skip
         except InputError as error:
             raise ValueError(str(error)) from None
-        self.statement_, self.ledger_, self.epsilon_ = found.statement, found.ledger, found.epsilon
+        self.statement_, self.ledger_ = found.statement, found.ledger
+        self.epsilon_ = _proved(found.ledger.mode == "simulation", found.epsilon)
         self.noise_scale_ = found.sigma
         self._keep(found.theta, self.max_iter)
         return self
@@ -187,7 +194,8 @@ class ISTDPClassifier(_Private, _Binary):
 
     Attributes
     ----------
-    statement_ : what may be said of the result.  ledger_ : what was charged.  epsilon_ : the bound proved.
+    statement_ : what may be said of the result.  ledger_ : what was charged.  epsilon_ : the bound proved;
+        infinite where there is none, as under a `random_state`.
 
     `fit(X, y, classes=("no", "yes"))` states the two classes, the negative one first.  Without them they are found in
     `y`, where one record decides what they are called: then there is no bound, and the statement says so.
@@ -199,7 +207,7 @@ class ISTDPClassifier(_Private, _Binary):
         self._train(*self._rows(X, y, classes), "" if classes is not None else FOUND)
         if classes is None:
             self.ledger_.expose(FOUND, iteration=0)
-            self.statement_, self.epsilon_ = f"No guarantee: {FOUND}.", float("inf")
+            self.statement_, self.epsilon_ = f"No guarantee: {FOUND}.", math.inf
         return self
 
 
@@ -272,7 +280,8 @@ class _Trained(_Binary):
             theta, iterations, told = self._solve(X, 2.0 * coded - 1.0, asked)
         except InputError as error:
             raise ValueError(f"{error} (n_samples = {len(X)}, n_features = {X.shape[1]})") from None
-        self.statement_, self.epsilon_ = told["sentence"] or told["statement"], float(told["epsilon"])
+        self.statement_ = told["sentence"] or told["statement"]
+        self.epsilon_ = _proved(told["statement"] == "simulation", float(told["epsilon"]))
         self._keep(theta, max(iterations, 1))
         return self
 
@@ -301,7 +310,8 @@ class ConsensusClassifier(_Trained):
 
     Attributes
     ----------
-    coef_, intercept_ : node 0's own model.  statement_ : what may be said of it.  epsilon_ : the bound proved.
+    coef_, intercept_ : node 0's own model.  statement_ : what may be said of it.  epsilon_ : the bound proved;
+        infinite where there is none, as under a `random_state`.
     """
 
     topology: Any = "ring:4"
@@ -312,12 +322,14 @@ class ConsensusClassifier(_Trained):
     fit_intercept: bool = True
 
     def _solve(self, X: Array, y: Array, asked: dict[str, Any]) -> tuple[Array, int, dict[str, Any]]:
+        from distadmm.data.session import table
         from distadmm.radmm import solve
 
         asked |= {"weight": self.weight, "rho": self.rho, "intercept": self.fit_intercept}
         asked |= {} if self.trust is None else {"trust": self.trust}
         scale, clip = self.row_norm or 1.0, self.row_norm is not None
-        run = solve(self.topology, (X / scale, y), algorithm=self.algorithm, clip=clip, mpi=self.mpi, **asked)
+        rows = table((X, y))._replace(unit=scale)  # the account knows them whatever the norm is
+        run = solve(self.topology, rows, algorithm=self.algorithm, clip=clip, mpi=self.mpi, **asked)
         found = None
         if run.models is not None:
             scorer = run.scorer()

@@ -95,7 +95,7 @@ def test_the_consensus_estimator_is_the_run(rows):
     )  # fmt: skip
     np.testing.assert_allclose(model.predict_proba(X), run.predict_proba(X / 0.5), atol=1e-12)
     assert (model.predict(X) == run.predict(X / 0.5)).all()
-    assert (model.statement_, model.epsilon_) == (run.sentence, run.epsilon)
+    assert (model.statement_, model.epsilon_) == (run.sentence, np.inf)
     assert model.statement_.startswith("SIMULATION")
 
 
@@ -112,7 +112,9 @@ def test_a_budget_is_refused_until_all_of_its_claim_is_stated(kind, rows):
         "random_state": 0,
         **CLAIMS[kind],
     }
-    assert kind(**whole).fit(*rows, classes=(0, 1)).epsilon_ <= 1 + 1e-9
+    seeded = kind(**whole).fit(*rows, classes=(0, 1))
+    assert "With secret noise of the same law" in seeded.statement_
+    assert seeded.epsilon_ == np.inf, "noise that a seed repeats bounds nothing"
     for name in whole.keys() - {"epsilon", "max_iter", "random_state"}:
         with pytest.raises(ValueError, match=f"epsilon is given and {name} is None"):
             kind(**{**whole, name: None}).fit(*rows, classes=(0, 1))
@@ -167,6 +169,19 @@ def test_secure_fits_are_entered_in_the_account(kind, rows, tmp_path):
     assert first.epsilon_ <= 1 + 1e-9
     assert len(Account(path).read().runs) == 2
     assert list((tmp_path / "a" / "ledger").glob("*.jsonl"))
+
+
+def test_the_account_knows_rows_whatever_norm_they_are_cut_to(rows, tmp_path, monkeypatch):
+    from distadmm.privacy.ledger.account import Account
+
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))  # this user's own account, which looks at rows
+    monkeypatch.delenv("DISTADMM_ACCOUNT", raising=False)
+    asked = {"epsilon": 1.0, "adjacency": "replace", "max_iter": 2}
+    for norm in (1.0, 2.0):
+        ConsensusClassifier(**asked, row_norm=norm).fit(*rows, classes=(0, 1))
+    SharingClassifier(**asked, row_norm=3.0, mechanism="v1").fit(*rows, classes=(0, 1))
+    (together,) = Account().read().tables()
+    assert len(together) == 3
 
 
 SCRIPT = """

@@ -40,6 +40,7 @@ def test_a_seed_repeats_the_noise_and_says_so():
     stated = clone(model).fit(problem.X, problem.y, classes=(-1, 1))
     np.testing.assert_array_equal(stated.coef_, model.coef_)
     assert stated.statement_.startswith("SIMULATION")
+    assert stated.epsilon_ == np.inf
     assert model.ledger_.mode == "simulation"
 
 

@@ -24,6 +24,7 @@ class Held(NamedTuple):
     columns: dict[str, Sequence[str] | Array]  # numbers as they are, unless a cell is missing
     target: str | None = None  # of (X, y): what y is called
     suffixes: tuple[str, ...] = (".csv",)  # it is read as such a file
+    unit: float = 1.0  # by which features are divided when they are read; rows are named as they come
 
     def __str__(self) -> str:
         return self.name
@@ -44,6 +45,7 @@ class Frame(CsvFile):
 
     def _take(self, path: Any, known: object) -> None:
         self.path, self._columns, self.header = path, path.columns, list(path.columns)
+        self._unit = path.unit
         self.n_rows = len(next(iter(self._columns.values()), ()))
 
     def place(self, row: int) -> str:
@@ -59,6 +61,10 @@ class Frame(CsvFile):
                 if name in names
             }
             yield Some(places, own, columns)
+
+    def blocks(self, rows: Array | None = None) -> Iterator[tuple[Array, Array, Array]]:
+        for places, X, targets in super().blocks(rows):
+            yield places, np.divide(X, self._unit, out=X), targets
 
 
 def cell_file(path: Path | Held, **how: Any) -> CsvFile:
