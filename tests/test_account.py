@@ -731,6 +731,27 @@ def test_a_killed_run_is_counted(tmp_path):
 # -- heads --------------------------------------------------------------------------------------------
 
 
+def test_nodes_of_another_run_do_not_stand_for_those_that_are_missing(tmp_path, capsys):
+    first, second = (private_run(tmp_path / name, table(tmp_path / "t.csv")) for name in "ab")
+    mixed = tmp_path / "mixed"
+    mixed.mkdir()
+    for node in range(4):
+        name = f"node-{node:04d}.jsonl"
+        (mixed / name).write_bytes(((first, second)[node % 2] / "ledger" / name).read_bytes())
+    capsys.readouterr()
+    code, _, err = call(capsys, "verify", mixed)
+    assert code == 1
+    assert err.count("there is no ledger of node") == 4
+    for node in range(4):
+        (mixed / f"first-{node}.jsonl").write_bytes(
+            (first / "ledger" / f"node-{node:04d}.jsonl").read_bytes()
+        )
+        (mixed / f"node-{node:04d}.jsonl").write_bytes(
+            (second / "ledger" / f"node-{node:04d}.jsonl").read_bytes()
+        )
+    assert call(capsys, "verify", mixed)[0] == 0
+
+
 def test_what_is_cut_from_a_folder_is_missed_by_the_account(tmp_path, capsys):
     run = private_run(tmp_path / "a", table(tmp_path / "t.csv"))
     (told,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("ledger heads")]

@@ -446,8 +446,8 @@ def test_a_faulty_ledger_is_not_shown(two_nodes, capsys):
 
 def test_parties_that_protect_different_things_are_shown_apart(tmp_path, capsys):
     """As in V2 of ADMM sharing: labels at one party, records at the others."""
-    run_of(tmp_path / "a", [LAPLACE], node=1, adjacency="label", scope="person")
-    run_of(tmp_path / "a", [LAPLACE, NORMAL], node=2, scope="person")
+    run_of(tmp_path / "a", [LAPLACE], run="v2", node=1, adjacency="label", scope="person")
+    run_of(tmp_path / "a", [LAPLACE, NORMAL], run="v2", node=2, scope="person")
     runs = data(capsys, "show", tmp_path / "a", "--json")["runs"]
     assert [(run["adjacency"], run["apart"]) for run in runs] == [
         ("label", ["replace"]),
@@ -466,6 +466,17 @@ def test_scores_given_later_are_shown_and_added(tmp_path, capsys):
     assert len(data(capsys, "show", tmp_path / "a", "--json")["runs"]) == 2
     (both,) = data(capsys, "merge", tmp_path / "a", "--json")["blocks"]
     assert both["epsilon"] == pytest.approx(accountant.epsilon([replace(NORMAL, count=2)], DELTA, "replace"))
+
+
+def test_runs_whose_files_were_put_into_one_folder_are_still_two(tmp_path, capsys):
+    """No node of one run stands for that of another: a record may be at both."""
+    run_of(tmp_path, [NORMAL], run="a", node=0)
+    run_of(tmp_path, [NORMAL], run="b", node=1)
+    runs = data(capsys, "show", tmp_path, "--json")["runs"]
+    assert [(run["run"], len(run["nodes"])) for run in runs] == [("a", 1), ("b", 1)]
+    (both,) = data(capsys, "merge", tmp_path, "--json")["blocks"]
+    assert both["epsilon"] == pytest.approx(accountant.epsilon([replace(NORMAL, count=2)], DELTA, "replace"))
+    assert both["statement"] == "odometer"
 
 
 def test_ledgers_for_different_changes_are_added_for_the_one_that_both_cover(tmp_path, capsys):

@@ -50,12 +50,13 @@ def page(files: Sequence[Path], account: Account, delta: float, owner: str, toda
         not checked.faults, f"{(checked.faults or [''])[0]}; a ledger that is not whole certifies nothing"
     )
     books = ledger_report.books_of(files)
-    heads: dict[Path, dict[int, str]] = {}
+    heads: dict[tuple[Path, str], dict[int, str]] = {}
     for book in books:
-        heads.setdefault(_folder(book), {})[int(book.header["node"])] = book.found.head
+        heads.setdefault(_whose(book), {})[int(book.header["node"])] = book.found.head
+    places = [str(folder) for folder, _ in heads]
     told_of = ledger_report.shown(books, delta)
     runs = zip(ledger_report.by_claim(books).values(), told_of["runs"])
-    title = f"Privacy certificate of {f'{len(heads)} runs' if len(heads) > 1 else next(iter(heads))}"
+    title = f"Privacy certificate of {f'{len(heads)} runs' if len(heads) > 1 else places[0]}"
     made = [["made", today], ["responsible", owner], ["account of the rows", str(account.path)]]
     parts = [
         '<!doctype html>\n<html lang="en">\n<meta charset="utf-8">',
@@ -68,11 +69,12 @@ def page(files: Sequence[Path], account: Account, delta: float, owner: str, toda
     ]
     rests: dict[str, str] = {}  # what runs rest on, by the first run that does
     for its, told in runs:
-        folder = _folder(its[0])
-        name = f"{folder}, {told['adjacency']}" if told["apart"] else str(folder)
-        digest = heads_digest(heads[folder])
+        place = str(_folder(its[0]))
+        name = f"{place}, run {told['run']}" if places.count(place) > 1 else place
+        name += f", {told['adjacency']}" if told["apart"] else ""
+        digest = heads_digest(heads[_whose(its[0])])
         parts += ["<section>", *_run(name, its, told, delta, digest), *_rests(name, its, rests), "</section>"]
-    places = [str(folder) for folder in heads]
+    places = [*dict.fromkeys(places)]
     commands = [f"python -m distadmm ledger verify {place}" for place in places]
     commands += [f"python -m distadmm ledger show {place} --delta {exactly(delta)}" for place in places]
     how = "\n".join([*commands, f"python -m distadmm ledger account {' '.join(places)}"])
@@ -90,6 +92,10 @@ def page(files: Sequence[Path], account: Account, delta: float, owner: str, toda
 def _folder(book: Book) -> Path:
     place = book.path.parent
     return place.parent if place.name == "ledger" else place
+
+
+def _whose(book: Book) -> tuple[Path, str]:
+    return _folder(book), book.header["run"]
 
 
 def _run(name: str, books: Sequence[Book], told: dict[str, Any], delta: float, heads: str) -> Iterable[str]:

@@ -8,7 +8,7 @@ the worst of all ways.  Only --disjoint makes runs compose by maximum, and not t
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from distadmm.commands.ledger_report import Book, cell, float_exact, name_of
+from distadmm.commands.ledger_report import Book, cell, float_exact
 from distadmm.privacy.accounting.events import Adjacency, Event, event_from_json
 from distadmm.privacy.accounting.statements import EXACT, NOT_COVERED, exactly, weakest, worth
 from distadmm.privacy.accounting.trust import ADJACENCY_WORDS, common, composed, restated
@@ -22,9 +22,10 @@ ADDED = "all adds up: nobody has said that these runs are about different people
 
 def merged(books: Sequence[Book], delta: float, *, disjoint: bool = False) -> dict[str, Any]:
     """One block for all runs, or with `disjoint` one for those that share rows; the dearest counts."""
-    # Ledgers of one folder, or of one run's name wherever they lie, belong to one run.
-    marks = [{f"folder {book.path.resolve().parent}", f"run {book.header['run']}"} for book in books]
-    runs = [[books[at] for at in group] for group in compose.same_rows(marks)]
+    of: dict[str, Run] = {}
+    for book in books:  # of one run's name, wherever they lie
+        of.setdefault(book.header["run"], []).append(book)
+    runs = list(of.values())
     groups = compose.same_rows([_names(run) for run in runs]) if disjoint else [list(range(len(runs)))]
     blocks = [_together([runs[at] for at in group], delta) for group in groups]
     return {
@@ -60,7 +61,7 @@ def _together(runs: Sequence[Run], delta: float) -> dict[str, Any]:
     told = []
     for run, each in zip(runs, nodes):
         spent = compose.over_runs([each], scope, delta, adjacency, _committed(run))
-        told.append({"run": name_of(run), "nodes": len(each), "epsilon": spent})
+        told.append({"run": run[0].header["run"], "nodes": len(each), "epsilon": spent})
     return {
         "adjacency": adjacency,
         "adjacency_words": ADJACENCY_WORDS[adjacency],

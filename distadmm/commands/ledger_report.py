@@ -67,21 +67,25 @@ def books_of(files: Sequence[Path]) -> list[Book]:
 
 
 def shown(books: Sequence[Book], delta: float, records: int = 1) -> dict[str, Any]:
-    """What `show` prints, as data: one block a run, which is one folder, and claim: parties may differ in it."""
+    """What `show` prints, as data: one block a run and claim: parties may differ in it."""
     runs = by_claim(books)
     found = [_run(those, delta, records) for those in runs.values()]
     for place, run in zip(runs, found):
-        run["apart"] = sorted(other[1] for other in runs if other[0] == place[0] and other != place)
+        run["apart"] = sorted(other[2] for other in runs if other[:2] == place[:2] and other != place)
     exact = all(run["float_exact"] for run in found)
     return {"delta": delta, "records": records, "runs": found, "not_covered": EXACT if exact else NOT_COVERED}
 
 
-def by_claim(books: Sequence[Book]) -> dict[tuple[Path, Any, Any], list[Book]]:
-    """Those of one folder and of one claim, in the order in which they are shown."""
-    runs: dict[tuple[Path, Any, Any], list[Book]] = {}
+def by_claim(books: Sequence[Book]) -> dict[tuple[Path, str, Any, Any], list[Book]]:
+    """Those of one folder, one run and one claim, in the order in which they are shown.
+
+    Files of several runs may have been put into one folder: what these spend adds up, and no node of one stands for
+    that of another.
+    """
+    runs: dict[tuple[Path, str, Any, Any], list[Book]] = {}
     for book in books:
         claimed = (book.header["claim"] or {}).get("scope")
-        runs.setdefault((book.path.parent, book.header["adj"], claimed), []).append(book)
+        runs.setdefault((book.path.parent, book.header["run"], book.header["adj"], claimed), []).append(book)
     return runs
 
 
@@ -97,12 +101,6 @@ def _one(books: Sequence[Book], key: str) -> Any:
         len(values) == 1, f"ledgers of one run differ in {key}: {', '.join(sorted(values))}; show them apart"
     )
     return next(iter(values.values()))
-
-
-def name_of(books: Sequence[Book]) -> str:
-    """The name of a run; of parties that named theirs each for itself, their folder."""
-    names = {book.header["run"] for book in books}
-    return names.pop() if len(names) == 1 else str(books[0].path.parent)
 
 
 def _run(books: Sequence[Book], delta: float, records: int) -> dict[str, Any]:
@@ -122,7 +120,7 @@ def _run(books: Sequence[Book], delta: float, records: int) -> dict[str, Any]:
     # What 0.1 composed of replaced records, beside what is claimed now.
     earlier = [accountant.r_o_r(list(spent), delta, adjacency) for spent in {block.spent for block in blocks}]
     return {
-        "run": name_of(books),
+        "run": books[0].header["run"],
         "adjacency": adjacency,
         "adjacency_words": ADJACENCY_WORDS[adjacency],
         "trust": str(trust),

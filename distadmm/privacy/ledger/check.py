@@ -130,16 +130,24 @@ def _absent(
         here = {file.name for file in files if file.parent == folder}
         if here != {path.name for path in folder.glob("*.jsonl")}:
             continue  # some of its files were asked for
-        nodes = {one.node for one in read if one.file.parent == folder}
+        ledgers: dict[
+            str, set[int]
+        ] = {}  # of each run, its nodes: files of several may have been put together
+        for one in read:
+            if one.file.parent == folder:
+                ledgers.setdefault(one.tally.header["run"], set()).add(one.node)
         sightings = (s for some in of_nodes.values() for s in some)
-        told = {s.node: f"{s.observer} holds a head of it" for s in sightings if s.iteration >= 0}
-        for name in {one.tally.header["run"] for one in read if one.file.parent == folder}:
+        told = {("", s.node): f"{s.observer} holds a head of it" for s in sightings if s.iteration >= 0}
+        for name in ledgers:
             if run := known.get(name):
-                told |= dict.fromkeys([*run.nodes, *run.heads], "the account knows it")
+                of = f" of run {name}" if len(ledgers) > 1 else ""
+                told |= {(of, node): "the account knows it" for node in [*run.nodes, *run.heads]}
+        ledgers[""] = set().union(*ledgers.values())
         faults += [
-            f"{path_of(folder, node)}: there is no ledger of node {node}, and {why}: it was deleted"
-            for node, why in sorted(told.items())
-            if node not in nodes and path_of(folder, node).name not in here
+            f"{path_of(folder, node)}: there is no ledger of node {node}{of}, and {why}: it was deleted"
+            for (of, node), why in sorted(told.items())
+            if node not in ledgers[of.removeprefix(" of run ")]
+            and (of or path_of(folder, node).name not in here)
         ]
     return faults
 
