@@ -89,7 +89,7 @@ def test_a_row_a_method_with_its_epsilon_under_each_trust(made: tuple[Path, list
 def test_report_draws_loss_over_epsilon_and_trust(made: tuple[Path, list[str]], tmp_path: Path) -> None:
     assert report.main([str(made[0]), "--out", str(tmp_path / "page.html")]) == DONE
     page = (tmp_path / "page.html").read_text()
-    assert "epsilon against each trust" in page
+    assert "epsilon by trust" in page
     assert "test loss of the nodes" in page
     assert "made-up" not in page  # forecasts are no runs of the rows
 

@@ -477,10 +477,6 @@ def test_a_caption_says_no_less_than_was_spent_and_equal_budgets_lie_beside_one_
     picture.draw(axis)
     assert axis.get_xlim()[0] < 3.5 < 4.5 < axis.get_xlim()[1]
     assert [line.get_color() for line in axis.lines] == 2 * [report_figures.ink(0)["color"]]
-    assert report_figures._beside({"any": 4.57, "coalition:1": 0.88, "centre": 0.85}) == [
-        (0.85, ["centre", "coalition:1"]),
-        (4.57, ["any"]),
-    ]
 
 
 def test_a_run_alone_has_no_figure_of_one_point(runs: Path) -> None:
@@ -507,6 +503,22 @@ def test_trusts_are_drawn_where_they_differ(others: float, drawn: bool, runs: Pa
     asked = replace(trace, summary={**trace.summary, "trust": "coalition:7", "epsilon": 1.5})
     found = [p for p in report_figures.pictures(report_runs.groups([asked])) if "by trust" in p.title]
     assert "coalition:7 1.5" in found[0].text
+
+
+def test_trusts_of_near_epsilons_and_settings_of_equal_ones_are_drawn_apart(runs: Path) -> None:
+    one = report_runs.read(runs / "noisy" / "e4s0")
+    near = {"any": 4.57, "coalition:1": 0.88, "centre": 0.8799}
+    of = lambda rho: replace(  # noqa: E731
+        one, config={**one.config, "rho": rho}, summary={**one.summary, "trust": "any", "epsilons": near}
+    )
+    found = report_figures.pictures(report_runs.groups([of(0.1), of(0.2)]))
+    (picture,) = [p for p in found if "by trust" in p.title]
+    axis = report_page.plotting.pyplot().subplots()[1]
+    picture.draw(axis)
+    assert [tick.get_text() for tick in axis.get_yticklabels()] == ["centre", "coalition:1", "any"]
+    marks = [line.get_ydata() for line in axis.lines if line.get_label() in ("rho 0.1", "rho 0.2")]
+    assert len({round(y, 3) for row in marks for y in row}) == 2 * 3
+    assert sorted(round(y) for row in marks for y in row) == [0, 0, 1, 1, 2, 2]
 
 
 def test_settings_that_are_missing_are_a_question_mark(runs: Path) -> None:

@@ -15,6 +15,7 @@ from distadmm.graphs import draw as drawing
 from distadmm.graphs.figures import column, ink, save_for_paper
 from distadmm.graphs.topology import Topology, load_changing
 from distadmm.privacy.accounting.statements import rounded_up
+from distadmm.privacy.accounting.trust import Trust
 
 LOWEST = 1e-16  # a smaller gap is rounding, and is drawn here
 GRAPHS_MOST, NODES_MOST = 6, 200
@@ -30,7 +31,7 @@ class Picture(NamedTuple):
 def pictures(found: Sequence[Group]) -> list[Picture]:
     kind = KINDS[found[0].traces[0].kind]
     drawn = [*(_curves(found, curve) for curve in kind.curves), _spent(found, kind.spent)]
-    drawn += [_by_trust(found, kind.spent), *_graphs(found)]
+    drawn += [_by_trust(found), *_graphs(found)]
     return [picture for picture in drawn if picture is not None]
 
 
@@ -121,52 +122,50 @@ def _spent(found: Sequence[Group], what: Column) -> Picture | None:
             axis.set_xlim(0.8 * least, 1.2 * most)
         axis.set(xlabel="epsilon spent", ylabel=what.head)
 
-    ends = {s: ", ".join(f"{y:.4g} at {rounded_up(e)}" for e, y in sorted(ps)) for s, ps in lines.items()}
+    ends = {
+        setting: ", ".join(f"{what.show.format(y)} at {rounded_up(e)}" for e, y in sorted(points))
+        for setting, points in lines.items()
+    }
     told = [f"{setting}: {each}" for setting, each in ends.items()]
     return Picture(f"{what.head} against epsilon", f"A mark a run. {'; '.join(told)}.", draw)
 
 
-def _by_trust(found: Sequence[Group], what: Column) -> Picture | None:
-    """The same over what others make of it: a point for each trust that is told; nothing where none differ by 1 %."""
+def _by_trust(found: Sequence[Group]) -> Picture | None:
+    """What others make of each setting's epsilon: a row for each trust; nothing where none differ by 1 %."""
     lines = []
     for at, group in enumerate(found):
         spent = [trace.epsilons for trace in group.traces if trace.epsilons]
-        loss = what.unit * float(np.median([t.last(what.name) for t in group.traces]))
-        if spent and not math.isnan(loss):
-            told_of_all = [trust for trust in spent[0] if all(trust in each for each in spent)]
-            worst = {trust: max(each[trust] for each in spent) for trust in told_of_all}
-            lines.append((at, group.label, {t: e for t, e in worst.items() if math.isfinite(e)}, loss))
-    if all(
-        max(worst.values(), default=0) <= 1.01 * min(worst.values(), default=0) for _, _, worst, _ in lines
-    ):
+        told_of_all = [trust for trust in spent[0] if all(trust in each for each in spent)] if spent else []
+        worst = {trust: max(each[trust] for each in spent) for trust in told_of_all}
+        finite = {trust: epsilon for trust, epsilon in worst.items() if math.isfinite(epsilon)}
+        if finite:
+            lines.append((ink(at), group.label, finite))
+    if all(max(worst.values()) <= 1.01 * min(worst.values()) for _, _, worst in lines):
         return None
+    trusts = sorted({trust for *_, worst in lines for trust in worst}, key=lambda t: Trust.parse(t).colluding)
+    every = [epsilon for *_, worst in lines for epsilon in worst.values()]
 
     def draw(axis: Any) -> None:
-        for at, setting, worst, loss in lines:
-            axis.plot(list(worst.values()), [loss] * len(worst), **{**ink(at), "marker": "|"}, label=setting)
-            for where, names in _beside(worst) if len(set(worst.values())) > 1 else ():
-                how = {"textcoords": "offset points", "ha": "center", "va": "bottom", "fontsize": 7}
-                axis.annotate("\n".join(names), (where, loss), (0, 4), **how)
-        axis.margins(0.1, 0.2)
-        axis.set(xlabel="epsilon against each trust", ylabel=what.head)
+        for at, (style, setting, worst) in enumerate(lines):
+            below = 0.9 * ((at + 0.5) / len(lines) - 0.5)  # settings of one epsilon do not hide each other
+            rows = [trusts.index(trust) - below for trust in worst]
+            how = {**style, "ls": "none", "ms": min(6, max(3, 50 / len(lines)))}
+            axis.plot(list(worst.values()), rows, **how, label=setting)
+        for between in range(1, len(trusts)):
+            axis.axhline(between - 0.5, color="#999999", lw=0.5)
+        if max(every) > 8 * min(every) > 0:
+            axis.set_xscale("log")
+        axis.set(xlabel="epsilon", yticks=range(len(trusts)), yticklabels=trusts, ylabel="against")
+        axis.set_ylim(-0.5, len(trusts) - 0.5)
 
     told = []
-    for _, setting, worst, _ in lines:
+    for _, setting, worst in lines:
         each = [f"{trust} {rounded_up(e)}" for trust, e in sorted(worst.items(), key=lambda item: item[1])]
         alike = [f"{rounded_up(epsilon)} against all" for epsilon in set(worst.values())]
         told.append(f"{setting}: {', '.join(alike if len(alike) == 1 else each)}")
-    return Picture(f"{what.head} against epsilon by trust", f"{'; '.join(told)}.", draw)
-
-
-def _beside(worst: dict[str, float]) -> list[tuple[float, list[str]]]:
-    """Where labels go: trusts whose epsilons are too near for two labels share one."""
-    found: list[tuple[float, list[str]]] = []
-    for trust, epsilon in sorted(worst.items(), key=lambda item: item[1]):
-        if found and epsilon - found[-1][0] < 0.12 * (max(worst.values()) - min(worst.values())):
-            found[-1][1].append(trust)
-        else:
-            found.append((epsilon, [trust]))
-    return found
+    return Picture(
+        "epsilon by trust", f"What the same noise is worth against each trust. {'; '.join(told)}.", draw
+    )
 
 
 def _graphs(found: Sequence[Group]) -> list[Picture]:

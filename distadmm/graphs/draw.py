@@ -107,7 +107,7 @@ def draw_on(
     if carried is not None:
         most = np.clip(thick, 0.4, 3.4)
         dashes = ["-" if share else ":" for share in carried]
-        look = {"linewidths": 0.3 + most * carried, "linestyles": dashes}
+        look = {"linewidths": np.where(carried > 0, 0.3 + most * carried, 1.0), "linestyles": dashes}
     axes.add_collection(LineCollection(place[topology.edges], colors="#9aa5b1", zorder=1, **look))
     named = topology.n <= NAMED_MOST * scale and max(map(len, topology.names)) <= 14
     short = named and max(map(len, topology.names)) <= 3
