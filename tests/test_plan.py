@@ -90,14 +90,17 @@ def test_what_plans_are_ranked_by_is_close_to_what_they_are_run_with(algorithm: 
 
 
 def test_the_command_prints_a_command_that_runs(capsys, tmp_path, monkeypatch) -> None:
+    import shlex
+
     from distadmm import radmm
 
     monkeypatch.chdir(tmp_path)
-    words = "--epsilon 8 --adjacency replace --topology ring:4 --data tiny --weight 20 --eta 1 --iterations 8 --runs 2"
-    assert plan.main(words.split()) == 0
+    (tmp_path / "my net.txt").write_text("0 1\n1 2\n2 3\n3 0\n")
+    words = "--epsilon 8 --adjacency replace --data tiny --weight 20 --eta 1 --iterations 8 --runs 2"
+    assert plan.main([*words.split(), "--topology", "my net.txt"]) == 0
     shown = capsys.readouterr().out
     line = next(line for line in shown.splitlines() if line.startswith("run it"))
-    command = line.split("distadmm.radmm")[1].split()
+    command = shlex.split(line.split("distadmm.radmm")[1])
     assert command[command.index("--weight") + 1] == "20"  # the plan is for this weight, and for no other
     assert command[command.index("--rho") + 1] == "0.22"
     assert radmm.main([*command, "--progress", "none"]) == 0

@@ -1,8 +1,8 @@
 """Plan a private run before it starts: noise, penalty and number of solves for a privacy budget.
 
-Nothing here reads private data.  Candidates (K, eta) get the alpha that spends the budget, are ranked by a
-noise-limited error worked out from the graph and public constants alone, and the best are run on a synthetic
-surrogate of the same shape, whose accuracy band is printed.  With --trust every private method is forecast, as
+Nothing here reads private data.  Candidates (K, eta) get the alpha that spends the budget, are ranked by the
+loss that noise is expected to leave, worked out from the graph and public constants alone, and the best are run on
+made-up rows of the same shape, whose errors are printed.  With --trust every private method is forecast, as
 `compare --forecast` does, and it is said which to use.  plan istdp and plan sharing plan
 those programmes; plan time says how long a run would take on machines far apart.
 """
@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
+from shlex import quote
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,7 +41,7 @@ PROG = "distadmm plan"
 SOLVES = (4, 7, 12, 20, 35)
 FINALISTS = 6  # plans that are run on the surrogate
 CAVEAT = (
-    "Synthetic rows of the same shape: real accuracy differs with the data, the ranking of plans much less."
+    "Made-up rows of the same shape: real accuracy differs with the data, the ranking of plans much less."
 )
 _EXACT = 6  # penalties, for each K, whose alpha is worked out to rank by
 
@@ -57,8 +58,8 @@ class Options(ShapeOfNodes):
     iterations: int | None = flag(None, help="keep this number of iterations", at_least=1)
     eta: float | None = flag(None, help="keep this penalty", above=0)
     trust: str | None = again(groups.Shared, "trust", note="; forecasts every private method")
-    runs: int = flag(5, help="surrogate runs for the accuracy band", at_least=1)
-    seed: int = flag(0, help="seed of the surrogate", at_least=0)
+    runs: int = flag(5, help="runs on made-up rows of each plan that is tried", at_least=1)
+    seed: int = flag(0, help="seed of the made-up rows", at_least=0)
 
 
 class Plan(NamedTuple):
@@ -277,21 +278,21 @@ def report(options: Options, best: Plan, made: Forecast, band: list[Outcome], fo
     errors = [100 * o.error for o in band]
     low, high = float(best.alpha.min()), float(best.alpha.max())
     alpha = f"{low:.4g}" if high - low < 1e-3 * low else f"{low:.4g} to {high:.4g} by node"
-    others = ", ".join(f"K = {p.solves} eta = {p.eta:.4g} {p.proxy:.4f}" for p in found[:8])
+    ranked = ", ".join(f"{phases * p.solves} at {p.eta:.4g}: {p.proxy:.4f}" for p in found[:FINALISTS])
     return [
-        f"plan        K = {best.solves} ({phases * best.solves} iterations), eta = {best.eta:.4g}, alpha = {alpha}",
-        f"surrogate   nodes' own models: error {np.mean(errors):.1f} % ({min(errors):.1f} to {max(errors):.1f} in "
-        f"{len(band)} runs; worst node {100 * np.mean([o.worst for o in band]):.1f} %), "
-        f"without noise {100 * np.mean([o.best for o in band]):.1f} %; "
-        f"mean loss {made.excess:.4f} above its optimum",
-        f"proxies     {others}",
+        f"plan        {phases * best.solves} iterations, of which {best.solves} read the rows; eta {best.eta:.4g}, "
+        f"{options.noise} noise of alpha {alpha}",
+        f"tried       {len(band)} runs on made-up rows: error of the nodes' own models {np.mean(errors):.1f} % "
+        f"({min(errors):.1f} to {max(errors):.1f}), of the worst node {100 * np.mean([o.worst for o in band]):.1f} %, "
+        f"without noise {100 * np.mean([o.best for o in band]):.1f} %; mean loss {made.excess:.4f} above its optimum",
+        f"candidates  iterations at eta: loss expected above the optimum, from the graph alone: {ranked}",
         "run it      "
-        f"python -m distadmm.radmm --algorithm {options.algorithm} --topology {options.topology} "
+        f"python -m distadmm.radmm --algorithm {options.algorithm} --topology {quote(options.topology)} "
         f"--iterations {phases * best.solves} --eta {best.eta:.4g} "
         f"--average {_word(best.after)} --mixing {best.after.rounds} "
         f"--epsilon {options.epsilon:g} --delta {options.delta:g} "
         f"--adjacency {options.adjacency} --noise {options.noise} --weight {options.weight:g} --rho {options.rho:g}"
-        + (f" --data {options.data}" if options.data else "")
+        + (f" --data {quote(options.data)}" if options.data else "")
         + (f" --rows-per-node {options.rows_per_node}" if options.rows_per_node else "")
         + (f" --public-rows {shape(options)[0]}" if options.adjacency == "add-remove" else ""),
     ]

@@ -7,6 +7,7 @@ ranks them.
 
 from collections.abc import Sequence
 from functools import partial
+from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -225,7 +226,7 @@ def lines(options: Options, rows: int, names: tuple[str, ...], found: Sequence[F
     for C in NORMS:
         cells = [one.excess for one in found if one.of.clip == C]
         table.append(f"  C = {C:<9g}   {''.join(f'{cell:9.4f}' for cell in cells)}")
-    where = f" --data {options.data}" if options.data else ""
+    where = f" --data {quote(options.data)}" if options.data else ""
     public = f" --public-rows {rows}" if options.adjacency == "add-remove" else ""
     return [
         f"budget      epsilon {options.epsilon:g} at delta {options.delta:g}, {options.adjacency}",

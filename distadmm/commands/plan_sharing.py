@@ -8,6 +8,7 @@ features in one place ranks them, and party 1 alone, which costs no privacy, is 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from shlex import quote
 from typing import NamedTuple
 
 import numpy as np
@@ -285,7 +286,7 @@ def command(options: Options, candidate: Candidate) -> str:
         "row-norm": None if options.row_norm == "auto" else options.row_norm,
         "mechanism": candidate.mechanism, "rounds": None if candidate.mechanism == "v1" else candidate.rounds,
     }  # fmt: skip
-    words = [f"--{name} {value}" for name, value in given.items() if value]
+    words = [f"--{name} {quote(str(value))}" for name, value in given.items() if value]
     return " ".join(["python -m distadmm.sharing", *words, *["--nonnegative"] * options.nonnegative])
 
 

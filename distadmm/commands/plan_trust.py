@@ -6,6 +6,7 @@ import sys
 import tempfile
 from contextlib import redirect_stdout
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from distadmm.algorithm import Defaults, find, names
@@ -54,7 +55,10 @@ def lines(options: Any, words: list[str], world: World) -> list[str]:
         assumed = "it trusts nobody"
     kept = ("weight", "rho", "data", "rows_per_node", "iterations")
     told = [(each.replace("_", "-"), getattr(options, each)) for each in kept]
-    shown_as = {each: f"{value:g}" if isinstance(value, float) else value for each, value in told}
+    shown_as = {
+        each: f"{value:g}" if isinstance(value, float) else value and quote(str(value))
+        for each, value in told
+    }
     given = "".join(f" --{each} {value}" for each, value in shown_as.items() if value is not None)
     given += f" --public-rows {request.options.rows}" * (options.adjacency in ("add-remove", "node"))
     return [
@@ -62,6 +66,6 @@ def lines(options: Any, words: list[str], world: World) -> list[str]:
         "(of R-ADMM's kin itself alone; `compare` runs all)"
         + (f"; no run of {', '.join(refused)}" if refused else ""),
         f"use         {name}{': ' * bool(by)}{by}; {assumed}",
-        f"            python -m distadmm.radmm --algorithm {name} --topology {options.topology} --epsilon "
+        f"            python -m distadmm.radmm --algorithm {name} --topology {quote(options.topology)} --epsilon "
         f"{options.epsilon:g} --delta {options.delta:g} --adjacency {options.adjacency}{own}{given}",
     ]
