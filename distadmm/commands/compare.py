@@ -183,8 +183,10 @@ class Line(NamedTuple):
 
 def work(request: Request, world: World) -> int:
     options, runs, made_up, _ = request
+    print("forecasts, by runs on made-up tables: they read no row and spend nothing", flush=True)
     code, forecasts = foretold(request, world)
     if runs is not None and code < 128:
+        print(f"\nruns on {options.data}", flush=True)
         code = sweep.work(runs, world, lambda out, folders: [])
     lines = _lines(options, made_up if runs is None else runs)
     which = f"{FORECASTS} made-up tables" if runs is None else f"{options.seeds} seeds"
