@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -231,6 +232,16 @@ def test_bounds_are_shown_rounded_up():
 
 
 # -- verify -------------------------------------------------------------------------------------------
+
+
+def test_a_long_reading_is_announced_and_a_short_one_is_not(two_nodes, capsys, monkeypatch):
+    from distadmm.privacy.ledger import chain
+
+    assert call(capsys, "verify", two_nodes)[2] == ""
+    monkeypatch.setattr(chain, "LONG", 100)
+    code, _, err = call(capsys, "verify", two_nodes)
+    assert code == 0
+    assert re.fullmatch(r"reading \d+ MB of ledgers, which takes about \d+ s\n", err)
 
 
 def test_verify_names_the_first_bad_line(two_nodes, capsys):

@@ -23,6 +23,7 @@ from distadmm.files import examples, write_json, write_text
 from distadmm.flags import again, flag, parse, positional
 from distadmm.privacy.ledger import check as ledger_check
 from distadmm.privacy.ledger.account import Account
+from distadmm.privacy.ledger.chain import tell_long
 from distadmm.ranks.launch import command
 from distadmm.ranks.world import World
 from distadmm.run import groups, kinds
@@ -87,6 +88,7 @@ def read(argv: list[str]) -> Callable[[], int | None]:
     require(verb in VERBS, f"unknown verb {verb!r}; choose one of: {', '.join((*VERBS, 'account'))}")
     (options,) = parse(f"{PROG} {verb}", __doc__ or "", [VERBS[verb][0]], argv[1:])
     files = [file for path in options.paths for file in _files(Path(path))]
+    tell_long(files)
     return partial(VERBS[verb][1], files, options)
 
 

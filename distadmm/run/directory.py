@@ -80,10 +80,13 @@ def start(
 
 def _whole(folder: Path, described: dict[str, Any], *, needed: bool) -> str:
     """The name of the run that is taken up, if all that is left of it belongs together."""
+    from distadmm.privacy.ledger.chain import tell_long
+
     before, place = read_json(folder / "config.json"), folder / "checkpoint"
     history.written(folder)  # refused here if it is none
     with sense_of(folder / "config.json"):
         _same_inputs(before, described, f"--resume {folder}")
+    tell_long((folder / "ledger").glob("*.jsonl"))
     names = {"its ledgers": earlier_name(folder), "config.json": str(before.get("run", ""))}
     if needed or checkpoint.is_there(place):
         _require_heads(folder / "ledger", checkpoint.heads(checkpoint.load(place)))

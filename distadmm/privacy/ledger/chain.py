@@ -13,7 +13,8 @@ the next line is an entry of kind "torn" that holds the length and the hash of t
 import json
 import math
 import os
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,6 +26,8 @@ SHELF = 2  # of a file of many (`shelf`)
 FOR_ALL = 3  # of a line there that is an entry of each
 TEXT = b'{"kind":"text"'  # how a line begins that says what entries of such a file share
 GENESIS = "0" * 64  # what the first entry has for `prev`
+LONG = 1e8  # bytes of ledgers that take seconds to read
+A_SECOND = 3e7  # of them are read in one, about
 NOT_WHOLE = "is not a whole JSON entry"
 _AS_THEY_ARE = frozenset((str, int, bool, type(None)))
 
@@ -55,6 +58,14 @@ class Chain(NamedTuple):
     @property
     def head(self) -> str:
         return self.entries[-1]["h"] if self.entries else GENESIS
+
+
+def tell_long(files: Iterable[Path]) -> None:
+    """Whoever waits for much to be read knows what for, and about how long."""
+    size = sum(file.stat().st_size for file in files if file.is_file())
+    if size > LONG:
+        told = f"reading {size / 1e6:.0f} MB of ledgers, which takes about {size / A_SECOND:.0f} s"
+        print(told, file=sys.stderr, flush=True)
 
 
 def plain(value: Any) -> Any:
