@@ -65,11 +65,11 @@ def test_the_line_that_is_printed_runs_with_the_noise_that_was_forecast(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     _table(tmp_path / "t.csv", 1)
-    assert (
-        plan.main(["istdp", "--epsilon", "3", "--adjacency", "replace", "--runs", "1", "--data", "t.csv"])
-        == DONE
-    )
+    budget = ["--epsilon", "2.99999999", "--delta", "1.23456789e-05"]
+    asked = ["istdp", *budget, "--adjacency", "replace", "--runs", "1", "--data", "t.csv"]
+    assert plan.main(asked) == DONE
     said = capsys.readouterr().out
+    assert " ".join(budget) in said, "of fewer digits the run would spend more than was asked for"
     sigma = float(re.search(r"sigma = ([\d.e-]+)", said)[1])
     words = shlex.split(re.search(r"python -m distadmm\.istdp (.*)", said)[1])
     words += ["--dry-run", "--target", "label", "--labels=-1,1"]

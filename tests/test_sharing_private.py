@@ -221,6 +221,10 @@ def test_scores_of_a_private_run_are_refused_priced_or_named_for_what_they_are(p
         assert run(*ask, path, "--release", kind) == 0
         found[kind] = _scores(path)
     text = capsys.readouterr().out
+    assert (
+        "SIMULATION: noise from a seed guarantees nothing; with secret noise of the same law:\neach score"
+        in text
+    )
     assert "(2, 1e-05)-DP for the person scored" in text
     assert "Party 1's share is exact" in text
     assert "epsilon = infinity" in text

@@ -17,6 +17,7 @@ from distadmm.privacy.accounting import gaussian
 from distadmm.privacy.accounting.masked_statements import shares_in_words
 from distadmm.privacy.accounting.scopes import HYPOTHESES, SCOPES
 from distadmm.privacy.accounting.shared_discrete_gaussian import colluding_of, least_roster, table
+from distadmm.privacy.accounting.statements import exactly
 from distadmm.privacy.noise.masks import mask_degree
 from distadmm.ranks.tree import spanning
 from distadmm.run.groups import Shared
@@ -55,7 +56,9 @@ def lines(options: Options) -> list[str]:
         masks = f"each node with {degree} others" if degree else "every pair of nodes"
     expected = forecast_of(rule)
     height = tree.height[tree.root]
-    whole = f"{gaussian.epsilon(mu, options.delta):.4g} at delta {options.delta:g} ({options.adjacency})"
+    whole = (
+        f"{gaussian.epsilon(mu, options.delta):.4g} at delta {exactly(options.delta)} ({options.adjacency})"
+    )
     rows = [
         ("network", f"{options.topology}: {rule.nodes} nodes; tree of height {height} at node {tree.root}"),
         ("rule", f"{rule.name}: {rule.rows} rows of {rule.columns} columns, b = {rule.bits} bits; "

@@ -28,7 +28,7 @@ from distadmm.files import read_json, write_npz
 from distadmm.flags import fields_of, flag, flag_group, parse
 from distadmm.graphs.topology import load_changing
 from distadmm.methods.forecasts import Forecast, cell, interval, margin, ranked
-from distadmm.privacy.accounting.statements import rounded_up
+from distadmm.privacy.accounting.statements import exactly, rounded_up
 from distadmm.privacy.accounting.trust import TOLD, Trust
 from distadmm.ranks.launch import command
 from distadmm.ranks.world import World
@@ -258,8 +258,8 @@ def told(options: Options, which: str, lines: Sequence[Line], forecasts: list[Fo
     if set(columns["WAN s"]) <= {"-"}:
         del columns["WAN s"]
     said = [
-        f"epsilon {options.epsilon:g} at delta {options.delta:g} ({options.adjacency}) on {options.topology}, trust "
-        f"{options.trust}; {which}, mean ±95 %; losses and errors of the nodes' own models",
+        f"epsilon {exactly(options.epsilon)} at delta {exactly(options.delta)} ({options.adjacency}) on "
+        f"{options.topology}, trust {options.trust}; {which}, mean ±95 %; losses and errors of the nodes' own models",
         *report.aligned(list(columns), [list(row) for row in zip(*columns.values())]),
         "",
         "eps T: epsilon of the same run against T: all other nodes together (any), any C of them (coalition:C), a "

@@ -114,7 +114,7 @@ def _events(book: Book, seen: set[str], adjacency: Adjacency) -> list[Event]:
 
 def merged_text(report: dict[str, Any]) -> str:
     lines = [line for block in report["blocks"] for line in _block(block, report["delta"])]
-    whole = f"together: epsilon {cell(report['epsilon'])} at delta {report['delta']:g}; "
+    whole = f"together: epsilon {cell(report['epsilon'])} at delta {exactly(report['delta'])}; "
     if report["rule"]:
         lines.append(whole * (len(report["blocks"]) > 1) + report["rule"])
     return "\n".join([*lines, report["not_covered"]])

@@ -29,6 +29,7 @@ from distadmm.methods.consensus import private as protect
 from distadmm.methods.consensus.smoothing import Smoothing
 from distadmm.methods.forecasts import Forecast, ranked
 from distadmm.privacy.accounting.schedule import planned
+from distadmm.privacy.accounting.statements import exactly
 from distadmm.problems.consensus import GeneralisedLinear, Problem
 from distadmm.ranks.launch import with_flags
 from distadmm.ranks.world import World
@@ -268,7 +269,7 @@ def _word(after: Smoothing) -> str:
 def head(options: Options, prepared: Prepared) -> list[str]:
     rows, columns = shape(options)
     return [
-        f"budget      epsilon {options.epsilon:g} at delta {options.delta:g}, {options.adjacency}",
+        f"budget      epsilon {exactly(options.epsilon)} at delta {exactly(options.delta)}, {options.adjacency}",
         f"network     {options.topology}, {prepared.node.facts.n_nodes} nodes of {rows} rows and {columns} columns",
     ]
 
@@ -290,7 +291,7 @@ def report(options: Options, best: Plan, made: Forecast, band: list[Outcome], fo
         f"python -m distadmm.radmm --algorithm {options.algorithm} --topology {quote(options.topology)} "
         f"--iterations {phases * best.solves} --eta {best.eta:.4g} "
         f"--average {_word(best.after)} --mixing {best.after.rounds} "
-        f"--epsilon {options.epsilon:g} --delta {options.delta:g} "
+        f"--epsilon {exactly(options.epsilon)} --delta {exactly(options.delta)} "
         f"--adjacency {options.adjacency} --noise {options.noise} --weight {options.weight:g} --rho {options.rho:g}"
         + (f" --data {quote(options.data)}" if options.data else "")
         + (f" --rows-per-node {options.rows_per_node}" if options.rows_per_node else "")

@@ -22,6 +22,7 @@ from distadmm.methods.forecasts import Forecast
 from distadmm.methods.istdp.gist import barzilai_borwein
 from distadmm.methods.istdp.plan import Plan, make_plan
 from distadmm.methods.istdp.private import ADJACENCIES, ClippedGradient
+from distadmm.privacy.accounting.statements import exactly
 from distadmm.problems.concave import make
 from distadmm.problems.losses import Array, Logistic
 from distadmm.ranks.launch import with_flags
@@ -229,7 +230,7 @@ def lines(options: Options, rows: int, names: tuple[str, ...], found: Sequence[F
     where = f" --data {quote(options.data)}" if options.data else ""
     public = f" --public-rows {rows}" if options.adjacency == "add-remove" else ""
     return [
-        f"budget      epsilon {options.epsilon:g} at delta {options.delta:g}, {options.adjacency}",
+        f"budget      epsilon {exactly(options.epsilon)} at delta {exactly(options.delta)}, {options.adjacency}",
         f"shape       {rows} rows, {len(names)} columns",
         f"plan        T = {plan.iterations}, C = {plan.clip:g}, sigma = {plan.sigma:.4g}, steps "
         f"{plan.steps.shortest:.4g} to {plan.steps.longest:.4g}, lambda = {plan.lam:g}",
@@ -238,10 +239,10 @@ def lines(options: Options, rows: int, names: tuple[str, ...], found: Sequence[F
         *doubt(options, best),
         "others      the same for every T and C",
         *table,
-        f"run it      python -m distadmm.istdp{where} --epsilon {options.epsilon:g} --delta {options.delta:g} "
-        f"--adjacency {options.adjacency}{public} --iterations {plan.iterations} --gradient-norm {plan.clip:g} "
-        f"--shortest {plan.steps.shortest:.6g} --longest {plan.steps.longest:.6g} --lambda {plan.lam:g} "
-        f"--reach {plan.alpha:.6g} --tail {plan.tail:g}",
+        f"run it      python -m distadmm.istdp{where} --epsilon {exactly(options.epsilon)} --delta "
+        f"{exactly(options.delta)} --adjacency {options.adjacency}{public} --iterations {plan.iterations} "
+        f"--gradient-norm {plan.clip:g} --shortest {plan.steps.shortest:.6g} --longest {plan.steps.longest:.6g} "
+        f"--lambda {plan.lam:g} --reach {plan.alpha:.6g} --tail {plan.tail:g}",
         *(["", CAVEAT] if options.public_data is None else []),
     ]
 

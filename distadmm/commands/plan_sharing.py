@@ -26,6 +26,7 @@ from distadmm.methods.sharing import admm, moments, observe, private, release, v
 from distadmm.methods.sharing.messages import PrivacyOptions, agreement, row_bounds
 from distadmm.methods.sharing.seat import Seat, iterate
 from distadmm.privacy.accounting.gaussian import mu_at
+from distadmm.privacy.accounting.statements import exactly
 from distadmm.privacy.ledger.rules import MemoryLedger
 from distadmm.privacy.noise.mechanism import source_of
 from distadmm.privacy.noise.queries import Releases
@@ -257,7 +258,7 @@ def lines(options: Options, found: Sequence[Forecast]) -> list[str]:
     word, how = told(options, best)
     candidates = [_words(one.of) for one in found]
     return [
-        f"budget      epsilon {options.epsilon:g} at delta {options.delta:g} of each answering party, "
+        f"budget      epsilon {exactly(options.epsilon)} at delta {exactly(options.delta)} of each answering party, "
         f"{options.adjacency}",
         f"shape       {rows} rows; parties of {', '.join(parties)} columns",
         f"plan        {_words(best.of) if best.of else 'none: what others add is not worth a budget'}",
@@ -282,7 +283,7 @@ def _words(candidate: Candidate | None) -> str:
 def command(options: Options, candidate: Candidate) -> str:
     given = {
         "data": options.data, "split": ",".join(map(str, options.split)), "parties": options.parties,
-        "epsilon": f"{options.epsilon:g}", "delta": f"{options.delta:g}", "adjacency": options.adjacency,
+        "epsilon": exactly(options.epsilon), "delta": exactly(options.delta), "adjacency": options.adjacency,
         "row-norm": None if options.row_norm == "auto" else options.row_norm,
         "mechanism": candidate.mechanism, "rounds": None if candidate.mechanism == "v1" else candidate.rounds,
     }  # fmt: skip

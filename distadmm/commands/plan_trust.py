@@ -15,6 +15,7 @@ from distadmm.errors import require
 from distadmm.graphs.topology import load_changing
 from distadmm.methods.forecasts import margin, ranked
 from distadmm.privacy.accounting.shared_discrete_gaussian import colluding_of
+from distadmm.privacy.accounting.statements import exactly
 from distadmm.ranks.world import World
 
 
@@ -67,5 +68,5 @@ def lines(options: Any, words: list[str], world: World) -> list[str]:
         + (f"; no run of {', '.join(refused)}" if refused else ""),
         f"use         {name}{': ' * bool(by)}{by}; {assumed}",
         f"            python -m distadmm.radmm --algorithm {name} --topology {quote(options.topology)} --epsilon "
-        f"{options.epsilon:g} --delta {options.delta:g} --adjacency {options.adjacency}{own}{given}",
+        f"{exactly(options.epsilon)} --delta {exactly(options.delta)} --adjacency {options.adjacency}{own}{given}",
     ]

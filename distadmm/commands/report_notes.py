@@ -11,6 +11,7 @@ import numpy as np
 from distadmm.commands.report_kinds import KINDS
 from distadmm.commands.report_runs import SEEDS, Group, Trace
 from distadmm.errors import require
+from distadmm.privacy.accounting.statements import exactly
 
 
 def warnings(found: Sequence[Group]) -> list[str]:
@@ -49,7 +50,7 @@ def _of_privacy(traces: Sequence[Trace]) -> list[str]:
     private = [trace for trace in traces if math.isfinite(trace.epsilon)]
     for delta, adjacency, whose in dict.fromkeys(map(_terms, private)):
         said.append(
-            f"epsilon at delta {delta:g} for {adjacency}, of the {KINDS[traces[0].kind].whose}: {whose}; "
+            f"epsilon at delta {exactly(delta)} for {adjacency}, of the {KINDS[traces[0].kind].whose}: {whose}; "
             "what it assumes: python -m distadmm ledger show RUN"
         )
     said += dict.fromkeys(trace.statement for trace in traces if trace.in_short != trace.statement)

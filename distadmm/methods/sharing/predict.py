@@ -16,7 +16,7 @@ from distadmm.files import write_csv
 from distadmm.flags import again, flag, flag_group, parse, positional
 from distadmm.methods.sharing.moments import Bounds, Rows
 from distadmm.privacy.accounting import events, gaussian, scopes
-from distadmm.privacy.accounting.statements import beside_scores, rounded_up
+from distadmm.privacy.accounting.statements import READINGS, beside_scores, exactly, rounded_up
 from distadmm.privacy.ledger.account import Account
 from distadmm.privacy.ledger.books import open_ledger
 from distadmm.privacy.ledger.rules import MemoryLedger
@@ -251,11 +251,13 @@ def _said(how: str, size: float, privacy: dict[str, Any], run: Path, answering: 
         said = f"scores released {form}: no guarantee for the people scored"
         return [f"{said}; the ledgers say epsilon = infinity"]
     mu, delta = gaussian.mu_at(size, privacy["delta"]), privacy["delta"]
-    own = f"{size:g}" if answering == 1 else rounded_up(gaussian.epsilon(mu * math.sqrt(answering), delta))
+    own = exactly(size) if answering == 1 else rounded_up(gaussian.epsilon(mu * math.sqrt(answering), delta))
     together = gaussian.epsilon(math.hypot(privacy["mu"], mu) * math.sqrt(answering), delta)
+    simulated = privacy["noise"] == "simulation"
     return [
-        f"each score is ({own}, {delta:g})-DP for the person scored, whose columns all answering parties hold; one of "
-        f"the training records who is scored once has epsilon = {rounded_up(together)} in all",
+        *([f"{READINGS['simulation']}; with secret noise of the same law:"] if simulated else []),
+        f"each score is ({own}, {exactly(delta)})-DP for the person scored, whose columns all answering parties hold; "
+        f"one of the training records who is scored once has epsilon = {rounded_up(together)} in all",
         beside_scores(privacy["mechanism"]),
         f"to be scored again costs again; what all scores and the training cost: python -m distadmm ledger merge {run}",
     ]
