@@ -78,15 +78,22 @@ def read_bytes(path: str | Path) -> bytes:
 def write_bytes(path: Path, content: bytes, *, sync: bool = False, secret: bool = False) -> None:
     """Write `content` to `path` atomically; with `sync` it also survives a power cut, `secret` is its owner's alone."""
     path = Path(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    temporary = path.parent / f".{path.name}.{os.getpid()}.part"  # of a folder, too, which is refused below
     try:
         _replace(path, temporary, content, sync, 0o600 if secret else 0o666)
     except OSError as error:
         with contextlib.suppress(OSError):
             temporary.unlink()
+        why = "it is a folder" if path.is_dir() else error.strerror
         raise InputError(
-            f"cannot write {path}: {error.strerror}; make room or make it writable, or name another place"
+            f"cannot write {path}: {why}; make room or make it writable, or name another place"
         ) from None
+
+
+def require_another(out: str, data: str) -> None:
+    """Refuse to write over what is read."""
+    with contextlib.suppress(OSError):  # of which one is no file, or not there yet
+        require(not os.path.samefile(out, data), f"--out {out} is the file that is read; give another name")
 
 
 def _replace(path: Path, temporary: Path, content: bytes, sync: bool, mode: int) -> None:

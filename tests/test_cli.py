@@ -261,7 +261,7 @@ def test_a_place_that_cannot_be_written_is_one_line(command: list[str], tmp_path
 
 def test_what_could_not_be_written_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "page.html").mkdir()
-    with pytest.raises(InputError, match=r"cannot write .*page.html: Is a directory"):
+    with pytest.raises(InputError, match=r"cannot write .*page.html: it is a folder"):
         write_text(tmp_path / "page.html", "x")
     assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
 

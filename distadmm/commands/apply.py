@@ -12,7 +12,7 @@ import numpy as np
 from distadmm.data.mapping import Mapping, generator, symbol_names
 from distadmm.data.session import cell_file
 from distadmm.errors import require, sense_of
-from distadmm.files import write_csv
+from distadmm.files import require_another, write_csv
 from distadmm.flags import flag, flag_group, positional
 from distadmm.privacy.noise.sources import Secure
 from distadmm.ranks.launch import say
@@ -43,6 +43,7 @@ class Apply:
 
     def __post_init__(self) -> None:
         require(self.data, "no rows to sanitise; give them by --data FILE")
+        require_another(self.out, self.data)
 
 
 def chosen(asked: Apply) -> Mapping:

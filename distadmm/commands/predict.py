@@ -11,7 +11,7 @@ from distadmm.data.session import cell_file
 from distadmm.data.source import BUNDLED, open_source
 from distadmm.data.table import Matrix, dense
 from distadmm.errors import DONE, require, sense_of, told
-from distadmm.files import write_csv
+from distadmm.files import require_another, write_csv
 from distadmm.flags import again, flag, flag_group, positional
 from distadmm.methods.sharing import predict
 from distadmm.ranks.launch import with_flags
@@ -44,6 +44,8 @@ class Predict:
 
     def __post_init__(self) -> None:
         require(self.data or self.party_files, "no rows to score; give them by --data FILE")
+        for read in (self.data, *self.party_files):
+            require_another(self.out, read)
 
 
 def scored(asked: Predict, found: kinds.RunDirectory) -> list[str]:
