@@ -313,7 +313,7 @@ BAD_FILES = {
     "many values": ("t.csv", "a,b,y\n1,2,1\n3,4,2\n5,6,3\n", {}, "3 distinct values"),
     "empty target": ("t.csv", "a,y\n1,no\n3,\n5,yes\n7,\n", {}, "line 3: the cell is empty, as 1 more are; leave"),
     "empty number": ("t.csv", "a,y\n1,1\n3,\n5,0\n", {"labels": ("0", "1")}, "line 3: the cell is empty; leave"),
-    "word among numbers": ("t.csv", "a,y\n1,1\n3,yes\n", {"labels": ("0", "1")}, "line 3: yes is none of the classes"),
+    "word among numbers": ("t.csv", "a,y\n1,1\n3,yes\n", {"labels": ("0", "1")}, "line 3: 'yes' is none of"),
     "labels that do not occur": ("t.csv", GOOD, {"labels": ("0", "1")}, "line 3: -1 is none of the classes"),
     "one label": ("t.csv", GOOD, {"labels": ("1",)}, "two different labels"),
     "text for regression": (
@@ -324,7 +324,9 @@ BAD_FILES = {
         "t.csv", "a,y\n" + "".join(f"1,{i / 7}\n" for i in range(200)), {"task": "multiclass"}, "no classes",
     ),
     "unknown task": ("t.csv", GOOD, {"task": "ranking"}, "choose one of"),
-    "a quote alone": ("t.csv", '"', {}, "no cell with anything in it"),
+    "a quote alone": ("t.csv", '"', {}, "line 1: a quote opens that nothing closes"),
+    "a quote left open": ("t.csv", 'a,y\n1,no\n2,"yes\n3,no\n4,yes\n', {}, "line 3: a quote opens that nothing closes"),
+    "a row for header": ("t.csv", "1,yes\n2,no\n", {"target": "y"}, "1, yes; its first line has to name"),
     "unknown suffix": ("t.feather", "x", {}, "what is .feather"),
     "share too large": ("t.csv", GOOD, {"test_fraction": 0.9}, "no row of 3"),
     "share out of range": ("t.csv", GOOD, {"test_fraction": 1.5}, "less than 1"),
@@ -363,6 +365,10 @@ def test_a_bad_file_is_one_clear_line(tmp_path, case):
     name, text, options, expected = BAD_FILES[case]
     (tmp_path / name).write_text(text)
     assert expected in refused(lambda: open_source(str(tmp_path / name), **options))
+
+
+def test_a_folder_is_no_table(tmp_path):
+    assert "is a folder; give a file" in refused(lambda: open_source(str(tmp_path)))
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """CSV files with a header line, and what else holds cells in named columns."""
 
-import difflib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,7 +10,7 @@ import numpy as np
 
 from distadmm.data.mapping import ColumnMapping, Replaced, replace, symbol_names
 from distadmm.data.records import PIECE, Piece, Records
-from distadmm.data.schema import MARKS, MISSING, Category, Number, Schema, is_number
+from distadmm.data.schema import MARKS, MISSING, Category, Number, Schema, instead, is_number
 from distadmm.data.table import Array, Matrix, collected
 from distadmm.errors import InputError, require
 
@@ -96,10 +95,7 @@ class CsvFile:
 
     def _find(self, name: str) -> str:
         if name not in self.header:
-            near = difflib.get_close_matches(name, self.header, n=1)
-            hint = f"did you mean {near[0]!r}? " if near else ""
-            shown = ", ".join(self.header[:12]) + (", ..." if len(self.header) > 12 else "")
-            raise InputError(f"{self.path} has no column {name!r}; {hint}its columns: {shown}")
+            raise InputError(f"{self.path} has no column {name!r}; {instead(name, self.header)}")
         return name
 
     def place(self, row: int) -> str:

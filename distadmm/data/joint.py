@@ -16,7 +16,7 @@ import numpy as np
 
 from distadmm.data.formats import read_cells, read_numbers
 from distadmm.data.mapping import check_distribution
-from distadmm.data.schema import MARKS, Category, Schema, is_number, read_schema
+from distadmm.data.schema import MARKS, Category, Schema, instead, is_number, read_schema
 from distadmm.errors import InputError, require, told
 from distadmm.files import read_json, read_npz
 
@@ -220,7 +220,7 @@ def _combinations(names: Mapping[str, tuple[str, ...]], side: Sequence[str]) -> 
 def _columns(private: Sequence[str], public: Sequence[str], known: Sequence[str], where: str) -> None:
     require(private and public, "rows need --private COLUMN,... and --public COLUMN,...")
     for name in (*private, *public):
-        require(name in known, f"{where} has no column {name!r}; it has: {', '.join(known)}")
+        require(name in known, f"{where} has no column {name!r}; {instead(name, known)}")
     for side, flag in ((private, "--private"), (public, "--public")):
         require(len(set(side)) == len(side), f"{flag} {','.join(side)} names a column twice")
 

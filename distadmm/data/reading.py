@@ -119,6 +119,10 @@ class Reading:
         if suffix in CELLS:
             how = {"targetless": targetless, "featureless": featureless, "known": known}
             return session.cell_file(path, target=self.target, schema=self.schema, drop=drop, **how)
+        require(
+            not path.is_dir(),
+            f"{path} is a folder; give a file, or one for each node, as in NAME-{{rank}}.csv",
+        )
         what = "libsvm" if suffix in LIBSVM else suffix
         require(
             self.schema is None,

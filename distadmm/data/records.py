@@ -100,16 +100,19 @@ class Records:
 
     def _parsed(self, piece: Piece, raw: bytes, last: bool) -> list[tuple[list[str], int]] | None:
         """The cells of each record, and the number of its last line within the piece."""
-        text = self.text(raw, piece.line) + ("" if last else f"{_END}\n")
+        text = self.text(raw, piece.line)
+        text += ("" if text.endswith(("\n", "\r")) else "\n") + f"{_END}\n"
         reader = csv.reader(io.StringIO(text, newline=""), delimiter=self.delimiter, skipinitialspace=True)
         try:
-            found = [(row, reader.line_num) for row in reader if any(cell.strip() for cell in row)]
+            rows = [(row, reader.line_num) for row in reader]
         except csv.Error as error:
             where = f"{self.path} line {piece.line - 1 + reader.line_num}"
             raise InputError(f"{where}: {error}; is a quote left open? Mend that line") from None
-        if last:
-            return found
-        return found[:-1] if found and found[-1][0] == [_END] else None
+        if rows[-1][0] == [_END]:
+            return [(row, line) for row, line in rows[:-1] if any(cell.strip() for cell in row)]
+        begins = piece.line + (rows[-2][1] if len(rows) > 1 else 0)
+        require(not last, f"{self.path} line {begins}: a quote opens that nothing closes; mend that line")
+        return None
 
     def text(self, raw: bytes, line: int | None, numbers: Array | None = None) -> str:
         """These bytes, which begin on this line, or are lines of the records `numbers`."""

@@ -5,6 +5,7 @@ A schema is a small TOML file (`--schema`), whose lines docs/data.md shows.  A m
 stands for.
 """
 
+import difflib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -97,16 +98,22 @@ class Schema:
     def match(self, header: Sequence[str], target: str, path: Path) -> None:
         """Every column of the file is described, and every described column is there."""
         described = {column.name for column in self.columns} | set(self.ignore) | ({target} - {""})
-        for name in described - set(header) - set(self.ignore):
-            raise InputError(
-                f"{path} has no column {name!r} of the --schema; its columns: {', '.join(header)}"
-            )
+        for name in sorted(described - set(header) - set(self.ignore)):
+            raise InputError(f"{path} has no column {name!r} of the --schema; {instead(name, header)}")
         for name in header:
             if name not in described:
                 raise InputError(
                     f"{path}: the --schema says nothing of column {name!r}; "
                     "describe it, or add it to ignore = [...]"
                 )
+
+
+def instead(name: str, header: Sequence[str]) -> str:
+    """What a table has that lacks this column, and what may have been meant."""
+    near = difflib.get_close_matches(name, header, n=1)
+    shown = ", ".join(header[:12]) + (", ..." if len(header) > 12 else "")
+    numbers = "; its first line has to name them" if any(map(is_number, header)) else ""
+    return f"{f'did you mean {near[0]!r}? ' if near else ''}its columns: {shown}{numbers}"
 
 
 MISSING = "missing"  # what a category of missing cells is called

@@ -127,8 +127,9 @@ def to_targets(values: Array, classes: tuple[Any, ...], task: str, where: str, l
         y[values == name] = number
     if (y < 0).any():
         bad = int(np.argmax(y < 0))
+        found = repr(values[bad]) if isinstance(values[bad], str) else shown([values[bad]])
         raise InputError(
-            f"{where}, {place(bad)}: {shown([values[bad]])} is none of the classes {shown(classes)}; "
+            f"{where}, {place(bad)}: {found} is none of the classes {shown(classes)}; "
             "mend the file, or give --labels"
         )
     return 2.0 * y - 1.0 if task == "binary" else y

@@ -16,7 +16,7 @@ from distadmm.data.adult.table import SCHEMA
 from distadmm.data.csvfile import MEND, CsvFile
 from distadmm.data.formats import kind
 from distadmm.data.reading import CELLS, Reading
-from distadmm.data.schema import Category, Number, Schema
+from distadmm.data.schema import Category, Number, Schema, instead
 from distadmm.data.session import cell_file, table
 from distadmm.data.table import WIDE, Array, Matrix, Sparse, clip_rows, dense, with_intercept
 from distadmm.errors import InputError, require
@@ -93,8 +93,8 @@ class Scorer(NamedTuple):
         if missing:
             named = ", ".join(missing[:6]) + (f" and {len(missing) - 6} more" if len(missing) > 6 else "")
             raise InputError(
-                f"{path} has no column {named}; the model was trained on {'it' if len(missing) == 1 else 'them'}: "
-                "give new rows with the columns of the training's"
+                f"{path} has no column {named}; the model was trained on {'it' if len(missing) == 1 else 'them'}; "
+                f"{instead(missing[0][1:-1], there)}"
             )
         names: list[str] = []
         for column in schema.columns:
