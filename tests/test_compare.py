@@ -65,6 +65,7 @@ def test_a_row_a_method_with_its_epsilon_under_each_trust(made: tuple[Path, list
     assert compare.main(words) == DONE  # goes on where it stopped: nothing is left to do
     said = capsys.readouterr().out
     assert said.count("finished before") == 4
+    assert "SIMULATION: noise from a seed guarantees nothing" in said.splitlines()
     rows = table_of(said)
     assert set(rows) == {"radmm", "masked"}
     summaries = {name: json.loads((out / f"{name}_s0/summary.json").read_text()) for name in rows}

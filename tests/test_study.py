@@ -55,6 +55,7 @@ def test_a_line_a_run_says_what_the_run_itself_says(made: tuple[Path, list[str]]
         else:
             assert (line["statement"], line["iterations_to_gap"]) == ("simulation", "")
             assert float(line["epsilon"]) <= 5
+    assert "SIMULATION: noise from a seed guarantees nothing" in (out / "study.md").read_text()
 
 
 def test_the_same_command_makes_nothing_anew_and_the_same_files(made: tuple[Path, list[str]], capsys) -> None:

@@ -258,7 +258,9 @@ def test_what_was_spent_is_told_rounded_up(tmp_path: Path) -> None:
     summary = {"iterations": 5, "ended": "iterations", "gap": None, "epsilon": 1.23441, "seconds": 1.0}
     (tmp_path / "config.json").write_text(json.dumps({"schema": 1, "kind": "radmm", "config": {}}))
     (tmp_path / "summary.json").write_text(json.dumps(summary))
-    assert "epsilon 1.235" in sweep.outcome(tmp_path)
+    assert "epsilon 1.235, " in sweep.outcome(tmp_path)
+    (tmp_path / "summary.json").write_text(json.dumps({**summary, "statement": "simulation"}))
+    assert "epsilon 1.235 of a simulation, " in sweep.outcome(tmp_path)
 
 
 def test_one_failure_stops_no_other_run(tmp_path: Path, capsys) -> None:

@@ -28,7 +28,7 @@ from distadmm.files import read_json, write_npz
 from distadmm.flags import fields_of, flag, flag_group, parse
 from distadmm.graphs.topology import load_changing
 from distadmm.methods.forecasts import Forecast, cell, interval, margin, ranked
-from distadmm.privacy.accounting.statements import exactly, rounded_up
+from distadmm.privacy.accounting.statements import READINGS, exactly, rounded_up
 from distadmm.privacy.accounting.trust import TOLD, Trust
 from distadmm.ranks.launch import command
 from distadmm.ranks.world import World
@@ -266,6 +266,8 @@ def told(options: Options, which: str, lines: Sequence[Line], forecasts: list[Fo
         "reader who holds no node (centre)",
         *(f"{line.name}: {line.mechanism}" for line in shown),
     ]
+    simulated = any(one["statement"] == "simulation" for line in lines for one in line.summaries)
+    said += [READINGS["simulation"]] * (simulated and not options.forecast)
     missing = [line.name for line in lines if not line.summaries]
     said += [f"no run of {', '.join(missing)}; why stands above"] if missing else []
     said += _winner("forecast", ranked(forecasts))

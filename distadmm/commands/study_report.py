@@ -16,6 +16,7 @@ from distadmm.commands import report
 from distadmm.commands import study_numbers as numbers
 from distadmm.files import write_csv, write_text
 from distadmm.graphs.figures import column, in_plain_numbers, ink, save_for_paper
+from distadmm.privacy.accounting.statements import READINGS
 
 if TYPE_CHECKING:
     from distadmm.commands.study import Options
@@ -84,7 +85,7 @@ def _correlations(ranked: dict[numbers.Measure, list[numbers.Ranked]]) -> list[s
     return said
 
 
-def reading(options: Options) -> list[str]:
+def reading(options: Options, lines: Sequence[numbers.Line]) -> list[str]:
     """What must be known to read the tables."""
     said = [
         "mean over graphs and deals ±95 % (t, both factors); rank (range): the ranks that comparisons deal by deal do "
@@ -93,8 +94,13 @@ def reading(options: Options) -> list[str]:
         "predicted: check's spectral radius at the optimum, where it applies: an asymptote, which a run may not reach",
     ]
     if options.epsilon:
-        said.append("private runs: loss of the nodes' own models on public test rows, mean over the nodes; "
-                    f"epsilon for {options.adjacency}, noise as study.csv says under statement")  # fmt: skip
+        simulated = any(one.statement == "simulation" for one in lines)
+        said.append(
+            "private runs: loss of the nodes' own models on public test rows, mean over the nodes; epsilon for "
+            f"{options.adjacency}"
+            + f"; {READINGS['simulation']}, its epsilon is what real noise would spend"
+            * simulated
+        )
     if options.quick:
         said.append("a sketch (--quick): two seeds at most, each graph with a deal of its own")
     return said
@@ -121,9 +127,9 @@ def written(out: Path, lines: Sequence[numbers.Line], options: Options) -> list[
     for title, header, body, notes in tables(lines, options):
         said += [f"{title}:", *report.aligned(header, body), *notes, ""]
         page += ["", f"## {title}", "", report.markdown(header, body), "", *notes]
-    said += reading(options)
+    said += reading(options, lines)
     drawn = draw(out, lines, options)
-    page += ["", *reading(options), "", *(f"![{what}]({name}.svg)" for name, what in drawn.items())]
+    page += ["", *reading(options, lines), "", *(f"![{what}]({name}.svg)" for name, what in drawn.items())]
     write_text(out / "study.md", "\n".join(page) + "\n")
     files = ["study.csv", "ranking.csv", "study.md", *(f"{name}.pdf" for name in drawn)]
     return [*said, "", f"written to {out}: {', '.join(files)} (and .svg)"]

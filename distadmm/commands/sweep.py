@@ -171,7 +171,9 @@ def outcome(folder: Path) -> str:
     for column in [one for one in columns if math.isfinite(run.last(one.name))][:1]:
         words.append(f"{column.head} {column.show.format(column.unit * run.last(column.name))}")
     if math.isfinite(run.epsilon):
-        words.append(f"epsilon {rounded_up(run.epsilon)}")
+        words.append(
+            f"epsilon {rounded_up(run.epsilon)}" + " of a simulation" * (run.statement == "simulation")
+        )
     if math.isfinite(run.last("seconds")):
         words.append(f"{run.last('seconds'):.2f} s")
     killed = sorted(path.name for path in folder.parent.glob(glob.escape(folder.name) + ".spent-*"))
