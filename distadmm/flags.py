@@ -163,7 +163,9 @@ def _convert(annotation: Any, text: Any, name: str) -> Any:
         (annotation,) = [a for a in typing.get_args(annotation) if a is not type(None)]
     if typing.get_origin(annotation) is tuple:
         parts = text if isinstance(text, (list, tuple)) else [p for p in str(text).split(",") if p.strip()]
-        return tuple(_convert(typing.get_args(annotation)[0], part, name) for part in parts)
+        of = typing.get_args(annotation)[0]
+        words = [str(part) if of is str and isinstance(part, bool) else part for part in parts]  # labels
+        return tuple(_convert(of, word, name) for word in words)
     try:
         if annotation is bool:
             return {"true": True, "false": False}[str(text).lower()]

@@ -183,6 +183,16 @@ def test_nothing_is_read_off_private_rows(frame):
     assert differing.sum() == 1
 
 
+def test_truth_values_are_classes_and_come_back_as_such(frame, tmp_path):
+    rows = frame[["hours"]].assign(hours=frame.hours - 30, rich=frame.hours > 30)
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    for given in (rows, str(tmp_path / "rows.csv")):
+        run = distadmm.solve("ring:3", given, target="rich", labels=(False, True), **QUICK)
+        told = run.predict(rows)
+        assert told.dtype == bool
+        assert (told == rows.rich).mean() > 0.8
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -190,7 +200,7 @@ def test_nothing_is_read_off_private_rows(frame):
         (lambda f: [f.drop(columns="age")] * 3, "data of node 0 row 0, column 'job': '?' stands for no number"),
         (lambda f: (f[["hours"]], f.income[:5]), "X has 120 rows and y has shape (5,)"),
         (lambda f: (f[["hours", "income"]], f.income), "X has a column 'income' too"),
-        (lambda f: f[["hours", "hours"]], "two columns have one name"),
+        (lambda f: f[["hours", "hours"]], "two columns have the name 'hours'"),
         (lambda f: f[["hours"]].to_numpy(), "data: found a ndarray; give (X, y), a DataFrame, or a list"),
         (lambda f: [f[["hours"]].to_numpy(), f.income], "data of node 0: found a ndarray; give (X, y)"),
         (lambda f: (f.hours.to_numpy(), f.income), "X has shape (120,)"),

@@ -95,10 +95,10 @@ def table(given: Any, name: str = "data", *, targetless: bool = False) -> Held:
     framed = hasattr(X, "columns") and hasattr(X, "iloc")
     require(framed or targetless or y is not None, f"{name}: found a {type(given).__name__}; {NEEDED}")
     if framed:
-        found = {
-            each if isinstance(each, str) else f"x{j + 1}": X.iloc[:, j] for j, each in enumerate(X.columns)
-        }
-        require(len(found) == X.shape[1], f"{name}: two columns have one name; give each its own")
+        heads = [each if isinstance(each, str) else f"x{j + 1}" for j, each in enumerate(X.columns)]
+        found = {head: X.iloc[:, j] for j, head in enumerate(heads)}
+        twice = next((head for head in heads if heads.count(head) > 1), None)
+        require(twice is None, f"{name}: two columns have the name {twice!r}; give each its own")
     else:
         X = X.toarray() if hasattr(X, "toarray") else np.asarray(X)
         require(

@@ -114,7 +114,8 @@ def to_targets(values: Array, classes: tuple[Any, ...], task: str, where: str, l
         _refuse_infinite(numbers, where, place)
         return numbers
     if classes and isinstance(classes[0], str):
-        values = np.array([str(v).strip() for v in values], dtype=object)
+        truths = {"0": "False", "1": "True"} if {*classes} == {"False", "True"} else {}  # of a DataFrame
+        values = np.array([truths.get(text, text) for text in (str(v).strip() for v in values)], dtype=object)
     elif numbers is not None:
         _refuse_infinite(numbers, where, place)
         values = numbers

@@ -271,7 +271,7 @@ def of_networkx(graph: Any, *, connected: bool = True) -> Topology:
         return graph
     require(
         hasattr(graph, "nodes") and hasattr(graph, "edges"),
-        f"the network is a {type(graph).__name__}; give a networkx graph, or a text such as ring:20",
+        f"the network is of type {type(graph).__name__}; give a networkx graph, or a text such as ring:20",
     )
     return _checked(of_graph(graph), "the graph", connected)
 

@@ -204,7 +204,10 @@ def _predictions(told: Mapping[str, Any], z: Array) -> Array:
     if told["link"] == "identity":
         return z[:, 0]
     which = z.argmax(axis=1) if told["link"] == "softmax" else (z[:, 0] > 0).astype(int)
-    return np.array(told["classes"])[which]
+    classes = told["classes"]
+    if {*classes} == {"False", "True"}:  # as a program holds them
+        classes = [name == "True" for name in classes]
+    return np.array(classes)[which]
 
 
 def without(table: Table, refused: Mapping[int, str]) -> Table:
