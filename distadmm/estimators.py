@@ -258,6 +258,11 @@ class _Trained(_Binary):
     def _asked(self, classes: Any) -> dict[str, Any]:
         """The flags of the run, once nothing that its claim rests on is left open."""
         asked: dict[str, Any] = {"iterations": self.max_iter, "observe": "none", "progress": "none"}
+        for name in self.flags or {}:
+            if name in ("epsilon", "delta", "adjacency", "alpha"):
+                raise ValueError(
+                    f"flags has {name}; give epsilon, delta and adjacency by their own names, with all that is stated"
+                )
         if self.epsilon is not None:
             for name in self._stated:
                 if (classes if name == "classes" else getattr(self, name)) is None:

@@ -122,6 +122,9 @@ def test_a_budget_is_refused_until_all_of_its_claim_is_stated(kind, rows):
         kind(**whole).fit(*rows)
     with pytest.raises(ValueError, match="adjacency is given and epsilon is None"):
         kind(adjacency="replace").fit(*rows)
+    for name in ("epsilon", "alpha"):  # noise that is asked for otherwise rests on as much
+        with pytest.raises(ValueError, match=f"flags has {name}; give epsilon, delta and adjacency"):
+            kind(row_norm=1.0, flags={name: 1.0, "adjacency": "replace"}).fit(*rows)
     with pytest.raises(ValueError, match="epsilon is 0"):
         kind(**{**whole, "epsilon": 0.0}).fit(*rows, classes=(0, 1))
 
