@@ -24,8 +24,9 @@ from distadmm.privacy.accounting.events import Event
 from distadmm.privacy.accounting.objective_perturbation import ObjectivePerturbation
 from distadmm.privacy.ledger.tally import Tally
 from distadmm.privacy.noise import protected, release, sources
-from distadmm.problems.consensus import GeneralisedLinear, Problem
+from distadmm.problems.consensus import GeneralisedLinear
 from distadmm.problems.losses import Loss
+from distadmm.problems.rounding import Certain
 from distadmm.ranks.graph_network import Network, Roster
 
 CANARIES = ("worst", "label", "duplicate")
@@ -90,7 +91,7 @@ def _pairs(setting: Setting, victim: Array, neighbour: Array, runs: int) -> Node
         GeneralisedLinear(rows, np.ones(len(rows)), setting.loss, weight=weight, ridge=facts.ridge, divisor=1)
         for rows, weight in zip((victim, neighbour), setting.recipe.weight.tolist())
     ]
-    problem = Problem([pair[i % 2] for i in range(n)], tolerance=setting.tolerance)
+    problem = Certain([pair[i % 2] for i in range(n)], setting.tolerance)
 
     def table(values: tuple[Array | None, Array | None]) -> Array | None:
         return None if values[0] is None else np.tile(np.array(values, dtype=float), runs)

@@ -257,7 +257,7 @@ class Problem:
 
         # Small nodes of one shape are solved side by side, each as if it were alone.
         self.objectives, self.blocks = blocks(objectives)
-        self.tolerance, self.warm = tolerance, warm
+        self.tolerance, self.goal, self.warm = tolerance, tolerance, warm
         self.dimension: int = self.objectives[0].dimension
         self.residual: Array = np.zeros(len(self.objectives))  # of each node's latest solve
         self.seconds = 0.0  # spent in solves
@@ -268,7 +268,7 @@ class Problem:
 
     def anew(self, objectives: Iterable[Any] | None = None) -> Problem:
         """Solvers that remember nothing yet, over the same objectives or over others."""
-        return Problem(self.objectives if objectives is None else objectives, self.tolerance, warm=self.warm)
+        return type(self)(objectives or self.objectives, self.tolerance, warm=self.warm)
 
     def argmin(self, linear: Array, quadratic: Array, start: Array) -> Array:
         """argmin_f O_i(f) + <linear_i, f> + 1/2 f'Q_i f for each node i.
@@ -283,11 +283,11 @@ class Problem:
         f = np.empty_like(start)
         for rows, block in self.blocks:
             f[rows], self.residual[rows] = block.minimise(
-                linear[rows], quadratic[rows], start[rows], self.tolerance
+                linear[rows], quadratic[rows], start[rows], self.goal
             )
         for i, solver in self.solvers.items():
             Q = quadratic[i] if quadratic.ndim == 3 else quadratic[i].item()
-            f[i], self.residual[i] = solver.minimise(linear[i], Q, start[i], self.tolerance)
+            f[i], self.residual[i] = solver.minimise(linear[i], Q, start[i], self.goal)
         self.seconds += time.perf_counter() - began
         if not self.warm:
             self.forget()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from distadmm.algorithm import Array, Facts, Node
+from distadmm.algorithm import Array, Defaults, Facts, Node
 from distadmm.data.deal import Deal
 from distadmm.data.mapping import named_mappings
 from distadmm.data.source import BUNDLED, Source, open_source
@@ -231,8 +231,7 @@ def prepare(config: Config, world: World) -> Prepared:
         source = open_source(config.problem.data, world=world, **source_options(config))
         source.hold(network.nodes.tolist(), plan.facts.n_nodes, world)
         objectives = objectives_of(config, source, network.nodes, plan.facts)
-        output = config.privacy.wanted and config.privacy.mechanism == "output"
-        problem = Problem(objectives, config.problem.tolerance, warm=not output)
+        problem = _problem(config, objectives)
         if config.problem.test_data and world.is_root:
             source.test(sparse=source.wide)  # a bad file is told before anything is written
         if plan.conditions is not None and not config.algorithm.tree:
@@ -253,6 +252,16 @@ def prepare(config: Config, world: World) -> Prepared:
             agree(world.allgather(source.signature()))
     description = {"graph": plan.graph, "data": source.describe(), "phases": config.algorithm.phases}
     return Prepared(config, world, node, source, description, plan.links)
+
+
+def _problem(config: Config, objectives: Iterator[Any]) -> Problem:
+    privacy, tolerance = config.privacy, config.problem.tolerance
+    output = privacy.wanted and privacy.mechanism == "output"
+    if output or (privacy.wanted and privacy.form == "sound" and config.algorithm.house == Defaults.house):
+        from distadmm.problems.rounding import Certain
+
+        return Certain(objectives, tolerance, warm=not output)
+    return Problem(objectives, tolerance)
 
 
 def starts(config: Config, network: Network, dimension: int) -> Array:

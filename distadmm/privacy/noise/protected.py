@@ -311,7 +311,10 @@ class Protected(Unprotected):
         for i in np.flatnonzero(~(residual <= self.recipe.tolerance)).tolist():  # a NaN is no certificate
             if self._is_replay(i):
                 continue
-            found = f"a solve ended at gradient norm {residual[i]:.6g}, above {self.recipe.tolerance:g}"
+            found = (
+                f"a solve ended at gradient norm {residual[i]:.6g} with what rounding may hide, above "
+                f"{self.recipe.tolerance:g}"
+            )
             try:
                 self.books.ledgers[i].expose(found, iteration=k)
             except BudgetExhausted:
