@@ -74,8 +74,8 @@ def test_the_table_says_when_each_network_got_where_and_for_how_many_bytes(runs:
         summary = json.loads((runs / "plain" / row["setting"].replace(":", "") / "summary.json").read_text())
         for gap, name in ((1e-3, "0.001"), (1e-5, "1e-05")):
             first = next(line for line in lines if float(line["mean_model_gap"]) <= gap)
-            assert row[f"to {name}"] == first["iteration"]
-            assert float(row[f"MB to {name}"]) == pytest.approx(float(first["bytes"]) / 1e6, rel=0.05)
+            assert row[f"to gap {name}"] == first["iteration"]
+            assert float(row[f"MB to gap {name}"]) == pytest.approx(float(first["bytes"]) / 1e6, rel=0.05)
         assert float(row["gap of mean"]) == pytest.approx(summary["mean_model_gap"], rel=0.01, abs=1e-15)
         assert float(row["test error %"]) == pytest.approx(100 * summary["test_error"], abs=0.005)
         assert row["epsilon"] == "inf"
@@ -147,7 +147,7 @@ def test_a_gap_that_some_seeds_reach_says_how_many(runs: Path, capsys) -> None:
     ]
     between = sorted(first)[1]
     _, rows, _, _ = reported(capsys, runs / "noisy", "--out", "none", "--gaps", repr(between))
-    assert rows[1][f"to {between:g}"].endswith("(2 of 3)")
+    assert rows[1][f"to gap {between:g}"].endswith("(2 of 3)")
 
 
 def test_what_sets_runs_apart_is_named_and_nothing_else(runs: Path, tmp_path: Path) -> None:
@@ -284,7 +284,7 @@ def test_what_is_written_is_what_the_ending_says(ending: str, runs: Path, tmp_pa
     elif ending == ".svg":
         assert ET.fromstring(content).get("width") == "244.8pt"
     elif ending == ".md":
-        assert "| setting | MB to 0.001 | to 1e-06 |" in content.decode()
+        assert "| setting | MB to gap 0.001 | to gap 1e-06 |" in content.decode()
         assert "In every row: iterations = 40" in content.decode()
     else:
         lines = list(csv.DictReader(content.decode().splitlines())) if ending == ".csv" else []

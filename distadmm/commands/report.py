@@ -168,8 +168,8 @@ def table(found: Sequence[report_runs.Group], gaps: Sequence[float]) -> tuple[li
         head = steps.pop() if len(steps) == 1 else "iterations"
         columns[head] = [_range([trace.iterations for trace in group.traces]) for group in found]
     for gap in gaps if kind.gaps else ():
-        columns[f"to {gap:g}"] = [_reached(group, gap, "iteration") for group in found]
-        columns[f"MB to {gap:g}"] = [_reached(group, gap, "bytes", 1e-6) for group in found]
+        columns[f"to gap {gap:g}"] = [_reached(group, gap, "iteration") for group in found]
+        columns[f"MB to gap {gap:g}"] = [_reached(group, gap, "bytes", 1e-6) for group in found]
     columns |= {column.head: measured(column) for column in kind.columns}
     columns |= {
         "epsilon": [_range([t.epsilon for t in g.traces], rounded_up) for g in found],

@@ -12,7 +12,7 @@ from distadmm.commands.report_runs import Array, Group, Trace, file_name
 from distadmm.errors import InputError, sense_of
 from distadmm.files import read_npz
 from distadmm.graphs import draw as drawing
-from distadmm.graphs.figures import column, ink, save_for_paper
+from distadmm.graphs.figures import column, in_plain_numbers, ink, save_for_paper
 from distadmm.graphs.topology import Topology, load_changing
 from distadmm.privacy.accounting.statements import rounded_up
 from distadmm.privacy.accounting.trust import Trust
@@ -61,7 +61,9 @@ def _curves(found: Sequence[Group], curve: Curve) -> Picture | None:
     rounds = curve.x == "iteration" and {group.steps for group in found} == {"rounds"}
     x_label = "round" if rounds else curve.x_label
     ends = [(label, np.median([trace.last(curve.y) for trace in some])) for _, label, some in measured]
-    last = [f"{label}: {end * curve.y_unit:.4g}" for label, end in ends]
+    counted = curve.y == "nonzeros"
+    show = "{:.4g}" if counted else "{:#.4g}"
+    last = [f"{label}: {show.format(end * curve.y_unit)}" for label, end in ends]
     text = f"In the end: {'; '.join(last)}."
     text += " Bands: the range over seeds." * any(len(some) > 1 for _, _, some in measured)
     text += " Thin: the worst node." * bool(curve.worst)
@@ -84,8 +86,12 @@ def _curves(found: Sequence[Group], curve: Curve) -> Picture | None:
                 axis.fill_between(x, y.min(axis=0), y.max(axis=0), color=style["color"], alpha=0.15, lw=0)
         if curve.logarithmic:
             axis.set_yscale("log")
-        counted = curve.y == "nonzeros" and not curve.logarithmic
-        for one in [axis.xaxis] * (curve.x == "iteration") + [axis.yaxis] * counted:
+            low, high = axis.get_ylim()
+            if high < 100 * low:  # whole powers of ten would be too few
+                in_plain_numbers(axis.yaxis)
+        for one in [axis.xaxis] * (curve.x == "iteration") + [axis.yaxis] * (
+            counted and not curve.logarithmic
+        ):
             one.get_major_locator().set_params(integer=True)
         axis.set(xlabel=x_label, ylabel=curve.y_label)
 
@@ -118,6 +124,7 @@ def _spent(found: Sequence[Group], what: Column) -> Picture | None:
             axis.plot(*zip(*points), **{**style, "ls": "none", "label": setting})
         if most > 8 * least > 0:
             axis.set_xscale("log")
+            in_plain_numbers(axis.xaxis)
         elif most < 1.1 * least:  # one budget: no difference that can be seen is to be seen
             axis.set_xlim(0.8 * least, 1.2 * most)
         axis.set(xlabel="epsilon spent", ylabel=what.head)
@@ -155,6 +162,7 @@ def _by_trust(found: Sequence[Group]) -> Picture | None:
             axis.axhline(between - 0.5, color="#999999", lw=0.5)
         if max(every) > 8 * min(every) > 0:
             axis.set_xscale("log")
+            in_plain_numbers(axis.xaxis)
         axis.set(xlabel="epsilon", yticks=range(len(trusts)), yticklabels=trusts, ylabel="against")
         axis.set_ylim(-0.5, len(trusts) - 0.5)
 

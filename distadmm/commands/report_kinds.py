@@ -66,6 +66,7 @@ KINDS = {
         ),
         (
             ("gap of mean", "gap of mean: objective of the nodes' mean model over the optimum of all rows, minus 1."),
+            ("to gap", "to gap G: the first iteration at which it is G or less, and the MB sent by then."),
             ("test", "test error and loss: of the nodes' own models, mean over the nodes, and the worst node."),
             ("own rows", "own rows: those trained on, by a private evaluation, under noise."),
             ("epsilon", "epsilon: of the node that has spent most."),
