@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from distadmm import istdp, radmm, sharing
-from distadmm.commands import ledger
+from distadmm.commands import ledger, report
 from distadmm.data.source import open_source
 from distadmm.errors import DONE, USAGE, InputError
 from distadmm.methods.sharing import observe as of_parties
@@ -113,7 +113,16 @@ def test_consensus_says_what_was_observed_because_somebody_asked(
         f"{BESIDES}, for whoever sees the files of the run: objectives, losses and gap, and the test error."
         in shown(out, capsys)
     )
+    page = tmp_path / "page.html"
+    assert report.main([str(out), "--out", str(page)]) == DONE
+    told = (
+        "no epsilon covers the exact figures of private rows that --observe all computed, of 1 of the 1 runs"
+    )
+    assert told in capsys.readouterr().out
+    assert told in page.read_text()
     assert radmm.main([*RADMM, "--checkpoint-every", "2", "--out", str(tmp_path / "quiet")]) == DONE
+    assert report.main([str(tmp_path / "quiet"), "--out", str(page)]) == DONE
+    assert "--observe all computed" not in page.read_text()
     asked = ["--resume", str(tmp_path / "quiet"), "--iterations", "6", "--observe", "all"]
     assert radmm.main(asked) == USAGE
     assert "did not begin with --observe all" in capsys.readouterr().err

@@ -53,6 +53,11 @@ def _of_privacy(traces: Sequence[Trace]) -> list[str]:
             f"epsilon at delta {exactly(delta)} for {adjacency}, of the {KINDS[traces[0].kind].whose}: {whose}; "
             "what it assumes: python -m distadmm ledger show RUN"
         )
+    if looked_at := sum(trace.looked_at for trace in traces):
+        said.append(
+            f"no epsilon covers the exact figures of private rows that --observe all computed, of {looked_at} of the "
+            f"{len(traces)} runs: objectives, losses, gaps, errors of held-out rows, and their curves"
+        )
     said += dict.fromkeys(trace.statement for trace in traces if trace.in_short != trace.statement)
     if any(trace.statement == "simulation" for trace in traces):
         repeats = "simulation: noise that a seed repeats protects nobody"

@@ -90,6 +90,12 @@ class Trace:
         return str(self.summary.get("statement", "")) if self.summary else ""
 
     @property
+    def looked_at(self) -> bool:
+        """Whether secret noise protects its rows and figures of them without noise stand beside (--observe all)."""
+        asked = str(self.config.get("observe", "")).startswith("all")
+        return asked and math.isfinite(self.epsilon) and self.statement != "simulation"
+
+    @property
     def in_short(self) -> str:
         """The statement as a cell of a table says it; what is longer is a note."""
         return self.statement if len(self.statement) <= LONGEST else self.statement.partition(": ")[0]

@@ -157,7 +157,7 @@ def _note(one: _Read, witnesses: int, known: Mapping[str, Entered]) -> str:
     parts = [f"{len(found.entries)} entries", f"{tally.releases} releases", f"head {found.head[:16]}"]
     anchored = one.node in (run.heads if (run := known.get(tally.header["run"])) else {})
     parts.append(f"{witnesses} witness{'es' * (witnesses != 1)}" if witnesses else "no witness")
-    unknown = "no head in the account: whether its tail is whole only --heads tells"
+    unknown = "no head in the account: whether it was cut or written anew only --heads tells"
     parts.append("its head is in the account" if anchored else unknown)
     parts += [f"torn line {line} kept ({len(fragment)} bytes)" for line, fragment in found.fragments]
     if found.torn:
