@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from distadmm import radmm
+from distadmm import radmm, sharing
 from distadmm.commands import ledger as ledger_command
 from distadmm.errors import InputError
 from distadmm.files import read_json
@@ -130,3 +130,17 @@ def test_rows_at_two_nodes_cost_the_same_in_every_place(
     epsilon, by_trust, _ = told(tmp_path / "run", account, capsys)
     assert epsilon > 1.4
     assert math.isclose(by_trust["centre"], epsilon)
+
+
+@pytest.mark.parametrize("mechanism", ["v1", "v2", "s2"])
+def test_parties_tell_what_a_person_pays_whom_all_of_them_are_about(
+    mechanism: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """V2 has a sentence of the label and one of the columns: a person has both."""
+    noise = ["--mechanism", mechanism, "--epsilon", "1", "--adjacency", "replace", "--row-norm", "1"]
+    where = ["--data", "tiny", "--parties", "3", "--account", str(tmp_path / "account.jsonl")]
+    assert sharing.main([*where, *noise, "--out", str(tmp_path / "run"), "--progress", "none"]) == 0
+    summary, model = (read_json(tmp_path / "run" / name) for name in ("summary.json", "model.json"))
+    merged = json.loads(commanded(capsys, "merge", tmp_path / "run", "--json"))["epsilon"]
+    assert summary["epsilon"] == model["epsilon"] == pytest.approx(merged, rel=1e-3)
+    assert summary["epsilon"] >= merged > 1.4

@@ -95,10 +95,10 @@ KINDS = {
             ("objective/N", "objective/N: loss and regulariser of the parties' models together, a record."),
             ("party 1 alone", "alone: the test error of party 1's columns."),
             ("all in one place", "in one place: that of all columns, without a protocol."),
-            ("epsilon", "epsilon: of the party that has spent most; a person at several spends more (ledger show)."),
+            ("epsilon", "epsilon: of a person whom all messages are about (s1: of the party that spent most)."),
         ),
         Column("test error, %", "test_error", unit=100),
-        "party that has spent most",
+        "person whom all parties' messages are about (s1: party that spent most)",
         (_ROWS - {"rho", "clip"}) | {"lambda", "mean", "reg", "region", "key", "party_files"},
     ),
     "istdp": Kind(

@@ -257,7 +257,7 @@ def _said(how: str, size: float, privacy: dict[str, Any], run: Path, answering: 
     return [
         *([f"{READINGS['simulation']}; with secret noise of the same law:"] if simulated else []),
         f"each score is ({own}, {exactly(delta)})-DP for the person scored, whose columns all answering parties hold; "
-        f"one of the training records who is scored once has epsilon = {rounded_up(together)} in all",
+        f"one of the training records who is scored once has epsilon = {rounded_up(together)} in all for these columns",
         beside_scores(privacy["mechanism"]),
         f"to be scored again costs again; what all scores and the training cost: python -m distadmm ledger merge {run}",
     ]

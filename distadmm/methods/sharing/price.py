@@ -11,7 +11,7 @@ from distadmm.errors import require
 from distadmm.methods.sharing import private
 from distadmm.methods.sharing.messages import PrivacyOptions, agreement, given_bounds
 from distadmm.privacy.accounting import statements
-from distadmm.privacy.accounting.events import Adjacency, Leakage
+from distadmm.privacy.accounting.events import Adjacency, Event, Leakage
 from distadmm.privacy.accounting.scopes import Hypothesis, claim
 from distadmm.privacy.ledger.schedules import Committed
 from distadmm.privacy.noise.mechanism import source_of
@@ -109,7 +109,9 @@ def as_unchecked(price: Price, privacy: PrivacyOptions, file: str, worst: float,
 
 
 def _statements(price: Price, privacy: PrivacyOptions, star: Star) -> tuple[list[str], float, str]:
-    """One for all parties that claim the same, as ledgers compose; the most that one says, and why if infinite."""
+    """One for all parties that claim the same, as ledgers compose; what a person pays whom all of them are about, and
+    why if that is infinite."""
+    from distadmm.privacy.accounting import accountant
     from distadmm.privacy.ledger import compose
 
     parts = star.world.allgather(price.accounts)
@@ -120,16 +122,21 @@ def _statements(price: Price, privacy: PrivacyOptions, star: Star) -> tuple[list
         alike.setdefault((claimed.get("scope"), every[m].adjacency), []).append(every[m])
     reading: Any = "certificate" if privacy.noise == "secure" else "simulation"
     texts, worst, why = [], max((account.epsilon or 0.0 for account in every.values()), default=0.0), ""
+    of_all: list[Event] = []
     for group in alike.values():
         first, held = group[0], [compose.Node(compose.spending(each.schedule.events)) for each in group]
         blocks = {block.spent for block in compose.blocks(held, compose.NODES[first.scope][0])}
         claimed, terms = first.claim or {}, (first.adjacency, privacy.delta)
         found = [statements.of_claim(reading, claimed, each, *terms, committed=True) for each in blocks]
         spent = {one: one.would_be if reading == "simulation" else one.epsilon for one in found}
-        most = max(found, key=lambda one: spent[one])
+        most, block = max(zip(found, blocks), key=lambda one: spent[one[0]])
         texts.append(most.text)
+        of_all += block
         worst = max(worst, spent[most])
         why = why or (most.text if math.isinf(spent[most]) else "")
+    if len(alike) > 1 and math.isfinite(worst):  # each sentence is about a part of the person
+        adjacency = next(iter(alike.values()))[0].adjacency
+        worst = max(worst, accountant.epsilon(of_all, privacy.delta, adjacency))
     return texts, worst, why
 
 
