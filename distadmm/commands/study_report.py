@@ -90,6 +90,9 @@ def reading(options: Options, lines: Sequence[numbers.Line]) -> list[str]:
     said = [
         "mean over graphs and deals ±95 % (t, both factors); rank (range): the ranks that comparisons deal by deal do "
         "not tell apart, each at 95 %, not adjusted for their number; 'in a of b': the other runs ended before the gap",
+        f"to {options.gap:g}: until the objective of the nodes' mean model is that near to the optimum of all rows, "
+        "relative to it; mu: largest |eigenvalue| below 1 of a random walk on the network: the smaller, the sooner "
+        "neighbours agree",
         "rate: factor an iteration by which the models' movement shrinks in the second half of a run without noise; "
         "predicted: check's spectral radius at the optimum, where it applies: an asymptote, which a run may not reach",
     ]
