@@ -55,7 +55,9 @@ class Options(ShapeOfNodes):
     )
     weight: float = again(Data, "weight")
     rho: float = again(Data, "rho")
-    noise: str = again(Privacy, "noise", default="gamma")
+    noise: str = again(
+        Privacy, "noise", default="gamma", help="law of the noise; gamma: of its length, in any direction"
+    )
     iterations: int | None = flag(None, help="keep this number of iterations", at_least=1)
     eta: float | None = flag(None, help="keep this penalty", above=0)
     trust: str | None = again(groups.Shared, "trust", note="; forecasts every private method")

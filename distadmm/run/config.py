@@ -49,7 +49,7 @@ class Loop(Run):
     """How long to run, what to watch, what to keep."""
 
     iterations: int = again(Shared, "iterations", default=100, at_least=0, note="; an R-ADMM pair is two")
-    stop_tolerance: float | None = again(Shared, "stop_tolerance", note="; both residuals")
+    stop_tolerance: float | None = again(Shared, "stop_tolerance", note=": primal and dual, both")
     start: float = flag(
         0.0,
         help="f_i(0): normal numbers of this standard deviation, of --seed and the node alone, so public; 0: zeros",
@@ -109,7 +109,8 @@ class Privacy(Budget):
     )
     noise: str | None = flag(
         None,
-        help="gamma or gaussian (default: gamma once --epsilon or --alpha is given)",
+        help="law of the noise; gamma: of its length, in any direction (default: gamma once --epsilon or --alpha is "
+        "given)",
         choices=("gamma", "gaussian"),
     )
     mechanism: str = again(

@@ -58,7 +58,11 @@ class Run(Job):
     )
     checkpoint_every: int | None = flag(None, help="save the state every so many iterations", at_least=1)
     resume: str | None = flag(None, help="go on from the last checkpoint of this run directory")
-    progress: str = flag("auto", help="bar, lines, none, or auto", choices=("auto", "bar", "lines", "none"))
+    progress: str = flag(
+        "auto",
+        help="how a run shows how far it is; auto: by a bar on a terminal, else by lines",
+        choices=("auto", "bar", "lines", "none"),
+    )
     yield_: str = flag(
         "auto",
         help="how ranks wait: spin, yield, or auto (yield where there are more ranks than cores)",
@@ -91,7 +95,9 @@ class Budget:
     )
     delta: float = flag(1e-5, help="delta of all (epsilon, delta) statements", above=0, below=1)
     adjacency: str | None = flag(
-        None, help="what one record may do: add-remove, replace or label", choices=ADJACENCIES
+        None,
+        help="what one record may do: be added or removed, be replaced, or change its label",
+        choices=ADJACENCIES,
     )
     rng: str = flag(
         "secure",
@@ -117,7 +123,7 @@ class Shared:
         choices=("sound", "paper"),
         was={"form": {"right": "sound"}},
     )
-    method: str | None = flag(None, help="by which method")
+    method: str | None = flag(None, help="how the mapping is found")
     loss: str = flag("logistic", help="loss of a record: a name, or FILE.py:Name with a loss of yours")
     lambda_: float | None = flag(None, help="lambda: weight of the regulariser, or slope of the penalty at 0")
     intercept: bool = flag(False, help="fit an intercept")

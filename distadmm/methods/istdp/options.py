@@ -36,7 +36,7 @@ class Data(groups.Rows):
 @flag_group("model")
 class Model:
     loss: str = again(Shared, "loss", note=": logistic, huber, smooth-hinge, squared")
-    penalty: str = flag("mcp", help=f"one of {', '.join(PENALTIES)}", choices=PENALTIES)
+    penalty: str = flag("mcp", help="which penalty makes coefficients zero", choices=PENALTIES)
     lambda_: float | None = again(
         Shared,
         "lambda_",
@@ -69,12 +69,16 @@ class Privacy(Budget):
     gradient_norm: float = flag(
         1.0, help="C: norm to which each record's gradient is shortened", was={"clip": {}}
     )
-    steps: str = flag("bb", help="bb (from noisy gradients) or fixed", choices=("bb", "fixed"))
+    steps: str = flag(
+        "bb",
+        help="length of the steps; bb: Barzilai and Borwein's, from noisy gradients",
+        choices=("bb", "fixed"),
+    )
     step: float | None = flag(None, help="first step, or the fixed one (default: --shortest)")
     shortest: float | None = flag(None, help="alpha_min (default: 1/(c1 C^2), c1 the loss's curvature)")
     longest: float | None = flag(None, help="alpha_max (default: 20 times the shortest)")
     tail: float = flag(
-        0.0, help="share of the iterations, the last, whose mean is the model (default: the last alone)",
+        0.0, help="share of the iterations, the last, whose mean is the model; 0: the last alone",
         at_least=0, at_most=1,
     )  # fmt: skip
     form: str = again(Shared, "form", note="; paper: Algorithm 1, whose claim is refuted")

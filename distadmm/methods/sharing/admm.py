@@ -77,8 +77,14 @@ class Form:
     """The flags of every form, its start, and what the centre says after each iteration."""
 
     rho: float | None = flag(None, help="penalty; fixed when given (default: the curvature rule)", above=0)
-    rho_rule: str = flag("auto", help="auto, fixed or curvature", choices=("auto", "fixed", "curvature"))
-    tau: float | None = flag(None, help="proximal weight (default: 3/4 * 1.02 theta - 1)", at_least=0)
+    rho_rule: str = flag(
+        "auto",
+        help="how rho is set; auto: by the curvature rule, unless --penalty-rho fixes it",
+        choices=("auto", "fixed", "curvature"),
+    )
+    tau: float | None = flag(
+        None, help="tau: weight of the proximal term (default: 3/4 * 1.02 theta - 1)", at_least=0
+    )
     theta: str = flag("auto", help="overlap of the parties: auto, power, bound or a number in [1, M]")
     tolerance: float = flag(
         1e-4, help="stop when residual and movement are below this share of the predictions", at_least=0

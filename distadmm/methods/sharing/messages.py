@@ -22,7 +22,9 @@ VECTORS = ("s1", "s2", "s3")
 @struct
 class PrivacyOptions(Budget):
     message: str = flag(
-        "auto", help="vectors, or moments (the private default)", choices=("auto", "vectors", "moments")
+        "auto",
+        help="what parties send; auto: moments where they are private, else vectors",
+        choices=("auto", "vectors", "moments"),
     )
     mechanism: str | None = again(
         Shared,
