@@ -144,3 +144,7 @@ def test_parties_tell_what_a_person_pays_whom_all_of_them_are_about(
     merged = json.loads(commanded(capsys, "merge", tmp_path / "run", "--json"))["epsilon"]
     assert summary["epsilon"] == model["epsilon"] == pytest.approx(merged, rel=1e-3)
     assert summary["epsilon"] >= merged > 1.4
+    if mechanism != "s2":  # whose parties have no more than columns of the person
+        assert "one person's features at the answering parties replaced" in commanded(
+            capsys, "show", tmp_path / "run"
+        )

@@ -269,6 +269,7 @@ BAD = {
     "secure": (["--mechanism", "paper", "--sigma", "1", "--rng", "secure"], "nothing to keep secure"),
     "radius": (["--mechanism", "s3", "--epsilon", "1", "--radius", "-1"], "--radius is -1"),
     "form": (["--mechanism", "s1", "--epsilon", "1", "--form", "averaged"], "--form sound"),
+    "adjacency": (["--mechanism", "s1", "--epsilon", "1", "--adjacency", "add-remove"], "for replace alone"),
     "hide": (["--hide-labels"], "only --mechanism v2 protects labels"),
     "hide v1": (["--hide-labels", "--epsilon", "1"], "only --mechanism v2 protects labels"),
 }

@@ -10,8 +10,9 @@ from typing import Any
 
 from distadmm.commands.ledger_report import Book, cell, float_exact
 from distadmm.privacy.accounting.events import Adjacency, Event, event_from_json
+from distadmm.privacy.accounting.scopes import changed
 from distadmm.privacy.accounting.statements import EXACT, NOT_COVERED, exactly, weakest, worth
-from distadmm.privacy.accounting.trust import ADJACENCY_WORDS, common, composed, restated
+from distadmm.privacy.accounting.trust import common, composed, restated
 from distadmm.privacy.ledger import compose
 from distadmm.privacy.ledger.tally import doubted, is_committed, reading
 
@@ -64,7 +65,7 @@ def _together(runs: Sequence[Run], delta: float) -> dict[str, Any]:
         told.append({"run": run[0].header["run"], "nodes": len(each), "epsilon": spent})
     return {
         "adjacency": adjacency,
-        "adjacency_words": ADJACENCY_WORDS[adjacency],
+        "adjacency_words": changed(adjacency, [(book.header["claim"] or {}).get("scope") for book in books]),
         "trust": str(trust),
         "trust_words": trust.words,
         "nodes_compose": compose.NODES[scope][1],

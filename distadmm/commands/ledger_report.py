@@ -14,6 +14,7 @@ from typing import Any
 from distadmm.errors import require
 from distadmm.privacy.accounting import accountant, masked_statements
 from distadmm.privacy.accounting.events import Adjacency, Event, Leakage
+from distadmm.privacy.accounting.scopes import changed
 from distadmm.privacy.accounting.statements import (
     EXACT,
     NOT_COVERED,
@@ -24,7 +25,7 @@ from distadmm.privacy.accounting.statements import (
     weakest,
     worth,
 )
-from distadmm.privacy.accounting.trust import ADJACENCY_WORDS, composed
+from distadmm.privacy.accounting.trust import composed
 from distadmm.privacy.ledger import chain, compose, filter
 from distadmm.privacy.ledger.shelves import read_all
 from distadmm.privacy.ledger.tally import Tally, doubted, is_committed, reading, statement_kind
@@ -122,7 +123,7 @@ def _run(books: Sequence[Book], delta: float, records: int) -> dict[str, Any]:
     return {
         "run": books[0].header["run"],
         "adjacency": adjacency,
-        "adjacency_words": ADJACENCY_WORDS[adjacency],
+        "adjacency_words": changed(adjacency, [(book.header["claim"] or {}).get("scope") for book in books]),
         "trust": str(trust),
         "trust_words": trust.words,
         "scope": scope,

@@ -277,7 +277,10 @@ def _vectors(options: Options, star: Star, parts: Parts, problem: Problem) -> Pr
     model, form, privacy = options.model, options.solver.form(1), options.privacy
     assert privacy.mechanism is not None
     cls = find(privacy.mechanism, "star").cls
-    require(privacy.neighbours == "replace" or not cls.by_row, "S2 and S3 are proved for --adjacency replace")
+    require(
+        privacy.neighbours == "replace",
+        f"--adjacency {privacy.adjacency}: S1, S2 and S3 are proved for replace alone; give --adjacency replace",
+    )
     require(model.name == "corrected", "S1, S2 and S3 know --form sound and --algorithm admm")
     row, note = dict.fromkeys(star.home, 1.0), ""
     if cls.by_row:  # S1 bounds nothing row by row

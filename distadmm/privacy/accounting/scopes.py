@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple
 
 from distadmm.errors import require
+from distadmm.privacy.accounting.trust import ADJACENCY_WORDS
 
 By = Literal["code", "flag", "schema", "bundled", "declared", "nobody"]
 VERIFIED: tuple[By, ...] = ("code", "flag", "schema", "bundled")
@@ -99,6 +100,10 @@ _CHANGES = {
 }
 _OF_NODES = {**_CHANGES, "node": "replacing all rows"}
 _OF_FEATURES = {"replace": "replacing one person's features at these parties", "add-remove": "blanking them"}
+FEATURE_WORDS = {  # where a person is known to be in the table, by those who hold the other columns
+    "replace": "one person's features at the answering parties replaced",
+    "add-remove": "one person's features at the answering parties blanked",
+}
 _FEATURES = "labels and N public; local models and predictions not covered"
 _ANSWERS = "the number of records, the labels and party 1's columns known; for {releases}"
 
@@ -180,6 +185,13 @@ SCOPES = {
         {"replace": "replacing one record, n public", "add-remove": "add/remove, fixed divisor n-hat"},
     ),
 }
+
+
+def changed(adjacency: str, scopes: Iterable[str | None]) -> str:
+    """What one record may do, in the words of ledgers whose claims are of these `scopes`."""
+    of_features = {name in SCOPES and SCOPES[name].adjacencies is _OF_FEATURES for name in scopes}
+    words = [FEATURE_WORDS.get(adjacency) if which else None for which in sorted(of_features)]
+    return " | ".join(dict.fromkeys(each or ADJACENCY_WORDS[adjacency] for each in words))
 
 
 class Hypothesis(NamedTuple):
