@@ -91,11 +91,12 @@ def listing() -> str:
     from distadmm.graphs.topology import GENERATORS, bundled
 
     lines = ["algorithms (--algorithm):"]
+    width = max(map(len, names()))
     for name in names():
         entry = find(name)
         text = (entry.cls.__doc__ or "").strip().splitlines()[0]
         notes = ["private form"] * entry.private + ["recycles"] * (entry.phases == 2)
-        lines.append(f"  {name:<10} {text} [{', '.join(notes)}]")
+        lines.append(f"  {name:<{width}}  {text}" + f" [{', '.join(notes)}]" * bool(notes))
     lines += ["data (--data):", f"  {', '.join(BUNDLED)}, or a file of yours"]
     lines += ["networks (--topology):", f"  {', '.join(bundled())}", f"  generators: {', '.join(GENERATORS)}"]
     return "\n".join(lines)

@@ -223,6 +223,8 @@ def _block(run: dict[str, Any], delta: float, records: int, rows: int) -> Iterab
         odd = [f"{node[key]} {what}" for key, what in _ODD.items() if node[key]]
         if odd:
             yield f"node {node['node']}: {', '.join(odd)}"
+    if run["statement"] == "certificate" and "odometer" in {node["statement"] for node in nodes}:
+        yield "odometer: what a node has taken so far of its budget, which is what is certified"
     for budget in sorted({node["budget"] for node in run["nodes"]} - {None}):
         yield f"budget of a node, kept by a proved filter: {budget}"
     total = run["together"]

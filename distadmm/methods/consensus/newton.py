@@ -78,7 +78,7 @@ class Memory(NamedTuple):
 @register("newton")
 @dataclass(frozen=True)
 class Newton:
-    """The recursion of this module."""
+    """Newton's method on sums over a spanning tree: a handful of rounds, whatever the graph."""
 
     flags_title = "algorithm"
     tree: ClassVar[bool] = True
