@@ -54,8 +54,8 @@ def test_the_sentence_of_radmm():
     assert found.epsilon == spent
     assert found.published == published_epsilon([SOLVED], "replace") > 20
     assert found.text == (
-        f"All messages of all ranks together are ({rounded_up(spent)}, 1e-05)-DP for replacing one record held by one "
-        "rank, against any coalition of other ranks, for the committed 50 releases, weight C/B fixed, solves certified "
+        f"All messages of all nodes together are ({rounded_up(spent)}, 1e-05)-DP for replacing one record held by one "
+        "node, against any coalition of other nodes, for the committed 50 releases, weight C/B fixed, solves certified "
         "to 1e-10 with output noise 0.001. Derivation not peer-reviewed; exact arithmetic."
     )
     assert found.not_covered == NOT_COVERED

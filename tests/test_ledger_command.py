@@ -149,7 +149,7 @@ VERIFIED = [
 @pytest.mark.parametrize(
     ("how", "says"),
     [
-        ({}, "replacing one record held by one rank, against any coalition of other ranks"),
+        ({}, "replacing one record held by one node, against any coalition of other nodes"),
         ({"missing": 1}, "No guarantee, epsilon = infinity: not verified"),
         ({"mode": "simulation"}, "SIMULATION: noise from a seed guarantees nothing; epsilon = infinity."),
         ({"late": True}, "Spent so far; after a stop that depended on data this is no guarantee."),

@@ -109,14 +109,14 @@ _ANSWERS = "the number of records, the labels and party 1's columns known; for {
 
 SCOPES = {
     "radmm": Scope(
-        "All messages of all ranks together are {claim} for {change} held by one rank, against any coalition of other "
-        "ranks, for {releases}, weight C/B fixed, {solves}. Derivation not peer-reviewed.",
+        "All messages of all nodes together are {claim} for {change} held by one node, against any coalition of other "
+        "nodes, for {releases}, weight C/B fixed, {solves}. Derivation not peer-reviewed.",
         _NODES,
         _CHANGES,
     ),
     "radmm-output": Scope(
-        "All messages of all ranks together are {claim} for {change} held by one rank, against any coalition of other "
-        "ranks, for {releases}, each the minimiser under noise, weight C/B fixed, solves certified{certified}.",
+        "All messages of all nodes together are {claim} for {change} held by one node, against any coalition of other "
+        "nodes, for {releases}, each the minimiser under noise, weight C/B fixed, solves certified{certified}.",
         (*_NODES, "bounded-gradient", "certified-gradient"),
         _CHANGES,
     ),
