@@ -264,7 +264,7 @@ FORMS = {  # programme, flags, words of its sentences, hypotheses that its ledge
     "s2": (sharing, [*VECTORS, "--mechanism", "s2"], ["All messages of all parties"], {"strong-convexity"}),
     "s3": (sharing, [*VECTORS, "--mechanism", "s3"], ["outside party 1"], {"strong-convexity"}),
     "output": (radmm, [*OUTPUT, "--alpha", "9"], ["each the minimiser under noise"], {"bounded-gradient"}),
-    "gamma": (radmm, [*GRAPH, "--epsilon", "2"], ["All messages of all ranks"], {"one-signed-slope"}),
+    "gamma": (radmm, [*GRAPH, "--epsilon", "2"], ["All messages of all nodes"], {"one-signed-slope"}),
     "gaussian": (
         radmm,
         [*GRAPH, "--alpha", "0.05", "--noise", "gaussian"],
