@@ -32,6 +32,16 @@ def tail(d, s, l):
     return sum(parts) / special.beta((d - 1) / 2, 0.5)
 
 
+@pytest.mark.parametrize("d", [2, 3, 4, 9, 14, 22, 41, 50, 106, 121, 122, 3000])
+def test_the_incomplete_beta_function_is_that_of_the_library(d):
+    half = (d - 1) / 2
+    x = np.concatenate([[0.0, 0.5, 1.0], np.linspace(0, 1, 9001), 10.0 ** np.linspace(-12, -0.3, 900)])
+    known = special.betainc(half, half, x)
+    np.testing.assert_allclose(knorm.beta_below(half, x), known, rtol=3e-13, atol=1e-290)
+    np.testing.assert_array_equal(knorm.beta_below(half, x.reshape(8, -1)).ravel(), knorm.beta_below(half, x))
+    assert knorm.beta_below(half, x[[0, 2]]).tolist() == [0.0, 1.0]
+
+
 @pytest.mark.parametrize(
     ("d", "s"), [(1, 0.7), (2, 0.44), (2, 3.0), (3, 1.0), (5, 0.4), (20, 2.0), (105, 0.4375)]
 )

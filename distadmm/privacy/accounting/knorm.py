@@ -33,6 +33,11 @@ _LARGEST = 700.0  # e^eps is taken no larger: what is subtracted is then too sma
 _NEAR = 1e-100  # radii below this quantile are not integrated; their mass is charged
 _OUTER = 1e-40  # beyond this one neither: what is integrated falls with the radius
 
+# The incomplete beta function, in which most of the time goes.
+_STEEPEST = 60.0  # the largest exponent: with larger ones powers lose digits
+_DEGREES = (24, 32, 48, 64)
+_AT_ONCE = 8192  # numbers, which stay in the cache
+
 
 def hockey_stick(dimension: int, s: float, eps: Array) -> Array:
     """h(eps) for eps >= 0, never below the true value."""
@@ -93,10 +98,10 @@ def _hockey_stick(dimension: int, s: float, eps: Array, nodes: int) -> tuple[Arr
     far = (s + eps)[:, None]
 
     def cap(r: Array, u: Array) -> Array:
-        return special.betainc(half, half, np.minimum(c[:, None] * (1 + far / (2 * r)), 1.0))
+        return beta_below(half, np.minimum(c[:, None] * (1 + far / (2 * r)), 1.0))
 
     def rest(r: Array, u: Array) -> Array:
-        return special.betainc(half, half, c[:, None] * (u * u / r))
+        return beta_below(half, c[:, None] * (u * u / r))
 
     above = special.gammainc(dimension, kink) + _over_radius(dimension, kink, nodes, cap)
     below = _over_radius(dimension, (s + eps) / 2, nodes, rest)
@@ -117,13 +122,13 @@ def _hockey_stick_sign_free(dimension: int, s: float, eps: Array, nodes: int) ->
     c = (s - l) / (2 * s)
 
     def cap(r: Array, u: Array) -> Array:
-        return special.betainc(half, half, np.minimum(c * (1 + (s + l) / (2 * r)), 0.5))
+        return beta_below(half, np.minimum(c * (1 + (s + l) / (2 * r)), 0.5))
 
     def inner(r: Array, u: Array) -> Array:
-        return special.betainc(half, half, u * u / (2 * r))
+        return beta_below(half, u * u / (2 * r))
 
     def outer(r: Array, u: Array) -> Array:
-        return special.betainc(half, half, c * np.maximum(1 - (s + l) / (2 * r), 0.0))
+        return beta_below(half, c * np.maximum(1 - (s + l) / (2 * r), 0.0))
 
     above = special.gammainc(dimension, kink) + 2 * _over_radius(dimension, kink, nodes, cap)
     near = _over_radius(dimension, np.full_like(kink, s), nodes, inner, until=turn)
@@ -145,6 +150,48 @@ def _over_radius(dimension: int, start: Array, nodes: int, integrand, until: Arr
     r = begin[:, None] + u * u
     values = np.exp(_log_gamma_density(dimension, r)) * integrand(r, u) * 2 * u
     return np.where(finite, (values @ weight) * (last - first), 0.0)
+
+
+def beta_below(half: float, x: Array) -> Array:
+    """P(b < x) of b ~ Beta(half, half), to 3e-13 of itself: with y the smaller of x and 1 - x,
+
+        P(b < y) = (4 y (1 - y))^half G(y),    G(y) = G(0) sum_n y^n prod_(i<n) (2 half + i) / (half + 1 + i),
+
+    where G is smooth up to 1/2 and of Chebyshev terms that soon vanish.
+    """
+    series = _beta_series(half) if half <= _STEEPEST else None
+    if series is None:
+        return np.asarray(special.betainc(half, half, x))
+    found = np.empty(x.shape)
+    given, put = x.reshape(-1), found.reshape(-1)
+    for first in range(0, given.size, _AT_ONCE):
+        some = given[first : first + _AT_ONCE]
+        y = np.minimum(some, 1.0 - some)
+        with np.errstate(divide="ignore"):  # at 0
+            lower = np.exp(half * np.log(4.0 * y * (1.0 - y)))
+        lower *= np.polynomial.chebyshev.chebval(4.0 * y - 1.0, series)
+        put[first : first + _AT_ONCE] = np.where(some <= 0.5, lower, 1.0 - lower)
+    return found
+
+
+@lru_cache(maxsize=64)
+def _beta_series(half: float) -> Array | None:
+    """Coefficients of G over [0, 1/2]; None: more are needed."""
+
+    def terms(t: Array) -> Array:
+        y = (t + 1.0) / 4.0
+        term, total, n = np.ones_like(y), np.ones_like(y), 0
+        while (term > 1e-18 * total).any():
+            term = term * (2 * half + n) / (half + 1 + n) * y
+            total, n = total + term, n + 1
+        return total
+
+    at_zero = math.exp(-math.log(half) - special.betaln(half, half) - half * math.log(4.0))
+    for degree in _DEGREES:
+        found = np.polynomial.chebyshev.chebinterpolate(terms, degree)
+        if np.abs(found[-3:]).max() <= 1e-15 * found[0]:
+            return np.asarray(at_zero * found)
+    return None
 
 
 @lru_cache(maxsize=4)
