@@ -188,9 +188,9 @@ def _beta_series(half: float) -> Array | None:
 
     at_zero = math.exp(-math.log(half) - special.betaln(half, half) - half * math.log(4.0))
     for degree in _DEGREES:
-        found = np.polynomial.chebyshev.chebinterpolate(terms, degree)
+        found: Array = np.polynomial.chebyshev.Chebyshev.interpolate(terms, degree).coef
         if np.abs(found[-3:]).max() <= 1e-15 * found[0]:
-            return np.asarray(at_zero * found)
+            return at_zero * found
     return None
 
 
