@@ -427,7 +427,8 @@ SENTENCE = (
     "masked sums within mu^2 = 0.07186; rounds lost on the way, whoever caused it, are paid for. Computational: key "
     "agreement, masks and hashes are assumed unbroken. The figure for 5 colluders assumes that nobody changed keys on "
     "the way. If somebody did: (4.572, 1e-05). Against all 19 other nodes: (4.572, 1e-05)-DP. Derivation not "
-    "peer-reviewed. Not covered: losses and diagnostics on private data, preprocessing, hyper-parameter choice, "
+    "peer-reviewed. The owner of a rank sees all its nodes: any set of owners that together hold at most 5 nodes. "
+    "Not covered: losses and diagnostics on private data, preprocessing, hyper-parameter choice, "
     "timing, aborts, nodes corrupted during the run."
 )
 
@@ -440,7 +441,7 @@ def test_other_coalitions_have_other_sentences() -> None:
     assert "without masks: no assumption on any other node." in said(coalition=19)
     assert "Computational" not in said(coalition=19)
     assert "Against any one other node: (" in said(coalition=0)
-    assert "here one rank holds up to 4" in said(hosted=4)
+    assert "one rank held up to 4 when the run began" in said(hosted=4)
     assert "Keys are pinned." in said(pinned=True)
     assert "is (1.0000, 1e-05)-DP for" in said(epsilon=0.01)  # what mu costs, whatever stands beside it
     spent = [SharedDiscreteGaussian(2**20, 1, 2.0**10, "gradient", 3, 5, 20, 18, 0)]

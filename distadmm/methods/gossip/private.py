@@ -101,7 +101,8 @@ def against(trust: str, nodes: int, gone: int = 0, hosted: int = 1) -> str:
     away = f", while up to {gone} others are away in a round" if gone else ""
     if colluding < 0:
         return f"whoever sees what travels and holds no node{away}"
-    owner = f"; the owner of a rank has all its nodes, here up to {hosted}" if hosted > 1 else ""
+    # A run may be taken up again on other ranks, and its ledgers keep what was said at first.
+    owner = "; the owner of a rank has all its nodes" + f", up to {hosted} when the run began" * (hosted > 1)
     return f"any {colluding:.0f} of the {nodes} nodes together (the reader's own node counts as one{away}{owner})"
 
 

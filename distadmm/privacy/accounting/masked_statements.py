@@ -78,12 +78,10 @@ def sentence(
     )
     if c == 0:
         said += f" Against any one other node: {bound(shares[1], delta)}."
-    if sums["hosted"] > 1:
-        said += (
-            f" The owner of a rank sees all its nodes: any set of owners that together hold at most {c} nodes; here "
-            f"one rank holds up to {sums['hosted']}."
-        )
-    return said
+    # A run may be taken up again on other ranks, and its ledgers keep what was said at first.
+    at_first = f"; one rank held up to {sums['hosted']} when the run began" if sums["hosted"] > 1 else ""
+    owners = f"any set of owners that together hold at most {c} nodes{at_first}"
+    return f"{said} The owner of a rank sees all its nodes: {owners}."
 
 
 def shares_of(sums: Mapping[str, Any], delta: float) -> dict[int, float]:
@@ -102,7 +100,9 @@ def shares_in_words(facts: Mapping[str, Any], shares: Mapping[int, float]) -> li
     hosted, last = facts["hosted"], max(shares)
     if hosted > 1 and len(shares) > 1:
         owners = {o: shares[min(o * hosted, last)] for o in range(-(-last // hosted) + 1)}
-        lines.append("epsilon by number of owners who collude: " + _row(owners))
+        lines.append(
+            "epsilon by number of owners who collude, as ranks were when the run began: " + _row(owners)
+        )
     return lines
 
 
