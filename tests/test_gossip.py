@@ -44,7 +44,7 @@ from distadmm.privacy.accounting.trust import ANY, Trust, common, restated
 from distadmm.privacy.ledger import compose, shelves
 from distadmm.privacy.noise import masks, pairwise
 from distadmm.privacy.noise.sources import Simulation
-from distadmm.problems.consensus import GeneralisedLinear, Softmax
+from distadmm.problems.consensus import GeneralisedLinear, Problem, Softmax
 from distadmm.problems.losses import LOSSES
 from distadmm.ranks.graph_network import Network
 from distadmm.ranks.world import World
@@ -115,6 +115,24 @@ def test_no_record_moves_a_gradient_by_more_than_is_charged(
     Of.node.problem.objectives = [type("", (), {"scale": 7.0 / 6})]  # type: ignore[attr-defined]
     moved = np.linalg.norm(gradient(X, y) - gradient(X_other[keep], y_other[keep]))
     assert moved <= sensitivities(Of, clip)[0] * (1 + 1e-12)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("rho", [1.0, 2.0**49 + 0.125])
+def test_a_ridge_however_large_leaves_a_record_its_reach(rho: float) -> None:
+    """Beside the ridge's part of 2^52 + 1, gradients of rows would be whole numbers: .49 is 0, and .5 is 1."""
+    X, sent = np.ones((50, 1)), []
+    config = radmm.configure("gossip", **{**RUN, "adjacency": "replace", "gradient_clip": "0.5"})
+    recipe = SimpleNamespace(adjacency="replace")
+    release = SimpleNamespace(private=True, recipe=recipe, noisy=lambda k, data: sent.append(data[0]) or data)
+    for last in (1.0, -1.0):
+        X[-1] = last
+        of = GeneralisedLinear(X.copy(), np.ones(50), LOSSES["logistic"], ridge=rho)
+        node: Any = SimpleNamespace(
+            problem=Problem([of]), release=release, facts=SimpleNamespace(weight=1.0, ridge=rho)
+        )
+        config.algorithm.gradients(1, np.full((1, 1), -8.0), node, SimpleNamespace(clip=0.5))
+    charged = sensitivities(SimpleNamespace(config=config, node=node), 0.5)[0]  # type: ignore[arg-type]
+    assert 0.49 * charged < np.linalg.norm(sent[0] - sent[1]) <= charged
 
 
 def test_the_ledger_is_charged_what_is_drawn(tmp_path: Path) -> None:

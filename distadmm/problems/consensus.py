@@ -40,14 +40,8 @@ class Weighted:
     """weight/B sum_n loss_n(f) + ridge/2 |f|^2 over one node's rows; B is their number, or `divisor`."""
 
     def __init__(
-        self,
-        rows: int,
-        dimension: int,
-        *,
-        weight: float = 1.0,
-        ridge: float = 0.0,
-        divisor: int | None = None,
-    ):
+        self, rows: int, dimension: int, *, weight: float = 1.0, ridge: float = 0.0, divisor: int | None = None,
+    ):  # fmt: skip
         self.rows, self.dimension, self.ridge = rows, dimension, ridge
         # The weight w = C/B of one record.  A public divisor B keeps it the same when a record comes or goes.
         self.scale = weight / (divisor or rows)
@@ -55,6 +49,13 @@ class Weighted:
     def data_loss(self, f: Array) -> float:
         """Mean loss of the rows."""
         raise NotImplementedError
+
+    def rows_grad(self, f: Array, most: float = np.inf) -> Array:
+        """The gradient without the ridge's part; `most`: to which each slope is cut, and so that of a row of norm 1."""
+        raise NotImplementedError
+
+    def grad(self, f: Array, most: float = np.inf) -> Array:
+        return self.rows_grad(f, most) + self.ridge * f
 
     def value(self, f: Array) -> float:
         return self.scale * self.rows * self.data_loss(f) + 0.5 * self.ridge * float(f @ f)
@@ -82,12 +83,11 @@ class Linear(Weighted):
             self._loss = f.tobytes(), float(np.add.reduce(self.loss.value(scores, self.y))) / self.rows
         return self._loss[1]
 
-    def grad(self, f: Array, most: float = np.inf) -> Array:
-        """`most`: to which each slope is cut, and so the gradient of a row no longer than 1."""
+    def rows_grad(self, f: Array, most: float = np.inf) -> Array:
         slope = self.loss.slope(self.scores(f), self.y)
         if most < np.inf:
             slope = np.clip(slope, -most, most)
-        return self._backward @ (self.scale * slope) + self.ridge * f  # type: ignore[no-any-return]
+        return self._backward @ (self.scale * slope)  # type: ignore[no-any-return]
 
 
 class GeneralisedLinear(Linear):
@@ -191,7 +191,7 @@ class Softmax(Weighted):
     def _scores(self, f: Array) -> Array:
         return self.A @ f.reshape(self.classes, -1).T
 
-    def _probabilities(self, f: Array) -> Array:
+    def probabilities(self, f: Array) -> Array:
         scores = self._scores(f)
         weights = np.exp(scores - scores.max(axis=1, keepdims=True))
         return weights / weights.sum(axis=1, keepdims=True)
@@ -202,15 +202,15 @@ class Softmax(Weighted):
         total = top + np.log(np.exp(scores - top[:, None]).sum(axis=1))
         return float(np.mean(total - scores[np.arange(self.rows), self.y]))
 
-    def grad(self, f: Array, most: float = np.inf) -> Array:
-        excess = self._probabilities(f)
+    def rows_grad(self, f: Array, most: float = np.inf) -> Array:
+        excess = self.probabilities(f)
         excess[np.arange(self.rows), self.y] -= 1.0
         if most < np.inf:
             excess *= np.minimum(1.0, most / np.maximum(np.linalg.norm(excess, axis=1), 1e-300))[:, None]
-        return self.scale * (excess.T @ self.A).ravel() + self.ridge * f
+        return self.scale * (excess.T @ self.A).ravel()  # type: ignore[no-any-return]
 
     def hess(self, f: Array) -> Array:
-        p, K, d = self._probabilities(f), self.classes, self.A.shape[1]
+        p, K, d = self.probabilities(f), self.classes, self.A.shape[1]
         H = np.empty((K, d, K, d))
         for a in range(K):
             for b in range(a, K):
@@ -273,10 +273,8 @@ class Problem:
     def argmin(self, linear: Array, quadratic: Array, start: Array) -> Array:
         """argmin_f O_i(f) + <linear_i, f> + 1/2 f'Q_i f for each node i.
 
-        A node's first solve begins at `start_i`, any other where its last one ended; where the problem is not `warm`,
-        every solve begins at `start_i`.
-
-        Q_i is quadratic[i], a number (standing for a multiple of the identity) or a matrix; one number is that of all.
+        A node's first solve begins at `start_i`, and so does any other where the problem is not `warm`, else where the
+        last one ended.  Q_i is quadratic[i], a multiple of the identity or a matrix; one number is that of all.
         """
         began = time.perf_counter()
         quadratic = np.full((len(start), 1), quadratic) if np.ndim(quadratic) == 0 else quadratic

@@ -181,21 +181,21 @@ class Noisy:
         """Those of the nodes here as they may be used: clipped, under noise that was paid for."""
         release = cast(Any, node.release)
         whole = release.private and release.recipe.adjacency == "node"
-        g = self.raw(k, points, np.inf if whole else use.clip, node, use)
+        data = self.raw(k, points, np.inf if whole else use.clip, node, use)
         if not release.private:
             release.expose(k, "gradients without noise")
-            return g
-        known = self.known(points, node)
-        data = g - known
+            return data
         if whole:
             length = np.sqrt(np.einsum("ij,ij->i", data, data))[:, None]
             data = data * np.minimum(1.0, use.clip * _UNIT / np.maximum(length, use.clip))
-        return cast(Array, release.noisy(k, data) + known)
+        return cast(Array, release.noisy(k, data) + self.known(points, node))
 
     def raw(self, k: int, points: Array, clip: float, node: Node, use: Constants) -> Array:
-        """The gradients of O_i/C, each record's part cut to `clip`."""
+        """The gradients of O_i/C, each record's part cut to `clip`; under noise without what is `known`, beside which
+        they might have no digits left."""
         cut = (clip,) if clip < np.inf else ()  # an objective of one's own need not know of it
-        rows = [each.grad(row, *cut) for each, row in zip(node.problem.objectives, points)]
+        part = "rows_grad" if node.release.private else "grad"
+        rows = [getattr(each, part)(row, *cut) for each, row in zip(node.problem.objectives, points)]
         return np.stack(rows) / node.facts.weight
 
     def known(self, points: Array, node: Node) -> Array | float:
