@@ -75,6 +75,7 @@ def test_a_private_run_is_the_same_on_sparse_rows(rows, sparse, mechanism):
         "adjacency": "replace",
         "rng": "simulation",
         "mechanism": mechanism,
+        "tolerance": 1e-10,
     }
     known = distadmm.solve("radmm", **how)
     sparse()
