@@ -1,5 +1,7 @@
 """scikit-learn's own checks, and what the estimators promise beyond them."""
 
+import pickle
+
 import numpy as np
 import pytest
 
@@ -52,6 +54,9 @@ def test_without_a_seed_the_noise_is_secure():
     assert first.ledger_.mode == "secure"
     assert first.epsilon_ <= 2.0
     assert "-DP for replacing one record" in first.statement_
+    kept = pickle.loads(pickle.dumps(first))
+    assert (kept.statement_, kept.epsilon_) == (first.statement_, first.epsilon_)
+    np.testing.assert_array_equal(kept.predict(problem.X), first.predict(problem.X))
 
 
 def test_bad_parameters_are_value_errors():

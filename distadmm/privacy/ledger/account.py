@@ -72,6 +72,10 @@ class Account:
             None  # the file as it was left: its hash, its last line
         )
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """As an estimator is pickled: the same file, of which nothing was read yet."""
+        return Account, (self.path if self.named else None,)
+
     def key(self) -> bytes:
         """By which rows are named: the owner's own on this machine, or the one that lies beside the named file."""
         return local_key(f"{self.path}.key" if self.named else None)
