@@ -198,6 +198,7 @@ def test_a_dry_run_tells_no_number_of_rows_that_is_protected(tmp_path: Path, cap
             assert radmm.main([*words, "--adjacency", adjacency]) == DONE
             shown.append(capsys.readouterr().out)
         assert "2 columns" in shown[0]
+        assert "a SIMULATION: seeded noise, no guarantee" in shown[0]
         assert (shown[0] != shown[1]) == told
 
 

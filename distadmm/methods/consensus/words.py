@@ -66,7 +66,7 @@ def _planned_loss(prepared: Prepared, plan: Plan | None) -> str:
     delta = prepared.config.privacy.delta
     if plan is None or plan.recipe.unverified:
         why = "no noise was asked for (--epsilon, --adjacency)" if plan is None else plan.recipe.unverified
-        return planned_loss(math.inf, delta, "", math.inf, 0, why)
+        return f"unbounded: {why}"
 
     from distadmm.privacy.accounting import accountant
 
@@ -76,7 +76,8 @@ def _planned_loss(prepared: Prepared, plan: Plan | None) -> str:
         published = max(published, accountant.published_epsilon(list(events), adjacency))
     worst, published = max(prepared.world.allgather((worst, published)))
     count = sum(event.releases for event in plan.schedules[0].events)
-    return planned_loss(worst, delta, adjacency, published, count)
+    seeded = prepared.config.privacy.rng != "secure"
+    return planned_loss(worst, delta, adjacency, published, count, seeded=seeded)
 
 
 def said(prepared: Prepared, plan: Plan | None, node: Any, outcome: Any) -> list[str]:

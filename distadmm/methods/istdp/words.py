@@ -7,7 +7,7 @@ from typing import Any
 from distadmm.data.rows import Rows
 from distadmm.methods.istdp import fit, printed, release
 from distadmm.methods.istdp.options import Options
-from distadmm.privacy.accounting.statements import refuted, rounded_up
+from distadmm.privacy.accounting.statements import SEEDED, exactly, refuted, rounded_up
 from distadmm.privacy.noise.release import UNCHECKED
 from distadmm.problems.losses import foreign
 
@@ -31,8 +31,8 @@ def outlook(options: Options, rows: Rows, price: release.Price | None) -> str:
     elif privacy.form == "paper":
         lines.append(f"privacy        {refuted(plan.epsilon, plan.delta, printed.REFUTED)}")
     else:
-        bound = f"epsilon {rounded_up(price.epsilon)} at delta {plan.delta:g} ({plan.adjacency})"
-        seeded = "; a SIMULATION: seeded noise, no guarantee" if privacy.rng == "simulation" else ""
+        bound = f"epsilon {rounded_up(price.epsilon)} at delta {exactly(plan.delta)} ({plan.adjacency})"
+        seeded = SEEDED if privacy.rng == "simulation" else ""
         lines.append(f"privacy        {bound} for all iterates together{seeded}")
     return "\n".join([*lines, "messages       none leave: one process holds the rows"])
 

@@ -258,6 +258,9 @@ def told(by_trust: Mapping[str, float], delta: float) -> list[str]:
     return [f"epsilon at delta {exactly(delta)} by who may collude: {words}"]
 
 
+SEEDED = "; a SIMULATION: seeded noise, no guarantee"
+
+
 def loss_in_words(summary: Mapping[str, Any]) -> str:
     """The privacy loss of a run's summary, with whose bound it is and what it is worth."""
     if math.isinf(summary["epsilon"]):
@@ -266,19 +269,19 @@ def loss_in_words(summary: Mapping[str, Any]) -> str:
     if math.isfinite(summary["published_epsilon"]):
         text += f"; published bound {rounded_up(summary['published_epsilon'])}"
     if summary["statement"] == "simulation":
-        return text + "; a SIMULATION: seeded noise, no guarantee"
+        return text + SEEDED
     return f"{text}; {summary['statement']}"
 
 
 def planned_loss(
-    epsilon: float, delta: float, adjacency: str, published: float, releases: int, reason: str = ""
+    epsilon: float, delta: float, adjacency: str, published: float, releases: int, *, seeded: bool
 ) -> str:
-    """What a whole schedule would cost, before anything is drawn; `reason`: why nothing bounds it."""
-    if reason:
-        return f"unbounded: {reason}"
+    """What a whole schedule would cost, before anything is drawn."""
     return (
         f"epsilon {rounded_up(epsilon)} at delta {exactly(delta)} ({adjacency}; derived for this project, not "
         f"peer-reviewed); published bound: {rounded_up(published)}; {releases} releases a node"
+        + SEEDED
+        * seeded
     )
 
 
