@@ -12,6 +12,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from distadmm.errors import (
     InputError,
 )
 from distadmm.files import write_text
+from distadmm.ranks import launch as launch_module
 from distadmm.run.loop import Progress
 from distadmm.run.observe import Measurement
 
@@ -616,3 +618,11 @@ def test_a_signal_reaches_the_script_around_a_run_once_the_run_is_written(own, t
     assert json.loads((tmp_path / "run" / "summary.json").read_text())["ended"] == "signal 15"
     expected = (DONE, "told 15\nwent on after signal 15 4\n") if own else (-signal.SIGTERM, "")
     assert (done.returncode, done.stdout) == expected
+
+
+def test_a_long_silence_is_broken_once_and_by_one_rank(capsys, monkeypatch):
+    monkeypatch.setattr(launch_module, "_LONG", 0.02)
+    for speaks, long in ((True, 0.0), (False, 0.2), (True, 0.2)):
+        with launch_module.told_if_long("distadmm x", "counting", speaks):
+            time.sleep(long)
+        assert capsys.readouterr().err == "distadmm x: counting\n" * (speaks and long > 0)

@@ -31,7 +31,7 @@ from distadmm.methods.forecasts import Forecast, ranked
 from distadmm.privacy.accounting.schedule import planned
 from distadmm.privacy.accounting.statements import exactly
 from distadmm.problems.consensus import GeneralisedLinear, Problem
-from distadmm.ranks.launch import with_flags
+from distadmm.ranks.launch import told_if_long, with_flags
 from distadmm.ranks.world import World
 from distadmm.run import groups, observe, running
 from distadmm.run.config import Config, Privacy
@@ -95,7 +95,8 @@ def work(options: Options, world: World) -> int:
     request = None if options.trust is None else plan_trust.asked(options, *shape(options))
     surrogates = [surrogate(options, run) for run in range(options.runs)]
     try:
-        own = best_of(options, surrogates, world)
+        with told_if_long(PROG, "trying plans on made-up rows", world.is_root):
+            own = best_of(options, surrogates, world)
     except InputError as error:  # on every rank
         if request is None:
             raise

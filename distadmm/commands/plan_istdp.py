@@ -25,7 +25,7 @@ from distadmm.methods.istdp.private import ADJACENCIES, ClippedGradient
 from distadmm.privacy.accounting.statements import exactly
 from distadmm.problems.concave import make
 from distadmm.problems.losses import Array, Logistic
-from distadmm.ranks.launch import with_flags
+from distadmm.ranks.launch import told_if_long, with_flags
 from distadmm.ranks.world import World
 from distadmm.run.groups import Shared
 
@@ -58,8 +58,8 @@ class Options(Shape):
         Shared, "lambda_", default=0.0, at_least=0, note="; above 0 it costs loss and leaves columns out"
     )
     public_data: str | None = flag(None, help=plan_public.HELP)
-    runs: int = flag(len(KINDS), help="surrogate runs", at_least=1)
-    seed: int = flag(0, help="seed of the surrogate", at_least=0)
+    runs: int = flag(len(KINDS), help="runs on made-up rows", at_least=1)
+    seed: int = flag(0, help="seed of the made-up rows", at_least=0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -67,7 +67,8 @@ class Options(Shape):
 
 
 def _work(options: Options, world: World) -> int:
-    found = forecasts(options, world)
+    with told_if_long(PROG, "trying plans on made-up or public rows", world.is_root):
+        found = forecasts(options, world)
     if found is not None:
         print("\n".join(lines(options, *named_shape(options), found)))
     return DONE
@@ -205,7 +206,7 @@ def told(options: Any, found: Forecast) -> tuple[str, str]:
         error = plan_public.error(found.excesses)
         return "forecast ", f"standard error {error:.4f}, from the rows of {options.public_data}"
     means, (least, most) = ", geometric mean" * found.unlike, (found.excesses.min(), found.excesses.max())
-    return "surrogate", f"{least:.4f} to {most:.4f} in {options.runs} runs{means}"
+    return "made up  ", f"{least:.4f} to {most:.4f} in {options.runs} runs{means}"
 
 
 def doubt(options: Any, found: Forecast) -> list[str]:

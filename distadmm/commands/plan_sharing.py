@@ -31,7 +31,7 @@ from distadmm.privacy.ledger.rules import MemoryLedger
 from distadmm.privacy.noise.mechanism import source_of
 from distadmm.privacy.noise.queries import Releases
 from distadmm.problems.losses import Array, Logistic
-from distadmm.ranks.launch import with_flags
+from distadmm.ranks.launch import told_if_long, with_flags
 from distadmm.ranks.star import Star
 from distadmm.ranks.world import World
 
@@ -81,8 +81,8 @@ class Options(Shape):
     row_norm: str = again(PrivacyOptions, "row_norm", default="auto")
     nonnegative: bool = again(PrivacyOptions, "nonnegative", default=False)
     public_data: str | None = flag(None, help=plan_public.HELP)
-    runs: int = flag(3, help="surrogate runs", at_least=1)
-    seed: int = flag(0, help="seed of the surrogate", at_least=0)
+    runs: int = flag(3, help="runs on made-up rows", at_least=1)
+    seed: int = flag(0, help="seed of the made-up rows", at_least=0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -187,7 +187,8 @@ class Table:
 
 
 def _work(options: Options, world: World) -> int:
-    found = forecasts(options, world)
+    with told_if_long(PROG, "trying plans on made-up or public rows", world.is_root):
+        found = forecasts(options, world)
     if found is not None:
         print("\n".join(lines(options, found)))
     return DONE

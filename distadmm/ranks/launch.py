@@ -1,11 +1,12 @@
 """One way in and one way out for all ranks of a command."""
 
+import _thread
 import atexit
 import contextlib
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,6 +15,8 @@ from distadmm.flags import parse, read_config, value_of
 from distadmm.ranks import launcher, watch
 from distadmm.ranks import world as ranks
 from distadmm.ranks.signals import Signals, hold_back
+
+_LONG = 5.0  # seconds of silence after which a command says what it is at
 
 
 def _listen() -> None:
@@ -34,6 +37,27 @@ def _ahead(argv: Sequence[str]) -> tuple[str, float | None]:
     with contextlib.suppress(TypeError, ValueError, KeyError):
         found = float(limit or table["stall_timeout"])
     return given or str(table.get("yield", "auto")), found
+
+
+@contextlib.contextmanager
+def told_if_long(prog: str, what: str, speaks: bool) -> Iterator[None]:
+    """Say what a command is at, once, where that takes long and this rank `speaks`."""
+    over = _thread.allocate_lock()
+
+    def tell() -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # they are for the main thread
+        if not over.acquire(timeout=_LONG):
+            print(f"{prog}: {what}", file=sys.stderr, flush=True)
+
+    if speaks:
+        over.acquire()
+        # Not `threading`: it is a module more, and nobody joins this thread.
+        _thread.start_new_thread(tell, ())
+    try:
+        yield
+    finally:
+        if speaks:
+            over.release()
 
 
 def reader_left() -> int:

@@ -21,7 +21,7 @@ from distadmm.algorithm import spelled
 from distadmm.errors import DONE, InputError, require
 from distadmm.files import read_json
 from distadmm.flags import build, of_a_run, parse, read_config, value_of
-from distadmm.ranks.launch import launch
+from distadmm.ranks.launch import launch, told_if_long
 from distadmm.ranks.world import World
 from distadmm.run.ends import End, end_of, exit_code
 from distadmm.run.groups import STALL_TIMEOUT
@@ -193,7 +193,9 @@ def work(programme: Programme, options: Any, world: World) -> int:
     dog.enter("reading rows")
     prepared = programme.prepare(options, world)
     dog.enter("pricing")
-    price = programme.price(prepared)
+    speaks = world.is_root and getattr(options.run, "progress", "auto") != "none"
+    with told_if_long(programme.prog, "working out the noise and what it costs", speaks):
+        price = programme.price(prepared)
     dog.enter("set-up")
     if options.run.dry_run:
         words = programme.outlook(prepared, price)  # all ranks price their own members
