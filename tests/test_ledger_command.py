@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -21,7 +22,7 @@ from distadmm.privacy.accounting.events import (
     Unbounded,
 )
 from distadmm.privacy.accounting.objective_perturbation import ObjectivePerturbation
-from distadmm.privacy.ledger import compose
+from distadmm.privacy.ledger import compose, rules
 from distadmm.privacy.ledger.books import Books
 from distadmm.privacy.ledger.file import Ledger, path_of
 from distadmm.privacy.ledger.filter import PureFilter
@@ -326,8 +327,6 @@ def test_runs_on_the_same_data_add_up(tmp_path, capsys):
 
 def test_the_same_entries_count_once(tmp_path, capsys):
     """A copy of a ledger, and two continuations of one: what they share was released once."""
-    import shutil
-
     run_of(tmp_path / "a", [replace(NORMAL, count=10)])
     shutil.copytree(tmp_path / "a", tmp_path / "copy")
     once = data(capsys, "merge", tmp_path / "a", "--json")["epsilon"]
@@ -339,6 +338,31 @@ def test_the_same_entries_count_once(tmp_path, capsys):
     both = data(capsys, "merge", tmp_path / "a", tmp_path / "copy", "--json")["epsilon"]
     events = [replace(NORMAL, count=10), Gaussian(5.0), Gaussian(6.0)]
     assert both == pytest.approx(accountant.epsilon(events, DELTA, "replace"))
+
+
+def test_what_was_reserved_where_two_continuations_part_counts_for_each(tmp_path, capsys):
+    """Of ten reserved releases four were made; each copy then made the other six, under noise of its own."""
+    book = Ledger(tmp_path / "a" / "ledger", 0, adjacency="replace", mode="secure", run="r", scope="record")
+    book.commit([replace(NORMAL, count=10)])
+    for k in range(4):
+        book.charge(NORMAL, iteration=k)
+    book.close()
+    for name in ("stale", "b"):
+        shutil.copytree(tmp_path / "a", tmp_path / name)
+    for name in "ab":
+        rules.process.cache_clear()  # as another process would have it
+        with Ledger.resume(tmp_path / name / "ledger", 0, mode="secure") as again:
+            for k in range(4, 10):
+                again.charge(NORMAL, iteration=k)
+    for order, count in ((("a", "stale"), 10), (("stale", "a"), 10), (("a", "stale", "b"), 16), ("b", 10)):
+        (block,) = data(capsys, "merge", *(tmp_path / name for name in order), "--json")["blocks"]
+        spent = [replace(NORMAL, count=count)]
+        assert block["epsilon"] == pytest.approx(accountant.epsilon(spent, DELTA, "replace"))
+        assert block["statement"] == ("odometer" if count > 10 else "certificate")
+    assert "a ledger went on in two ways" in call(capsys, "merge", tmp_path / "a", tmp_path / "b")[1]
+    (tmp_path / "b" / "ledger" / "node-0000.jsonl").rename(tmp_path / "a" / "ledger" / "copy.jsonl")
+    (run,) = data(capsys, "show", tmp_path / "a", "--json")["runs"]
+    assert run["together"]["epsilon"] >= block["epsilon"] * 1.2, "no copy stands for the other"
 
 
 def test_a_record_may_sit_at_different_nodes_of_different_runs(tmp_path, capsys):

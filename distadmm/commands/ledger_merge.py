@@ -1,10 +1,12 @@
 """What several ledgers cost together: everything adds up, unless it is established, or stated, that it need not.
 
-The same run twice, whole or in pieces, counts once.  Within a run nodes compose by its scope, but those with the same
-rows add up.  Over runs everything adds up, where the same rows are known by their keyed names node by node, else in
-the worst of all ways.  Only --disjoint makes runs compose by maximum, and not those that share the name of some rows.
+The same run twice, whole or in pieces, counts once; of one that went on in two ways, what both could draw on counts
+twice.  Within a run nodes compose by its scope, but those with the same rows add up.  Over runs everything adds up,
+where the same rows are known by their keyed names node by node, else in the worst of all ways.  Only --disjoint makes
+runs compose by maximum, and not those that share the name of some rows.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -14,7 +16,8 @@ from distadmm.privacy.accounting.scopes import changed
 from distadmm.privacy.accounting.statements import EXACT, NOT_COVERED, exactly, weakest, worth
 from distadmm.privacy.accounting.trust import common, composed, restated
 from distadmm.privacy.ledger import compose
-from distadmm.privacy.ledger.tally import doubted, is_committed, reading
+from distadmm.privacy.ledger.chain import Entry
+from distadmm.privacy.ledger.tally import Tally, doubted, is_committed, reading
 
 Run = list[Book]
 STATED = "of different blocks no person is in two, as --disjoint states: the block that costs most"
@@ -52,16 +55,16 @@ def _together(runs: Sequence[Run], delta: float) -> dict[str, Any]:
     scopes = {book.header["scope"] for book in books}
     # Where runs disagree on who holds what, everything adds up.
     scope = scopes.pop() if len(scopes) == 1 else "unknown"
-    nodes = [_nodes(run, adjacency) for run in runs]
+    nodes, parted = map(list, zip(*(_nodes(run, adjacency) for run in runs)))
     several = sum(any(node.spent for node in each) for each in nodes) > 1
-    committed = not several and _committed(books)
+    committed = not (several or any(parted)) and _committed(books)
     kinds = {reading(book.tally) for book in books}
-    if several:  # a later schedule may have been chosen for what an earlier run showed
+    if several or any(parted):  # a later schedule may have been chosen for what an earlier run showed
         kinds.add("odometer")
     same = compose.same_rows([node.names for each in nodes for node in each])
     told = []
-    for run, each in zip(runs, nodes):
-        spent = compose.over_runs([each], scope, delta, adjacency, _committed(run))
+    for run, each, twice in zip(runs, nodes, parted):
+        spent = compose.over_runs([each], scope, delta, adjacency, not twice and _committed(run))
         told.append({"run": run[0].header["run"], "nodes": len(each), "epsilon": spent})
     return {
         "adjacency": adjacency,
@@ -75,6 +78,7 @@ def _together(runs: Sequence[Run], delta: float) -> dict[str, Any]:
         "epsilon": compose.over_runs(nodes, scope, delta, adjacency, committed),
         "statement": weakest([*kinds]),
         "several": several,
+        "parted": any(parted),
         "unbounded": sorted({e.words for each in nodes for node in each for e in node.spent if e.unbounded}),
     }
 
@@ -83,33 +87,49 @@ def _committed(books: Run) -> bool:
     return all(is_committed(book.tally) for book in books)
 
 
-def _nodes(run: Run, adjacency: Adjacency) -> list[compose.Node]:
-    """What each node of a run spent; copies and continuations of one ledger are one node."""
-    of: dict[tuple[str, int], list[Book]] = {}
+def _nodes(run: Run, adjacency: Adjacency) -> tuple[list[compose.Node], bool]:
+    """What each node of a run spent, copies of one ledger being one node; and whether one went on in two ways."""
+    of: dict[int, list[Book]] = {}
     for book in run:
-        of.setdefault((book.header["run"], book.header["node"]), []).append(book)
-    found = []
+        of.setdefault(book.header["node"], []).append(book)
+    found, parted = [], False
     for books in of.values():
-        seen: set[str] = set()
-        events = [event for book in books for event in _events(book, seen, adjacency)]
+        seen, followed, events = set[str](), set[str](), list[Event]()
+        for book in books:
+            entries = book.found.entries
+            known = next((at for at, entry in enumerate(entries) if entry["h"] not in seen), len(entries))
+            events += _priced(book, _spent(entries[known:]), adjacency)
+            if 0 < known < len(entries) and entries[known - 1]["h"] in followed:
+                # What was reserved where they part is there for each of them.
+                places, parted = Tally.of(entries[:known]).places.values(), True
+                left = [
+                    s.event if math.isinf(s.left) else s.event.times(int(s.left))
+                    for s in places
+                    if s.left > 0
+                ]
+                events += _priced(book, left, adjacency)
+            seen.update(entry["h"] for entry in entries[known:])
+            followed.update(entry["prev"] for entry in entries)
         rows: frozenset[str] = frozenset().union(*(book.rows for book in books))
         found.append(compose.Node(compose.spending(events), rows))
-    return found
+    return found, parted
 
 
-def _events(book: Book, seen: set[str], adjacency: Adjacency) -> list[Event]:
-    """What its entries reserved or charged, without those `seen` in another file, as priced for `adjacency`."""
+def _spent(entries: Sequence[Entry]) -> list[Event]:
+    """What these entries reserved or charged."""
     found = []
-    for entry in book.found.entries:
-        if entry["h"] in seen:
-            continue
-        seen.add(entry["h"])
+    for entry in entries:
         if entry["kind"] == "commit":
             found += [event_from_json(line) for line in entry["events"]]
         elif entry["kind"] == "charge":
             found.append(event_from_json({"mech": entry["mech"], **entry["params"]}))
+    return found
+
+
+def _priced(book: Book, events: list[Event], adjacency: Adjacency) -> list[Event]:
+    """Of a ledger, as they are priced for `adjacency`."""
     tally = book.tally
-    held = [event.against(tally.trust) for event in doubted(tally, found)]
+    held = [event.against(tally.trust) for event in doubted(tally, events)]
     return [restated(event, tally.adjacency, adjacency) for event in held]
 
 
@@ -132,6 +152,8 @@ def _block(block: dict[str, Any], delta: float) -> Iterable[str]:
         rules += f"; {met} sets of rows were met at several nodes, by their keyed names, and add up"
     if block["several"]:
         rules += "; runs add up, by bounds that hold for runs chosen after one another"
+    if block["parted"]:
+        rules += "; a ledger went on in two ways: what it had reserved where they part counts for each"
     bounds = f"published {cell(block['published_epsilon'])}, epsilon {cell(block['epsilon'])}"
     yield f"  together ({rules}): {bounds} at delta {exactly(delta)}"
     for reason in block["unbounded"]:

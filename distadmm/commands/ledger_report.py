@@ -53,6 +53,11 @@ class Book:
         """The keyed names of its rows; none where it was written before they were kept."""
         return frozenset(self.header.get("rows", ()))
 
+    @property
+    def whose(self) -> frozenset[str]:
+        """The same, and its node: two ledgers of one node are about one table."""
+        return self.rows | {f"node {self.header['node']}"}
+
 
 def books_of(files: Sequence[Path]) -> list[Book]:
     """The ledgers, none of them faulty."""
@@ -106,7 +111,7 @@ def _one(books: Sequence[Book], key: str) -> Any:
 
 def _run(books: Sequence[Book], delta: float, records: int) -> dict[str, Any]:
     adjacency, scope = _one(books, "adj"), _one(books, "scope")
-    held = [compose.Node(compose.spending(book.spent, records), book.rows) for book in books]
+    held = [compose.Node(compose.spending(book.spent, records), book.whose) for book in books]
     trust = composed(book.tally.trust for book in books)
     committed = all(is_committed(book.tally) for book in books)
     kind: str = weakest([reading(book.tally) for book in books])
@@ -179,7 +184,7 @@ def _statement(books: Sequence[Book], kind: str, committed: bool, delta: float) 
     claim, adjacency, scope = (_one(books, key) for key in ("claim", "adj", "scope"))
     if claim is None:
         return None
-    held = [compose.Node(tuple(book.tally.seen), book.rows) for book in books]
+    held = [compose.Node(tuple(book.tally.seen), book.whose) for book in books]
     blocks = compose.blocks(held, compose.NODES[scope][0])
     events = max((b.spent for b in blocks), key=lambda spent: _prices(spent, delta, adjacency, committed)[1])
     return of_claim(kind, claim, events, adjacency, delta, committed=committed)  # type: ignore[arg-type]
@@ -189,7 +194,7 @@ def _by_coalition(books: Sequence[Book], committed: bool, delta: float) -> list[
     """epsilon by how many collude: of masked sums, what was known before the run."""
     claim = _one(books, "claim")
     if claim["scope"] in ("gossip", "gossip-pairwise"):
-        held = [compose.Node(tuple(book.tally.events), book.rows) for book in books]
+        held = [compose.Node(tuple(book.tally.events), book.whose) for book in books]
         spent = [block.spent for block in compose.blocks(held, compose.NODES[_one(books, "scope")][0])]
         return by_trust(spent, _one(books, "adj"), delta, committed=committed)
     if claim["scope"] != "masked":

@@ -25,7 +25,7 @@ from typing import Any, NoReturn, Self
 from distadmm.errors import InputError, require, told
 from distadmm.files import lock_file, make_folder, read_bytes, sync_folder
 from distadmm.privacy.ledger import chain, replay
-from distadmm.privacy.ledger.rules import MODES, SCOPES, MemoryLedger, Receipt, boot_id, now
+from distadmm.privacy.ledger.rules import MODES, SCOPES, MemoryLedger, Receipt, boot_id, now, process
 from distadmm.privacy.ledger.tally import Tally
 from distadmm.privacy.ledger.witness import Sighting, all_sightings, missing
 
@@ -207,6 +207,7 @@ class Written(MemoryLedger):
             "lost": orphans,
             "rng": rng,
             "boot": boot_id(),
+            "process": process(os.getpid()),
             "t": now(),
         }
         torn = [chain.fragment_entry(found.torn)] if found.torn else []

@@ -45,6 +45,12 @@ def boot_id() -> str | None:
         return None
 
 
+@lru_cache(maxsize=1)
+def process(number: int) -> str:
+    """A name that no other process has, of this one's number: who takes up copies of a ledger writes no equal lines."""
+    return os.urandom(8).hex()
+
+
 def now() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
