@@ -31,7 +31,7 @@ sex = ["f", "m"]
 SCHEMA
 
 # What will it cost, and how good will it be?  Nothing is read but the number of rows and columns.
-python -m distadmm plan --topology complete:4 --epsilon 1 --adjacency replace --rows 2000 --columns 6
+python -m distadmm plan --topology complete:4 --epsilon 1 --adjacency replace --rows 2000 --columns 5
 
 # Train: each rank reads the files of its own clinics, and no other.
 mpiexec -n 4 python -m distadmm.radmm --data 'clinic-{rank}.csv' --schema schema.toml --topology complete:4 \

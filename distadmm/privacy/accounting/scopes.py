@@ -22,7 +22,7 @@ HYPOTHESES = {
     "public-rows": "each row depends on its own record and public constants only and has norm at most 1",
     "fresh-noise": "noise is fresh given the whole past and is drawn after the ledger is charged",
     "data-free-schedule": "start, scales, penalties and stopping do not depend on data",
-    "own-parameters": "each rank holds its own floor, weight and scale, whatever its neighbours send",
+    "own-parameters": "each node holds its own floor, weight and scale, whatever its neighbours send",
     "free-domain": "models range over R^d, or a public convex set or regulariser stands inside the argmin",
     "curvature-floor": "rho/N + 2 eta V bounds the curvature from below at every release",
     "certified-solve": "each solve is certified to its tolerance and released with its output noise",
