@@ -363,6 +363,20 @@ def test_iterations_are_counted_in_whole_numbers(runs: Path) -> None:
         report_page.plotting.pyplot().close(figure)
 
 
+def test_a_difference_of_rounding_is_not_drawn_as_one(runs: Path) -> None:
+    one = report_runs.read(runs / "plain" / "ring5")
+    wrong = one.history["test_error"]
+    near = 0.25 * (1 + 1e-14 * np.arange(len(wrong)))
+    found = report_runs.groups(
+        [replace(one, history={**one.history, "test_error": near, "worst_test_error": near})]
+    )
+    (picture,) = [p for p in report_figures.pictures(found) if p.title.startswith("test error")]
+    axis = report_page.plotting.pyplot().subplots()[1]
+    picture.draw(axis)
+    low, high = axis.get_ylim()
+    assert low < 24 < 26 < high
+
+
 def test_names_are_text_and_not_markup(runs: Path, tmp_path: Path) -> None:
     odd = tmp_path / "a<b>&c.edgelist"
     odd.write_text("".join(f"{i} {(i + 1) % 5}\n" for i in range(5)))

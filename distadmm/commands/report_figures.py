@@ -84,6 +84,12 @@ def _curves(found: Sequence[Group], curve: Curve) -> Picture | None:
                 axis.plot(x, np.median(worst, axis=0), lw=0.5, color=style["color"], ls=style["ls"])
             if len(histories) > 1:
                 axis.fill_between(x, y.min(axis=0), y.max(axis=0), color=style["color"], alpha=0.15, lw=0)
+        for limits, (low, high) in (
+            (axis.set_xlim, axis.dataLim.intervalx),
+            (axis.set_ylim, axis.dataLim.intervaly),
+        ):
+            if 0 < high - low < 1e-6 * abs(high):  # rounding
+                limits(sorted((0.9 * low, 1.1 * high)))
         if curve.logarithmic:
             axis.set_yscale("log")
             low, high = axis.get_ylim()

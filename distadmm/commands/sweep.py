@@ -315,8 +315,8 @@ def work(
             at = f"{len(codes):>{len(str(total))}}/{total}"
             print(f"{at}  {under_way[future]:<{width}}  {said}", flush=True)
     folders = [point.folder(out) for point in chosen if is_finished(point.folder(out))]
-    if len(chosen) > 1 and folders:
-        print("\n".join(tell(out, folders)))
+    if len(chosen) > 1 and folders and (lines := tell(out, folders)):
+        print("\n".join(lines))
     if runs.stopped_by:
         print(f"stopped by signal {runs.stopped_by}; the same command goes on")
         return 128 + runs.stopped_by
