@@ -752,6 +752,19 @@ def test_nodes_of_another_run_do_not_stand_for_those_that_are_missing(tmp_path, 
     assert call(capsys, "verify", mixed)[0] == 0
 
 
+def test_of_two_copies_that_are_taken_up_at_once_one_goes_on(tmp_path):
+    path = tmp_path / "account.jsonl"
+    Account(path).heads("r", {0: "aa", 1: "bb"})
+    first, second = (
+        dict(Account(path).read().runs["r"].heads) for _ in range(2)
+    )  # both read, then both write
+    Account(path).heads("r", {0: "ac"}, first)
+    with pytest.raises(InputError, match="another copy of this run was taken up at the same moment"):
+        Account(path).heads("r", {0: "ad"}, second)
+    Account(path).heads("r", {1: "bc"}, second)  # a rank of its own rows
+    assert Account(path).read().runs["r"].heads == {0: "ac", 1: "bc"}
+
+
 def test_what_is_cut_from_a_folder_is_missed_by_the_account(tmp_path, capsys):
     run = private_run(tmp_path / "a", table(tmp_path / "t.csv"))
     (told,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("ledger heads")]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from distadmm.errors import require
@@ -164,18 +164,25 @@ def _require_latest(run: Running, book: Account, ledgers: Sequence[MemoryLedger]
                 f"the ledger of node {ledger.node} is an old copy: the account {book.path} knows an entry of it that "
                 "it lacks, so something was released since; restore the latest one, or start a new run",
             )
-    _keep_heads(run, book, ledgers, owners)  # from here on every other copy is an old one
+    with run.world.together():  # from here on every other copy is an old one
+        _keep_heads(run, book, ledgers, owners, known)
 
 
-def _keep_heads(run: Running, book: Account, ledgers: Iterable[MemoryLedger], owners: bool) -> dict[int, str]:
+def _keep_heads(
+    run: Running,
+    book: Account,
+    ledgers: Iterable[MemoryLedger],
+    owners: bool,
+    known: Mapping[int, str] | None = None,
+) -> dict[int, str]:
     """The last entry of each ledger, into the account; those of all ranks, on rank 0."""
     mine = {ledger.node: ledger.head.hex() for ledger in ledgers}
     parts = run.world.gather(mine) or []
     heads = mine if len(parts) == 1 else {node: head for part in parts for node, head in part.items()}
     if owners:
-        book.heads(run.name, mine)
+        book.heads(run.name, mine, known)
     elif run.world.is_root:
-        book.heads(run.name, heads)
+        book.heads(run.name, heads, known)
     return heads
 
 

@@ -30,7 +30,7 @@ import base64
 import fcntl
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import field, replace
 from itertools import chain as chained
@@ -158,13 +158,28 @@ class Account:
         told_of = {"epsilon": limit.epsilon, "delta": limit.delta, "adj": limit.adjacency, "of": limit.run}
         self._note({"kind": "limit", **told_of, "trust": str(limit.trust)})
 
-    def heads(self, run: str, heads: Mapping[int, str]) -> None:
-        """Keep the last entry of each ledger of a run that has ended."""
-        self._note({"kind": "heads", "of": run, "heads": dict(sorted(heads.items()))})
+    def heads(self, run: str, heads: Mapping[int, str], known: Mapping[int, str] | None = None) -> None:
+        """Keep the last entry of each ledger of a run that has ended, or goes on; `known`: those that stood here when
+        its ledgers were found to hold them."""
 
-    def _note(self, entry: dict[str, Any]) -> None:
+        def allow(state: State) -> None:
+            stand: Mapping[int, str] = getattr(state.runs.get(run), "heads", {})
+            require(
+                known is None or all(stand.get(node) == known.get(node) for node in heads),
+                f"another copy of this run was taken up at the same moment, as the account {self.path} knows; go on "
+                "with that one",
+            )
+
+        entry = {"kind": "heads", "of": run, "heads": dict(sorted(heads.items()))}
+        self._note(entry, None if known is None else allow)
+
+    def _note(self, entry: dict[str, Any], allow: Callable[[State], None] | None = None) -> None:
+        """Write it, where what stands there by then is to `allow` it."""
         with self._locked(os.O_RDWR | os.O_CREAT) as file:
-            self._append(file, self._as_left(file) or self._fold(file), entry)
+            state = (None if allow else self._as_left(file)) or self._fold(file)
+            if allow:
+                allow(state)
+            self._append(file, state, entry)
 
     def _append(self, file: int, state: State, entry: dict[str, Any]) -> None:
         entries, last = [entry], state.last
