@@ -35,7 +35,7 @@ class Certain(Problem):
 
     def __init__(self, *given: Any, **named: Any):
         super().__init__(*given, **named)
-        self.goal = self.tolerance / 2
+        self.goal, self._widest = self.tolerance / 2, dict[int, int]()
         heights = (
             each * (_CALLS + min(_turns(rows), rows)) for rows, _, each, _, _ in self._sizes.T.tolist()
         )
@@ -61,7 +61,7 @@ class Certain(Problem):
                 Q = (
                     quadratic[i]
                     if np.ndim(quadratic) == 3
-                    else float(np.ravel(quadratic)[i if np.size(quadratic) > 1 else 0])
+                    else np.broadcast_to(quadratic, (len(f), 1))[i].item()
                 )
                 f[i] = self._closer(i, linear[i], Q, f[i], _EPS / 2 * float(sums[i]))
         self.seconds += time.perf_counter() - began
@@ -73,7 +73,9 @@ class Certain(Problem):
         found, trial = f, f
         for _ in range(_REFINED):
             known = linear + (Q @ trial if np.ndim(Q) == 2 else Q * trial)
-            rows, hidden = _gradient(objective, trial)
+            if i not in self._widest:
+                self._widest[i] = _widest(objective)
+            rows, hidden = _gradient(objective, trial, self._widest[i])
             g = rows + objective.ridge * trial + known
             left = float(np.linalg.norm(g)) + hidden + sums
             if left < self.residual[i]:
@@ -98,7 +100,14 @@ def _size(objective: Any) -> tuple[float, ...]:
     return rows, objective.dimension, slope, bend, getattr(objective, "ridge", 0.0)
 
 
-def _gradient(objective: Any, f: Array) -> tuple[Array, float]:
+def _widest(objective: Any) -> int:
+    """Entries of a row that are not 0, at most."""
+    if isinstance(objective, GeneralisedLinear | Softmax):
+        return int(np.count_nonzero(objective.A, axis=1).max())
+    return int(objective.widest)
+
+
+def _gradient(objective: Any, f: Array, wide: int) -> tuple[Array, float]:
     """The rows' part of the gradient at f, and what may be hidden of it."""
     long = 1 + float(np.linalg.norm(f))
     if isinstance(objective, Softmax):
@@ -113,10 +122,8 @@ def _gradient(objective: Any, f: Array) -> tuple[Array, float]:
         sizes = float(np.abs(slopes).sum())
     if isinstance(objective, GeneralisedLinear | Softmax):
         total, turns = _summed(objective.A, slopes.reshape(len(slopes), -1)).ravel(), _turns(objective.rows)
-        wide = int(np.count_nonzero(objective.A, axis=1).max())
     else:
         total, turns = objective.finely(slopes), 1 + _FINER * objective.rows
-        wide = objective.widest
     hidden = (_CALLS + turns) * sizes + (_CALLS + wide) * curved * long
     return total, _EPS / 2 * hidden
 
