@@ -94,7 +94,9 @@ class Options:
     delta: float = flag(1e-5, help="delta of the (epsilon, delta) statements", at_least=0, below=1)
     adjacency: str | None = flag(None, help="one only (default: all)", choices=(*ADJACENCIES, "node"))
     records: int = flag(1, help="records of one person at this node (group privacy)", at_least=1)
-    epsilon: float | None = flag(None, help="find the noise that spends this; needs --adjacency", above=0)
+    epsilon: float | None = flag(
+        None, help="find the noise that spends this; needs --adjacency", above=0, at_most=1e15
+    )
     json: bool = flag(False, help="print one JSON object instead of a table")
 
     def __post_init__(self) -> None:

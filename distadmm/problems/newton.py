@@ -102,7 +102,7 @@ class LaggedNewton:
         if self._inverse is None:
             assert self.anchor is not None
             hessian = self.objective.hess(self.anchor)
-            self._inverse = np.linalg.inv(hessian + _as_matrix(self.quadratic, len(self.anchor)))
+            self._inverse = inverted(hessian + _as_matrix(self.quadratic, len(self.anchor)))
         return self._inverse @ g
 
     def minimise(self, linear: Array, quadratic: float | Array, start: Array, tolerance: float) -> Solution:
@@ -136,7 +136,7 @@ class LaggedNewton:
                 shortened = self._shorten(linear, quadratic, f, g, step)
                 shortening = shortened is not None  # from now on: gradients that fall may lead back
                 if shortened is None:  # no descent is left to be had in floating point
-                    if left >= residual:
+                    if not left < residual:  # nor a NaN
                         break
                     shortened = trial
                 f, slope = shortened, self.objective.grad(shortened)
@@ -268,6 +268,14 @@ def _conjugate_gradients(product: Callable[[Array], Array], b: Array, tolerance:
 def solver_of(objective: Objective) -> LaggedNewton | NewtonCG:
     products = getattr(objective, "matrix_free", False) or not hasattr(objective, "hess")
     return NewtonCG(objective) if products else LaggedNewton(objective)
+
+
+def inverted(matrices: Array) -> Array:
+    """NaN, by which no step goes, where one of them has no inverse."""
+    try:
+        return np.linalg.inv(matrices)
+    except np.linalg.LinAlgError:
+        return np.full_like(matrices, np.nan)
 
 
 def _norm(g: Array) -> float:

@@ -297,7 +297,7 @@ class Block:
                 H += Q
             else:
                 H[:, range(self.d), range(self.d)] += Q[:, None]
-            self._inverse[wanted] = np.linalg.inv(H)
+            self._inverse[wanted] = newton.inverted(H)
         W = self._inverse if len(which) == self.n else self._inverse[which]
         return np.matmul(W, g[:, :, None])[:, :, 0]
 
@@ -311,7 +311,7 @@ class Block:
             root = np.sqrt(np.maximum(self.curvatures(self.anchor[wanted], wanted), 0.0))
             G = root[:, :, None] * np.matmul(A, A.transpose(0, 2, 1)) * root[:, None, :]
             G[:, range(m), range(m)] += c
-            self._inverse[wanted] = root[:, :, None] * np.linalg.inv(G) * root[:, None, :]
+            self._inverse[wanted] = root[:, :, None] * newton.inverted(G) * root[:, None, :]
         A, c = self._rows(which), self.ridge[which] + self._quadratic[which][:, None]
         W = self._inverse if len(which) == self.n else self._inverse[which]
         inner = np.matmul(W, np.matmul(A, g[:, :, None]))

@@ -22,9 +22,12 @@ class Problem(MoreRows):
 
     topology: str = flag("er20", help="a graph file, the name of a bundled one, or a spec such as ring:20")
     loss: str = again(Shared, "loss", note=": logistic, huber, smooth-hinge, squared, softmax")
-    weight: float = flag(1750.0, help="C: weight of each node's mean loss", above=0)
+    weight: float = flag(1750.0, help="C: weight of each node's mean loss", at_least=1e-50, at_most=1e50)
     rho: float = flag(
-        0.22, help="rho: weight of the ridge |f|^2/2, shared by the nodes (rho/N each)", at_least=0
+        0.22,
+        help="rho: weight of the ridge |f|^2/2, shared by the nodes (rho/N each)",
+        at_least=0,
+        at_most=1e50,
     )
     clip: bool = flag(True, help="scale rows longer than 1 down to norm 1")
     intercept: bool = again(Shared, "intercept", note=", inside the norm bound")

@@ -91,9 +91,12 @@ class Run(Job):
 @flag_group("privacy")
 class Budget:
     epsilon: float | None = flag(
-        None, help="choose the noise so that each ledger of the run spends at most this", above=0
+        None,
+        help="choose the noise so that each ledger of the run spends at most this",
+        above=0,
+        at_most=1e15,
     )
-    delta: float = flag(1e-5, help="delta of all (epsilon, delta) statements", above=0, below=1)
+    delta: float = flag(1e-5, help="delta of all (epsilon, delta) statements", at_least=1e-300, below=1)
     adjacency: str | None = flag(
         None,
         help="what one record may do: be added or removed, be replaced, or change its label",

@@ -99,7 +99,7 @@ class Noisy:
             if getattr(self, name) != "auto":
                 option = "--" + name.replace("_", "-")
                 value = as_number(getattr(self, name), option, "'auto' or a number")
-                require(0 < value < np.inf, f"{option} is {value:g}; needed: a finite number above 0")
+                require(1e-50 <= value <= 1e50, f"{option} is {value:g}; needed: a number from 1e-50 to 1e50")
 
     def check(self, node: Node, iterations: int) -> None:
         faults = node.network.conditions

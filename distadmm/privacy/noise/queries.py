@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from distadmm.errors import require
+from distadmm.errors import InputError, require
 from distadmm.privacy.accounting.events import Array, Event, Gaussian
 from distadmm.privacy.ledger.rules import MemoryLedger
 from distadmm.privacy.ledger.schedules import Committed
@@ -164,4 +164,6 @@ def within(
         query = Query(sigma * rounding * (1.0 + extra), sensitivity, dimension, spacing=spacing)
         if keeps(query.event(mode)):
             return query
-    raise AssertionError(f"no discrete noise of about sigma {sigma:g} keeps the budget")
+    raise InputError(
+        f"no noise on a grid of about {spacing:g} keeps this budget for {dimension} numbers; lower --epsilon"
+    )
