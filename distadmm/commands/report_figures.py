@@ -12,7 +12,7 @@ from distadmm.commands.report_runs import Array, Group, Trace, file_name
 from distadmm.errors import InputError, sense_of
 from distadmm.files import read_npz
 from distadmm.graphs import draw as drawing
-from distadmm.graphs.figures import column, in_plain_numbers, ink, save_for_paper
+from distadmm.graphs.figures import column, ink, logarithmic, save_for_paper
 from distadmm.graphs.topology import Topology, load_changing
 from distadmm.privacy.accounting.statements import rounded_up
 from distadmm.privacy.accounting.trust import Trust
@@ -91,10 +91,7 @@ def _curves(found: Sequence[Group], curve: Curve) -> Picture | None:
             if 0 < high - low < 1e-6 * abs(high):  # rounding
                 limits(sorted((0.9 * low, 1.1 * high)))
         if curve.logarithmic:
-            axis.set_yscale("log")
-            low, high = axis.get_ylim()
-            if high < 100 * low:  # whole powers of ten would be too few
-                in_plain_numbers(axis.yaxis)
+            logarithmic(axis, "y")
         for one in [axis.xaxis] * (curve.x == "iteration") + [axis.yaxis] * (
             counted and not curve.logarithmic
         ):
@@ -129,8 +126,7 @@ def _spent(found: Sequence[Group], what: Column) -> Picture | None:
             axis.plot(spent, middle, lw=1, color=style["color"], ls=style["ls"])
             axis.plot(*zip(*points), **{**style, "ls": "none", "label": setting})
         if most > 8 * least > 0:
-            axis.set_xscale("log")
-            in_plain_numbers(axis.xaxis)
+            logarithmic(axis, "x")
         elif most < 1.1 * least:  # one budget: no difference that can be seen is to be seen
             axis.set_xlim(0.8 * least, 1.2 * most)
         axis.set(xlabel="epsilon spent", ylabel=what.head)
@@ -167,8 +163,7 @@ def _by_trust(found: Sequence[Group]) -> Picture | None:
         for between in range(1, len(trusts)):
             axis.axhline(between - 0.5, color="#999999", lw=0.5)
         if max(every) > 8 * min(every) > 0:
-            axis.set_xscale("log")
-            in_plain_numbers(axis.xaxis)
+            logarithmic(axis, "x")
         axis.set(xlabel="epsilon", yticks=range(len(trusts)), yticklabels=trusts, ylabel="against")
         axis.set_ylim(-0.5, len(trusts) - 0.5)
 

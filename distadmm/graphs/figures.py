@@ -94,6 +94,14 @@ def in_plain_numbers(*axes: Any) -> None:
         axis.set_major_formatter(FuncFormatter(lambda value, at: f"{value:g}"))
 
 
+def logarithmic(axes: Any, side: str) -> None:
+    """A logarithmic `side` ("x" or "y") of what is drawn, with numbers written out where powers of ten would be few."""
+    getattr(axes, f"set_{side}scale")("log")
+    low, high = getattr(axes, f"get_{side}lim")()
+    if high < 100 * low:
+        in_plain_numbers(getattr(axes, f"{side}axis"))
+
+
 def save_for_paper(figure: Any, path: Path, mark: str = "") -> None:
     """PDF or SVG of exactly the size it has, that needs no fonts where it is read; `mark` is kept in the file."""
     import matplotlib

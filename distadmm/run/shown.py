@@ -159,7 +159,7 @@ def figure(run: Any, columns: Sequence[str] = ()) -> Any:
         ax.set_title(title, fontsize=9)
         ax.set_xlabel("iteration", fontsize=8)
         if log:
-            ax.set_yscale("log")
+            figures.logarithmic(ax, "y")
         if len(curves) > 1:
             ax.legend(fontsize=7, frameon=False)
     if network is not None:
@@ -200,4 +200,5 @@ def _picture(run: Any) -> str:
         return ""
     titles = "; ".join(ax.get_title() for ax in drawn.axes)
     svg = figures.inline(drawn, salt=f"{titles}; {run.iterations}; {run.bytes}")  # the same in every process
+    svg = svg.replace("<svg ", '<svg style="max-width: 100%; height: auto" ', 1)
     return f'<figure role="img" aria-label="{escape(titles)}">{svg}</figure>'
