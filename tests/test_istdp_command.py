@@ -141,7 +141,7 @@ def test_files_of_the_user(tmp_path):
         ),
         (["--epsilon", "0", "--adjacency", "replace"], "epsilon"),
         (["--epsilon", "1", "--adjacency", "replace", "--delta", "1"], "delta"),
-        (["--epsilon", "1", "--adjacency", "replace", "--gradient-norm", "0"], "clipping norm"),
+        (["--epsilon", "1", "--adjacency", "replace", "--gradient-norm", "0"], "--gradient-norm is"),
         (["--epsilon", "1", "--adjacency", "replace", "--shortest", "5", "--longest", "2"], "step bounds"),
         (["--reach", "1"], "the reach, alpha, is 1; the penalty mcp needs alpha > 1 (--reach)"),
         (["--penalty", "scad", "--reach", "2"], "alpha > 2"),

@@ -2,6 +2,7 @@
 
 import json
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -53,6 +54,23 @@ def test_s1_predictions_lie_in_the_half_ball_of_any_party(seed, reg, region):
         assert np.linalg.norm(v - 0.5 * w) <= 0.5 * np.linalg.norm(w) * (1 + 1e-6) + 1e-9
         answers.append(vectors.into_half_ball(v, w))
     assert np.linalg.norm(answers[0] - answers[1]) <= np.linalg.norm(w) * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-160])
+def test_s1_moves_no_further_than_its_noise_is_for_however_long_its_pull_is(scale):
+    """Squares of 1.4e-162 vanish, and a norm that does not see them is too small."""
+    w, sent = np.full(10_000, 0.014 * scale), []
+    w[0] = scale
+    problem = admm.Problem(Logistic(), 1e-9, Regulariser(0, 1), Whole())
+    release = SimpleNamespace(
+        free=lambda k, m: sent.append(np.zeros(len(w))), noisy=lambda k, m, v: (sent.append(v) or v, 0.0)
+    )
+    for column in (
+        w / scale,
+        np.eye(len(w))[1] - np.eye(len(w))[2],
+    ):  # one goes all the way, one does not move
+        vectors.S1().answer(1, 1, Columns(column[:, None]), problem, np.zeros(1), w, release)
+    assert math.hypot(*(sent[0] - sent[1])) <= 1 + 1e-9
 
 
 def test_s1_is_tight_and_projection_covers_any_solver():

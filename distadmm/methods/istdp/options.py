@@ -67,7 +67,11 @@ class Privacy(Budget):
     adjacency: str | None = again(Budget, "adjacency", note="; no default", choices=("replace", "add-remove"))
     public_rows: int | None = again(Shared, "public_rows")
     gradient_norm: float = flag(
-        1.0, help="C: norm to which each record's gradient is shortened", was={"clip": {}}
+        1.0,
+        help="C: norm to which each record's gradient is shortened",
+        at_least=1e-50,
+        at_most=1e50,
+        was={"clip": {}},
     )
     steps: str = flag(
         "bb",

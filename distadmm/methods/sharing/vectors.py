@@ -43,6 +43,7 @@ from distadmm.problems.columns import Columns, minimise
 from distadmm.problems.regularisers import Ball, Region
 from distadmm.structs import struct
 
+_SHORTEST = 1e-100  # of what a party is pulled to: squares of less have no digits left
 SOLVED = 1e-6  # share of the sensitivity that an inexact x-update may add; it is part of the charge
 
 
@@ -99,7 +100,7 @@ class S1:
         """(x, the released vector) of party m; w is made of released values."""
         x = minimise(block, w, self.rho * (1.0 + self.tau), problem.lam, problem.reg, problem.region, x)
         size = float(np.linalg.norm(w))
-        if size == 0.0:  # every world answers 0
+        if not _SHORTEST < size < 1 / _SHORTEST:  # every world answers 0
             release.free(k, m)
             return x, np.zeros(block.rows)
         return x, size * shrink(*release.noisy(k, m, into_half_ball(block.apply(x), w) / size))
