@@ -259,6 +259,26 @@ def test_v2_slopes_move_no_further_than_claimed(seed, protect):
     assert np.linalg.norm(g - g_other) <= private.slope_sensitivity(protect, row, weight) * (1 + 1e-9)
 
 
+@pytest.mark.skipif(np.finfo(np.longdouble).eps > 1e-18, reason="long doubles have no more digits here")
+@pytest.mark.parametrize("long", [1.0, 1e3, 1e7])
+@pytest.mark.parametrize("alike", [False, True])
+def test_v2_solves_to_what_it_says_of_its_rows_and_not_of_rounded_sums(long, alike):
+    rng, bounds, solved = np.random.default_rng(3), Bounds(long, 1.0, 0.25), 0
+    for count, width in ((200, 1), (200, 3), (5_000, 2)):
+        matrix = rng.normal(size=(1 if alike else count, width)) * np.ones((count, 1))
+        matrix *= long / np.linalg.norm(matrix, axis=1)[:, None]
+        labels, rows = rng.choice([-1.0, 1.0], count), Rows(matrix, bounds)
+        for weight in (1e-3, 10.0):
+            try:
+                x, _ = private.own_slopes(rows, labels, Logistic(), weight)
+            except InputError:  # which is as good
+                continue
+            solved, A = solved + 1, rows.matrix.astype(np.longdouble)
+            left = A.T @ Logistic().slope(A @ x.astype(np.longdouble), labels) + weight * x
+            assert np.sqrt(left @ left) <= 1e-9 * (1 + 1e-9)
+    assert solved or long > 1e3
+
+
 def test_v2_refuses_bounds_for_which_its_proof_does_not_hold():
     with pytest.raises(InputError, match="needs R"):
         private.slope_sensitivity("label", 10.0, 1.0)

@@ -205,8 +205,10 @@ def own_slopes(rows: moments.Rows, labels: Array, loss: Loss, weight: float) -> 
     for _ in range(100):
         z = rows.scores(x)
         gradient = rows.gradient(loss.slope(z, labels)) + weight * x
-        if np.linalg.norm(gradient) <= 1e-9:
-            return x, loss.slope(z, labels)
+        if np.linalg.norm(gradient) <= 1e-9:  # as floats show it
+            gradient = _finely(rows, labels, loss, weight, x)
+            if np.linalg.norm(gradient) <= 1e-9:
+                return x, loss.slope(z, labels)
         hessian = rows.curvature(loss.curvature(z, labels)) + weight * np.eye(rows.width)
         try:
             step = np.linalg.solve(hessian, gradient)
@@ -220,6 +222,13 @@ def own_slopes(rows: moments.Rows, labels: Array, loss: Loss, weight: float) -> 
         "party 1's own model was not solved to a gradient of norm 1e-9, which the privacy of its slopes needs; nothing "
         "was written or sent; choose another --loss, a larger --lambda-one, or --mechanism v1"
     )
+
+
+def _finely(rows: moments.Rows, labels: Array, loss: Loss, weight: float, x: Array) -> Array:
+    """The gradient at x in more digits, where the machine has them."""
+    more: Any = np.longdouble
+    matrix, x = rows.matrix.astype(more), x.astype(more)
+    return np.asarray(matrix.T @ loss.slope(matrix @ x, labels) + weight * x, dtype=float)
 
 
 def _collect(
