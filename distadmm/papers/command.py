@@ -13,7 +13,7 @@ from distadmm.errors import DONE, USAGE
 from distadmm.files import examples
 from distadmm.graphs.figures import demand
 from distadmm.papers import panels
-from distadmm.ranks.launch import with_flags
+from distadmm.ranks.launch import told_if_long, with_flags
 from distadmm.ranks.world import World
 from distadmm.run.claim import claim_directory
 
@@ -45,15 +45,18 @@ def reproduce(
 ) -> Callable[..., int]:
     """The command of one paper: its flags are read, a directory is claimed, and its figures are published there."""
 
+    prog = f"distadmm reproduce {paper}"
+
     def begin(given: Any, world: World) -> int:
         world.on_root(demand)
         folder = world.on_root(lambda: claim_directory(given.out, f"reproduce-{paper}", force=given.force))
-        fill(folder, figures, given, world)
+        with told_if_long(prog, "making figures; what each shows is told when it is made", world.is_root):
+            fill(folder, figures, given, world)
         if world.is_root:
             print(f"written to {folder}")
         return DONE
 
-    return with_flags(f"distadmm reproduce {paper}", doc, options, begin)
+    return with_flags(prog, doc, options, begin)
 
 
 def fill(folder: Path, figures: Callable[[Any, World], Iterator[Made]], given: Any, world: World) -> None:
