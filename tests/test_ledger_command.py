@@ -20,6 +20,7 @@ from distadmm.privacy.accounting.events import (
     Leakage,
     Pure,
     Unbounded,
+    event_from_json,
 )
 from distadmm.privacy.accounting.objective_perturbation import ObjectivePerturbation
 from distadmm.privacy.ledger import compose, rules
@@ -468,6 +469,15 @@ def test_a_claim_of_a_later_version_is_refused_in_a_line(tmp_path, capsys):
     assert (code, "scope is 'of tomorrow'; choose one of" in err) == (2, True)
     code, out, _ = call(capsys, "merge", tmp_path)
     assert (code, "a claim unknown here: 'of tomorrow'; update distadmm" in out) == (0, True)
+
+
+@pytest.mark.parametrize("value", [[], {}, "x"])
+def test_an_entry_of_values_that_are_none_of_its_mechanism_has_no_bound(value):
+    """Whoever writes a ledger's lines anew may write anything: it is told, and never a traceback."""
+    lines = [NORMAL.to_json(), LAPLACE.to_json(), Unbounded("why", 1.0).to_json()]
+    for line in lines:
+        for name in line.keys() - {"mech", "reason"}:
+            assert event_from_json({**line, name: value}).unbounded
 
 
 def test_a_faulty_ledger_is_not_shown(two_nodes, capsys):

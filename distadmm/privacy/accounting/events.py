@@ -394,6 +394,8 @@ def event_from_json(line: Mapping[str, Any]) -> Event:
         what = f"a mechanism unknown here: {mech!r}, version {version!r}"
         return Unbounded(f"{what}; update distadmm to price it")
     try:
-        return kind(**given)
-    except (TypeError, InputError) as error:
+        event = kind(**given)
+        hash(event)  # which lists and tables have not
+    except (TypeError, ValueError, InputError) as error:
         return Unbounded(f"an entry that is none of {mech}'s: {error}")
+    return event

@@ -71,7 +71,8 @@ class PairwiseGaussian(Event):
             all(LEAST <= x < math.inf for x in (self.sigma_grid, *pairs)),
             f"{self.mech}: s and c are {self.sigma_grid:g} and {self.pair_grid} grid units; needed: at least 256",
         )
-        right = min(self.coalition, self.gone) >= 0 and list(self.shares) == sorted(self.shares)
+        counts = self.coalition, self.gone
+        right = all(int(x) == x >= 0 for x in counts) and list(self.shares) == sorted(self.shares)
         require(
             right and self.rest >= 1 and all(0 < x <= self.rest for x in self.shares),
             f"{self.mech}: shares {self.shares} of coalition {self.coalition}, {self.gone} gone; needed: none below 0, "
