@@ -752,6 +752,29 @@ def test_nodes_of_another_run_do_not_stand_for_those_that_are_missing(tmp_path, 
     assert call(capsys, "verify", mixed)[0] == 0
 
 
+@pytest.mark.parametrize(("name", "value"), [("adj", "label"), ("trust", "centre"), ("scope", "person")])
+def test_a_ledger_that_was_opened_for_another_claim_is_not_that_of_the_run(name, value, tmp_path, capsys):
+    """Of a run that was killed the account has no heads, and who writes a ledger anew seals it anew."""
+    run = private_run(tmp_path / "a", table(tmp_path / "t.csv"))
+    kept = Account().path.read_bytes().splitlines(keepends=True)
+    Account().path.write_bytes(b"".join(line for line in kept if b'"kind":"heads"' not in line))
+    for beside in [*run.glob("ledger/*.witness"), *run.glob("ledger/*.replay")]:
+        beside.unlink()
+    assert call(capsys, "verify", run)[0] == 0
+    path = run / "ledger" / "node-0001.jsonl"
+    lines, prev = [], chain.GENESIS
+    for entry in chain.read(path).entries:
+        opens = {name: value} if entry["kind"] == "open" else {}
+        bare = {key: v for key, v in {**entry, **opens, "prev": prev}.items() if key != "h"}
+        line, digest = chain.sealed(chain.canonical(bare))
+        lines.append(line)
+        prev = digest.hex()
+    path.write_bytes(b"".join(lines))
+    code, _, err = call(capsys, "verify", run)
+    assert code == 1
+    assert "this one was written anew" in err
+
+
 def test_of_two_copies_that_are_taken_up_at_once_one_goes_on(tmp_path):
     path = tmp_path / "account.jsonl"
     Account(path).heads("r", {0: "aa", 1: "bb"})

@@ -23,7 +23,7 @@ from distadmm.privacy.accounting.events import (
     event_from_json,
 )
 from distadmm.privacy.accounting.objective_perturbation import ObjectivePerturbation
-from distadmm.privacy.ledger import compose, rules
+from distadmm.privacy.ledger import chain, compose, rules
 from distadmm.privacy.ledger.books import Books
 from distadmm.privacy.ledger.file import Ledger, path_of
 from distadmm.privacy.ledger.filter import PureFilter
@@ -478,6 +478,19 @@ def test_an_entry_of_values_that_are_none_of_its_mechanism_has_no_bound(value):
     for line in lines:
         for name in line.keys() - {"mech", "reason"}:
             assert event_from_json({**line, name: value}).unbounded
+
+
+@pytest.mark.parametrize("header", [{"scope": 1}, {"orders": None}, {"rng": {}}, {"claim": "x"}, {"rows": 1}])
+def test_a_sealed_header_of_other_things_is_told_in_one_line(header, tmp_path, capsys):
+    run_of(tmp_path, [LAPLACE])
+    path = path_of(tmp_path / "ledger", 0)
+    first = chain.read(path).entries[0]
+    bare = {key: value for key, value in {**first, **header}.items() if key != "h"}
+    path.write_bytes(chain.sealed(chain.canonical(bare))[0])
+    for verb in ("show", "merge", "export"):
+        code, out, err = call(capsys, verb, tmp_path)
+        assert (code, out, len(err.splitlines())) == (2, "", 1) or (code, verb) == (0, "export")
+        assert code == 0 or "holds something else than distadmm wrote there" in err
 
 
 def test_a_faulty_ledger_is_not_shown(two_nodes, capsys):

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from distadmm.commands import ledger_account, ledger_merge, ledger_report
-from distadmm.errors import DONE, FAILURE, require
+from distadmm.errors import DONE, FAILURE, require, sense_of
 from distadmm.files import examples, write_json, write_text
 from distadmm.flags import again, flag, parse, positional
 from distadmm.privacy.ledger import check as ledger_check
@@ -89,7 +89,15 @@ def read(argv: list[str]) -> Callable[[], int | None]:
     (options,) = parse(f"{PROG} {verb}", __doc__ or "", [VERBS[verb][0]], argv[1:])
     files = [file for path in options.paths for file in _files(Path(path))]
     tell_long(files)
-    return partial(VERBS[verb][1], files, options)
+    return partial(_sensed, VERBS[verb][1], files, options)
+
+
+def _sensed(
+    verb: Callable[[Sequence[Path], Any], int | None], files: Sequence[Path], asked: Any
+) -> int | None:
+    """Lines that are sealed were not all written by this program: whoever seals anew may write anything."""
+    with sense_of(" ".join(asked.paths)):
+        return verb(files, asked)
 
 
 def _files(path: Path) -> list[Path]:

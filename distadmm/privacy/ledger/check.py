@@ -110,8 +110,13 @@ def _unpaid(one: _Read, sent: Sequence[tuple[tuple[int, int], replay.Sent]]) -> 
 
 
 def _behind(one: _Read, known: Mapping[str, Entered]) -> list[str]:
-    """The account holds the last entry of each ledger of a run that has ended."""
-    run = known.get(one.tally.header["run"])
+    """The account holds what each ledger was opened for, and the last entry of each of a run that has ended."""
+    run, tally = known.get(one.tally.header["run"]), one.tally
+    if run and (entered := run.nodes.get(one.node)):
+        told = entered.adjacency, entered.scope, entered.trust
+        if told != (tally.adjacency, tally.header["scope"], tally.trust):
+            was = ", ".join(map(str, told))
+            return [f"{one.file}: the account was told of a ledger for {was}: this one was written anew"]
     head = run.heads.get(one.node) if run else None
     if head is None or bytes.fromhex(head) in one.holds:
         return []
