@@ -391,8 +391,7 @@ def event_from_json(line: Mapping[str, Any]) -> Event:
             importlib.import_module(f"distadmm.privacy.accounting.{mech.replace('-', '_')}")
     kind = _KINDS.get((mech, version)) if mech else None
     if kind is None:
-        what = f"a mechanism unknown here: {mech!r}, version {version!r}"
-        return Unbounded(f"{what}; update distadmm to price it")
+        return Unbounded(f"a mechanism unknown here: {mech!r}, version {version!r}; update distadmm to price it")
     try:
         event = kind(**given)
         hash(event)  # which lists and tables have not
