@@ -38,7 +38,7 @@ from distadmm.methods.istdp.plan import make_plan
 from distadmm.methods.masked.masked import Masked
 from distadmm.privacy.accounting import accountant, gaussian, statements
 from distadmm.problems.losses import Array, Logistic, loss_named
-from distadmm.ranks.launch import command
+from distadmm.ranks.launch import command, told_if_long
 from distadmm.ranks.world import World
 from distadmm.run import groups, kinds
 from distadmm.run.claim import claim_directory
@@ -305,7 +305,9 @@ def audited(asked: dict[str, Any], world: World) -> Audit | None:
 
 
 def work(asked: dict[str, Any], world: World) -> int:
-    found, values = audited(asked, world), asked["table"]
+    values = asked["table"]
+    with told_if_long(PROG, "attacking; fewer --runs take less and tell less", world.is_root):
+        found = audited(asked, world)
 
     def finish() -> tuple[str, bool]:
         assert found is not None
