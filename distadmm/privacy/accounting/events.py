@@ -380,10 +380,7 @@ class Leakage(Event):
 
 
 def event_from_json(line: Mapping[str, Any]) -> Event:
-    """The event that `to_json` wrote; what nobody here knows, or knows otherwise, has no bound.
-
-    A mechanism that is not loaded yet is looked for in the module of its name beside this one.
-    """
+    """The event that `to_json` wrote, of a module of its mechanism's name; what nobody here knows has no bound."""
     given = dict(line)
     mech, version = given.pop("mech", None), given.pop("version", 1)
     if (mech, version) not in _KINDS and isinstance(mech, str) and re.fullmatch("[a-z][a-z-]*", mech):
@@ -391,7 +388,8 @@ def event_from_json(line: Mapping[str, Any]) -> Event:
             importlib.import_module(f"distadmm.privacy.accounting.{mech.replace('-', '_')}")
     kind = _KINDS.get((mech, version)) if mech else None
     if kind is None:
-        return Unbounded(f"a mechanism unknown here: {mech!r}, version {version!r}; update distadmm to price it")
+        what = f"a mechanism unknown here: {mech!r}, version {version!r}"
+        return Unbounded(f"{what}; update distadmm to price it")
     try:
         event = kind(**given)
         hash(event)  # which lists and tables have not
