@@ -287,7 +287,9 @@ def build(classes: Sequence[type], values: dict[str, Any], source: str = "--conf
             elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
                 word = field.metadata.get("positional")
                 what = f"no {word.lower()} is named" if word else f"{option(name)} is needed"
-                raise InputError(f"{what}: {field.metadata['help']}")
+                among = field.metadata["choices"]
+                listed = f"; choose one of: {', '.join(map(str, among))}" if among else ""
+                raise InputError(f"{what}: {field.metadata['help']}{listed}")
         built.append(cls(**arguments))
     return tuple(built)
 

@@ -183,6 +183,15 @@ def test_what_to_write_for_a_missing_cell_is_toml(files, capsys):
     assert found == {"Gr\u00f6\u00dfe (cm)": {"max": 9, "missing": 4}}
 
 
+def test_decimal_commas_are_no_categories(tmp_path):
+    rows = "".join(f"{age},5;{'mf'[age % 2]};{age % 3 % 2}\n" for age in range(20, 60))
+    (tmp_path / "t.csv").write_text(f"age;sex;ill\n30;f;0\n{rows}")
+    with pytest.raises(
+        InputError, match="'age' holds numbers with a decimal comma, such as '20,5'; write a point"
+    ):
+        propose(tmp_path / "t.csv")
+
+
 def test_a_schema_is_proposed_from_public_rows_alone(files, capsys):
     assert verbs.main(["data", "describe", "t.csv"]) == 2
     said = capsys.readouterr().err

@@ -81,6 +81,11 @@ def propose(path: str | Path, target: str | None = None) -> str:
         lines.append(f"labels = {_list(sorted(classes))}  # negative, positive")
     for name, cells in columns.items():
         there = [cell for cell in cells if cell and cell not in gone]
+        comma = next((cell for cell in there if "," in cell), "")
+        require(
+            not comma or not all(schema.is_number(cell.replace(",", ".")) for cell in there),
+            f"{path}: column {name!r} holds numbers with a decimal comma, such as {comma!r}; write a point",
+        )
         found = _column(name, there, lost=len(there) < len(cells))
         if found is None:
             left.append(name)
