@@ -343,7 +343,8 @@ def test_a_run_says_what_it_may_and_its_ledger_says_the_same(tmp_path: Path, cap
     assert "All messages and models of all nodes together are" in shown
     assert "against any coalition of other nodes" in shown
     assert "coalition:1 8.0" in shown  # the same whoever colludes
-    assert "float_exact" not in shown  # secure noise is discrete, on a grid
+    assert "float_exact: false" in shown  # noise is of whole numbers, what it is added to is a sum of floats
+    assert "timing, aborts, floating point." in shown
 
 
 def test_without_noise_nothing_is_claimed_and_the_optimum_is_near() -> None:

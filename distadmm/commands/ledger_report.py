@@ -202,9 +202,12 @@ def _by_coalition(books: Sequence[Book], committed: bool, delta: float) -> list[
     return masked_statements.shares_in_words(claim["sums"], masked_statements.shares_of(claim["sums"], delta))
 
 
-def float_exact(books: Iterable[Book]) -> bool:
+def float_exact(books: Sequence[Book]) -> bool:
+    """Whether whole numbers were added to whole numbers; an entry knows its noise alone, and its claim the rest."""
+    claims = [book.header["claim"] for book in books]
+    whole = all(claim is None or claim["scope"] == "masked" or claim.get("exact") for claim in claims)
     paid = [entry for book in books for entry in book.found.entries if entry["kind"] in ("commit", "charge")]
-    return bool(paid) and all(entry["float_exact"] for entry in paid)
+    return whole and bool(paid) and all(entry["float_exact"] for entry in paid)
 
 
 def tables(report: dict[str, Any], rows: int = 30) -> str:

@@ -81,11 +81,10 @@ def spoken(price: Price, options: Any, star: Star, loss: Loss) -> Price:
         price = price._replace(accounts=accounts)
     if privacy.epsilon is None or privacy.mechanism == "paper":
         return price._replace(said=[*price.said, *([f"{statements.BESIDES}: {beside}."] if beside else [])])
-    texts, worst, why = _statements(price, privacy, star)
+    texts, worst, why, uncovered = _statements(price, privacy, star)
     if foreign(loss):
         return as_unchecked(price, privacy, foreign(loss), worst, beside)
-    exact = privacy.noise == "secure"  # on a grid, in whole numbers
-    said = [*texts, *price.said, statements.EXACT if exact else statements.NOT_COVERED]
+    said = [*texts, *price.said, uncovered]
     later = {**price.facts["privacy"], "statement": " ".join(said), **({"mu": None} if why else {})}
     facts = {**price.facts, "epsilon": worst, "privacy": later, **({"statement": why} if why else {})}
     return price._replace(said=said, facts=facts)
@@ -108,9 +107,9 @@ def as_unchecked(price: Price, privacy: PrivacyOptions, file: str, worst: float,
     return price._replace(accounts=accounts, said=said, facts=facts, unchecked=why)
 
 
-def _statements(price: Price, privacy: PrivacyOptions, star: Star) -> tuple[list[str], float, str]:
-    """One for all parties that claim the same, as ledgers compose; what a person pays whom all of them are about, and
-    why if that is infinite."""
+def _statements(price: Price, privacy: PrivacyOptions, star: Star) -> tuple[list[str], float, str, str]:
+    """One for all parties that claim the same, as ledgers compose; what a person pays whom all of them are about, why
+    if that is infinite, and what is not covered."""
     from distadmm.privacy.accounting import accountant
     from distadmm.privacy.ledger import compose
 
@@ -122,7 +121,7 @@ def _statements(price: Price, privacy: PrivacyOptions, star: Star) -> tuple[list
         alike.setdefault((claimed.get("scope"), every[m].adjacency), []).append(every[m])
     reading: Any = "certificate" if privacy.noise == "secure" else "simulation"
     texts, worst, why = [], max((account.epsilon or 0.0 for account in every.values()), default=0.0), ""
-    of_all: list[Event] = []
+    of_all, uncovered = list[Event](), statements.EXACT
     for group in alike.values():
         first, held = group[0], [compose.Node(compose.spending(each.schedule.events)) for each in group]
         blocks = {block.spent for block in compose.blocks(held, compose.NODES[first.scope][0])}
@@ -131,13 +130,14 @@ def _statements(price: Price, privacy: PrivacyOptions, star: Star) -> tuple[list
         spent = {one: one.would_be if reading == "simulation" else one.epsilon for one in found}
         most, block = max(zip(found, blocks), key=lambda one: spent[one[0]])
         texts.append(most.text)
+        uncovered = max(uncovered, most.not_covered, key=len)
         of_all += block
         worst = max(worst, spent[most])
         why = why or (most.text if math.isinf(spent[most]) else "")
     if len(alike) > 1 and math.isfinite(worst):  # each sentence is about a part of the person
         adjacency = next(iter(alike.values()))[0].adjacency
         worst = max(worst, accountant.epsilon(of_all, privacy.delta, adjacency))
-    return texts, worst, why
+    return texts, worst, why, uncovered
 
 
 def vectors_price(prepared: Prepared) -> Price:

@@ -131,11 +131,11 @@ def statement(
     declared = tuple(name for name in needed if name in known and known[name].by == "declared")
     epsilon = accountant.adaptive_epsilon if reading == "odometer" else accountant.epsilon
     price = epsilon(listed, delta, adjacency)
-    on_grid = all(event.exact for event in listed if not event.free)
+    whole = scopes.SCOPES[scope].exact or (exact and all(event.exact for event in listed if not event.free))
     sentence = _if_declared(declared) + _sentence(
         scope, listed, adjacency, price, delta, tolerance, reading, against
     )
-    sentence += "" if scopes.SCOPES[scope].exact or (exact and on_grid) else FLOATS
+    sentence += "" if whole else FLOATS
     sentence = sentence.replace(f"reviewed.{FLOATS}", "reviewed; exact arithmetic.")
     sentence += circumstances(adjacency, dealt, observed, beside)
     reasons = [f"not verified: {scopes.HYPOTHESES[name]} ({name})" for name in missed]
@@ -156,7 +156,7 @@ def statement(
     return Statement(
         cast(Kind, kind), reading, sentence, price, delta, adjacency, accountant.published_epsilon(listed, adjacency),
         tuple(known[name].words for name in needed if name in known and known[name].verified), missed, declared,
-        tuple(e.listed for e in listed if e.listed), would_be, EXACT if on_grid else NOT_COVERED,
+        tuple(e.listed for e in listed if e.listed), would_be, EXACT if whole else NOT_COVERED,
     )  # fmt: skip
 
 
