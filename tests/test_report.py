@@ -377,6 +377,21 @@ def test_a_difference_of_rounding_is_not_drawn_as_one(runs: Path) -> None:
     assert low < 24 < 26 < high
 
 
+def test_no_label_is_cut_at_the_edge_of_a_column(runs: Path, tmp_path: Path, monkeypatch) -> None:
+    one, name = (
+        report_runs.read(runs / "plain" / "ring5"),
+        "a network with a name of more words than a line has",
+    )
+    named = [replace(one, config={**one.config, "topology": f"{name} {at}"}) for at in range(2)]
+    kept = []
+    monkeypatch.setattr(report_figures, "save_for_paper", lambda figure, *given: kept.append(figure))
+    found = report_figures.pictures(report_runs.groups(named))
+    report_figures.for_paper([one for one in found if one.legend], tmp_path / "x.pdf", "")
+    kept[0].canvas.draw()
+    for axis in kept[0].axes:
+        assert axis.get_legend().get_window_extent().x1 <= kept[0].bbox.x1
+
+
 def test_names_are_text_and_not_markup(runs: Path, tmp_path: Path) -> None:
     odd = tmp_path / "a<b>&c.edgelist"
     odd.write_text("".join(f"{i} {(i + 1) % 5}\n" for i in range(5)))

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from textwrap import fill
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +20,7 @@ from distadmm.privacy.accounting.trust import Trust
 
 LOWEST = 1e-16  # a smaller gap is rounding, and is drawn here
 GRAPHS_MOST, NODES_MOST = 6, 200
+WIDE = 46  # characters of a legend that fit below axes of a column
 
 
 class Picture(NamedTuple):
@@ -44,8 +46,12 @@ def for_paper(found: Sequence[Picture], path: Path, mark: str) -> None:
         axis.set_title(picture.title, fontsize=7)
         height += 2.4
         if picture.legend:  # below, where it hides nothing
-            axis.legend(loc="upper left", bbox_to_anchor=(0.0, -0.2), fontsize=6, borderaxespad=0)
-            height += 0.12 * len(axis.get_legend_handles_labels()[1])
+            handles, labels = axis.get_legend_handles_labels()
+            labels = [fill(label, WIDE) for label in labels]
+            axis.legend(
+                handles, labels, loc="upper left", bbox_to_anchor=(0.0, -0.2), fontsize=6, borderaxespad=0
+            )
+            height += 0.12 * sum(1 + label.count("\n") for label in labels)
     drawn.set_figheight(height)
     save_for_paper(drawn, path, mark)
 
