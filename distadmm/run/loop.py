@@ -229,6 +229,11 @@ class Loop:
         finally:
             progress.close()
         self.history += self.watcher.lines()
+        if end_of(self.ended) is not End.DIVERGED:
+            try:
+                self._require_numbers(k, ended, "it is no result")
+            except Stop as reason:
+                self.ended = str(reason)
         self.run.world.dog.enter("writing")
         self.watcher.uplink.close()
         # A resumed run that went no further leaves the checkpoint as it is: other ranks wrote it, maybe.
@@ -330,20 +335,18 @@ class Loop:
         call = getattr(self.place.release, "call", None)
         return call(said) if call is not None else dict(enumerate(self.run.world.allgather(said)))
 
-    def _require_numbers(self, k: int, state: Any) -> None:
+    def _require_numbers(self, k: int, state: Any, what: str) -> None:
         """What began with finite numbers has them still, on all ranks; else the checkpoint before is kept."""
         bad = any(spoilt(getattr(state, name)) for name in self._sound)
         heard = self._call(self.run.world.dog.name.encode() if bad else b"")
         told = [heard[rank].decode() for rank in sorted(heard) if heard[rank]]
         if told:
-            self.reason = (
-                f"no finite numbers after iteration {k} on {', '.join(told[:4])}; that state was not saved"
-            )
+            self.reason = f"no finite numbers after iteration {k} on {', '.join(told[:4])}; {what}"
             raise Stop(End.DIVERGED.word)
 
     def _save(self, k: int, state: Any) -> None:
         if self.run.folder is not None:
-            self._require_numbers(k, state)
+            self._require_numbers(k, state, "that state was not saved")
             if self.run.world.is_root:  # first: who goes on from here measures no earlier iteration again
                 history.write(self.run.folder, self.watcher.columns, self.history, self.began, sync=True)
             kept, world = self.place.keep(state), self.run.world

@@ -60,6 +60,8 @@ def test_a_handful_holds(tmp_path: Path) -> None:
     "met",
     [
         fault("SIGINT to a rank", where="start-up", call=1),
+        fault("NaN", call=7),  # a model that is recycled next, and from which the solve after that begins
+        fault("NaN", "sharing, s2", call=9),  # after its last round, whose models nobody measures
         fault("read-only", "admm", where="solving", call=1),
         fault("swapped file", "tracking", draw=530223369094688075)._replace(resume_on=3),  # ledgers
         fault(

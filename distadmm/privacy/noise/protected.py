@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from distadmm.algorithm import Planned
-from distadmm.errors import BudgetExhausted, require
+from distadmm.errors import BudgetExhausted, Unsolved, require
 from distadmm.privacy.accounting import accountant, kept, objective_perturbation, rdp, statements
 from distadmm.privacy.accounting.events import Adjacency, Event, Gaussian, KNorm, Unbounded
 from distadmm.privacy.accounting.schedule import stretches
@@ -311,6 +311,9 @@ class Protected(Unprotected):
         for i in np.flatnonzero(~(residual <= self.recipe.tolerance)).tolist():  # a NaN is no certificate
             if self._is_replay(i):
                 continue
+            node = self.books.nodes[i]
+            lost = f"the solve of node {node} in iteration {k} left no finite numbers; nothing of it was sent"
+            require(np.isfinite(residual[i]), lost, Unsolved)
             found = (
                 f"a solve ended at gradient norm {residual[i]:.6g} with what rounding may hide, above "
                 f"{self.recipe.tolerance:g}"
@@ -318,7 +321,7 @@ class Protected(Unprotected):
             try:
                 self.books.ledgers[i].expose(found, iteration=k)
             except BudgetExhausted:
-                kept_in.append(self.books.nodes[i])
+                kept_in.append(node)
         if self.books.ledgers[0].budget is None:
             return
         said = (
