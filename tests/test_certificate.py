@@ -56,9 +56,8 @@ def test_it_says_the_sentence_and_the_number_of_the_ledgers(runs, capsys):
     assert "timing, aborts, floating point.</p>" in page
     epsilon = re.search(r">epsilon</th><td[^>]*>([0-9.]+) at delta 1e-05", page)[1]
     assert 2.9 < float(epsilon) <= 3
-    assert (
-        page.count("checked by the code of the run") == 1
-    )  # who established it is said once where all are alike
+    assert page.count("<p>Each of these is checked by the code of the run") == 1
+    assert page.count("<p>This is stated by the table that comes with distadmm") == 1
     assert re.search(r">messages</th><td[^>]*>56, 0.02 MB<", page)
     assert "no published bound" not in page
     factor = float(re.search(r"at most ([0-9.]+) times what it would be", page)[1])
@@ -98,9 +97,33 @@ def test_what_runs_rest_on_is_listed_once_after_what_they_spent_together(runs, c
         == 0
     )
     page = page_of(runs, capsys, "private", "again")
-    assert page.count('aria-label="hypotheses of') == 1
+    assert (
+        page.count('aria-label="hypotheses of') == 2
+    )  # what code checked, and what the bundled table states
     assert f"On the same as {runs / 'private'}" in page
     assert page.index("All that was spent on these rows") < page.index("A bound for the whole run")
+
+
+def test_what_was_stated_is_not_said_to_be_checked(tmp_path, capsys):
+    """No code sees in rows that the bounds of a schema are public, nor that a divisor is."""
+    rows = "".join(f"{k % 7},{k % 2}\n" for k in range(40))
+    (tmp_path / "t.csv").write_text(f"a,y\n{rows}")
+    (tmp_path / "s.toml").write_text('target = "y"\nlabels = ["0", "1"]\n[columns]\na = { max = 9 }\n')
+    asked = ["--data", str(tmp_path / "t.csv"), "--schema", str(tmp_path / "s.toml"), "--topology", "ring:4"]
+    asked += ["--epsilon", "2", "--adjacency", "add-remove", "--public-rows", "9", "--iterations", "2"]
+    asked += ["--account", str(tmp_path / "account.jsonl")]
+    assert radmm.main([*asked, "--out", str(tmp_path / "run")]) == 0
+    page = page_of(tmp_path, capsys, "run")
+    _, *tables = re.split(r"<p>(?:Each of these|This) is ", page)
+    of = {
+        name: who
+        for who in tables
+        for name in ("public-rows", "public-weight", "certified-solve")
+        if name in who
+    }
+    assert of["public-rows"].startswith("stated in the schema of the data")
+    assert of["public-weight"].startswith("stated by who started the run")
+    assert of["certified-solve"].startswith("checked by the code")
 
 
 def test_what_parties_sent_is_said_and_of_one_place_nothing(tmp_path, capsys):

@@ -13,7 +13,6 @@ from typing import Any
 from distadmm.commands import ledger_report
 from distadmm.commands.ledger_report import Book, cell
 from distadmm.commands.report_page import STYLE, prose, table
-from distadmm.commands.report_runs import shared
 from distadmm.errors import require
 from distadmm.privacy.accounting.scopes import established
 from distadmm.privacy.accounting.statements import exactly
@@ -160,11 +159,11 @@ def _rests(name: str, books: Sequence[Book], known: dict[str, str]) -> Iterable[
     if first != name:
         yield f"<p>On the same as {escape(first)}, established by the same.</p>"
     else:
-        lines = [[each.words, each.name, ESTABLISHED.get(each.by, each.by)] for each in holding]
-        heads, lines, same = shared(["hypothesis", "name", "who established it"], lines)
-        for _, who in same:
-            yield f"<p>Each of these is {escape(who)}.</p>"
-        yield table(heads, lines, f"hypotheses of {name}")
+        for by in dict.fromkeys(each.by for each in holding):
+            lines = [[each.words, each.name] for each in holding if each.by == by]
+            what, who = "Each of these is" if len(lines) > 1 else "This is", ESTABLISHED.get(by, by)
+            yield f"<p>{what} {escape(who)}.</p>"
+            yield table(["hypothesis", "name"], lines, f"hypotheses of {name}, {who}")
 
 
 def _sent(summary: dict[str, Any]) -> list[list[str]]:

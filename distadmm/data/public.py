@@ -67,6 +67,14 @@ class PublicFacts:
         require(not unknown, f"--stated is {','.join(names)}; it states some of: {', '.join(STATED)}")
         return replace(self, **{name: getattr(self, name)._replace(source="flag", why="") for name in names})
 
+    def stated_by(self, stated: Sequence[str], *, given_rows: bool) -> dict[str, str]:
+        """By hypothesis, who states what no code sees in rows: that constants in them, or a number of them, are
+        public."""
+        sources = self.sources().values()
+        known = "flag" if stated else next((s for s in ("schema", "bundled") if s in sources), "")
+        by = dict.fromkeys(("public-weight", "public-divisor", "public-count"), "flag") if given_rows else {}
+        return {**by, **({"public-rows": known} if known else {})}
+
     def _all(self) -> tuple[Fact, ...]:
         return self.classes, self.columns, self.bounds, self.norm, self.mappings, self.deal, self.reader
 

@@ -348,7 +348,11 @@ def books_of(
     header |= {"scope": "record", "run": run.name, "source": generator}
     header |= {"claim": None} if plan is None else plan.header
     if plan is not None:
-        header["claim"] |= circumstances_of(prepared)
+        from distadmm.privacy.accounting.scopes import stating
+
+        given_rows = config.privacy.public_rows is not None
+        by = prepared.source.facts.stated_by(config.problem.stated, given_rows=given_rows)
+        header["claim"] = stating(header["claim"], by) | circumstances_of(prepared)
     header["rows"] = contents.names
     folder = None if run.folder is None else run.folder / "ledger"
     return Books.open(folder, nodes, ghosts, budgets=_limits(config, plan, len(nodes)), **header)

@@ -230,6 +230,12 @@ def claim(scope: str, established: Iterable[Hypothesis | str], **facts: Any) -> 
     return {"scope": scope, "verified": verified, **({"by": by} if by else {}), **facts}
 
 
+def stating(claim: Mapping[str, Any], by: Mapping[str, str]) -> dict[str, Any]:
+    """The claim where these of its hypotheses rest on somebody's word, and not on code alone."""
+    told = {name: who for name, who in by.items() if name in claim["verified"]}
+    return {**claim, "by": {**claim.get("by", {}), **told}} if told else dict(claim)
+
+
 def established(claim: Mapping[str, Any]) -> list[Hypothesis]:
     """The hypotheses of a claim as a ledger keeps it; without `by`, code established them."""
     by = claim.get("by", {})

@@ -41,7 +41,7 @@ from typing import Any
 import numpy as np
 
 from distadmm.data.table import local_key
-from distadmm.errors import BudgetExhausted, require, told
+from distadmm.errors import BudgetExhausted, require, sense_of, told
 from distadmm.files import make_folder, sync_folder
 from distadmm.privacy.accounting.cost import Cost
 from distadmm.privacy.accounting.events import Event, event_from_json
@@ -103,7 +103,8 @@ class Account:
             return self._fold(file)  # from the start, to name the line
         assert found is not None
         require(found.fault is None, f"the account {found.fault}; restore it from a backup")
-        state.take(found)
+        with sense_of(self.path):
+            state.take(found)
         if not found.torn and not found.unended:
             earlier.update(later)
             self._known = len(content), earlier, state
