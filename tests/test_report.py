@@ -378,10 +378,7 @@ def test_a_difference_of_rounding_is_not_drawn_as_one(runs: Path) -> None:
 
 
 def test_no_label_is_cut_at_the_edge_of_a_column(runs: Path, tmp_path: Path, monkeypatch) -> None:
-    one, name = (
-        report_runs.read(runs / "plain" / "ring5"),
-        "a network with a name of more words than a line has",
-    )
+    one, name = report_runs.read(runs / "plain" / "ring5"), "a name " + "of many words " * 8
     named = [replace(one, config={**one.config, "topology": f"{name} {at}"}) for at in range(2)]
     kept = []
     monkeypatch.setattr(report_figures, "save_for_paper", lambda figure, *given: kept.append(figure))
