@@ -220,6 +220,12 @@ def test_a_bad_file_is_one_line_that_names_it(tmp_path, name):
     assert "\n" not in str(caught.value)
 
 
+def test_a_name_of_two_words_is_no_weight(tmp_path):
+    (tmp_path / "cities.txt").write_text("New York Paris\nParis Rome\n")
+    with pytest.raises(InputError, match=r"edge New-York is 'Paris'.*names that hold blanks go into a \.csv"):
+        load(str(tmp_path / "cities.txt"))
+
+
 def test_a_file_without_nodes_is_empty_and_not_directed(tmp_path):
     (tmp_path / "none.net").write_text("hello\n")
     with pytest.raises(InputError, match=r"none\.net: the graph is empty"):

@@ -313,8 +313,10 @@ def _columns(
             good = (column > 0 if meaning[key] == POSITIVE else column >= 0) & np.isfinite(column)
             for where, table in [tables[bad] for bad in np.flatnonzero(~good)[:1]]:
                 found = repr(table[key]) if key in table else "missing"
+                listed = source.endswith((".txt", ".edges", ".edgelist")) and isinstance(table.get(key), str)
+                names = "; names that hold blanks go into a .csv" * listed
                 raise InputError(
-                    f"{source}: {key} of {where} is {found}; needed: {meaning[key]}, or no {key} anywhere"
+                    f"{source}: {key} of {where} is {found}; needed: {meaning[key]}, or no {key} anywhere{names}"
                 )
         if all(np.isfinite(number) or table.get(key) is None for number, (_, table) in zip(column, tables)):
             columns[key] = column
