@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from distadmm import radmm
+from distadmm import radmm, sharing
 from distadmm.problems.consensus import GeneralisedLinear, Problem
 from distadmm.problems.losses import LOSSES
 
@@ -53,6 +53,30 @@ def test_numbers_that_no_price_or_noise_is_made_of_are_one_line_and_exit_code_2(
     assert len(said) == 1
     name = words.split()[-2]
     assert f"{name} is 1e" in said[0]
+    assert "; needed: " in said[0]
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    "words", ["--row-norm 1e-300", "--row-norm 1e300", "--radius 1e-300", "--radius 1e300", "--pull 1e300"]
+)
+def test_the_same_of_vectors_under_noise(words: str, tmp_path: Path, capsys) -> None:
+    out = tmp_path / "run"
+    shared = [
+        "--data",
+        "tiny",
+        "--mechanism",
+        "s2",
+        "--epsilon",
+        "1",
+        "--rng",
+        "simulation",
+        "--out",
+        str(out),
+    ]
+    assert sharing.main([*shared, *words.split()]) == 2
+    said = capsys.readouterr().err.strip().splitlines()
+    assert len(said) == 1
     assert "; needed: " in said[0]
     assert not out.exists()
 

@@ -79,7 +79,7 @@ def norms(text: str) -> tuple[float, ...] | None:
     except ValueError:
         bounds = (math.nan,)
     require(
-        all(0 < bound < math.inf for bound in bounds),
-        f"--row-norm is {text!r}; needed: a number above 0 (sharing: or one a party), none or auto",
+        all(1e-50 <= bound <= 1e50 for bound in bounds),
+        f"--row-norm is {text!r}; needed: a number from 1e-50 to 1e50 (sharing: or one a party), none or auto",
     )
     return bounds

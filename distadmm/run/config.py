@@ -126,7 +126,10 @@ class Privacy(Budget):
     public_rows: int | None = again(Shared, "public_rows")
     form: str = again(Shared, "form", was=None, note="; sound: certified solves with output noise")
     output_epsilon: float = flag(
-        1e-3, help="epsilon a solve spends on the noise that covers its inexactness", above=0
+        1e-3,
+        help="epsilon a solve spends on the noise that covers its inexactness",
+        at_least=1e-50,
+        at_most=1e15,
     )
     budget_epsilon: float | None = flag(
         None, help="stop all ranks (exit code 3) before this would be overspent", above=0

@@ -111,9 +111,13 @@ class S1:
 class S2(S1):
     """One record's features protected."""
 
-    radius: float = flag(2.0, help="s2, s3: each model is kept in a ball of this radius", above=0)
-    pull: float = flag(7.0, help="s2, s3: what a party is pulled to is cut to this", above=0)
-    message_norm: float = flag(2.0, help="s2, s3: messages are cut to this", above=0)
+    radius: float = flag(
+        2.0, help="s2, s3: each model is kept in a ball of this radius", at_least=1e-50, at_most=1e50
+    )
+    pull: float = flag(
+        7.0, help="s2, s3: what a party is pulled to is cut to this", at_least=1e-50, at_most=1e50
+    )
+    message_norm: float = flag(2.0, help="s2, s3: messages are cut to this", at_least=1e-50, at_most=1e50)
 
     by_row: ClassVar[bool] = True
 
