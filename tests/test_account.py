@@ -187,6 +187,16 @@ def test_changes_and_adversaries_compose_by_what_all_cover(account):
     assert after.epsilon == pytest.approx(accountant.epsilon([Gaussian(4.0), STEP], DELTA, "replace"))
 
 
+def test_a_run_that_claims_less_hides_nothing_of_those_that_claim_more(account):
+    for name in "ab":
+        _, before = account.enter(spent(name, [STEP]), DELTA)
+    _, after = account.enter(spent("c", [Gaussian(40.0)], adjacency="label"), DELTA)
+    assert after.adjacency == "label"
+    told = before.words.partition(" at delta")[0]
+    assert after.words.endswith(f"; for replace: no bound by 1 of these, {told} by the other 2")
+    assert "for " not in before.words
+
+
 @pytest.mark.parametrize("shared", SHARED)
 def test_runs_for_the_same_adversaries_add_up_as_those_see_them(account, shared):
     """And not as all others would, who may know far more."""

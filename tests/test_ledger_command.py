@@ -543,6 +543,7 @@ def test_ledgers_for_different_changes_are_added_for_the_one_that_both_cover(tmp
     code, out, _ = call(capsys, "merge", tmp_path / "a", tmp_path / "b")
     assert code == 0
     assert "the label of one record flipped (label)" in out
+    assert "for replace nothing bounds all of them: some claim nothing for it" in out
 
 
 def test_no_words_is_help(capsys):

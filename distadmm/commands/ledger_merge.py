@@ -77,6 +77,7 @@ def _together(runs: Sequence[Run], delta: float) -> dict[str, Any]:
         "published_epsilon": compose.published(nodes, scope, adjacency),
         "epsilon": compose.over_runs(nodes, scope, delta, adjacency, committed),
         "statement": weakest([*kinds]),
+        "more": sorted({book.tally.adjacency for book in books} - {adjacency}),
         "several": several,
         "parted": any(parted),
         "unbounded": sorted({e.words for each in nodes for node in each for e in node.spent if e.unbounded}),
@@ -156,6 +157,8 @@ def _block(block: dict[str, Any], delta: float) -> Iterable[str]:
         rules += "; a ledger went on in two ways: what it had reserved where they part counts for each"
     bounds = f"published {cell(block['published_epsilon'])}, epsilon {cell(block['epsilon'])}"
     yield f"  together ({rules}): {bounds} at delta {exactly(delta)}"
+    for change in block["more"]:
+        yield f"  for {change} nothing bounds all of them: some claim nothing for it; merge those apart that do"
     for reason in block["unbounded"]:
         yield f"  epsilon is infinite: {reason}"
     yield f"  {worth(block['statement'], block['epsilon'])}"

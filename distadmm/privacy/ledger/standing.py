@@ -154,10 +154,7 @@ class Limit:
         for run in runs:
             if why := self.covers(run) or run.unbounded:
                 return why
-        costs = [run.cost(self.adjacency) for run in runs]
-        total = nothing(ORDERS)
-        for cost in costs:
-            total = total.plus(cost)
+        total = _total(runs, self.adjacency)
         kept: Any = PureFilter(self.epsilon)
         if self.delta:
             first = runs[0].at_first.cost(self.adjacency).rdp
@@ -194,6 +191,7 @@ class Standing(NamedTuple):
     delta: float
     epsilon: float  # of the runs that have a bound
     unbounded: list[Entered]
+    apart: tuple[str, ...] = ()  # of changes for which some of the runs claim nothing, in words
 
     @property
     def words(self) -> str:
@@ -202,10 +200,11 @@ class Standing(NamedTuple):
             return "nothing"
         most, against = math.ceil(self.epsilon * 1e4) / 1e4, f"; {self.trust}" if self.trust != ANY else ""
         bound = f"epsilon at most {most:.4f} at delta {exactly(self.delta)} ({self.adjacency}{against})"
+        more = "".join(f"; {each}" for each in self.apart)
         if not self.unbounded:
-            return f"{bound} by {many}"
+            return f"{bound} by {many}{more}"
         rest = len(self.runs) - len(self.unbounded)
-        beside = f"; {bound} by the other {rest}" if rest else ""
+        beside = f"; {bound} by the other {rest}{more}" if rest else ""
         return f"no bound: {self.unbounded[0].unbounded} ({len(self.unbounded)} of {many}){beside}"
 
 
@@ -217,10 +216,25 @@ def standing(runs: Sequence[Entered], delta: float, *, exact: bool = False) -> S
     bounded = [run for run in runs if not run.unbounded]
     adjacency: Adjacency = common(run.adjacency for run in bounded) if bounded else "replace"
     trust = composed(run.trust for run in bounded)
-    total = nothing(ORDERS)
-    for run in bounded:
-        total = total.plus(run.cost(adjacency))
-    found = rounded(total, delta)
+    found = rounded(_total(bounded, adjacency), delta)
     if exact and len(bounded) == 1:
         found = min(found, bounded[0].tight(adjacency, delta))
-    return Standing(list(runs), adjacency, trust, delta, found, [run for run in runs if run.unbounded])
+    apart = tuple(
+        _apart(bounded, other, delta) for other in {run.adjacency: 0 for run in bounded} if other != adjacency
+    )
+    return Standing(list(runs), adjacency, trust, delta, found, [run for run in runs if run.unbounded], apart)
+
+
+def _total(runs: Sequence[Entered], adjacency: Adjacency) -> Cost:
+    total = nothing(ORDERS)
+    for run in runs:
+        total = total.plus(run.cost(adjacency))
+    return total
+
+
+def _apart(runs: Sequence[Entered], adjacency: Adjacency, delta: float) -> str:
+    """A sum for what all runs claim says less than is known of those that claim more, and hides that others do not."""
+    own = [run for run in runs if common([run.adjacency, adjacency]) == adjacency]
+    most = math.ceil(rounded(_total(own, adjacency), delta) * 1e4) / 1e4
+    others = f"epsilon at most {most:.4f} by the other {len(own)}"
+    return f"for {adjacency}: no bound by {len(runs) - len(own)} of these, {others}"
