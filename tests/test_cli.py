@@ -215,6 +215,17 @@ def test_dry_run_writes_nothing(tmp_path: Path, capsys, monkeypatch) -> None:
     assert f"in {planned} messages" in capsys.readouterr().out
 
 
+def test_a_dry_run_counts_rows_that_nobody_has_all_of_by_the_node_alone(
+    tmp_path: Path, capsys, monkeypatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for node in range(3):
+        write_text(tmp_path / f"t-{node}.csv", "a,y\n" + "0.5,1\n0.2,-1\n" * 4)
+    assert radmm.main([*"--data t-{rank}.csv --labels=-1,1 --topology ring:3 --dry-run".split()]) == DONE
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("data    ")]
+    assert line.split(":")[1] == " 1 columns, 8 rows a node, 0 test rows; licence"
+
+
 def test_strict_tells_that_the_tolerance_was_missed(tmp_path: Path) -> None:
     arguments = [*TINY, "--out", str(tmp_path / "a"), "--stop-tolerance", "1e-12", "--strict"]
     assert radmm.main(arguments) == 4

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 DIVERGED = End.DIVERGED.word
 
-NO_TEST = "no test rows (--test-data FILE, or --test-fraction 0.2 of the rows)"
+NO_TEST = "no test rows (--test-data FILE, or --test-fraction 0.2 of one table)"
 
 
 def outlook(prepared: Prepared, plan: Plan | None, messages: Sequence[tuple[int, int, str]] = ()) -> str:
@@ -29,10 +29,12 @@ def outlook(prepared: Prepared, plan: Plan | None, messages: Sequence[tuple[int,
     counted = config.privacy.adjacency not in ("add-remove", "node")  # else how many there are is private
     rows = [o.rows for o in node.problem.objectives if counted and hasattr(o, "rows")]
     rows = [count for some in world.allgather(rows) for count in some]
-    shards = f"{min(rows)} to {max(rows)} rows a node" if rows else "rows a node unknown"
+    few, most = min(rows, default=0), max(rows, default=0)
+    shards = f"{few}{f' to {most}' * (most > few)} rows a node" if rows else "rows a node unknown"
     told = f"{data['features']} columns; how many rows there are is not told"
     if counted:
-        told = f"{data['rows']} rows, {data['features']} columns, {shards}, {data['test_rows']} test rows"
+        whole = f"{data['rows']} rows, " * (data["rows"] is not None)  # nobody counts those of a file a node
+        told = f"{whole}{data['features']} columns, {shards}, {data['test_rows']} test rows"
     head = 0 if plan is None else HEAD_BYTES
     rounds = 0 if plan is None or plan.choice is None else plan.choice.smoothing.rounds
     if not messages:
