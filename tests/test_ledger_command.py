@@ -418,6 +418,18 @@ def test_export_is_priced_alike_by_dp_accounting(tmp_path, capsys):
     assert [event["mech"] for event in node["events"]] == ["gaussian", "k-norm"]
 
 
+def test_export_of_what_nobody_established_is_of_no_privacy(tmp_path, capsys):
+    """As `show` says infinity of it, so must whoever prices what is exported."""
+    for name, verified in (("whole", VERIFIED), ("missing", VERIFIED[1:])):
+        claim = {"scope": "radmm", "verified": verified, "tolerance": 1e-10}
+        run_of(tmp_path / name, [replace(NORMAL, count=2)], claim=claim)
+        (node,) = json.loads(call(capsys, "export", tmp_path / name)[1])["nodes"]
+        assert [event["mech"] for event in node["events"]] == ["gaussian", "unbounded"][
+            : 1 + (name != "whole")
+        ]
+        assert node["statement"] == ("certificate" if name == "whole" else "unbounded")
+
+
 def test_export_prices_nothing_that_dp_accounting_does_not_know():
     dp = pytest.importorskip("dp_accounting")
     perturbed = ObjectivePerturbation("gamma", 5, 1.0, 0.2, 0.25, 8.2, count=3)

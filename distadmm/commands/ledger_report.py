@@ -292,15 +292,19 @@ def _columns(table: Sequence[Sequence[str]]) -> Iterable[str]:
 
 def exported(books: Sequence[Book]) -> dict[str, Any]:
     """Each node's events, raw and in dp-accounting's words."""
-    nodes = [
-        {
-            **{name: book.header[name] for name in ("run", "node", "scope", "dataset")},
-            "adjacency": book.header["adj"],
-            "statement": statement_kind(book.tally),
-            "head": book.found.head,
-            "events": [event.to_json() for event in book.tally.events],
-            "dp_event": accountant.dp_event(book.tally.events),
-        }
-        for book in books
-    ]
+    nodes = []
+    for book in books:
+        events = doubted(book.tally, book.tally.events)
+        bare = any(event.unbounded for event in events)
+        nodes.append(
+            {
+                **{name: book.header[name] for name in ("run", "node", "scope", "dataset")},
+                "adjacency": book.header["adj"],
+                "trust": str(book.tally.trust),
+                "statement": "unbounded" if bare else statement_kind(book.tally),
+                "head": book.found.head,
+                "events": [event.to_json() for event in events],
+                "dp_event": accountant.dp_event(events),
+            }
+        )
     return {"format": "distadmm ledger export 1", "nodes": nodes}
