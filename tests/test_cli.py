@@ -221,7 +221,9 @@ def test_a_dry_run_counts_rows_that_nobody_has_all_of_by_the_node_alone(
     monkeypatch.chdir(tmp_path)
     for node in range(3):
         write_text(tmp_path / f"t-{node}.csv", "a,y\n" + "0.5,1\n0.2,-1\n" * 4)
-    assert radmm.main(["--data", "t-{rank}.csv", "--labels=-1,1", "--topology", "ring:3", "--dry-run"]) == DONE
+    assert (
+        radmm.main(["--data", "t-{rank}.csv", "--labels=-1,1", "--topology", "ring:3", "--dry-run"]) == DONE
+    )
     (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("data    ")]
     assert line.split(":")[1] == " 1 columns, 8 rows a node, 0 test rows; licence"
 
