@@ -47,7 +47,8 @@ class Run(shown.Shown, shell.Outcome):
     optimum: float | None = None  # of the pooled problem; None where no process may see all rows
     reason: str = ""  # in words, where `ended` is not enough
     seconds: float = 0.0  # of protocol time, that before a resume included
-    epsilon: float = float("inf")  # spent, by the node that has spent most
+    # Spent, by the node that has spent most; where `statement` is "simulation", what secret noise would spend.
+    epsilon: float = float("inf")
     published_epsilon: float = float("inf")  # the same by the paper's bound
     epsilons: dict[str, float] = field(default_factory=dict)  # the same as fewer or more others collude
     statement: str = "no noise was asked for"  # certificate, odometer, simulation, or why there is no bound
