@@ -32,7 +32,7 @@ _STEPS = 12  # of an algorithm that has no end of its own
 @flag_group("plan time")
 class Options:
     latency: model.Seconds = again(
-        Network, "latency", default=model.Seconds(0), help="one way, as 0.04 or 40ms"
+        Network, "latency", default=model.Seconds(0), help="one way, in seconds or with a unit: 0.04 or 40ms"
     )
     bandwidth: model.Rate | None = again(
         Network, "bandwidth", help="of each machine's interface, each way: bytes a second, or 10Mbit/s"

@@ -81,7 +81,8 @@ class Links:
     )
     latency: Seconds | None = flag(
         None,
-        help="one way, as 0.04 or 40ms; with it the time on a wide-area network is predicted, a machine for each node",
+        help="one way, in seconds or with a unit: 0.04 or 40ms; with it the time on a wide-area network is predicted, "
+        "a machine for each node",
         at_least=0,
     )
     bandwidth: Rate | None = flag(
