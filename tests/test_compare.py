@@ -87,7 +87,9 @@ def test_a_row_a_method_with_its_epsilon_under_each_trust(made: tuple[Path, list
     assert f"forecast: {least}, whose loss is lower by" in said
 
 
-def test_report_draws_loss_over_epsilon_and_epsilon_by_trust(made: tuple[Path, list[str]], tmp_path: Path) -> None:
+def test_report_draws_loss_over_epsilon_and_epsilon_by_trust(
+    made: tuple[Path, list[str]], tmp_path: Path
+) -> None:
     assert report.main([str(made[0]), "--out", str(tmp_path / "page.html")]) == DONE
     page = (tmp_path / "page.html").read_text()
     assert "epsilon by trust" in page
