@@ -104,7 +104,7 @@ def test_releases_under_a_penalty_that_hides_their_noise_have_no_bound(
 
 def test_a_weight_whose_sums_hide_more_than_the_tolerance_is_refused_before_anything_is_drawn() -> None:
     with pytest.raises(
-        InputError, match=r"hide a gradient of 0.00079.* lower --weight, or give --tolerance 0.003"
+        InputError, match=r"hide a gradient of 0.0003.* lower --weight, or give --tolerance 0.001"
     ):
         radmm.solve("admm", **PRIVATE, topology="er5", iterations=2, weight=1e11)
     flags = {**PRIVATE, "topology": "er5", "iterations": 2, "weight": 1e11, "tolerance": 1e-2}

@@ -21,7 +21,7 @@ from distadmm.problems.losses import LOSSES, Array
 from distadmm.problems.newton import solver_of
 
 _EPS = float(np.finfo(float).eps)  # 2 u
-_RUN = 64  # numbers that are added one after the other
+_RUN = 16  # numbers that are added one after the other
 _FINER = float(np.finfo(np.longdouble).eps) / _EPS
 _CALLS = 4.0  # u of a loss's slope, and of what it is multiplied by
 _REFINED = 3  # solves anew by a better gradient
@@ -36,12 +36,10 @@ class Certain(Problem):
     def __init__(self, *given: Any, **named: Any):
         super().__init__(*given, **named)
         self.goal, self._widest = self.tolerance / 2, dict[int, int]()
-        heights = (
-            each * (_CALLS + min(_turns(rows), rows)) for rows, _, each, _, _ in self._sizes.T.tolist()
-        )
-        least = _EPS / 2 * max(heights)
+        worst = (each * (_CALLS + min(_turns(rows), rows)) for rows, _, each, _, _ in self._sizes.T.tolist())
+        least = _EPS / 2 * max(worst)
         require(
-            least <= self.goal,
+            least <= self.tolerance,  # of slopes as steep as they get, which few of a node's are
             f"rounding of sums over the rows may hide a gradient of {least:.2g}, and half of --tolerance "
             f"{self.tolerance:g} is for that; lower --weight, or give --tolerance {4 * least:.1g}",
         )
