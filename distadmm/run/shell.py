@@ -191,9 +191,10 @@ def work(programme: Programme, options: Any, world: World) -> int:
     dog = world.dog
     dog.timeout = options.run.stall_timeout
     dog.enter("reading rows")
-    prepared = programme.prepare(options, world)
-    dog.enter("pricing")
     speaks = world.is_root and getattr(options.run, "progress", "auto") != "none"
+    with told_if_long(programme.prog, "reading rows", speaks):
+        prepared = programme.prepare(options, world)
+    dog.enter("pricing")
     with told_if_long(programme.prog, "working out the noise and what it costs", speaks):
         price = programme.price(prepared)
     dog.enter("set-up")
