@@ -309,7 +309,7 @@ class ConsensusClassifier(_Trained):
         `fit(X, y, classes=(NO, YES))`, and trust where the algorithm asks for it ("coalition:1").
     random_state : None for secure noise.  A seed makes the noise repeatable, and then it protects nobody.
     account : file in which all fits on these rows are added up; None: this user's own (see docs/ledger.md).
-    out : run directory, with its ledgers and a model of rows divided by row_norm; None: no file is left.
+    out : run directory, with its ledgers and its model; None: no file is left.
     flags : further flags of `python -m distadmm.radmm`, by name.
     mpi : all ranks of an mpiexec call `fit` together and share the nodes; each ends with the model.
 

@@ -187,6 +187,21 @@ def test_the_account_knows_rows_whatever_norm_they_are_cut_to(rows, tmp_path, mo
     assert len(together) == 3
 
 
+def test_a_model_of_rows_that_were_divided_scores_rows_as_they_come(rows, tmp_path):
+    from distadmm.commands import export
+    from distadmm.run import model, scoring
+
+    X, y = rows
+    asked = {"epsilon": 5.0, "adjacency": "replace", "row_norm": 4.0, "random_state": 1, "max_iter": 4}
+    fitted = ConsensusClassifier(**asked, out=str(tmp_path / "run")).fit(X, y, classes=(0, 1))
+    scorer = scoring.Scorer.of(model.read(tmp_path / "run" / "model.json"))
+    np.testing.assert_allclose(scorer.scores(X)[:, 0], fitted.decision_function(X), rtol=1e-12)
+    assert export.main([str(tmp_path / "run"), "--format", "sklearn", "--out", str(tmp_path / "m.py")]) == 0
+    place: dict = {}
+    exec((tmp_path / "m.py").read_text(), place)
+    np.testing.assert_allclose(place["estimator"]().decision_function(X), scorer.scores(X)[:, 0], rtol=1e-12)
+
+
 SCRIPT = """
 import os
 import sys

@@ -44,12 +44,13 @@ SCHEMA = {schema}  # how raw columns become FEATURES; None: they are the columns
 FEATURES = {features}
 CLASSES = np.array({classes})
 COEFFICIENTS = np.array({theta})
+UNIT = {unit}  # by which columns are divided first, as the training's were
 ROW_NORM = {norm}  # longer rows are shortened to it, as the training's were; None: they are not
 INTERCEPT = {intercept}  # "inside": a last column of ones that counts into the norm; "outside": beyond it
 
 
 {encode}def columns(X):
-    X = np.asarray(X, dtype=float)
+    X = np.asarray(X, dtype=float) / UNIT
     if INTERCEPT == "inside":
         X = np.hstack([X, np.ones((len(X), 1))])
     if ROW_NORM is not None:
@@ -108,7 +109,7 @@ def module(scorer: scoring.Scorer, stem: str) -> str:
         "whose": scorer.whose, "loss": told["loss"], "sentence": told["sentence"] or "It was trained on public rows.",
         "schema": (told["encoding"] or {}).get("schema"), "features": list(told["features"]),
         "classes": list(told["classes"]), "theta": scorer.theta.tolist(), "norm": told["row_norm"],
-        "intercept": told["intercept"],
+        "intercept": told["intercept"], "unit": scorer.unit,
     }  # fmt: skip
     # The linear model of scikit-learn whose predictions are this one's.
     family = {"identity": "LinearRegression", "sign": "SGDClassifier"}.get(told["link"], "LogisticRegression")

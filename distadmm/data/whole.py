@@ -219,7 +219,12 @@ class FileSource(source.WholeSource):
         return formats.kind(self.path) in LIBSVM and self.n_features > WIDE
 
     def encoding(self) -> dict[str, Any]:
-        return {**super().encoding(), **self.reading.as_json()}
+        unit = getattr(self.path, "unit", 1.0)  # of a table of this session
+        return {
+            **super().encoding(),
+            **self.reading.as_json(),
+            **({"unit": unit} if unit != 1.0 else {}),
+        }
 
     def content(self, node: int, n_nodes: int, key: bytes) -> Content:
         return self.reading.content(self.file, self.training[self.shards(n_nodes)[node]], key)

@@ -136,6 +136,11 @@ class Scorer(NamedTuple):
 
     # -- from columns to scores -------------------------------------------------------------------------
 
+    @property
+    def unit(self) -> float:
+        """By which features are divided first, as those of the training were."""
+        return float((self.told["encoding"] or {}).get("unit", 1.0))
+
     def scores(self, X: Matrix) -> Array:
         """<x, theta>, a column a class of a softmax model, else one."""
         X = X if isinstance(X, Sparse) else np.asarray(X, dtype=float)
@@ -148,6 +153,8 @@ class Scorer(NamedTuple):
             np.isfinite(X.data if isinstance(X, Sparse) else X).all(),
             "the rows hold a NaN or an infinite number; give finite numbers",
         )
+        if self.unit != 1.0:
+            X = dense(X) / self.unit
         Z: Matrix = with_intercept(X) if inside else X
         if self.told["row_norm"] is not None:
             Z = clip_rows(Z, self.told["row_norm"])[0]
