@@ -109,3 +109,15 @@ def test_a_weight_whose_sums_hide_more_than_the_tolerance_is_refused_before_anyt
         radmm.solve("admm", **PRIVATE, topology="er5", iterations=2, weight=1e11)
     flags = {**PRIVATE, "topology": "er5", "iterations": 2, "weight": 1e11, "tolerance": 1e-2}
     assert radmm.solve("admm", **flags, eta="1").epsilon < np.inf
+
+
+@pytest.mark.skipif(np.finfo(LD).eps > 1e-18, reason="long doubles have no more digits here")
+@pytest.mark.parametrize(
+    ("algorithm", "mechanism", "iterations"), [("madmm", "output", 10), ("mradmm", "objective", 100)]
+)
+def test_models_that_much_noise_makes_long_keep_their_bound(
+    algorithm: str, mechanism: str, iterations: int
+) -> None:
+    flags = {**PRIVATE, "topology": "er5", "mechanism": mechanism, "iterations": iterations, "start": 0.0}
+    del flags["alpha"]
+    assert radmm.solve(algorithm, **flags, epsilon=0.5).epsilon <= 0.5

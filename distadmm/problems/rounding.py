@@ -5,7 +5,8 @@
 Sums of vectors, l itself among them: its noise stands beside what is released, and a penalty of 1e16 leaves nothing of
 it.  The rows' part is a sum of B numbers at scores that are sums of d: in whatever order, it is off by B u of what is
 added at most (u = 2^-53), and comes close where rows are alike.  Where that is too much, the gradient is taken anew
-where the solve ended, in sums of a few numbers and then of pairs, which are off by less.
+where the solve ended, in sums of a few numbers and then of pairs, which are off by less; where that is, too, in more
+digits, which takes longer.
 """
 
 import time
@@ -16,13 +17,16 @@ from typing import Any
 import numpy as np
 
 from distadmm.errors import require
-from distadmm.problems.consensus import GeneralisedLinear, Linear, Problem, Softmax
+from distadmm.problems.consensus import Linear, Problem, Softmax
 from distadmm.problems.losses import LOSSES, Array
 from distadmm.problems.newton import solver_of
+from distadmm.problems.sparse import SparseLinear
 
 _EPS = float(np.finfo(float).eps)  # 2 u
 _RUN = 16  # numbers that are added one after the other
-_FINER = float(np.finfo(np.longdouble).eps) / _EPS
+_MORE: Any = np.longdouble
+_FINER = float(np.finfo(_MORE).eps) / _EPS
+_AT_ONCE = 4096  # rows that are taken in more digits
 _CALLS = 4.0  # u of a loss's slope, and of what it is multiplied by
 _REFINED = 3  # solves anew by a better gradient
 
@@ -67,18 +71,27 @@ class Certain(Problem):
 
     def _closer(self, i: int, linear: Array, Q: Any, f: Array, sums: float) -> Array:
         """Where the solve of this node ends by a better gradient, of which `residual` is told."""
-        objective = self.objectives[i]
-        found, trial = f, f
+        objective, (rows, columns, slopes, bends, ridge) = self.objectives[i], self._sizes[:, i]
+        found = trial = f
         for _ in range(_REFINED):
             known = linear + (Q @ trial if np.ndim(Q) == 2 else Q * trial)
-            if i not in self._widest:
-                self._widest[i] = _widest(objective)
-            rows, hidden = _gradient(objective, trial, self._widest[i])
-            g = rows + objective.ridge * trial + known
-            left = float(np.linalg.norm(g)) + hidden + sums
+            g, hidden = np.full_like(f, np.nan), np.inf
+            if not isinstance(objective, SparseLinear):
+                if i not in self._widest:
+                    self._widest[i] = int(np.count_nonzero(objective.A, axis=1).max())
+                part, hidden = _gradient(objective, trial, self._widest[i])
+                g, hidden = part + ridge * trial + known, hidden + sums
+            if not np.linalg.norm(g) + hidden <= self.tolerance:
+                more = trial.astype(_MORE)
+                pull = (Q @ more if np.ndim(Q) == 2 else Q * more) + linear
+                g = (_finely(objective, more) + ridge * more + pull).astype(float)
+                most = slopes * (_CALLS + rows) + bends * (_CALLS + columns) * (1 + np.linalg.norm(trial))
+                # The linear term was rounded before it came here.
+                hidden = _EPS / 2 * (np.linalg.norm(linear) + _FINER * (most + 2 * sums / _EPS))
+            left = float(np.linalg.norm(g) + hidden)
             if left < self.residual[i]:
                 self.residual[i], found = left, trial
-            if self.residual[i] <= self.tolerance or hidden + sums > self.goal:
+            if self.residual[i] <= self.tolerance or hidden > self.goal:
                 break
             off = g - objective.grad(trial) - known
             trial = solver_of(objective).minimise(linear + off, Q, trial, self.goal / 2).f
@@ -98,13 +111,6 @@ def _size(objective: Any) -> tuple[float, ...]:
     return rows, objective.dimension, slope, bend, getattr(objective, "ridge", 0.0)
 
 
-def _widest(objective: Any) -> int:
-    """Entries of a row that are not 0, at most."""
-    if isinstance(objective, GeneralisedLinear | Softmax):
-        return int(np.count_nonzero(objective.A, axis=1).max())
-    return int(objective.widest)
-
-
 def _gradient(objective: Any, f: Array, wide: int) -> tuple[Array, float]:
     """The rows' part of the gradient at f, and what may be hidden of it."""
     long = 1 + float(np.linalg.norm(f))
@@ -118,12 +124,25 @@ def _gradient(objective: Any, f: Array, wide: int) -> tuple[Array, float]:
         slopes = objective.scale * objective.loss.slope(scores, objective.y)
         curved = objective.scale * float(np.abs(objective.loss.curvature(scores, objective.y)).sum())
         sizes = float(np.abs(slopes).sum())
-    if isinstance(objective, GeneralisedLinear | Softmax):
-        total, turns = _summed(objective.A, slopes.reshape(len(slopes), -1)).ravel(), _turns(objective.rows)
-    else:
-        total, turns = objective.finely(slopes), 1 + _FINER * objective.rows
-    hidden = (_CALLS + turns) * sizes + (_CALLS + wide) * curved * long
+    total = _summed(objective.A, slopes.reshape(len(slopes), -1)).ravel()
+    hidden = (_CALLS + _turns(objective.rows)) * sizes + (_CALLS + wide) * curved * long
     return total, _EPS / 2 * hidden
+
+
+def _finely(objective: Any, f: Array) -> Array:
+    """The same at an f of more digits, in as many."""
+    if isinstance(objective, SparseLinear):
+        return objective.rows_grad(f)
+    if isinstance(objective, Softmax):
+        slopes = objective.probabilities(f)
+        slopes[np.arange(objective.rows), objective.y] -= 1.0
+        return (objective.scale * slopes.T @ objective.A).ravel()  # type: ignore[no-any-return]
+    total = np.zeros_like(f)
+    for at in range(0, objective.rows, _AT_ONCE):
+        part = slice(at, at + _AT_ONCE)
+        A, y = objective.A[part].astype(_MORE), objective.y[part] if len(objective.y) > 1 else objective.y
+        total += objective.loss.slope(A @ f, y) @ A
+    return objective.scale * total  # type: ignore[no-any-return]
 
 
 def _summed(A: Array, weights: Array) -> Array:

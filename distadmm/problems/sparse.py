@@ -30,16 +30,6 @@ class SparseLinear(Linear):
             self._bent = f.copy(), self.scale * self.loss.curvature(self.scores(f), self.y)
         return self._backward @ (self._bent[1] * (self._forward @ v)) + self.ridge * v  # type: ignore[no-any-return]
 
-    def finely(self, slopes: Array) -> Array:
-        """The rows' transpose times `slopes`, summed in more digits where the machine has them."""
-        more: Any = np.longdouble
-        return (self._backward.astype(more) @ slopes.astype(more)).astype(float)  # type: ignore[no-any-return]
-
-    @property
-    def widest(self) -> int:
-        """Entries of a row, at most."""
-        return int(np.diff(self._forward.indptr).max(initial=0))
-
     def hess(self, f: Array) -> Array:
         raise _refused(self)
 
