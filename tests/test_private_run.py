@@ -571,6 +571,24 @@ def test_a_resume_that_spends_more_than_was_asked_for_says_so(tmp_path: Path, ca
     assert json.loads((tmp_path / "run" / "summary.json").read_text())["epsilon"] > 2
 
 
+@pytest.mark.parametrize("noise", [{}, {"alpha": "3", "adjacency": "replace", "rng": "simulation"}])
+def test_many_nodes_go_on_from_a_checkpoint(
+    noise: dict[str, str], tmp_path: Path, capsys, monkeypatch
+) -> None:
+    monkeypatch.setattr("distadmm.privacy.ledger.books._FILES", 2)
+    flags, out = {**SMALL, **noise, "algorithm": "admm", "topology": "regular:6:d=4:seed=1"}, tmp_path / "run"
+    assert radmm.main([*words({**flags, "iterations": 12}), "--out", str(tmp_path / "whole")]) == DONE
+    assert radmm.main([*words({**flags, "checkpoint_every": 4}), "--out", str(out)]) == DONE
+    assert radmm.main(["--resume", str(out), "--iterations", "12"]) == DONE
+    for name, found in np.load(out / "models.npz").items():
+        np.testing.assert_array_equal(found, np.load(tmp_path / "whole" / "models.npz")[name])
+    path = next((out / "ledger").glob("nodes-0000-1.jsonl"))
+    path.unlink()
+    capsys.readouterr()
+    assert radmm.main(["--resume", str(out), "--iterations", "14"]) == USAGE
+    assert "is shorter than it was at the checkpoint" in capsys.readouterr().err
+
+
 def test_a_shortened_ledger_is_not_taken_up(tmp_path: Path, capsys) -> None:
     out = tmp_path / "run"
     flags = {**PRIVATE, "algorithm": "admm", "checkpoint_every": 4}
