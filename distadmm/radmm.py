@@ -28,7 +28,7 @@ from distadmm.ranks.world import World, connect
 from distadmm.run import ends, model, shell, shown
 from distadmm.run.config import Choice, Config, Links, Loop, Privacy, Problem
 from distadmm.run.observe import Measurement, Observer, OwnFigures, optimum, own_figures
-from distadmm.run.running import Running, give_back
+from distadmm.run.running import Running, give_back, iterating
 from distadmm.run.setup import Prepared, data_ids, loss_of, prepare
 from distadmm.structs import mutable_struct
 
@@ -206,8 +206,8 @@ def execute(prepared: Prepared, node: Node, run: Running) -> Run:
     observer = Observer(node, prepared.world, prepared.test, loss=loss_of(config), exact=config.exact)
     course = Course(flags.iterations, flags.observe_every, flags.stop_tolerance, config.algorithm.phases)
     loop = Loop(config.algorithm, node, observer, run, course)
-    give_back(node.network.n_local)
-    k, state = loop.go()
+    with iterating(node.network.n_local):
+        k, state = loop.go()
     found = Run(loop.ended, k, loop.began, observer.columns, loop.history, config=config)
     found.seconds, found.reason = loop.seconds, loop.reason
     found.strict = flags.strict and flags.stop_tolerance is not None

@@ -232,12 +232,14 @@ class Block:
     ) -> tuple[Array, Array]:
         """(minimisers, gradient norms left), one row a node; `quadratic` is (n, 1) or (n, d, d).
 
-        `start` is where a node's first solve begins.
+        `start` is where a node's first solve begins.  What is returned is the place where the next one begins too.
         """
         quadratic = quadratic if quadratic.ndim == 3 else quadratic.reshape(self.n)
 
         everyone = np.arange(self.n)
-        f = np.where(self.begun[:, None], self.last, start)
+        if not self.begun.all():
+            self.last = np.where(self.begun[:, None], self.last, start)
+        f = self.last
         slope = self.slopes(f, everyone) if self._slope is None else self._slope
         g = self.gradients(slope, f, everyone) + linear + _times(quadratic, f)
         st = _State(f, slope, g, _norms(g))
@@ -267,8 +269,8 @@ class Block:
         for i in which:  # too slow like this
             self._alone(int(i), st, linear, quadratic, tolerance)
         self.debt = np.maximum(self.debt - np.minimum(steps, newton.DUE), 0.0)
-        self.last, self._slope, self.begun[:] = st.f, st.slope, True
-        return st.f.copy(), st.residual
+        self._slope, self.begun[:] = st.slope, True
+        return f, st.residual
 
     def _alone(self, i: int, st: _State, linear: Array, quadratic: Array, tolerance: float) -> None:
         """Finish a node whose full Newton step does not help, or hardly, with the solver that can shorten steps."""

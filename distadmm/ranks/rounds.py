@@ -33,8 +33,11 @@ class Part(NamedTuple):
 
     def add_neighbours(self, total: Array, visible: Array) -> None:
         """To the row of each of these nodes, those of its neighbours."""
+        came = np.empty(total.shape, visible.dtype)
         for rows, _, columns in self.rounds:
-            total[rows] += visible[columns]
+            some = came[: len(columns)]
+            np.take(visible, columns, axis=0, out=some, mode="clip")  # in half the time of visible[columns]
+            total[rows] += some
 
     def add_edges(self, total: Array, edges: Array) -> None:
         """To the row of each of these nodes, those of its edges."""

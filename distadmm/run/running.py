@@ -3,6 +3,7 @@
 import contextlib
 import os
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,9 @@ from distadmm.run.ends import End
 from distadmm.structs import mutable_struct
 
 MANY = 4096  # nodes of a rank of which start-up leaves much behind
-_MMAP_THRESHOLD, _LARGE = -3, 1 << 22  # of malloc.h; bytes from which what is freed is given back at once
+# Of malloc.h; how many large arrays have places of their own, given back when they are freed, and from how many bytes.
+_TRIM_THRESHOLD, _MMAP_THRESHOLD, _MMAP_MAX = -1, -3, -4
+_PLACES, _LARGE = 1 << 16, 1 << 22
 
 
 @mutable_struct
@@ -66,12 +69,30 @@ def unwritten(flags: Any, world: World | None = None) -> Running:
     return Running(world, flags, world.broadcast(os.urandom(8).hex()))
 
 
-def give_back(nodes: int) -> None:
-    """What was freed, to the system, where nodes are many; the C library would keep it as long as the process lasts."""
+@contextlib.contextmanager
+def iterating(nodes: int) -> Iterator[None]:
+    """Iterations over many nodes, which keep what they free."""
+    give_back(nodes, iterating=True)
+    try:
+        yield
+    finally:
+        give_back(nodes)
+
+
+def give_back(nodes: int, *, iterating: bool = False) -> None:
+    """What was freed, to the system, where nodes are many; the C library would keep it as long as the process lasts.
+
+    `iterating`: from now on it does, for every iteration takes as much as the one before the last has freed, and pages
+    that are given back and taken again are cleared each time.
+    """
     if nodes > MANY:
         import ctypes
 
         with contextlib.suppress(OSError, AttributeError):  # not glibc
             library = ctypes.CDLL(None)
-            library.mallopt(_MMAP_THRESHOLD, _LARGE)
+            for name, value in ((_TRIM_THRESHOLD, _LARGE), (_MMAP_THRESHOLD, _LARGE), (_MMAP_MAX, _PLACES)):
+                library.mallopt(name, value)
             library.malloc_trim(0)
+            if iterating:
+                library.mallopt(_MMAP_MAX, 0)
+                library.mallopt(_TRIM_THRESHOLD, -1)
