@@ -1,7 +1,7 @@
 # ruff: noqa: E402 - threads are set before numpy is imported
-"""Many nodes in one process, without noise: start-up and loop, beside what they cannot do without.
+"""Many nodes in one process, without noise or with: start-up and loop, beside what they cannot do without.
 
-    python benchmarks/nodes.py [--nodes 1000,10000,100000] [--ranks 1] [--out FILE]
+    python benchmarks/nodes.py [--nodes 1000,10000,100000] [--ranks 1] [--epsilon 1] [--out FILE]
 
 A random 4-regular graph, 20 columns, 4 rows a node; all in CPU seconds, of all ranks together, which a busy machine
 disturbs less than wall time.  Start-up (rows, objectives, network, ledgers) stands beside the sum of what it cannot do
@@ -48,7 +48,7 @@ def resident(name: str = "VmRSS") -> int:
     return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(name))
 
 
-def measure(n: int, path: str, folder: str) -> dict[str, Any]:
+def measure(n: int, path: str, folder: str, epsilon: str | None) -> dict[str, Any]:
     """In a process of its own."""
     from distadmm import radmm
     from distadmm.data.source import open_source
@@ -78,7 +78,8 @@ def measure(n: int, path: str, folder: str) -> dict[str, Any]:
 
     loops.Loop.go = timed  # type: ignore[method-assign]
     quiet = ["--progress", "none", "--observe", "none"]
-    flags = f"--topology regular:{n}:d=4:seed=1 --no-intercept --weight 1 --eta 0.01"
+    noise = f"--epsilon {epsilon} --adjacency replace" if epsilon else "--eta 0.01"
+    flags = f"--topology regular:{n}:d=4:seed=1 --no-intercept --weight 1 {noise}"
     argv = ["--algorithm", "admm", "--data", path, "--iterations", str(ITERATIONS), *flags.split(), *quiet]
     radmm.main(
         ["--algorithm", "admm", "--data", "tiny", "--iterations", "1", *quiet, "--out", folder + "/warm"]
@@ -122,12 +123,13 @@ def main() -> None:
     )
     parser.add_argument("--nodes", default="1000,10000,100000")
     parser.add_argument("--ranks", type=int, default=1, help="a loop's figures are those of the first")
+    parser.add_argument("--epsilon", help="with noise; default: none")
     parser.add_argument("--out", help="also write the figures as JSON")
     parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
         n, path, folder = options.one
-        if told := measure(int(n), path, folder):
+        if told := measure(int(n), path, folder, options.epsilon):
             print(json.dumps(told))
         return
     print(
@@ -141,6 +143,7 @@ def main() -> None:
             env = {**os.environ, "XDG_STATE_HOME": folder + "/state"}
             env.pop("DISTADMM_ACCOUNT", None)
             command = [sys.executable, __file__, "--one", str(n), str(table(n, Path(folder))), folder]
+            command += ["--epsilon", options.epsilon] if options.epsilon else []
             if options.ranks > 1:
                 command = ["mpiexec", "-n", str(options.ranks), *command]
             told = subprocess.run(command, env=env, check=True, capture_output=True, text=True).stdout

@@ -59,6 +59,8 @@ def used(books: Books, moves: list[tuple[str, int]]) -> None:
             books.post(iteration=k)
         elif move == "charge":
             books.ledgers[at].charge(ONE, iteration=k)
+        elif move == "charge each":
+            books.charge([ONE, ONE, None if at == 2 else ONE, Gaussian(2.0)], iteration=k)
         elif move == "expose one":
             books.ledgers[at].expose("missed", iteration=k)
     books.close()
@@ -159,7 +161,10 @@ def test_an_edit_of_a_line_for_all_is_found(tmp_path, how, at) -> None:
 
 ANY = st.integers(0, 10**6)  # of a file whose length depends on the clock
 MOVES = st.lists(
-    st.tuples(st.sampled_from(["commit", "expose", "post", "charge", "expose one"]), st.integers(0, 3)),
+    st.tuples(
+        st.sampled_from(["commit", "expose", "post", "charge", "charge each", "expose one"]),
+        st.integers(0, 3),
+    ),
     max_size=8,
 )
 
@@ -185,6 +190,20 @@ def test_ledgers_of_one_file_say_what_ledgers_of_a_file_each_say(tmp_path_factor
         )  # fmt: skip
         np.testing.assert_array_equal(mine.spent.rdp, its.spent.rdp)
     assert not verified(sorted(together.glob("*.jsonl")), Account(together / "account")).faults
+
+
+def test_what_all_release_under_their_schedules_is_one_line(tmp_path) -> None:
+    books = opened(tmp_path, range(4))
+    books.commit([[ONE.times(3)]] * 4)
+    lines = len((tmp_path / "nodes-0000.jsonl").read_bytes().splitlines())
+    for k in (1, 2, 3):
+        books.charge([ONE] * 4, iteration=k)
+    assert len((tmp_path / "nodes-0000.jsonl").read_bytes().splitlines()) == lines + 4  # and their text
+    spent = books.ledgers[0].tally.spent
+    books.charge([None, ONE, None, None], iteration=4)  # of which nothing is left
+    assert books.ledgers[0].tally.spent is spent
+    assert [len(ledger.tally.events) for ledger in books.ledgers] == [1, 2, 1, 1]
+    assert [ledger.tally.releases for ledger in books.different] == [3, 4]
 
 
 def test_one_sync_a_phase(tmp_path, monkeypatch) -> None:

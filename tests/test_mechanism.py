@@ -97,6 +97,31 @@ def test_a_charge_pays_for_one_draw(make):
     assert not np.array_equal(first, noise.draw(LAPLACE, iteration=2, query=1))
 
 
+def test_what_is_paid_ahead_is_drawn_once():
+    noise, charged = simulated((0, 1)), []
+
+    def charge(events, *, iteration):
+        for ledger, event in zip(noise.ledgers, events):
+            if event is not None:
+                charged.append(ledger.charge(event, iteration=iteration))
+
+    noise.pay([LAPLACE, None], charge, iteration=1)
+    first, spent = noise.draw(LAPLACE, iteration=1, at=0), noise.ledgers[0].tally.spent
+    np.testing.assert_array_equal(first, simulated().draw(LAPLACE, iteration=1))
+    for again in (
+        lambda: noise.draw(LAPLACE, iteration=1),
+        lambda: noise.pay([LAPLACE] * 2, charge, iteration=1),
+    ):
+        with pytest.raises(RuntimeError, match="twice"):
+            again()
+    assert len(charged) == 1
+    assert noise.ledgers[0].tally.spent is spent
+    noise.draw(LAPLACE, iteration=1, at=1)  # was not paid
+    noise.pay([LAPLACE] * 2, charge, iteration=2)
+    noise.draw(replace(LAPLACE, alpha=1.0), iteration=2)  # was not either
+    assert [ledger.tally.releases for ledger in noise.ledgers] == [3, 2]
+
+
 def test_output_noise_needs_a_charge_that_covers_it():
     noise = simulated()
     with pytest.raises(RuntimeError, match="does not cover"):

@@ -36,6 +36,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -102,7 +103,7 @@ class ObjectivePerturbation(Event):
     def law(self) -> str:  # type: ignore[override]
         return self.noise
 
-    @property
+    @cached_property
     def also(self) -> Pure | None:  # type: ignore[override]
         return Pure(self.output_epsilon) if self.output_epsilon else None
 

@@ -175,6 +175,11 @@ class Books:
         return len(self.ledgers)
 
     @property
+    def different(self) -> Sequence[MemoryLedger]:
+        """One ledger of those of which all that was spent reads alike."""
+        return self.ledgers.different if isinstance(self.ledgers, Shelf) else self.ledgers
+
+    @property
     def heads(self) -> Array:
         """The heads to send with this iteration's rows: (n, 32) bytes."""
         shelf = self.ledgers
@@ -203,6 +208,17 @@ class Books:
         self._each(
             lambda ledger, plan: plan and ledger.commit(plan),
             [same.setdefault(tuple(map(id, plan)), plan) for plan in plans],
+        )
+
+    def charge(self, events: Sequence[Event | None], *, iteration: int) -> None:
+        """Pay for one release of each node that has one, durably."""
+        shelf = self.ledgers
+        apart = isinstance(shelf, Shelf) and shelf.account is not None and not shelf.reserved(events)
+        self._each(
+            lambda ledger, event: event is not None and ledger.charge(event, iteration=iteration),
+            events,
+            apart=apart,
+            sent=True,
         )
 
     def post(self, *, iteration: int) -> None:
@@ -244,6 +260,8 @@ class Books:
 
     def stored(self, iteration: int, width: int) -> Replayed | None:
         """The rows that an earlier process sent in `iteration`; None when not one of them is known."""
+        if isinstance(self.ledgers, Shelf) and not self.ledgers.sent:
+            return None
         found = [ledger.stored(iteration) for ledger in self.ledgers]
         known = np.array([row is not None and len(row) == 8 * width for row in found])
         if not known.any():

@@ -24,6 +24,7 @@ Invariants that guard privacy
 * A tally that is shared is never changed: a ledger takes a copy before it writes an entry of its own.
 """
 
+import itertools
 import json
 import os
 from array import array
@@ -32,6 +33,8 @@ from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from distadmm.errors import InputError, told
 from distadmm.files import make_folder
@@ -55,8 +58,9 @@ class Shelf(Sequence[rules.MemoryLedger]):
         self._own = bytearray(32 * len(self.nodes))  # hash of the latest line of each node's own
         self._behind = bytearray(len(self.nodes))  # whether a line for all follows it
         self._all = bytes(32)  # hash of the latest line for all
-        self.counts = [0] * len(self.nodes)  # entries of each
-        self.tallies: list[Any] = [None] * len(self.nodes)
+        self._heads: bytes | None = None  # of all, until one of them changes
+        self.counts = np.zeros(len(self.nodes), dtype=np.int64)  # entries of each
+        self.tallies = np.full(len(self.nodes), None)
         self.alone = bytearray(len(self.nodes))  # whose tally no other shares
         self.alike = True  # all have the same tally and count
         self.sent: dict[int, dict[int, replay.Sent]] = {}
@@ -108,12 +112,15 @@ class Shelf(Sequence[rules.MemoryLedger]):
 
     def set_head(self, at: int, head: bytes) -> None:
         """A line of its own was written for this node."""
+        self._heads = None
         self._own[32 * at : 32 * at + 32], self._behind[at] = head, 0
 
     @property
     def heads(self) -> bytes:
         """Of all nodes, 32 bytes each."""
-        return b"".join(map(self.head, range(len(self)))) if any(self._behind) else bytes(self._own)
+        if self._heads is None:
+            self._heads = b"".join(map(self.head, range(len(self))))
+        return self._heads
 
     @cached_property
     def _ranges(self) -> list[list[int]]:
@@ -124,11 +131,18 @@ class Shelf(Sequence[rules.MemoryLedger]):
     @property
     def different(self) -> list[Shelved]:
         """One ledger of each tally."""
-        tallies = self.tallies[:1] if self.alike else self.tallies
+        tallies = self.tallies[: 1 if self.alike else None].tolist()
         return [
             Shelved(self, at)
             for at in dict(zip(map(id, reversed(tallies)), range(len(tallies))[::-1])).values()
         ]
+
+    def reserved(self, events: Sequence[Any]) -> bool:
+        """Whether these, one of each node or none, need nobody's leave: they are paid for."""
+        pairs = {
+            (id(tally), id(event)): (tally, event) for tally, event in zip(self.tallies.tolist(), events)
+        }
+        return all(event is None or tally.slot(event) is not None for tally, event in pairs.values())
 
     # -- lines ------------------------------------------------------------------------------------------
 
@@ -196,9 +210,9 @@ class Shelf(Sequence[rules.MemoryLedger]):
             alike[None] = range(len(self))
         else:
             groups: dict[Any, list[int]] = {}
-            for at in range(len(self)):
-                thing = None if given is None else id(given[at])
-                groups.setdefault((id(self.tallies[at]), self.counts[at], thing), []).append(at)
+            things = itertools.repeat(None) if given is None else map(id, given)
+            for at, key in enumerate(zip(map(id, self.tallies.tolist()), self.counts.tolist(), things)):
+                groups.setdefault(key, []).append(at)
             alike.update(groups)
         with self.at_once():
             for members in alike.values():
@@ -226,22 +240,20 @@ class Shelf(Sequence[rules.MemoryLedger]):
                 self._write_for(members, entry if isinstance(entry, str) else self.text(entry))
         if pattern.entries and pattern.sync:
             self._due = True
-        if everyone:
-            self.tallies, self.alone = [pattern.tally] * len(self), bytearray(len(self))
-            self.counts, self.alike = [self.counts[0] + len(pattern.entries)] * len(self), True
-            return
-        self.alike = False
-        for at in members:
-            self.tallies[at], self.alone[at] = pattern.tally, 0
-            self.counts[at] += len(pattern.entries)
+        self.alike = everyone
+        some = slice(None) if everyone else np.array(members)
+        self.tallies[some] = pattern.tally
+        self.counts[some] += len(pattern.entries)
+        np.frombuffer(self.alone, dtype=np.uint8)[some] = 0
 
     def _write_for_all(self, entry: str | dict[str, Any]) -> None:
         own = json.loads(entry) if isinstance(entry, str) else entry
         whole = {**own, "v": chain.FOR_ALL, "nodes": self._ranges, "prev": self._all.hex()}
         del whole["node"]
         line, self._all = chain.sealed(self.text(whole))
+        self._heads = None
         self.write(line, False)
-        self._behind = bytearray(b"\1") * len(self)
+        np.frombuffer(self._behind, dtype=np.uint8)[:] = 1
 
     def _write_for(self, members: Sequence[int], body: str) -> None:
         """The line of each, which differ in node and in the hash of the line before."""

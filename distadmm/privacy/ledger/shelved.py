@@ -62,7 +62,8 @@ class Shelved(file.Written):
         return f" of node {self.node}"
 
     path, run, account, _release_texts = map(_of_all, ("path", "run", "account", "templates"))
-    tally, _seq = map(_of_one, ("tallies", "counts"))
+    tally = _of_one("tallies")
+    _seq = property(lambda self: int(self.shelf.counts[self.at]), _of_one("counts").fset)
     head = property(
         lambda self: self.shelf.head(self.at), lambda self, head: self.shelf.set_head(self.at, head)
     )
@@ -129,7 +130,7 @@ class Pattern(Shelved):
         super().__init__(shelf, members[0])
         first = shelf.tallies[members[0]]
         self._tally = None if first is None else first.copy()
-        self._count, self.node = shelf.counts[members[0]], NODE
+        self._count, self.node = int(shelf.counts[members[0]]), NODE
         self.entries: list[str | dict[str, Any]] = []  # canonical, or to be put into canonical form
         self.sync = False
 

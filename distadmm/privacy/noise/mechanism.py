@@ -20,7 +20,7 @@ by a proof (`float_exact: false` in the ledger); a cryptographic generator does 
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
@@ -73,6 +73,7 @@ class _Paid(NamedTuple):
     event: Event
     iteration: int
     drawn: set[int]  # purposes
+    ahead: bool = False  # by `pay`, and not drawn yet
 
 
 class OnGrid(Protocol):
@@ -105,14 +106,32 @@ class Noise:
     def _charge(self, at: int, event: Event, iteration: int, purpose: int) -> None:
         """Charge the release of the node at position `at`; then its noise may be drawn, once."""
         ledger = self.ledgers[at]
-        before = self._paid.get(ledger.node)
-        drawn = before.drawn if before and before.iteration == iteration else set()
-        if purpose in drawn:
+        before = self._before(ledger.node, iteration, purpose)
+        if before is None or not before.ahead or before.event is not event:
+            ledger.charge(event, iteration=iteration)
+        self._paid[ledger.node] = _Paid(event, iteration, before.drawn if before else set())
+
+    def _before(self, node: int, iteration: int, purpose: int) -> _Paid | None:
+        """What the node paid in this iteration, if it did; it has not drawn for this purpose."""
+        before = self._paid.get(node)
+        if before is None or before.iteration != iteration:
+            return None
+        if purpose in before.drawn:
             raise RuntimeError(
-                f"node {ledger.node} would draw the noise of iteration {iteration} twice; number its queries"
+                f"node {node} would draw the noise of iteration {iteration} twice; number its queries"
             )
-        ledger.charge(event, iteration=iteration)
-        self._paid[ledger.node] = _Paid(event, iteration, drawn)
+        return before
+
+    def pay(
+        self, events: Sequence[Event | None], charge: Callable[..., None], *, iteration: int
+    ) -> None:  # fmt: skip
+        """Charge what all nodes draw next, by `charge` of their ledgers at once; `draw` does not charge it again."""
+        nodes = [ledger.node for ledger, event in zip(self.ledgers, events) if event is not None]
+        for node in nodes:
+            self._before(node, iteration, PURPOSES["noise"])
+        charge(events, iteration=iteration)
+        for node, event in zip(nodes, (event for event in events if event is not None)):
+            self._paid[node] = _Paid(event, iteration, set(), ahead=True)
 
     def _stream(self, at: int, purpose: int) -> Stream:
         """The stream for a draw that has been paid for."""

@@ -133,14 +133,14 @@ class Protected(Unprotected):
 
     @property
     def _entries(self) -> int:
-        return sum(len(ledger.tally.events) for ledger in self.books.ledgers)
+        return sum(len(ledger.tally.events) for ledger in self.books.different)
 
     @property
     def epsilon(self) -> float:
         assert self._quoted is not None, "nothing was quoted yet"
         entries, epsilon, delta = self._quoted
         if entries != self._entries:  # releases beyond the schedule
-            spent = {tuple(ledger.events) for ledger in self.books.ledgers}
+            spent = {tuple(ledger.events) for ledger in self.books.different}
             epsilon = max(
                 epsilon, *(accountant.adaptive_epsilon(each, delta, self.recipe.adjacency) for each in spent)
             )
@@ -152,12 +152,12 @@ class Protected(Unprotected):
         """The weakest of what this rank's ledgers say."""
         if self.recipe.unverified:
             return "none"
-        return statements.weakest([reading(ledger.tally) for ledger in self.books.ledgers])
+        return statements.weakest([reading(ledger.tally) for ledger in self.books.different])
 
     @property
     def committed(self) -> bool:
         """Whether all releases of this rank's nodes belong to schedules committed before the first one."""
-        return all(is_committed(ledger.tally) for ledger in self.books.ledgers)
+        return all(is_committed(ledger.tally) for ledger in self.books.different)
 
     def events(self, k: int, quadratic: Array | float, factor: Array | float) -> list[Event]:
         """The price of iteration k's release, a node."""
@@ -189,7 +189,7 @@ class Protected(Unprotected):
         return all(
             len(events) <= len(self.listed) + 1
             and all(isinstance(e, Unbounded) and e.reason == self.recipe.unverified for e in events)
-            for events in (ledger.events for ledger in self.books.ledgers)
+            for events in (ledger.events for ledger in self.books.different)
         )
 
     def price(self, schedules: Sequence[Committed]) -> None:
@@ -217,11 +217,19 @@ class Protected(Unprotected):
         self._events = self.events(k, quadratic, factor)
         if self._declared is not None and self._declared.pop(k, None) != self._events:
             self.expose(k, "a draw that its schedule does not list")
-        self._afford([self.recipe.charged(event) for event in self._events], k)
+        different = {id(event): event for event in self._events}
+        charged = {name: self.recipe.charged(event) for name, event in different.items()}
+        charges = [charged[id(event)] for event in self._events]
+        self._afford(charges, k)
         self._sent_before = self.books.stored(k, self.recipe.dimension)
+        due = [None if self._is_replay(i) else charge for i, charge in enumerate(charges)]
+        if self.recipe.unverified:
+            self.books.charge(due, iteration=k)
+        else:
+            self.noise.pay(due, self.books.charge, iteration=k)
         for i, event in enumerate(self._events):
             self._drawn[i] = (
-                self._drawn_before(i, event, k) if self._is_replay(i) else self._pay_and_draw(i, event, k)
+                self._drawn_before(i, event, k) if self._is_replay(i) else self._draw_paid(i, event, k)
             )
         self._paid = k
         # The price is that of the linear term, `factor` included, and so is the noise drawn at that price.
@@ -249,9 +257,8 @@ class Protected(Unprotected):
     def _is_replay(self, i: int) -> bool:
         return self._sent_before is not None and bool(self._sent_before.known[i])
 
-    def _pay_and_draw(self, i: int, event: Event, k: int) -> Array:
+    def _draw_paid(self, i: int, event: Event, k: int) -> Array:
         if self.recipe.unverified:
-            self.books.ledgers[i].charge(self.recipe.charged(event), iteration=k)
             return self._unpriced(i, event, k)
         return self.noise.draw(event, iteration=k, at=i, **self._query(i, event, k))
 

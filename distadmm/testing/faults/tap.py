@@ -106,13 +106,13 @@ def listen(path: Path, folder: Path, *, alone: bool) -> None:
         latest[0] = k
         begin(self, k)
 
-    def exchanged(self: Network, F: Any) -> Any:
+    def exchanged(self: Network, F: Any, unsent: int = 0) -> Any:
         if latest[0]:  # before the first iteration nodes tell each other the common start
-            width = F.shape[1] - (4 if self.stamp is not None else 0)  # without the head of a ledger
+            width = F.shape[1] - (4 if self.stamp is not None else 0) + unsent  # without the head of a ledger
             sent = {int(i): row[:width] for i, row in zip(self.nodes, F)}
             # A row in which no number is left, of a state that was spoilt, tells nothing.
             note({i: (str(latest[0]), row.tobytes()) for i, row in sent.items() if np.isfinite(row).any()})
-        return exchange(self, F)
+        return exchange(self, F, unsent)
 
     def sent_up(self: Star, messages: Any, *more: Any) -> Any:
         if self._kind == "vector":
