@@ -77,6 +77,23 @@ def test_ten_thousand_nodes_have_the_spectrum_of_theory():
     assert 1 - found.mu == pytest.approx(1 - np.cos(np.pi / n), rel=1e-5)
 
 
+def test_many_nodes_that_spread_well_need_no_factorisation(monkeypatch):
+    """Theirs fills up: 30,000 nodes took minutes."""
+    import scipy.sparse.linalg as library
+
+    plain = library.eigsh
+
+    def iterated(*given, **named):
+        assert "sigma" not in named
+        return plain(*given, **named)
+
+    monkeypatch.setattr(library, "eigsh", iterated)
+    network = load("regular:30000:d=4:seed=1")
+    connectivity, second, _ = module._spectra(network, False)
+    assert connectivity == pytest.approx(4 - 2 * np.sqrt(3), rel=0.02)  # Friedman's theorem
+    assert second == pytest.approx(1 - connectivity / 4, rel=1e-7)
+
+
 @pytest.mark.parametrize("spec", ["grid:9x31", "er:300:p=0.02", "path:130", "star:100"])
 def test_both_ways_to_measure_distances_agree(spec):
     network = load(spec)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 from collections.abc import Sequence
 from itertools import chain
@@ -18,6 +19,7 @@ Array = np.ndarray
 
 DENSE_MOST = 400  # up to here all eigenvalues are computed; beyond, a few by Lanczos to `TOLERANCE`
 TOLERANCE = 1e-8  # relative to the eigenvalue's distance from its end of the spectrum
+_ROUGHLY = 1e-2  # the same, of a first look
 ALL_PATHS_MOST = 20_000  # up to here distances are exact; beyond, they are those from `SAMPLED` nodes
 SAMPLED = 64
 
@@ -121,25 +123,34 @@ def _spectra(topology: Topology, bipartite: bool) -> tuple[float, float, float]:
 def _smallest(matrix: Any, null: Array | None) -> float:
     """The smallest positive eigenvalue of a sparse positive semidefinite matrix whose null space is `null`.
 
-    Lanczos finds it at once when the network spreads well.  When it does not, the network falls apart by few
-    cuts, which is when a sparse factorisation is cheap: then Lanczos runs on the inverse.
+    Lanczos finds it at once when the network spreads well, and roughly when there are many nodes and eigenvalues beside
+    it: then it takes its time.  When it does not, the network falls apart by few cuts, which is when a sparse
+    factorisation is cheap: then Lanczos runs on the inverse.
     """
     from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
     n = matrix.shape[0]
     # Without a start of ours scipy draws another one each time.
     start = np.random.Generator(np.random.PCG64(n)).standard_normal(n)
-    search = {"v0": start, "tol": TOLERANCE, "return_eigenvectors": False}
-    try:
-        if null is None:
-            return float(eigsh(matrix, k=1, which="SA", maxiter=20, ncv=40, **search)[0])
+    search = {"v0": start, "return_eigenvectors": False}
+    lifted = matrix
+    if null is not None:
         # A relative tolerance is void at the eigenvalue 0, so its vector is lifted above the spectrum first.
         unit, lift = null / np.linalg.norm(null), 4.0 * matrix.diagonal().max()
         lifted = LinearOperator((n, n), lambda x: matrix @ x + lift * (unit @ x) * unit, dtype=float)
-        return float(eigsh(lifted, k=1, which="SA", maxiter=20, ncv=40, **search)[0])
-    except ArpackNoConvergence:
-        shift = -1e-2 / n**2  # just below 0, and small beside the gap of even a path
-        return float(eigsh(matrix.tocsc(), k=1 if null is None else 2, sigma=shift, **search).max())
+
+    def lanczos(tolerance: float, rounds: int) -> float:
+        return float(eigsh(lifted, k=1, which="SA", maxiter=rounds, ncv=40, tol=tolerance, **search)[0])
+
+    with contextlib.suppress(ArpackNoConvergence):
+        return lanczos(TOLERANCE, 20)
+    with contextlib.suppress(ArpackNoConvergence):
+        lanczos(_ROUGHLY, 20)
+        return lanczos(TOLERANCE, 2000)
+    shift = -1e-2 / n**2  # just below 0, and small beside the gap of even a path
+    return float(
+        eigsh(matrix.tocsc(), k=1 if null is None else 2, sigma=shift, tol=TOLERANCE, **search).max()
+    )
 
 
 def _paths(topology: Topology) -> tuple[int, float, bool]:
