@@ -309,13 +309,19 @@ def _ledger(
     source = source_of(privacy.rng, options.run.seed if privacy.rng == "simulation" else None)
     content = rows.content(account.Account(privacy.account).key()) if source.mode == "secure" else None
     ledger = books.open_ledger(
-        run.folder and run.folder / "ledger", repetition, resume=run.resumed, mode=source.mode, source=source.name,
+        run.folder and run.folder / "ledger", repetition, resume=run.resumed, held=True, mode=source.mode,
+        source=source.name,
         adjacency=price.plan.adjacency, dataset=rows.dataset, run=run.name,
         rows=content.names if content else (),
         scope="record" if options.run.repetitions == 1 else "unknown",  # repetitions meet the same records
         claim=fit.claim_of(privacy.adjacency, privacy.rng, privacy.form, options.observed),
         budget=limit(options, price),
     )  # fmt: skip
+    if content is not None and run.resumed:
+        from distadmm.run.spending import require_latest
+
+        require_latest(run, privacy.account, [ledger])
+    ledger.go_on()
     return ledger, source, content
 
 

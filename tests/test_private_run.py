@@ -6,6 +6,7 @@ import gc
 import json
 import os
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -587,6 +588,23 @@ def test_many_nodes_go_on_from_a_checkpoint(
     capsys.readouterr()
     assert radmm.main(["--resume", str(out), "--iterations", "14"]) == USAGE
     assert "is shorter than it was at the checkpoint" in capsys.readouterr().err
+
+
+def test_an_old_copy_of_many_nodes_is_refused_before_anything_is_written_of_it(
+    tmp_path: Path, capsys, monkeypatch
+) -> None:
+    monkeypatch.setattr("distadmm.privacy.ledger.books._FILES", 2)
+    monkeypatch.setenv("DISTADMM_ACCOUNT", str(tmp_path / "account.jsonl"))
+    flags, out = {**PRIVATE, "rng": "secure", "checkpoint_every": 4}, tmp_path / "run"
+    assert radmm.main([*words(flags), "--out", str(out)]) == DONE
+    copy = shutil.copytree(out, tmp_path / "copy")
+    before = {path: path.read_bytes() for path in copy.rglob("*") if path.is_file()}
+    assert radmm.main(["--resume", str(out), "--iterations", "12"]) == DONE
+    capsys.readouterr()
+    assert radmm.main(["--resume", str(copy), "--iterations", "12"]) == USAGE
+    assert "is an old copy" in capsys.readouterr().err
+    assert {path: path.read_bytes() for path in copy.rglob("*") if path.is_file()} == before
+    assert list((copy / "ledger").glob("nodes-*.jsonl"))
 
 
 def test_a_shortened_ledger_is_not_taken_up(tmp_path: Path, capsys) -> None:

@@ -94,7 +94,7 @@ def enter(
             marks,
         )
         if run.resumed:
-            _require_latest(run, book, ledgers, owners)
+            _take_over(run, book, ledgers, owners)
         purse = Purse(book, run.name, _place(run), delta)
         for ledger in ledgers:
             ledger.account = purse
@@ -152,10 +152,25 @@ def _let_go_on_failure(ledgers: Sequence[MemoryLedger]) -> Iterator[None]:
         raise
 
 
-def _require_latest(run: Running, book: Account, ledgers: Sequence[MemoryLedger], owners: bool) -> None:
-    """Refuse an old copy of a run: what its ledgers lack was released, and would be forgotten."""
+def require_latest(
+    run: Running, account: str | None, ledgers: Sequence[MemoryLedger], *, owners: bool = False
+) -> None:
+    """Refuse an old copy of a run before anything is written of it; `enter` looks again, for another may be faster."""
+    from distadmm.privacy.ledger.account import Account
+
+    with _let_go_on_failure(ledgers):
+        _require_latest(run, Account(account), ledgers, owners)
+
+
+def _require_latest(
+    run: Running, book: Account, ledgers: Sequence[MemoryLedger], owners: bool
+) -> Mapping[int, str]:
+    """Refuse an old copy of a run: what its ledgers lack was released, and would be forgotten.
+
+    What the account knows of it.
+    """
     read = lambda: getattr(book.read().runs.get(run.name), "heads", {})  # noqa: E731
-    known = read() if owners else run.world.on_root(read)
+    known: Mapping[int, str] = read() if owners else run.world.on_root(read)
     with run.world.together():
         for ledger in ledgers:
             head = known.get(ledger.node)
@@ -164,7 +179,13 @@ def _require_latest(run: Running, book: Account, ledgers: Sequence[MemoryLedger]
                 f"the ledger of node {ledger.node} is an old copy: the account {book.path} knows an entry of it that "
                 "it lacks, so something was released since; restore the latest one, or start a new run",
             )
-    with run.world.together():  # from here on every other copy is an old one
+    return known
+
+
+def _take_over(run: Running, book: Account, ledgers: Sequence[MemoryLedger], owners: bool) -> None:
+    """From here on every other copy is an old one."""
+    known = _require_latest(run, book, ledgers, owners)
+    with run.world.together():
         _keep_heads(run, book, ledgers, owners, known)
 
 

@@ -24,7 +24,7 @@ from distadmm.run import checkpoint, directory, loop
 from distadmm.testing.faults import judge, kinds, tap
 from distadmm.testing.faults.kinds import Fault
 from distadmm.testing.faults.lives import Life
-from distadmm.testing.faults.trial import ANEW, RESUMED, Stage, Verdict, damage, trial
+from distadmm.testing.faults.trial import ANEW, QUIET, RESUMED, Stage, Verdict, damage, trial
 
 KIND = {kind.name: kind for kind in kinds.KINDS}
 
@@ -238,3 +238,37 @@ def test_a_tap_reads_ledgers_by_itself(tmp_path: Path) -> None:
     assert [tap.noted(found[0], key) for key in ("1", "2", "")] == [1, 0, 1]
     assert tap.noted(found[1], "7") == tap.UNBOUNDED
     assert [tap.noted(found[2], key) for key in ("ab/2", "ab/3")] == [1, 0]
+
+
+SECRET = "--epsilon 8 --adjacency replace --rng secure"
+
+
+@pytest.mark.parametrize(
+    ("programme", "flags"),
+    [
+        ("radmm", f"--data tiny --topology er5 --iterations 12 {SECRET}"),
+        (
+            "sharing",
+            "--data tiny --split 8,12,10 --mechanism s2 --row-norm 3 --lambda 30 --rounds 9 --iterations 8 "
+            "--epsilon 8 --adjacency replace",
+        ),
+        ("istdp", "--data synthetic:99x5 --iterations 12 --epsilon 1 --adjacency replace"),
+    ],
+)
+def test_an_old_copy_is_refused_before_anything_is_written_of_it(
+    programme: str, flags: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = f"{flags} --checkpoint-every 3 --progress none"
+    monkeypatch.setitem(kinds.CASES, "secret", kinds.Case(programme, whole, 9))
+    stage = Stage(tmp_path, 400)
+    killed = stage.killed("secret")
+    one, other = (shutil.copytree(killed, tmp_path / name) for name in ("one", "other"))
+    lives = []
+    for folder in (one, other):
+        before = judge.content(folder)
+        words = ["--resume", str(folder), "--progress", "none"]
+        lives.append(stage.alone(kinds.CASES["secret"], words, QUIET, tmp_path / f"{folder.name}.tap"))
+    assert lives[0].code == 0, lives[0].said
+    assert lives[1].code == 2
+    assert "is an old copy" in lives[1].said
+    assert judge.content(other) == before

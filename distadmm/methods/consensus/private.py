@@ -343,8 +343,11 @@ def books_of(
     dataset = run.data_id or config.problem.data
     header: dict[str, Any] = {"adjacency": adjacency, "mode": mode, "dataset": dataset}
     if run.folder is not None and run.resumed:
-        agreed = network.world.together
-        return Books.resume(run.folder / "ledger", nodes, ghosts, agreed=agreed, source=generator, **header)
+        header |= {"agreed": network.world.together, "source": generator}
+        if contents.names:
+            account, owners = config.privacy.account, not prepared.source.pooled_allowed
+            header["look"] = lambda ledgers: spending.require_latest(run, account, ledgers, owners=owners)
+        return Books.resume(run.folder / "ledger", nodes, ghosts, **header)
     header |= {"scope": "record", "run": run.name, "source": generator}
     header |= {"claim": None} if plan is None else plan.header
     if plan is not None:

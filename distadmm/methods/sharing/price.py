@@ -263,13 +263,17 @@ def opened(
             leaks = [Leakage(*one) for one in (parts.leakage or {}).get(m, ())]
             of_it = source if ledger.mode == mode else source_of("secure")
             out[m] = Releases(ledger, of_it, leaks, again=run.resumed)
-    for each in out.values():  # all of them are as they were left
-        each.ledger.go_on()
-    if star.world.allgather(bool(contents)).count(True):
+    ledgers, entered = [each.ledger for each in out.values()], any(star.world.allgather(bool(contents)))
+    if entered and run.resumed:
+        from distadmm.run.spending import require_latest
+
+        require_latest(run, privacy.account, ledgers, owners=parts.owners)
+    for ledger in ledgers:  # all of them are as they were left
+        ledger.go_on()
+    if entered:
         from distadmm.data.content import Contents
         from distadmm.run.spending import enter
 
-        ledgers = [each.ledger for each in out.values()]
         schedules, marks = [price.accounts[m].schedule for m in out], Contents.of(contents).marks
         enter(run, privacy.account, ledgers, schedules, marks, privacy.delta, owners=parts.owners)
     with star.world.together():

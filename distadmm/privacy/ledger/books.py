@@ -142,12 +142,13 @@ class Books:
         *,
         seen: Iterable[Sighting] | None = None,
         agreed: Callable[[], AbstractContextManager[Any]] = nullcontext,
+        look: Callable[[Sequence[MemoryLedger]], None] = lambda ledgers: None,
         **expected: Any,
     ) -> Self:
         """The ledgers of an earlier run, which any ranks may have kept; `expected` as for `Ledger.resume`.
 
-        Not a line is written if one of them is refused, here or, by `agreed`, on another rank.  All ranks must have
-        resumed before any of them takes a checkpoint, which forgets what was sent.
+        Not a line is written if one of them is refused, here, by `look` at all of this rank, or, by `agreed`, on
+        another rank.  All ranks must have resumed before any of them takes a checkpoint, which forgets what was sent.
         """
         nodes = [int(node) for node in nodes]
         sent = {place: s for place, s in replay.read_all(folder).items() if place[0] in set(nodes)}
@@ -161,12 +162,18 @@ class Books:
         if len(nodes) > _FILES or any(map(shelves.is_shelf, Path(folder).glob("nodes-*.jsonl"))):
             with agreed():
                 shelf, ledgers = _on_shelf(Path(folder), nodes, of, kept, expected)
+            try:
+                look(ledgers)
+            except InputError:
+                shelf.give_up()
+                raise
             with shelf.at_once():
                 for ledger in ledgers:
                     ledger.go_on()
             return cls(shelf, folder, neighbours, sent)
         with agreed():
             ledgers = [Ledger.checked(folder, i, seen=of[i], sent=kept[i], **expected) for i in nodes]
+        look(ledgers)
         for ledger in ledgers:
             ledger.go_on()
         return cls(ledgers, folder, neighbours, sent)
