@@ -30,6 +30,7 @@ from distadmm.ranks.star import Array, Star
 MECHANISMS = ("v1", "v1-t", "v1-admm", "v2")
 _ROUNDS = {"v1": 1, "v1-t": 3, "v1-admm": 5, "v2": 1}
 MOST_ROUNDS = 10_000  # gradients of one party
+_AT_ONCE = 4096  # rows that are taken in more digits
 PROTECTED = ("label", "record")
 
 
@@ -227,8 +228,12 @@ def own_slopes(rows: moments.Rows, labels: Array, loss: Loss, weight: float) -> 
 def _finely(rows: moments.Rows, labels: Array, loss: Loss, weight: float, x: Array) -> Array:
     """The gradient at x in more digits, where the machine has them."""
     more: Any = np.longdouble
-    matrix, x = rows.matrix.astype(more), x.astype(more)
-    return np.asarray(matrix.T @ loss.slope(matrix @ x, labels) + weight * x, dtype=float)
+    x, total = x.astype(more), weight * x.astype(more)
+    for at in range(0, len(labels), _AT_ONCE):
+        part = slice(at, at + _AT_ONCE)
+        matrix = rows.matrix[part].astype(more)
+        total += matrix.T @ loss.slope(matrix @ x, labels[part])
+    return np.asarray(total, dtype=float)
 
 
 def _collect(
